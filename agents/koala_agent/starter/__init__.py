@@ -1,11 +1,13 @@
-"""What a claim submits to the local manager: checks in, waits at the barrier, runs the program.
+"""The starter: a claim's batch job, which checks in, waits at the barrier and runs the program.
 
-Standard library only (and `koala_agent.starter` alone), because it is sent to compute nodes, where
-nothing of ours is installed: `placeholders` puts these modules beside a small `starter.py`, which
-runs `carrier.main`. Slow where it may be (imports that are late), quick until it has checked in.
+Standard library only (and `koala_agent.starter` alone), because compute nodes have nothing of ours
+installed: `placeholders` puts these modules beside a small `starter.py`, which runs `driver.main`.
+Imports that can be late are late, so that the check-in is quick.
 
 - `machine` is pure: `events` in, actions out. The rules are those of the design.
-- `carrier` has sockets, processes and the clock: the `line` to the agent, the `processes` of the
-  `program` (`trees` finds them again), the `exchange` of values, TCP `paths` that are tried.
-- `runners` is what runs where the program is not the starter's own child.
+- `driver` does the I/O: the `connection` to the agent, the `processes` of the `program`
+  (`process_tree` finds them again), the `kv_socket`, and the `path_probes`.
+- `node` has the helpers on other machines of the component; `process_host` is what a starter and a
+  helper share.
+- `mpi_launchers` run where the program is not the starter's own child.
 """

@@ -1,4 +1,4 @@
-"""How a starter and its agent show each other that they know the claim's secret, without saying it.
+"""Challenge-response handshake: starter and agent prove that they know the claim's secret.
 
     starter  {"kind": "prove", "claim": C, "challenge": X}
     agent    {"kind": "challenge", "challenge": Y, "proof": of X}      no proof: C is not known
@@ -6,8 +6,9 @@
 
 A helper on another machine and its starter do the same with a secret of their own: there the helper
 is the one that asks, and its name takes the claim's place.
-Who listens learns nothing that lets it in, and who has taken the port of an agent that is gone is
-found out before anything is believed. The lines themselves are neither encrypted nor signed.
+The secret itself is never sent. An eavesdropper learns nothing that authenticates it, and a process
+that took the port of a dead agent is detected before anything of it is believed. The messages
+themselves are neither encrypted nor signed.
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ AGENT, STARTER = "agent", "starter"
 
 
 def helper_name(machine: int) -> str:
-    """Of the helper on this machine of the component."""
+    """Return the name of the helper on this machine of the component."""
     return f"machine {machine}"
 
 
 def challenge() -> str:
-    """Something that was never said before."""
+    """Return a fresh random challenge."""
     return os.urandom(16).hex()
 
 
 def proof(secret: str, who: str, *said: str) -> str:
-    """What only who knows the secret can answer: a keyed BLAKE2, whose module is loaded in a tenth
-    of the time that `hashlib` takes, which a starter would have to wait for."""
+    """Compute the proof of knowing the secret: a keyed BLAKE2.
+
+    Its module is loaded in a tenth of the time that `hashlib` takes, which would delay the
+    check-in.
+    """
     try:
         from _blake2 import blake2b  # noqa: PLC0415 - see above
     except ImportError:
@@ -40,7 +44,7 @@ def proof(secret: str, who: str, *said: str) -> str:
 
 
 def is_proof(shown: object, secret: str, who: str, *said: str) -> bool:
-    """Whether this is the proof; takes as long for a wrong one."""
+    """Verify a proof in constant time."""
     expected = proof(secret, who, *said)
     if not isinstance(shown, str) or not shown.isascii() or len(shown) != len(expected):
         return False
@@ -51,22 +55,22 @@ def is_proof(shown: object, secret: str, who: str, *said: str) -> bool:
 
 
 class Prover:
-    """The starter's side of one connection."""
+    """Starter's side of the handshake on one connection."""
 
     def __init__(self, claim: str, secret: str) -> None:
         self.is_trusted = False
-        """Whether the other end has proved to be the agent."""
+        """True once the other end has proved to be the agent."""
         self._claim = claim
         self._secret = secret
         self._own = challenge()
         self._theirs = ""
 
     def question(self) -> dict[str, object]:
-        """The first line."""
+        """Return the first message of the handshake."""
         return {"kind": "prove", "claim": self._claim, "challenge": self._own}
 
     def hear(self, message: dict[str, object]) -> bool:
-        """Whether this is the answer to it."""
+        """Handle the agent's challenge; False for another message."""
         if message.get("kind") != "challenge":
             return False
         self._theirs = str(message.get("challenge"))
@@ -75,7 +79,7 @@ class Prover:
         return True
 
     def seal(self, message: dict[str, object]) -> dict[str, object]:
-        """A message that shows the secret, without it; nothing is proved to a stranger."""
+        """Replace the secret of a message by a proof; a peer that is not trusted gets neither."""
         sealed = {key: value for key, value in message.items() if key != "secret"}
         if self.is_trusted:
             nonce = str(message.get("nonce"))

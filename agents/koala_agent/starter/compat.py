@@ -1,4 +1,4 @@
-"""The little that all modules of the starter share, and `dataclasses` without its 10 ms."""
+"""Parsing and logging for all starter modules, and `dataclasses` without its 10 ms import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(**_options: object) -> object:
-        """The little of `dataclasses` that is needed here; importing that takes 10 ms."""
+        """Decorate a class as `dataclasses` would, as far as the starter needs it; that import
+        takes 10 ms.
+        """
 
         def decorate(cls: type) -> type:
             names = tuple(getattr(cls, "__annotations__", ()))
@@ -40,13 +42,15 @@ WHOLE_MAX = 2**63 - 1
 
 
 def boot_now() -> float:
-    """Seconds since the machine started, suspends included."""
+    """Return seconds since the machine started, suspends included."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def log(text: str) -> None:
-    """Standard error goes to the batch job's own output file. On a full disk lines get lost, and
-    the program goes on."""
+    """Write a line to standard error, which is the batch job's output file.
+
+    On a full disk lines are dropped, and the program goes on.
+    """
     try:
         os.write(2, f"{boot_now():.3f} {text}\n".encode("utf-8", "replace"))
     except OSError:
@@ -54,7 +58,7 @@ def log(text: str) -> None:
 
 
 def to_number(message: dict[str, object], key: str) -> float:
-    """Raises ValueError for anything but a number that a float can hold."""
+    """Parse a number. Raises ValueError for anything that a float cannot hold."""
     value = message.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{key} = {value!r} is no number")  # noqa: TRY004 - whatever comes, one kind
@@ -68,7 +72,7 @@ def to_number(message: dict[str, object], key: str) -> float:
 
 
 def to_whole(message: dict[str, object], key: str) -> int:
-    """Raises ValueError for anything but a whole number of 64 bits."""
+    """Parse an integer of 64 bits. Raises ValueError."""
     value = to_count(message.get(key))
     if not -WHOLE_MAX <= value <= WHOLE_MAX:
         raise ValueError(f"{key} is no number that can be meant")
@@ -76,14 +80,14 @@ def to_whole(message: dict[str, object], key: str) -> int:
 
 
 def to_object(value: object) -> dict[str, object]:
-    """Raises ValueError."""
+    """Parse a JSON object. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError(f"{str(value)[:80]!r} is no object")  # noqa: TRY004 - see above
     return value
 
 
 def to_list(value: object) -> list[object]:
-    """Raises ValueError."""
+    """Parse a JSON list. Raises ValueError."""
     if not isinstance(value, list):
         raise ValueError(f"{str(value)[:80]!r} is no list")  # noqa: TRY004 - see above
     return value
@@ -98,7 +102,7 @@ def to_pairs(value: object) -> list[tuple[str, str]]:
 
 
 def to_count(value: object) -> int:
-    """Raises ValueError."""
+    """Parse an integer. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{str(value)[:80]!r} is no whole number")  # noqa: TRY004 - see above
     return value

@@ -1,4 +1,4 @@
-"""The connection to the agent, and the waiting for it and all else."""
+"""Non-blocking connection to the agent, and the poll loop of all descriptors."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ OUTBOX_MAX_BYTES = 4 * 1024 * 1024
 
 
 class Watch:
-    """Which descriptors are waited for, and what is called."""
+    """Poll loop: descriptors and their callbacks."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
         self._calls: dict[int, Callable[[int], None]] = {}
 
     def add(self, descriptor: int, events: int, call: Callable[[int], None]) -> None:
-        """Waits for these events, instead of any waited for before."""
+        """Register a descriptor for these events, in place of any former ones."""
         self._calls[descriptor] = call
         self._poll.register(descriptor, events)
 
     def remove(self, descriptor: int) -> None:
-        """Waits no more."""
+        """Unregister a descriptor."""
         if self._calls.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
     def wait(self, wait_s: float | None) -> None:
-        """Waits once and calls; poll knows milliseconds only, the rest is slept."""
+        """Poll once and run the callbacks; a wait below poll's milliseconds sleeps."""
         if wait_s is not None and 0 < wait_s < 0.001:
             time.sleep(wait_s)
             wait_s = 0.0
@@ -56,7 +56,7 @@ class Watch:
 
 
 class JsonSocket:
-    """A connection that speaks JSON objects, a line each; nothing ever blocks."""
+    """Non-blocking connection that exchanges JSON objects, one a line."""
 
     def __init__(
         self,
@@ -78,16 +78,16 @@ class JsonSocket:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything can come or go."""
+        """True while the connection can send and receive."""
         return self._is_open
 
     @property
     def address(self) -> str:
-        """Ours, as the other end sees it."""
+        """Our address, as the other end sees it."""
         return str(self._socket.getsockname()[0]) if self._is_open else ""
 
     def send(self, message: dict[str, object]) -> None:
-        """Queues a message; whoever does not read is as good as gone."""
+        """Enqueue a message; a peer that does not read counts as gone."""
         if not self._is_open:
             return
         self._unsent += json.dumps(message).encode() + b"\n"
@@ -97,7 +97,7 @@ class JsonSocket:
             self._flush()
 
     def close(self) -> None:
-        """Hangs up, and tells nobody."""
+        """Close without a callback."""
         if self._is_open:
             self._is_open = False
             self._watch.remove(self._socket.fileno())
@@ -155,11 +155,11 @@ class JsonSocket:
 
 
 class Connection:
-    """The connection to who gives orders: one at a time, addresses in turn, nothing ever blocks.
+    """Connection to the process that gives orders: one at a time, addresses in turn, non-blocking.
 
-    With `identity` (claim and secret) both ends prove themselves before it counts as connected.
-    Names are looked up until a first order came, and never again: before it nothing runs, and
-    afterwards a look-up that hangs would keep leases waiting that are to end programs.
+    With `identity` (claim and secret) both ends authenticate before it counts as connected. Names
+    are resolved until the first order came, and never again: before it nothing runs. Afterwards a
+    resolver that hangs would delay the leases that are to end programs.
     """
 
     def __init__(
@@ -182,13 +182,15 @@ class Connection:
         self._wire: JsonSocket | None = None
 
     def look_up(self) -> None:
-        """Looks up all names, which may take long; those that are not found are tried again when
-        they are dialled, until an order came."""
+        """Resolve all names, which may take long.
+
+        Names that fail are retried when they are dialled, until an order came.
+        """
         for host, port in self._addresses:
             self._look_up(host, port)
 
     def dial(self) -> None:
-        """Gives up what there is and connects to the next address."""
+        """Drop the present connection and connect to the next address."""
         self.close()
         host, port = self._addresses[self._next % len(self._addresses)]
         self._next += 1
@@ -211,7 +213,7 @@ class Connection:
         self._watch.add(dialled.fileno(), select.POLLOUT, self._connected)
 
     def send(self, message: dict[str, object]) -> None:
-        """Says this, if there is somebody."""
+        """Send a message if connected."""
         if self._wire is None:
             return
         if self._prover is not None and "secret" in message:
@@ -219,7 +221,7 @@ class Connection:
         self._wire.send(message)
 
     def close(self) -> None:
-        """Hangs up, without an event."""
+        """Close without an event."""
         if self._dialled is not None:
             self._watch.remove(self._dialled.fileno())
             self._dialled.close()
@@ -265,8 +267,8 @@ class Connection:
                 log("the agent does not know this claim, or somebody else has its port")
             self.events.append(Connected())
         elif message.get("kind") == "dismissed":
-            # An agent that does not know the claim cannot prove anything, and sends its starter
-            # home. Who has taken the agent's port could do no more than that.
+            # An agent that does not know the claim cannot prove anything, and dismisses its
+            # starter. An impostor on the agent's port could do no more than that.
             self.events.append(Received(message=message))
 
     def _lost(self, reason: str) -> None:

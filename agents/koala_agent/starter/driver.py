@@ -1,4 +1,4 @@
-"""The world around the starter's machine: sockets, processes, signals, files and the clock."""
+"""Driver of the starter's machine: sockets, processes, signals, files and the clock."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class StarterDriver:
-    """The world around the machine: carries its actions out and tells it what comes of them."""
+    """Carries out the actions of the starter's machine and collects its events."""
 
     def __init__(
         self, spec: dict[str, object], nonce: str, *, keeper: Keeper | None = None
@@ -82,10 +82,10 @@ class StarterDriver:
         self._is_lost = False
 
     def run(self) -> None:
-        """Until nothing is left to do."""
+        """Run until nothing is left to do."""
         self._ground.catch_signals()
         problem = self._program.problem()
-        self._line.look_up()  # now: nothing runs yet, and afterwards nothing may hang
+        self._line.look_up()  # now, while nothing runs: later a hanging look-up would do harm
         driver = MachineDriver(self._machine, self)
         driver.drive(Unexecutable(reason=problem) if problem else Woken())
         self._line.close()
@@ -114,7 +114,7 @@ class StarterDriver:
         return [event for event in map(self._together, events) if event is not None]
 
     def _together(self, event: Event) -> Event | None:
-        """What one machine says of itself counts when all have said it."""
+        """Merge the events of all machines: an event passes when all machines have reported it."""
         nodes = self._nodes
         if isinstance(event, Ready) and nodes is not None:
             return event if self._ground.is_ready and nodes.is_ready else None
@@ -186,7 +186,7 @@ class StarterDriver:
             self._ground.answer(action.question, action.answer)
 
     def _fork(self) -> list[Event]:
-        """Here and on the other machines; those tell later when they are ready."""
+        """Fork here and on the other machines, which report later when they are ready."""
         events = self._ground.fork()
         if self._nodes is None or any(isinstance(event, Unexecutable) for event in events):
             return events
@@ -197,7 +197,7 @@ class StarterDriver:
         return events if self._nodes.is_ready else []
 
     def _prepare(self, bundle: dict[str, object]) -> list[Event]:
-        """Before the promise: what the pass needs on the disk is there afterwards."""
+        """Prepare everything on disk that the pass needs, before the promise."""
         try:
             self._ground.prepare(bundle)
             if self._passing < 0:
@@ -217,13 +217,13 @@ class StarterDriver:
             log(f"end.json cannot be written: {error}")  # the agent is told all the same
 
     def _open(self, not_after: float) -> list[Event]:
-        """The one look at the clock, the word in the file, and the barrier opens."""
+        """Check the clock once, write the record of the pass, and open the barrier."""
         at = boot_now()
         if at > not_after:
             return [TooLate()]
         passed = {"nonce": self._nonce, "passed_at": self._machine.to_daemons(at)}
         os.pwrite(self._passing, json.dumps(passed).encode(), 0)
-        if self._nodes is not None:  # first, as it has further to go
+        if self._nodes is not None:  # first, as its way is longer
             self._nodes.tell("go", not_after=not_after)
         self._ground.processes.go()
         if self._nodes is not None:
@@ -246,7 +246,7 @@ class StarterDriver:
     def look(self) -> list[Event]:
         """See World."""
         used = self._ground.processes
-        # First: what ends between the two is then counted as left, and looked for again.
+        # Before the reaping: a process that ends in between counts as left, and is polled again.
         nodes = self._nodes
         left = len(used.left(self._spared()))
         cpu_s, memory_bytes = used.cpu_s, used.memory_bytes
@@ -264,11 +264,11 @@ class StarterDriver:
 
 
 PASSED_BYTES = 256
-"""Room that the record of a pass has in its file beforehand: at the barrier it is too late to find
-the disk full. What is not overwritten stays blank, which JSON allows."""
+"""Space reserved for the record of a pass: at the barrier it is too late to find the disk full. The
+rest stays blank, which JSON allows."""
 
 LOG_FILE = "placeholder.out"
-"""Where a starter that was carried by its batch script writes its log."""
+"""Log file of a starter that was carried by its batch script."""
 
 
 def _settings(spec: dict[str, object], nonce: str, program: Program) -> Settings:
@@ -292,9 +292,13 @@ def _settings(spec: dict[str, object], nonce: str, program: Program) -> Settings
 
 
 def main(arguments: list[str]) -> int:
-    """`starter.py SPEC` runs the starter of one claim (the exit status says nothing, the end does),
-    `starter.py machine` its helper on another machine, `starter.py VERB STATE ...` a program's
-    launcher."""
+    """Run a starter, a helper or a launcher, by the arguments.
+
+    - `starter.py SPEC`: the starter of one claim; the exit status is always 0, the end says the
+      rest.
+    - `starter.py machine`: its helper on another machine.
+    - `starter.py VERB STATE ...`: a program's launcher.
+    """
     if arguments[1] == "machine":
         from koala_agent.starter.node import driver as node  # noqa: PLC0415 - late: no starter waits for it
 
@@ -312,7 +316,7 @@ def main(arguments: list[str]) -> int:
 
 
 def unpacked(given: dict[str, object], folder: str) -> int:
-    """The starter of a claim, or a helper, from what a batch script carried into this folder."""
+    """Run a starter or a helper that a batch script carried into this folder."""
     wear_brand()
     state = os.path.join(folder, STATE_FOLDER)
     os.mkdir(state, 0o700)

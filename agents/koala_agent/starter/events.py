@@ -1,4 +1,4 @@
-"""What the starter's machine is told and what it answers: plain values, and how they are read.
+"""Events and actions of the starter's machine: plain values, and parsers of the agent's messages.
 
 All instants are CLOCK_BOOTTIME but those in the daemon's time (`release_at`, `passed_at`,
 `ended_at`); durations are seconds.
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 QUESTION_BITS = 40
-"""Questions of processes on other machines have the machine's number above these bits."""
+"""Bits of a question's number; above them is the number of the machine that asked."""
 
-# What it works with ------------------------------------------------------------------------------
+# Settings ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the machine must know of its claim; a time of 0 for `wall_time_s` means no limit.
+    """Settings of the machine of one claim; a time of 0 for `wall_time_s` means no limit.
 
-    `processes` are its main processes; where they are helpers of a launcher, `ranks` counts the
+    `processes` counts the main processes. Where these are helpers of a launcher, `ranks` counts the
     processes that they start. `delivers` when the agent cannot see this machine's files;
     `has_outputs` when the job names files that it writes.
     """
@@ -60,17 +60,17 @@ class Arming:
 
 @dataclass(frozen=True, kw_only=True)
 class Connected:
-    """The agent is reached."""
+    """The connection to the agent is made."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Disconnected:
-    """The agent is gone, or could not be reached."""
+    """The connection to the agent is lost, or could not be made."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Received:
-    """A message of the agent."""
+    """A message of the agent has arrived."""
 
     message: dict[str, object]
 
@@ -82,14 +82,14 @@ class Ready:
 
 @dataclass(frozen=True, kw_only=True)
 class Unexecutable:
-    """The program cannot be started: found before the check-in, or by a process of it."""
+    """The program cannot be started: found before the check-in, or by one of its processes."""
 
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessEnded:
-    """A main process has ended: exit status, or minus the signal."""
+    """A main process has ended, with its exit status or minus the signal."""
 
     index: int
     status: int
@@ -97,7 +97,7 @@ class ProcessEnded:
 
 @dataclass(frozen=True, kw_only=True)
 class RankEnded:
-    """A process that a launcher started has ended, as it says itself."""
+    """A process that a launcher started has reported its own end."""
 
     rank: int
     status: int
@@ -105,7 +105,9 @@ class RankEnded:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineLost:
-    """Another machine of the component is lost, or heard too late: the words for the end."""
+    """Another machine of the component is lost, or got the start too late; `kind` and `reason` are
+    for the end.
+    """
 
     kind: str
     reason: str
@@ -113,8 +115,10 @@ class MachineLost:
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """The barrier was opened here at this instant; `is_everywhere` when no other machine is to be
-    heard of first."""
+    """The barrier was opened here at this instant.
+
+    `is_everywhere` when no other machine has to report first.
+    """
 
     at: float
     is_everywhere: bool = True
@@ -122,27 +126,29 @@ class Opened:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedEverywhere:
-    """The last process of all machines was let go at this instant."""
+    """The last process of all machines passed at this instant."""
 
     at: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class TooLate:
-    """A last look at the clock forbade to open the barrier."""
+    """The last check of the clock forbade to open the barrier."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiteSignalled:
-    """The site wants this batch job to end."""
+    """The site has signalled this batch job to end."""
 
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """How many processes are left of all that was started, and what they used together so far.
-    Unless `is_known` another machine has not said yet what is left there."""
+    """Number and resource usage of the processes left of all that was started.
+
+    Unless `is_known` another machine has not reported yet.
+    """
 
     left: int
     is_known: bool = True
@@ -152,7 +158,7 @@ class Looked:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A process puts a value (`value` is one) or asks for one."""
+    """A process puts a value (`value` is set) or gets one."""
 
     question: int
     name: str
@@ -162,7 +168,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """How far the program is: processor-seconds, or what it told (`is_told`)."""
+    """Progress of the program: processor-seconds, or its own report (`is_told`)."""
 
     work: float
     is_told: bool
@@ -171,15 +177,18 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """The TCP paths were tried: what is in the way, empty when all are open."""
+    """The TCP paths were probed; `problem` is empty when all are open."""
 
     problem: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delivered:
-    """Logs and outputs are at the agent; what is not, for a person. `is_lost` when what was to
-    bring them is lost, a machine perhaps, and not a file that cannot be had."""
+    """The agent has the logs and outputs; `problem` names those that it has not.
+
+    `is_lost` when the carrier of the files was lost, perhaps with its machine, and not when a file
+    cannot be had.
+    """
 
     problem: str
     is_lost: bool = False
@@ -187,7 +196,7 @@ class Delivered:
 
 @dataclass(frozen=True, kw_only=True)
 class Woken:
-    """`wake_at` has come."""
+    """The instant `wake_at` has come."""
 
 
 # Actions -----------------------------------------------------------------------------------------
@@ -195,39 +204,41 @@ class Woken:
 
 @dataclass(frozen=True, kw_only=True)
 class Dial:
-    """Give up the connection there is, and connect to the agent."""
+    """Drop the present connection, and connect to the agent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Send:
-    """Say this to the agent."""
+    """Send a message to the agent."""
 
     message: dict[str, object]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fork:
-    """Have every process forked and blocked, then answer Ready; those that are stay."""
+    """Fork every missing process, blocked, then answer Ready."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Begin:
-    """On another machine of the component: this is what there is to do."""
+    """Begin the component's work on another machine, by this order."""
 
     order: dict[str, object]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepare:
-    """Write the bundle and hand the environment to the blocked processes."""
+    """Write the bundle and send the environment to the blocked processes."""
 
     bundle: dict[str, object]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TryPaths:
-    """Listen on these ports, reach each target within `limit_s`, and answer Tried. A target is
-    (label, address, port, claim)."""
+    """Probe TCP paths: listen on these ports, reach each target within `limit_s`, answer Tried.
+
+    A target is (label, address, port, claim).
+    """
 
     label: str
     address: str
@@ -238,38 +249,38 @@ class TryPaths:
 
 @dataclass(frozen=True, kw_only=True)
 class ClosePaths:
-    """Listen no more: the ports are the program's from here on."""
+    """Stop listening: the ports are the program's from here on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """Look at the clock; if it is not past `not_after`, open the barrier and answer Opened."""
+    """Check the clock; if it is not past `not_after`, open the barrier and answer Opened."""
 
     not_after: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signal:
-    """Send this signal to all that was started and is left."""
+    """Send a signal to all processes that are left."""
 
     number: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """Answer Looked."""
+    """Count the processes that are left, and answer Looked."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deliver:
-    """Bring the logs to the agent, and the outputs with `is_whole`; then answer Delivered."""
+    """Send the logs to the agent, and the outputs with `is_whole`; then answer Delivered."""
 
     is_whole: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """Answer Measured."""
+    """Measure the progress, and answer Measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,19 +290,19 @@ class Halt:
 
 @dataclass(frozen=True, kw_only=True)
 class Continue:
-    """Let the program run again."""
+    """Continue the stopped program."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriteEnd:
-    """Write the end down, durably."""
+    """Write the end to disk, durably."""
 
     end: dict[str, object]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Answer a question of a process."""
+    """Answer a process's put or get."""
 
     question: int
     answer: dict[str, object]
@@ -299,7 +310,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:
-    """Nothing is left to do."""
+    """Exit: nothing is left to do."""
 
 
 # Phases ------------------------------------------------------------------------------------------
@@ -307,14 +318,14 @@ class Exit:
 
 @dataclass(frozen=True, kw_only=True)
 class Holding:
-    """Before the barrier; bound once the agent has said so."""
+    """Before the barrier; `is_adopted` once the agent has adopted the starter."""
 
     is_adopted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """Passed; the program runs until `wall_until` at most."""
+    """Past the barrier; the program runs until `wall_until` at most."""
 
     wall_until: float
 
@@ -332,7 +343,7 @@ class Ending:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivering:
-    """Nothing runs; what it wrote is brought to the agent, until `until`."""
+    """All processes have ended; logs and outputs are sent to the agent, until `until`."""
 
     kind: str
     reason: str
@@ -342,14 +353,14 @@ class Delivering:
 
 @dataclass(frozen=True, kw_only=True)
 class Over:
-    """Nothing runs; the end is told until it is noted."""
+    """All is done; the end is sent until the agent has acknowledged it."""
 
     until: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exited:
-    """For good."""
+    """The starter has exited; terminal."""
 
 
 if TYPE_CHECKING:
@@ -365,11 +376,11 @@ if TYPE_CHECKING:
     )
 
 
-# What the agent says ------------------------------------------------------------------------------
+# Messages of the agent ----------------------------------------------------------------------------
 
 
 def to_arm_number(message: dict[str, object]) -> tuple[int, int]:
-    """Raises ValueError for anything but [epoch, counter]."""
+    """Parse an Arm's number. Raises ValueError for anything but [epoch, counter]."""
     value = message.get("number")
     if isinstance(value, list) and len(value) == 2:
         epoch, counter = value
@@ -379,7 +390,7 @@ def to_arm_number(message: dict[str, object]) -> tuple[int, int]:
 
 
 def to_try_paths(message: dict[str, object]) -> TryPaths:
-    """Raises ValueError for anything but ports and targets."""
+    """Parse an order to probe paths. Raises ValueError for anything but ports and targets."""
     listens, targets = message.get("listens"), message.get("targets")
     if not isinstance(listens, list) or not isinstance(targets, list):
         raise ValueError(f"{listens!r} and {targets!r} are no lists")  # noqa: TRY004 - as all here

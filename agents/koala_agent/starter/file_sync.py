@@ -1,10 +1,14 @@
-"""Carries files between a machine and an agent that do not see each other's: a process of its own
-beside a starter or its helper, so that it may simply wait for what takes long.
+"""Client of file syncs: a child process that moves files between this machine and the agent.
 
-It fetches the program's input, then brings what is written to logs while the program runs, and in
-the end what is left of them and the outputs. One question at a time over its own connection to the
-agent, JSON lines: the agent says how much of a file it has, so whatever is cut or restarted goes on
-where it was; a checksum of the whole file settles each. What it holds in memory is one block.
+It serves a starter or a helper whose files the agent does not see. It may block, as a process of
+its own.
+
+- It fetches the program's input, sends new log data while the program runs, and in the end the rest
+  of the logs and the outputs.
+- It sends one request at a time over its own connection to the agent, as JSON lines.
+- The agent answers with the size that it has of a file, so that an interrupted sync resumes.
+- A checksum of the whole file confirms each.
+- It keeps one block in memory.
 """
 
 from __future__ import annotations
@@ -27,20 +31,22 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 128 * 1024
 LOOK_S = 0.25
-"""How often logs are looked at."""
+"""Pause between two polls of the logs."""
 AGAIN_S, AGAIN_MAX_S = 0.1, 2.0
 ANSWER_S = 60.0
-"""How long the agent may take to answer."""
+"""Time limit of the agent's answer."""
 SUM_BPS = 10_000_000
-"""Bytes a second that it reads at least for a checksum, which it is asked for as patiently."""
+"""Least rate at which the agent computes a checksum; it extends the time limit of that request."""
 KEEPALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
-"""After a minute a machine that is gone is missed, however patient a question is."""
+"""Keepalive that detects a dead peer within a minute, whatever the time limit of a request."""
 
 
 @dataclass(kw_only=True)
 class SyncRequest:
-    """What to carry: logs by their paths below `folder`, outputs by name and path. `identity` is
-    what the agent is shown; `fetches` when there is an input."""
+    """Files to sync: logs by their paths below `folder`, outputs by name and path.
+
+    `identity` authenticates to the agent; `fetches` when there is an input.
+    """
 
     folder: str
     agents: list[tuple[str, int]]
@@ -51,15 +57,15 @@ class SyncRequest:
 
 
 class RefusedError(Exception):
-    """The agent will not have it, now or later."""
+    """The agent refuses the file for good."""
 
 
 class NotNowError(RefusedError):
-    """The agent has no room for it, or its disk fails."""
+    """The agent has no room for the file now, or its disk fails."""
 
 
 class FileSyncClient:
-    """The starter's end: a process, what it has said, and words to it."""
+    """Starter's handle of the file sync process."""
 
     def __init__(self, errand: SyncRequest) -> None:
         self._errand = errand
@@ -74,14 +80,14 @@ class FileSyncClient:
         self.socket = own
 
     def deliver(self, *, is_whole: bool) -> None:
-        """Asks for the last of it."""
+        """Request the final delivery."""
         try:
             self.socket.send(b"whole\n" if is_whole else b"logs\n")
         except OSError as error:
             log(f"courier: {error}")
 
     def heard(self) -> list[dict[str, object]]:
-        """What it says: that it is ready, and what it could not deliver."""
+        """Receive its messages: that it is ready, and the files that it could not deliver."""
         try:
             self._unread += self.socket.recv(65536)
         except OSError:
@@ -90,17 +96,19 @@ class FileSyncClient:
         return [json.loads(line) for line in lines]
 
     def close(self) -> None:
-        """It ends with its line."""
+        """Close the socket, which ends the process."""
         self.socket.close()
 
 
 def _serve(errand: SyncRequest, line: socket.socket, parent: int) -> NoReturn:
-    """The process. Never returns."""
+    """Run the process. Never returns."""
     try:
         die_with_parent(parent)
         signal.set_wakeup_fd(-1)
         for name in ("SIGTERM", "SIGINT", "SIGXCPU", "SIGUSR2"):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)  # what is left is still wanted
+            signal.signal(
+                getattr(signal, name), signal.SIG_IGN
+            )  # the rest of the files is still wanted
         os.setsid()
         kept = os.dup2(line.fileno(), 3) if line.fileno() != 3 else 3
         os.closerange(4, 4096)
@@ -134,7 +142,7 @@ class _Worker:
         self._wait(ANSWER_S)
 
     def _finish(self) -> Iterator[str]:
-        """All that is left to bring; what could not be, in words."""
+        """Send all that is left; yield the errors of the rest."""
         self._bring_logs()
         files = [(name, name, False) for name in self._errand.logs]
         if self._word == "whole":
@@ -158,13 +166,13 @@ class _Worker:
                 self._complain(name, str(error))
 
     def _complain(self, name: str, trouble: str) -> None:
-        """Once: what is said goes into a log that is to be brought, too."""
+        """Log an error once: the log is itself a file to send."""
         if self._troubles.get(name) != trouble:
             self._troubles[name] = trouble
             log(f"courier: {name}: {trouble}")
 
     def _bring(self, name: str, path: str) -> None:
-        """What the agent does not have of a file, as long as there is more."""
+        """Send the data of a file that the agent does not have yet."""
         with open(path, "rb") as file:
             has_bytes = self._sent.get(name)
             if has_bytes is None:
@@ -179,8 +187,10 @@ class _Worker:
             self._sent[name] = has_bytes
 
     def _settle_some_time(self, name: str, path: str, *, is_output: bool) -> None:
-        """An output waits for an agent without room as for one that is away, for as long as the
-        starter waits: what took hours to compute is not to be computed again for that."""
+        """Retry an output that the agent has no room for, as long as the starter waits.
+
+        Hours of computation must not be repeated for a full disk.
+        """
         while True:
             try:
                 self._settle(name, path)
@@ -193,8 +203,9 @@ class _Worker:
                 return
 
     def _settle(self, name: str, path: str) -> None:
-        """Until the agent has all of it and the checksum agrees; once more from the beginning when
-        it does not."""
+        """Send a file until the agent has all of it and the checksum agrees; restart it once if
+        not.
+        """
         import hashlib  # noqa: PLC0415 - late: a starter waits for nothing of it
 
         for _ in range(2):
@@ -214,7 +225,7 @@ class _Worker:
         raise RefusedError("the checksum is another one at the agent")
 
     def _fetch(self) -> None:
-        """The input, when it is there: its claim may be asked for before."""
+        """Fetch the input once it is there; the claim may ask for it earlier."""
         import hashlib  # noqa: PLC0415 - late: a starter waits for nothing of it
 
         path = self._path("input")
@@ -247,7 +258,7 @@ class _Worker:
         self._line.sendall(json.dumps(message).encode() + b"\n")
 
     def _wait(self, wait_s: float) -> None:
-        """For a word of the starter; without a starter there is nothing to do."""
+        """Wait for a command of the starter; exit without a starter."""
         if select.select([self._line], [], [], wait_s)[0]:
             word = self._line.recv(100)
             if not word:
@@ -265,7 +276,7 @@ class _Worker:
         return size
 
     def _ask(self, kind: str, **fields: object) -> dict[str, object]:
-        """One question, again and again until it is answered."""
+        """Send one request, with retries and back-off until it is answered."""
         again_s = AGAIN_S
         while True:
             try:

@@ -1,4 +1,4 @@
-"""The socket on which processes put and get values."""
+"""UNIX socket on which processes put and get values."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ KV_CONNECTIONS_MAX = 512
 WAIT_MAX_S = 3600.0
 TEMPORARY = "/tmp"
 LEFT_S = 60.0
-"""After so long a socket at which nobody listens is no starter's that has just begun."""
+"""Least age of a socket without a listener that is stale, and not of a starter that just began."""
 
 
 class KeyValueSocket:
-    """The UNIX socket on which processes put and get values: one JSON line a request and answer."""
+    """Server of puts and gets on a UNIX socket: one JSON line a request and answer."""
 
     def __init__(self, folder: str, nonce: str, watch: Watch) -> None:
         self._temporary = ""
@@ -44,11 +44,16 @@ class KeyValueSocket:
         watch.add(self._socket.fileno(), select.POLLIN, self._accept)
 
     def _bind(self, folder: str, nonce: str) -> str:
-        """In the claim's folder, so that it goes with it whatever ends this process: by its path,
-        or where that has more than 107 bytes through this process's descriptor of the folder. Only
-        where the file system has no sockets in a folder below /tmp, after those of killed starters
-        were removed there. Raises OSError."""
-        name = f"kv.{nonce[-8:]}"  # no other starter's, whom this claim or this number had before
+        """Bind the socket in the claim's folder, with which it is removed however this process
+        ends.
+
+        A path of more than 107 bytes goes through this process's descriptor of the folder. Only
+        where the file system has no sockets, a folder below /tmp is used, after the removal of
+        stale ones there. Raises OSError.
+        """
+        name = (
+            f"kv.{nonce[-8:]}"  # unlike that of another starter of this claim or with this number
+        )
         path = os.path.join(folder, name)
         if len(os.fsencode(path)) > SOCKET_PATH_MAX_BYTES:
             path = f"/proc/{os.getpid()}/fd/{self._folder}/{name}"
@@ -66,7 +71,7 @@ class KeyValueSocket:
         return path
 
     def answer(self, question: int, answer: dict[str, object]) -> None:
-        """Answers a question, and turns to the next line of the same caller."""
+        """Answer a request, and handle the next line of the same caller."""
         caller = self._numbers.pop(question, None)
         if caller is not None:
             caller.is_waiting = False
@@ -74,7 +79,7 @@ class KeyValueSocket:
             self._next(caller)
 
     def close(self) -> None:
-        """Removes the socket."""
+        """Remove the socket."""
         self._socket.close()
         try:
             os.unlink(self.path)
@@ -111,7 +116,7 @@ class KeyValueSocket:
         self._next(caller)
 
     def _next(self, caller: _Caller) -> None:
-        """Takes the next line unless an answer is owed; answers keep the order of the requests."""
+        """Handle the next line unless an answer is pending; answers keep the requests' order."""
         while not caller.is_waiting and b"\n" in caller.unread:
             line, caller.unread = caller.unread.split(b"\n", 1)
             try:
@@ -127,9 +132,9 @@ class KeyValueSocket:
             self._numbers[said.question] = caller
 
     def _parse(self, line: bytes) -> Asked | RankEnded:
-        """Raises ValueError that says what was wrong and what is allowed."""
+        """Parse a request. Raises ValueError that names the error and what is allowed."""
         request = json.loads(line)
-        if isinstance(request, dict) and request.get("op") == "ended":  # of our own helper
+        if isinstance(request, dict) and request.get("op") == "ended":  # from our own launcher
             rank, status = (to_whole(request, key) for key in ("rank", "status"))
             return RankEnded(rank=rank, status=status)
         if not isinstance(request, dict) or request.get("op") not in ("put", "get"):
@@ -163,7 +168,7 @@ class KeyValueSocket:
 
 
 def _remove_left() -> None:
-    """What starters of this account left when they were killed: folders with one socket."""
+    """Remove stale sockets that killed starters of this account left: folders with one socket."""
     for name in os.listdir(TEMPORARY):
         folder = os.path.join(TEMPORARY, name)
         try:
@@ -172,7 +177,7 @@ def _remove_left() -> None:
                     os.unlink(os.path.join(folder, socket_name))
                 os.rmdir(folder)
         except OSError:
-            continue  # somebody else's, or just gone
+            continue  # another account's, or just gone
 
 
 def _is_left(folder: str) -> bool:
@@ -187,7 +192,7 @@ def _is_left(folder: str) -> bool:
 
 
 class _Caller:
-    """A connection of a process."""
+    """Connection of a process."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection

@@ -1,19 +1,19 @@
-"""The starter as a pure machine: events in, actions out; no I/O, clock or randomness.
+"""Pure state machine of the starter: events in, actions out; no I/O, clock or randomness.
 
 - A lease counts from the sending of the newest ping that the daemon answered; one that became
   shorter, from the next one. At a lease's end, and at the hold deadline before the barrier, it
   stops all that it runs and exits.
 - Armed promises: no abort until D, unless by D or because the daemon says Stop or the site signals.
 - It passes if and only if it holds the Release that matches its latest Arm, which it had answered,
-  and neither D nor its lease has run out at a look at the clock just before the program goes.
+  and neither D nor its lease has run out at a check of the clock just before the program goes.
   Without a barrier it passes at its first answered ping: by then the daemon still wanted it.
 - It stays the program's parent. When one process fails, the others of the component are ended, too
   (TERM, then KILL after `kill_s`; their statuses say -15 or -9). What outlives the main processes,
   daemons that left their session included, is ended in the same way.
-- Its end is written down in its folder, told until it is noted, and then it exits, always with 0.
+- Its end is written to its folder and sent until it is noted. Then it exits, always with 0.
 
 A component on several machines, or with jobType=mpi, has helpers as its main processes
-(`runners`); all that is said here of processes is then true of those. The programs of all
+(`mpi_launchers`); "processes" are then those. The programs of all
 processes are forked at check-in and wait on a pipe each, so that opening the barrier is one write
 a process.
 """
@@ -78,16 +78,16 @@ PING_MAX_S = 60.0
 PINGS_A_LEASE = 8
 ALONE_PINGS = 3
 """After so many unanswered pings a program that is slowed down runs freely again, and the line is
-dialled anew: a half-open one looks as if the daemon were away."""
+dialled again: a half-open one looks as if the daemon were away."""
 BURST = 5
 """Pings one after the other when it is adopted, to measure the daemon's clock."""
 DIAL_MIN_S, DIAL_MAX_S = 0.1, 2.0
 DIAL_LIMIT_S = 3.0
 LOOK_S = 0.05
 LINGER_S = 60.0
-"""How long an end is told to nobody before the starter exits; it is written down anyway."""
+"""Time for which an end is sent without an acknowledgement; it is on disk anyway."""
 LEASE_LINGER_S = 1.0
-"""The same after a lease: who answered nothing for all of it will hardly hear the end."""
+"""The same after a lease: a peer that was silent for all of it will hardly receive the end."""
 VALUE_MAX_BYTES = 4096
 NAME_MAX_BYTES = 256
 QUESTIONS_MAX = 1024
@@ -97,16 +97,17 @@ REFORKS_MAX = 3
 FOREIGN_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
 PROGRAM_ENDS = ("exited", "unexecutable", "wall-time")
 SPREAD_S = 2.0
-"""How long the word of other machines is waited for before a pass is told without it."""
+"""Time limit for the reports of other machines before a pass is reported without them."""
 DELIVER_S, DELIVER_LOGS_S = 3600.0, 10.0
-"""How long outputs of a program that ended may take to the agent; logs of one that was ended."""
+"""Time limits of a delivery: outputs of a program that ended; logs of one that was ended."""
 FOREIGN_S = 0.25
-"""A site that ends a batch job signals all its processes: the program's death may be seen before
-the starter's own signal, which is waited for so long before the death counts as the program's."""
+"""Time to wait for the starter's own signal before a death counts as the program's.
+
+A site that ends a batch job signals all processes; the program's death may be seen first."""
 
 
 class _Question:
-    """A put or get under way; answered here when no answer came until `until`."""
+    """A put or get under way; it fails when no answer came until `until`."""
 
     def __init__(self, message: dict[str, object], until: float) -> None:
         self.message = message
@@ -114,7 +115,7 @@ class _Question:
 
 
 class StarterMachine:
-    """The machine. Made when the starter begins; that is what its lease counts from at first."""
+    """State machine of one starter; its first lease counts from the construction."""
 
     def __init__(self, settings: Settings, *, now: float, wall_offset_s: float) -> None:
         self.phase: Phase = Holding()
@@ -157,7 +158,7 @@ class StarterMachine:
         self._pacing = Pacing(settings.progress_s)
 
     def handle(self, event: Event, now: float) -> list[Action]:
-        """What to do about it, in order."""
+        """Handle one event; return the actions to carry out, in order."""
         self._now = now
         self._actions = []
         if isinstance(self.phase, Exited):
@@ -171,7 +172,7 @@ class StarterMachine:
 
     @property
     def wake_at(self) -> float | None:
-        """The next instant at which `Woken` is wanted."""
+        """The next instant at which `Woken` is due."""
         if isinstance(self.phase, Exited):
             return None
         dues = [question.until for question in self._questions.values()]
@@ -180,12 +181,12 @@ class StarterMachine:
         return min(dues)
 
     def lease_until(self) -> float:
-        """The end of the lease that counts now."""
+        """Return the end of the present lease."""
         is_held = self.passed_at is None
         return self._answered_at + (self._hold_lease_s if is_held else self._run_lease_s)
 
     def to_daemons(self, instant: float) -> float:
-        """An instant of ours in the daemon's time."""
+        """Convert an instant of our clock to the daemon's time."""
         return instant + self.clock.offset_s(self._now)
 
     # Messages ------------------------------------------------------------------------------------
@@ -208,7 +209,7 @@ class StarterMachine:
             self._dial_at = self._now + wait_s
 
     def _hello(self) -> dict[str, object]:
-        """The check-in, and after a reconnection all that it knows of itself."""
+        """Make the check-in; after a reconnection it has the whole state."""
         arming = self.arming
         is_armed = arming is not None and arming.is_promised
         return {
@@ -288,7 +289,7 @@ class StarterMachine:
             self._say(Prepare(bundle={}))
 
     def _try_paths(self, message: dict[str, object]) -> None:
-        """Once; whoever asks again gets the same answer."""
+        """Probe the paths once; a repeated order gets the same answer."""
         if not isinstance(self.phase, Holding) or not self.phase.is_adopted or self.arming:
             return
         if self._tried is not None:
@@ -304,7 +305,7 @@ class StarterMachine:
             self._say(ClosePaths())
 
     def _ready(self) -> None:
-        """What had to wait for the processes."""
+        """Continue with what had to wait for the processes."""
         self._is_ready = True
         if not isinstance(self.phase, Holding):
             return
@@ -315,14 +316,19 @@ class StarterMachine:
             self._arm(message, received_at)
 
     def _open_without_barrier(self) -> None:
-        """Only with a lease from the daemon: an agent that was away may adopt a starter whose claim
-        has been fenced, and whose job runs elsewhere by now (promise 3)."""
+        """Pass without a barrier, once the daemon has granted a lease.
+
+        Without the lease, an agent that was away might adopt a starter whose claim has been fenced,
+        and whose job runs elsewhere by now (promise 3).
+        """
         if self._settings.no_barrier and self._is_ready and self._is_wanted and self._is_open_due:
             self._open_at = self._now
 
     def _arm(self, message: dict[str, object], received_at: float) -> None:
-        """Promises when lease and hold deadline both outlast D, and all processes are ready: D
-        counts from the receipt, however long they took."""
+        """Promise when lease and hold deadline both outlast D, and all processes are ready.
+
+        D counts from the receipt, however long the processes took.
+        """
         number = to_arm_number(message)
         if not isinstance(self.phase, Holding) or not self.phase.is_adopted or self._problem:
             return
@@ -368,7 +374,7 @@ class StarterMachine:
         if not isinstance(self.phase, Holding) or arming is None or not arming.is_promised:
             return
         if number == arming.number:
-            # It may have been decided for later than was asked.
+            # The decided instant may be later than the requested one.
             is_later = "release_at" in message
             told_at = to_number(message, "release_at") if is_later else arming.release_at
             self._released_at = max(arming.release_at, told_at)
@@ -377,8 +383,10 @@ class StarterMachine:
             self._ping()
 
     def _set_open_at(self, arming: Arming) -> None:
-        """T on our clock, by the best sample so far: each pong may bring a better one. An offset
-        that is wrong must not carry it past D."""
+        """Convert T to our clock, by the best sample so far: each pong may bring a better one.
+
+        A wrong offset must not carry it past D.
+        """
         at = self._released_at - self.clock.offset_s(self._now)
         self._open_at = min(at, arming.until - min(1.0, arming.late_s / 2))
 
@@ -505,7 +513,7 @@ class StarterMachine:
             self._begin_end(*self._problem)
 
     def _opened_everywhere(self, at: float) -> None:
-        """The pass is that of the last process: it is what the skew of a start is about."""
+        """Set the pass to that of the last process: it determines the skew of a start."""
         if self.passed_at is not None and self._tell_passed_at is not None:
             self.passed_at = max(self.passed_at, at)
             self._tell_passed()
@@ -519,7 +527,7 @@ class StarterMachine:
     def _unexecutable(self, reason: str) -> None:
         phase = self.phase
         if isinstance(phase, Ending) and phase.kind == "exited":
-            # Its exit status was seen before its word.
+            # Its exit status was seen before its error text.
             self.phase = Ending(
                 kind="unexecutable", reason=reason, kill_at=phase.kill_at, look_at=phase.look_at
             )
@@ -527,16 +535,16 @@ class StarterMachine:
             self._lose("unexecutable", reason)
 
     def _lose(self, kind: str, reason: str) -> None:
-        """It cannot run as it should."""
+        """End the claim, or postpone that while a promise forbids it."""
         if isinstance(self.phase, Holding) and self._is_promising():
-            self._problem = self._problem or (kind, reason)  # it may not abort now
+            self._problem = self._problem or (kind, reason)  # an abort is not allowed now
         elif isinstance(self.phase, (Holding, Running)):
             self._begin_end(kind, reason)
 
     def _process_ended(self, event: ProcessEnded) -> None:
         phase = self.phase
         if isinstance(phase, Holding):
-            # Blocked ones end by nobody's will but a stranger's: another one takes the place.
+            # Only an outsider ends a blocked process: fork another one in its place.
             self._statuses[event.index] = event.status
             self._reforks += 1
             if self._reforks > REFORKS_MAX * self._settings.processes:
@@ -559,7 +567,7 @@ class StarterMachine:
                 self.phase = Ending(kind="exited", reason="", kill_at=None, look_at=self._now)
 
     def _rank_ended(self, event: RankEnded) -> None:
-        """Said before its launcher ends for it."""
+        """Handle the end of a rank, which is reported before its launcher ends for it."""
         if self.passed_at is None or not 0 <= event.rank < self._settings.ranks:
             return
         self._ranks.setdefault(event.rank, event.status)
@@ -598,7 +606,7 @@ class StarterMachine:
         )
 
     def _deliver(self, phase: Ending, used: Looked) -> None:
-        """Nothing is left; what it wrote goes where the agent sees it, before the end is told."""
+        """Start the delivery of logs and outputs, which precedes the report of the end."""
         is_whole = phase.kind in PROGRAM_ENDS
         until = self._now + (DELIVER_S if is_whole else DELIVER_LOGS_S)
         done = Delivering(kind=phase.kind, reason=phase.reason, used=used, until=until)
@@ -613,8 +621,11 @@ class StarterMachine:
         self._say(Deliver(is_whole=is_whole))
 
     def _cut_short(self, phase: Delivering, kind: str, problem: str) -> None:
-        """Outputs of a program that ended well are lost on their way: its claim ends by what cut
-        them off, for the program wrote them. Logs alone fail no job."""
+        """End a delivery early.
+
+        A program that ended well and loses its outputs ends by the cause of the loss, since it had
+        written them. Logs alone fail no job.
+        """
         is_well = phase.kind == "exited" and not any(self._final_statuses())
         if is_well and self._settings.has_outputs:
             phase = Delivering(kind=kind, reason="", used=phase.used, until=phase.until)
@@ -634,16 +645,18 @@ class StarterMachine:
         self._say(WriteEnd(end=self._told_end()))
         is_by_lease = phase.kind == "lease"
         if is_dismissed or (is_by_lease and not self._is_connected):
-            self._exit()  # the next agent reads what was written
+            self._exit()  # the next agent reads it from disk
             return
         linger_s = LEASE_LINGER_S if is_by_lease else LINGER_S
         if self._settings.delivers and not is_by_lease:
-            linger_s = max(linger_s, min(self._run_lease_s, DELIVER_S))  # nobody can read it here
+            linger_s = max(
+                linger_s, min(self._run_lease_s, DELIVER_S)
+            )  # the agent cannot read it here
         self.phase = Over(until=self._now + linger_s)
         self._tell({"kind": "ended", "end": self._told_end()})
 
     def _final_statuses(self) -> list[int]:
-        """Of the ranks where they said so, else of the main processes."""
+        """Return the statuses of the ranks if they reported any, else of the main processes."""
         if self._ranks:
             ranks = range(self._settings.ranks)
             return [self._ranks.get(rank, -signal.SIGKILL) for rank in ranks]
@@ -682,7 +695,7 @@ class StarterMachine:
         return [phase.until] if isinstance(phase, Over) else []
 
     def _tick(self) -> None:
-        """All that is due by now; called after every event."""
+        """Do all that is due by now; called after every event."""
         self._tick_connection()
         phase = self.phase
         if isinstance(phase, Holding):
@@ -740,7 +753,7 @@ class StarterMachine:
             self._open(self._hold_until)
 
     def _open(self, not_after: float) -> None:
-        """The one place that opens the barrier; whatever comes of it, it is not tried again."""
+        """Open the barrier. It is the only place that does, and never repeats it."""
         if self._is_open_due:
             self._is_open_due = False
             self._open_at = None
@@ -765,7 +778,7 @@ class StarterMachine:
             self._say(Send(message={"kind": "ping", "sent_at": self._now}))
 
     def _tell(self, message: dict[str, object]) -> None:
-        """What a hello would say as well is said only to an agent that is there."""
+        """Send a message if connected; otherwise the next hello has its contents."""
         if self._is_connected:
             self._say(Send(message=message))
 
@@ -778,7 +791,7 @@ def _refusal(event: Asked, questions: int) -> str:
         return f"{questions} requests are under way: no more are taken"
     try:
         name_size, size = len(event.name.encode()), len((event.value or "").encode())
-    except UnicodeEncodeError:  # JSON can say half a pair of surrogates, nothing after us can
+    except UnicodeEncodeError:  # JSON can hold half a pair of surrogates, nothing after us can
         return f"the name or value of {event.name!r} is no text that UTF-8 can hold"
     if not 1 <= name_size <= NAME_MAX_BYTES:
         return f"a name has 1 to {NAME_MAX_BYTES} bytes"

@@ -1,16 +1,16 @@
-"""What a starter runs as main processes of a component with jobType=mpi: launchers.
+"""Launchers that a starter runs as the main processes of a component with jobType=mpi.
 
 `python starter.py VERB STATE ...`, STATE being the claim's `.koala` folder on this machine. They
-are forked before the barrier like any program, and go when it opens.
+are forked before the barrier like any program, and released when it opens.
 
 - `lead`: on the first member with jobType=mpi the launcher of all ranks, elsewhere nothing.
 - `node N`: on each machine of the component, N among them, the launcher's proxy there.
-- `rank`: what launcher or proxy start: runs the program as the process that it says.
+- `rank`: started by launcher or proxy: runs the program as the process with that rank.
 
 One MPI_COMM_WORLD over components at different sites is MPICH's: `mpiexec -launcher manual` starts
 nothing, but prints a command for each machine, which dials back to it. The lead puts these
-into the key-value exchange, and each machine runs its own. Nothing of a component's environment
-or paths is known at another: a rank begins with a shell that runs `rank` as its own site needs.
+into the key-value store, and each machine runs its own. A component's environment and paths are
+unknown at another one: a rank begins with a shell that runs `rank` as its own site needs.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 WAIT_S = 120.0
-"""How long a component waits for the commands of the lead: until then all have passed, or one has
-failed and the others are being stopped."""
+"""Time limit for the commands of the lead: until then all have passed, or one has failed and the
+others are being stopped."""
 MPIEXEC = ("mpiexec.hydra", "mpiexec.mpich", "mpiexec")
 RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
-"""Who says which rank a process is; the launchers of MPI before the batch system's own."""
+"""Variables with the rank of a process; those of MPI launchers before the batch system's own."""
 FIRST = "KOALA_MPI_FIRST"
 """The rank in MPI_COMM_WORLD of the component's first process."""
 WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
@@ -49,7 +49,7 @@ Json = dict[str, object]
 
 
 class ClaimFolder:
-    """What the starter left in the claim's folder."""
+    """Files that the starter wrote to the claim's folder."""
 
     def __init__(self, state: str) -> None:
         self.state = state
@@ -62,16 +62,16 @@ class ClaimFolder:
         self.world = [i for i, member in enumerate(self.members) if member["job_type"] == "mpi"]
 
     def read(self, name: str) -> Json:
-        """One of its files. Raises OSError."""
+        """Read one of its files. Raises OSError."""
         with open(os.path.join(self.state, name), "rb") as file:
             return to_object(json.load(file))
 
     def rank_command(self) -> list[str]:
-        """Runs the program on a machine where this folder is."""
+        """Return the command that runs the program on a machine where this folder is."""
         return [*again(), "rank", self.state]
 
     def program(self, name: str) -> str:
-        """A program of the site, whatever the job made of PATH. Raises FileNotFoundError."""
+        """Find a program of the site, whatever the job made of PATH. Raises FileNotFoundError."""
         places = (os.environ.get("PATH"), str(self.launch["path"]))
         for path in places:
             if found := shutil.which(name, path=path):
@@ -79,11 +79,11 @@ class ClaimFolder:
         raise FileNotFoundError(f"{name}: not found in PATH={places[0]}")
 
     def before(self, index: int) -> int:
-        """Ranks of MPI_COMM_WORLD before this member's."""
+        """Count the ranks of MPI_COMM_WORLD before this member's."""
         return sum(to_count(self.members[i]["processes"]) for i in self.world if i < index)
 
     def nodes_before(self, index: int) -> int:
-        """Machines of MPI_COMM_WORLD before this member's."""
+        """Count the machines of MPI_COMM_WORLD before this member's."""
         return sum(len(machines(self.members[i])) for i in self.world if i < index)
 
 
@@ -91,10 +91,12 @@ class ClaimFolder:
 
 
 def rank(place: ClaimFolder) -> int:
-    """Runs the program: its environment, directory, files and limits are those that it has when
-    the starter runs it itself, and nothing of it outlives it here, either."""
+    """Run the program as one rank, and end all that it leaves behind.
+
+    Its environment, directory, files and limits are the same as when the starter runs it itself.
+    """
     process = _own_rank()
-    # A launcher of the site has handed the environment on, and knows better what changed.
+    # A launcher of the site has passed the environment on: its changes take precedence.
     os.environ.update({**_pairs(place.launch["environment"]), **os.environ})
     program = Program(place.spec)
     environment = {**program.environment, **rendezvous(place.bundle, process)}
@@ -127,8 +129,10 @@ def rank(place: ClaimFolder) -> int:
 
 
 def _own_kv(place: ClaimFolder) -> str:
-    """Where values are exchanged on this machine: a UNIX socket of another goes no further, though
-    a launcher may have handed its name on."""
+    """Return the path of this machine's key-value socket.
+
+    A launcher may have passed on the path of another machine's, which does not work here.
+    """
     for path in (os.environ.get("KOALA_KV", ""), str(place.launch["kv"])):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             if path and connection.connect_ex(path) == 0:
@@ -137,9 +141,11 @@ def _own_kv(place: ClaimFolder) -> str:
 
 
 def _guard(pid: int, kill_s: float) -> int:
-    """Waits until the program and all that it started are gone; answers its exit status, or minus
-    the signal. What is left when it ends, or when the site wants the end, gets TERM, and KILL after
-    `kill_s`."""
+    """Wait until the program and all that it started are gone; return its status, or minus the
+    signal.
+
+    What is left when it ends, or when the site ends it, gets TERM, and KILL after `kill_s`.
+    """
     status = None
     kill_at = None
     while True:
@@ -181,20 +187,20 @@ def _own_rank() -> int:
 
 
 def lead(place: ClaimFolder) -> int:
-    """The launcher of all ranks."""
+    """Run the launcher of all ranks."""
     if place.index != place.world[0]:
         return 0
     launcher = to_texts(place.spec["launcher"])
     if launcher and len(place.world) == 1:
         _become([*_fill(launcher, place), *place.rank_command()])
     hosts = [
-        f"m{i}n{node}:{count}"  # never resolved, only to be different
+        f"m{i}n{node}:{count}"  # never resolved; they only have to differ
         for i in place.world
         for node, count in enumerate(machines(place.members[i]))
     ]
     ranks = sum(to_count(place.members[i]["processes"]) for i in place.world)
     port = to_count(to_object(place.bundle["master"])["port"])
-    if len(place.world) > 1:  # the one that the others have tried
+    if len(place.world) > 1:  # the port that the others have probed
         os.environ["MPIEXEC_PORT_RANGE"] = f"{port}:{port}"
     mpiexec = subprocess.Popen(
         [
@@ -217,7 +223,7 @@ def lead(place: ClaimFolder) -> int:
 
 
 def _status(status: int) -> int:
-    """As a shell says it."""
+    """Convert a status to the shell's convention."""
     return status if status >= 0 else 128 - status
 
 
@@ -231,7 +237,7 @@ def _mpiexec(place: ClaimFolder) -> str:
 
 
 def _fill(launcher: list[str], place: ClaimFolder) -> list[str]:
-    """The site's launcher, with what it wants to know of this component."""
+    """Fill in the site's launcher command for this component."""
     counts = machines(place.member)
     hosts = ",".join(
         f"{h}:{n}" for h, n in zip(to_texts(place.member["hosts"]), counts, strict=False)
@@ -246,13 +252,13 @@ def _fill(launcher: list[str], place: ClaimFolder) -> list[str]:
 
 
 def node(place: ClaimFolder, number: int) -> None:
-    """The proxy of one machine, by the command that the lead got for it."""
+    """Run the proxy of one machine, by the command that the lead got for it."""
     if len(place.world) == 1 and place.spec["launcher"]:
         return
     name = f"koala.mpi/{place.nodes_before(place.index) + number}"
     answer = _ask({"op": "get", "name": name, "wait_s": WAIT_S})
     command = shlex.split(str(answer["value"]))
-    if not os.access(command[0], os.X_OK):  # it is elsewhere at this site
+    if not os.access(command[0], os.X_OK):  # installed elsewhere at this site
         command[0] = place.program(os.path.basename(command[0]))
     if place.index != place.world[0]:
         leader = str(place.members[place.world[0]]["address"])
@@ -266,14 +272,14 @@ def node(place: ClaimFolder, number: int) -> None:
 
 
 def _redirect(command: list[str], address: str) -> None:
-    """The lead names itself as its own site knows it; others reach it where the bundle says."""
+    """Replace the lead's address by the one in the bundle, under which other sites reach it."""
     at = command.index("--control-port") + 1
     port = command[at].rpartition(":")[2]
     command[at] = f"{address}:{port}"
 
 
 def _ask(request: Json) -> Json:
-    """One question to the key-value exchange. Raises OSError."""
+    """Send one request to the key-value socket. Raises OSError."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(os.environ["KOALA_KV"])
         connection.sendall(json.dumps(request).encode() + b"\n")
@@ -293,7 +299,7 @@ def _pairs(value: object) -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one verb; what goes wrong is said on standard error, which the user sees."""
+    """Run one verb; errors go to standard error, which the user sees."""
     verb, state, *rest = arguments[1:]
     number = rest[0] if rest else ""
     try:

@@ -1,8 +1,8 @@
-"""How far the program is, told at the end of each cycle, and the share of the time that it may run.
+"""Pacing of a program: a progress report at the end of each cycle, and a limited share of the time.
 
-Pure, and part of the machine. The share is kept by stopping the program and continuing it in turns
-of about a tenth of a second. Only the starter does that, so that no crash of an agent or a daemon
-leaves a program stopped, and it lets the program run before anything else becomes of it.
+Pure, and part of the machine. The share is kept by stopping and continuing the program in turns of
+about a tenth of a second. Only the starter does that, so that no crash of an agent or a daemon
+leaves a program stopped. It continues the program before anything else happens to it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ PERIOD_S = 0.1
 RUN_MIN_S = 0.005
 """A shorter turn is mostly waking up."""
 HOLD_MAX_S = 1.0
-"""The longest hold: who waits for the program's answer must not take it for dead."""
+"""The longest stop: a peer that waits for the program must not take it for dead."""
 
 
 class Pacing:
-    """Of one program, from its pass to its end; `cycle_s` 0: nothing is measured."""
+    """Pacing of one program, from its pass to its end; `cycle_s` 0: nothing is measured."""
 
     def __init__(self, cycle_s: float) -> None:
         self._cycle_s = cycle_s
@@ -36,23 +36,23 @@ class Pacing:
 
     @property
     def wake_at(self) -> float:
-        """When `tick` is wanted next."""
+        """The next instant at which `tick` is due."""
         return min(self._measure_at, self._turn_at)
 
     def begin(self, passed_at: float, now: float) -> None:
-        """The program has passed the barrier."""
+        """Start at the pass of the barrier."""
         self._passed_at = passed_at
         if self._cycle_s > 0:
             self._next_cycle(now)
 
     def set_share(self, share: float, now: float) -> None:
-        """From now on it may run for this share; a turn that has begun is cut short."""
+        """Set the share of the time; a turn under way is cut short."""
         if self._passed_at and 0 < share <= 1 and share != self._share:
             self._share = share
             self._turn_at = now
 
     def tick(self, now: float, *, is_alone: bool) -> list[Action]:
-        """What is due. Nobody is there who could take it back: then it runs freely."""
+        """Return the actions that are due; a program whose agent is away runs without a limit."""
         actions: list[Action] = []
         if now >= self._measure_at:
             self._measure_at = math.inf  # until that is answered
@@ -64,7 +64,7 @@ class Pacing:
         return actions
 
     def measured(self, event: Measured, now: float) -> dict[str, object] | None:
-        """The report of this cycle, unless it comes too late to be of its end."""
+        """Return the report of this cycle; None when it comes too late to stand for its end."""
         due_at = self._passed_at + self._cycle * self._cycle_s
         message: dict[str, object] = {
             "kind": "progress",
@@ -78,7 +78,7 @@ class Pacing:
         return message if is_in_time else None
 
     def end(self) -> list[Action]:
-        """Nothing is measured any more, and the program runs: held, it hears no signal but KILL."""
+        """Stop measuring and continue the program: a stopped one receives no signal but KILL."""
         self._measure_at = self._turn_at = math.inf
         self._share = 1.0
         if not self._is_held:
@@ -87,8 +87,11 @@ class Pacing:
         return [Continue()]
 
     def _next_cycle(self, now: float) -> None:
-        """All components of a job measure at the same instants: multiples of the cycle since their
-        pass."""
+        """Schedule the next measurement.
+
+        All components of a job measure at the same instants: multiples of the cycle since their
+        pass.
+        """
         self._cycle = int((now - self._passed_at) / self._cycle_s) + 1
         self._measure_at = self._passed_at + self._cycle * self._cycle_s
 

@@ -1,4 +1,4 @@
-"""TCP paths between components, tried before the barrier is armed."""
+"""Probe TCP paths between components before the barrier is armed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from koala_agent.starter.events import Event, TryPaths
 
 PATH_AGAIN_S = 0.1
-"""How soon a TCP path that was closed is tried again."""
+"""Pause between two tries of a closed TCP path."""
 
 
 class PathProbes:
-    """TCP paths that are tried: ports on which this component is to be reached, and others' ports.
+    """Probes of TCP paths: listen on this component's ports, and connect to those of others.
 
-    A listener says its claim as a line, so that nobody takes a stranger for it. A refusal is tried
-    again until the limit, because the other end may not listen yet. Whoever dials hangs up first,
-    and what is left is reset: else the program would find its port waiting for a closed connection.
+    A listener sends its claim as a line, so that a stranger is not mistaken for it. A refusal is
+    retried until the limit, because the other end may not listen yet. The dialling side closes
+    first, and the listener resets the rest: else the program would find its port in TIME_WAIT.
     """
 
     def __init__(self, order: TryPaths, claim: str, watch: Watch) -> None:
@@ -51,11 +51,11 @@ class PathProbes:
 
     @property
     def wake_at(self) -> float | None:
-        """When `tick` is wanted."""
+        """The next instant at which `tick` is due; None when all paths are open."""
         return min([self._until, *self._again_at.values()]) if self._open else None
 
     def tick(self) -> None:
-        """Dials what is due; gives up at the limit."""
+        """Dial what is due; give up at the limit."""
         now = boot_now()
         for index in [i for i, at in self._again_at.items() if at <= now]:
             del self._again_at[index]
@@ -66,14 +66,14 @@ class PathProbes:
             self._over("")
 
     def close(self) -> None:
-        """Nothing is left of it."""
+        """Close all sockets."""
         for descriptor in list(self._sockets):
             self._hang_up(descriptor, is_reset=True)
         self._open.clear()
         self._again_at.clear()
 
     def _over(self, problem: str) -> None:
-        """Tells what came of it, once; the ports of one whose paths are open stay open."""
+        """Emit the result, once; listeners stay open when all paths are."""
         if problem:
             self.close()
         self._is_over = True
@@ -99,13 +99,15 @@ class PathProbes:
             caller.settimeout(0)
             self._sockets[caller.fileno()] = caller
             caller.send(self._word)
-        except OSError:  # it is gone already; or too many are here, and it will try again
+        except OSError:  # the caller is gone; or no descriptor is free, and it will retry
             return
         self._watch.add(caller.fileno(), select.POLLIN, lambda _events: self._left(caller))
 
     def _left(self, caller: socket.socket) -> None:
-        """It hung up; what it may have said means nothing. An orderly end would keep the port until
-        the other side's kernel answers."""
+        """Close a caller that hung up; its data are ignored.
+
+        An orderly close would keep the port until the other side's kernel answers.
+        """
         self._hang_up(caller.fileno(), is_reset=True)
 
     # The ports of others
@@ -128,7 +130,9 @@ class PathProbes:
         )
 
     def _answered(self, index: int, dialled: socket.socket) -> None:
-        """A listener speaks first, so one word is all that there is to wait for."""
+        """Check the listener's line. A listener speaks first, so one line is all there is to wait
+        for.
+        """
         try:
             said = dialled.recv(4096)
         except BlockingIOError:
@@ -144,7 +148,7 @@ class PathProbes:
         elif said == f"koala {self._order.targets[index][3]}\n".encode():
             self._open.pop(index, None)
             self.tick()
-        elif said.startswith(b"koala "):  # of an earlier attempt, perhaps, and about to go
+        elif said.startswith(b"koala "):  # perhaps of an earlier attempt, about to end
             self._missed(index, "was answered by another component")
         else:
             self._over(self._reason(index, "was answered by somebody else"))
@@ -164,8 +168,10 @@ class PathProbes:
 
 
 def _listener(address: str, port: int) -> socket.socket:
-    """At the component's own address where that is a number of this machine, as the program may be
-    reached there beside others; else at all of them."""
+    """Listen at the component's own address if this machine has it, else at all addresses.
+
+    The program may be reached there beside others.
+    """
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, address)

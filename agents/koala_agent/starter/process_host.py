@@ -1,5 +1,5 @@
-"""What a starter and its helpers on other machines have in common: a machine that is driven, and
-the processes of one computer with their signals, values and files.
+"""Shared parts of a starter and its helpers on other machines: the driver of a machine, and the
+host of the processes of one computer with their signals, values and files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from koala_agent.starter.subreaper import Keeper
 
     class Machine(Protocol):
-        """Events in, actions out."""
+        """State machine: events in, actions out."""
 
         @property
         def wake_at(self) -> float | None: ...
@@ -44,9 +44,13 @@ if TYPE_CHECKING:
         def handle(self, event: Event, now: float) -> list[Action]: ...
 
     class World(Protocol):
-        """What is around a machine: all that happened meanwhile, what follows at once from carrying
-        out an action, what a look at what is left shows, and when to do so though nothing
-        happened."""
+        """Input and output around a machine.
+
+        - `gather` returns the events since the last call.
+        - `carry_out` does an action and returns the events that follow at once.
+        - `look` counts the processes that are left.
+        - `wake_at` is the instant to continue at without an event.
+        """
 
         watch: Watch
         is_over: bool
@@ -58,12 +62,12 @@ if TYPE_CHECKING:
 
 
 DEATHS_MAX = 5
-"""Couriers that may end before their time until the last of it is given up."""
+"""Early ends of the file sync process before the delivery is given up."""
 NOT_BROUGHT = "files could not be brought to the agent"
 
 
 class MachineDriver:
-    """Tells a machine what happens and carries out what it wants, until its world is over."""
+    """Passes events to a machine and carries out its actions, until its world is over."""
 
     def __init__(self, machine: Machine, world: World) -> None:
         self._machine = machine
@@ -71,8 +75,11 @@ class MachineDriver:
         self._is_look_due = False
 
     def drive(self, first: Event) -> None:
-        """Until nothing is left to do. What came of carrying out is heard before anything is waited
-        for: who speaks on a line may find that it is lost, and nothing else would ever tell."""
+        """Run until nothing is left to do.
+
+        Events of carried-out actions are handled before any waiting: a send may find that a
+        connection is lost, and nothing would report that again.
+        """
         self._handle([first])
         while not self._world.is_over:
             events = self._world.gather()
@@ -83,8 +90,10 @@ class MachineDriver:
             self._handle([*events, Woken()])
 
     def _handle(self, events: list[Event]) -> None:
-        """What happened, and then a look at what is left if one is wanted: an end that is known
-        already must not be overtaken by the word that nothing is left."""
+        """Handle events, then poll the processes if one asked for it.
+
+        A known end must be handled before the report that nothing is left.
+        """
         for event in events:
             self._handle_one(event)
         while self._is_look_due:
@@ -93,7 +102,7 @@ class MachineDriver:
                 self._handle_one(event)
 
     def _handle_one(self, event: Event) -> None:
-        """One event and what follows from it, and from that, before the next."""
+        """Handle one event and, in order, the events that its actions cause."""
         events = [event]
         while events:
             event = events.pop(0)
@@ -110,14 +119,16 @@ class MachineDriver:
                 followed = self._world.carry_out(action)
                 events += followed
                 if any(isinstance(one, (Unexecutable, MachineLost)) for one in followed):
-                    break  # what this turn wanted of the processes cannot be had any more
+                    break  # the other actions on the processes are impossible now
 
 
 def errand(
     spec: dict[str, object], program: Program, nonce: str, *, own: tuple[str, ...] = ()
 ) -> SyncRequest | None:
-    """What is to be carried between this machine and the agent; None where both see it. `own` are
-    logs besides those of the program."""
+    """Make the request of file syncs between this machine and the agent; None where both see it.
+
+    `own` are logs besides those of the program.
+    """
     if spec["shared"]:
         return None
     from koala_agent.starter.file_sync import SyncRequest  # noqa: PLC0415 - late: most need none
@@ -139,7 +150,7 @@ def errand(
 
 
 class ProcessHost:
-    """The processes of this computer."""
+    """Host of the processes of this computer."""
 
     def __init__(
         self,
@@ -169,21 +180,21 @@ class ProcessHost:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the processes may be let go."""
+        """True when the processes may be released."""
         return self._is_forked and self._is_fetched
 
     @property
     def spared(self) -> list[int]:
-        """Who is here for us, and not for the program."""
+        """Processes that are the starter's own, and not the program's."""
         return [] if self._courier is None else [self._courier.pid]
 
     def take_others(self) -> list[tuple[int, int]]:
-        """Children that were no main processes and have ended, with their statuses."""
+        """Return and clear the ended children that were no main processes, with their statuses."""
         others, self._others = self._others, []
         return others
 
     def gather(self) -> list[Event]:
-        """What was asked, and what happened to processes."""
+        """Return the events of processes, and their puts and gets."""
         for pid, status in self.processes.take_others():
             if self._courier is not None and pid == self._courier.pid:
                 self._miss_courier()
@@ -196,14 +207,14 @@ class ProcessHost:
         return events
 
     def close(self) -> None:
-        """Removes the socket."""
+        """Remove the socket and end the file sync."""
         if self.exchange is not None:
             self.exchange.close()
         if self._courier is not None:
             self._courier.close()
 
     def deliver(self, *, is_whole: bool) -> list[Event]:
-        """Has logs, and with `is_whole` outputs, brought to the agent."""
+        """Start the delivery of logs, and with `is_whole` of outputs, to the agent."""
         if self._courier is None:
             is_lost = self._deaths > 0
             return [Delivered(problem=NOT_BROUGHT if is_lost else "", is_lost=is_lost)]
@@ -213,7 +224,7 @@ class ProcessHost:
         return []
 
     def _start_courier(self, errand: SyncRequest) -> None:
-        """Raises OSError."""
+        """Start the file sync process. Raises OSError."""
         from koala_agent.starter.file_sync import FileSyncClient  # noqa: PLC0415 - late: most need none
 
         self._courier = FileSyncClient(errand)
@@ -222,7 +233,7 @@ class ProcessHost:
     def _hear_courier(self, _events: int) -> None:
         courier = self._courier
         messages = [] if courier is None else courier.heard()
-        if courier is not None and not messages:  # its end, which a signal tells as well
+        if courier is not None and not messages:  # its end, which SIGCHLD reports as well
             self._watch.remove(courier.socket.fileno())
         for message in messages:
             if "ready" in message:
@@ -234,11 +245,11 @@ class ProcessHost:
                 self._events.append(Delivered(problem=str(message.get("problem", ""))))
 
     def _miss_courier(self) -> None:
-        """Another one goes on where it was, unless there is nothing to hope for."""
+        """Handle the end of the file sync process: start another one, which resumes, or give up."""
         assert self._courier is not None
         assert self._errand is not None
         log("courier: it ended")
-        self._hear_courier(0)  # its last words
+        self._hear_courier(0)  # its last messages
         self._watch.remove(self._courier.socket.fileno())
         self._courier.close()
         self._courier = None
@@ -264,7 +275,7 @@ class ProcessHost:
         return True
 
     def fork(self) -> list[Event]:
-        """Forks what is missing."""
+        """Fork the missing processes."""
         if self._keeper is not None:
             self._keeper.confirm()
         try:
@@ -280,8 +291,11 @@ class ProcessHost:
         return [Ready()] if self.is_ready else []
 
     def prepare(self, bundle: dict[str, object]) -> None:
-        """Tells the blocked processes who the members are. Raises OSError when there is no room for
-        that: a program that looks for them in vain must not start."""
+        """Send the bundle to the blocked processes.
+
+        Raises OSError when there is no room for it: a program that cannot find its members must not
+        start.
+        """
         path = self.write("bundle.json", bundle)
         assert self.exchange is not None
         shared = {"KOALA_BUNDLE": path, "KOALA_KV": self.exchange.path}
@@ -297,15 +311,15 @@ class ProcessHost:
         self.processes.prepare(environments)
 
     def answer(self, question: int, answer: dict[str, object]) -> None:
-        """Answers a process that asked."""
+        """Answer a process's put or get."""
         if self.exchange is not None:
             self.exchange.answer(question, answer)
 
     def write(self, name: str, content: dict[str, object]) -> str:
-        """A small file, whole or not at all; answers its path. Raises OSError."""
+        """Write a small file atomically; return its path. Raises OSError."""
         path = os.path.join(self.program.state_folder, name)
         new = f"{path}.{self._nonce}.new"
-        # The program knows this name, and could have put a pipe there, at which it would wait.
+        # The program knows this name, and could have put a pipe there that blocks the open.
         if os.path.lexists(new):
             os.unlink(new)
         opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -319,7 +333,7 @@ class ProcessHost:
     # Signals -------------------------------------------------------------------------------------
 
     def catch_signals(self) -> None:
-        """From now on they are events."""
+        """Turn signals into events from now on."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
@@ -330,7 +344,7 @@ class ProcessHost:
         self._watch.add(reading, select.POLLIN, lambda _events: self._signalled(reading))
 
     def reap(self) -> list[Event]:
-        """Ends of processes; what a process said before it ended comes first."""
+        """Return the ends of processes; the messages of a process come before its end."""
         ended = self.processes.reap()
         self._troubled(0)
         events, self._events = self._events, []
@@ -339,7 +353,7 @@ class ProcessHost:
     def _signalled(self, reading: int) -> None:
         for number in os.read(reading, 4096):
             if number == signal.SIGCHLD:
-                ended = self.reap()  # with what waits: added to that, it would be told twice
+                ended = self.reap()  # includes the pending events, which must not be reported twice
                 self._events += ended
             elif number in (signal.SIGUSR1, signal.SIGCONT):
                 self._pause(is_over=number == signal.SIGCONT)
@@ -348,8 +362,11 @@ class ProcessHost:
                 self._events.append(SiteSignalled(reason=f"{name} from the site"))
 
     def _pause(self, *, is_over: bool) -> None:
-        """Grid Engine stops and continues the process group of the job only, which is ours; the
-        program has groups of its own."""
+        """Forward a suspension by Grid Engine, or its end.
+
+        Grid Engine stops and continues only the job's process group, which is ours; the program has
+        groups of its own.
+        """
         if self.program.manager == "gridengine":
             self.processes.signal(signal.SIGCONT if is_over else signal.SIGSTOP)
 

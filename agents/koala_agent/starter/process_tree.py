@@ -1,4 +1,4 @@
-"""Processes of this machine: who descends from us, and who carries our mark."""
+"""Find processes of this machine: our descendants, and the bearers of our environment mark."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 MARK = "KOALA_STARTER"
 """The variable that every process of the program has: the starter's nonce."""
 BRAND = "KOALA_BRAND"
-"""The variable that tells a starter the brand of its claim; not every local manager wants one."""
+"""The variable with the brand of the claim; not every local manager uses one."""
 RLIMIT_LOCKS = 10
-"""The kernel keeps this limit and has had no use for it since Linux 2.4.25."""
+"""The kernel keeps this limit and has not enforced it since Linux 2.4.25."""
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def wear_brand() -> None:
-    """Takes on the brand that the environment tells, before anything is forked.
+    """Set the claim's brand on this process, before anything is forked.
 
-    A brand is a number that this process, and all that comes of it, has as a limit that limits
-    nothing. The kernel hands it on at each fork and exec, and nobody without privileges can raise
-    it: a program that drops its environment, its parent and its session has it still.
+    A brand is a number set as a resource limit that limits nothing. Each fork and exec inherits it,
+    and without privileges it cannot be raised. A program that drops its environment, its parent and
+    its session still has it.
     """
-    text = os.environ.pop(BRAND, "")  # the program need not know
+    text = os.environ.pop(BRAND, "")  # the program does not need it
     if not text:
         return
     import resource  # noqa: PLC0415 - few starters outside of emulated sites need it
@@ -40,14 +40,14 @@ def wear_brand() -> None:
 
 
 def become_subreaper() -> bool:
-    """Orphans of our tree become our children; False where that is not to be had."""
+    """Make this process the parent of orphans of its tree; False where that is impossible."""
     return _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(parent: int) -> None:
-    """This process is killed when its parent dies, by whatever: nobody would watch it."""
+    """Have this process killed when its parent dies, as it would be unwatched."""
     _prctl(PR_SET_PDEATHSIG, SIGKILL)
-    if os.getppid() != parent:  # it was quicker
+    if os.getppid() != parent:  # it died before the call
         os._exit(127)
 
 
@@ -69,27 +69,33 @@ def has_no_child() -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, that is not only to be waited for."""
+    """Return True for a process that exists and is no zombie."""
     return not is_over(_fields(pid))
 
 
 def is_over(fields: list[bytes]) -> bool:
-    """Whether these fields of /proc/PID/stat, from the third on, are those of no process, or of one
-    that has exited with all its threads; the first thread may exit before the others."""
+    """Return True if these fields of /proc/PID/stat, from the third on, are of a dead process.
+
+    None mean no process. A process is dead when it has exited with all its threads; the first
+    thread may exit before the others.
+    """
     return not fields or (fields[0] in (b"Z", b"X") and int(fields[17]) <= 1)
 
 
 def _fields(pid: int) -> list[bytes]:
-    """Those behind the name, which may hold blanks and parentheses; none of no process."""
+    """Read the fields of /proc/PID/stat behind the name; empty without such a process.
+
+    The name may hold blanks and parentheses.
+    """
     stat = read_quietly(f"/proc/{pid}/stat")
     return stat[stat.rfind(b")") + 2 :].split()
 
 
 def find_tree(nonce: str, spared: Collection[int] = ()) -> list[int]:
-    """Our descendants, and whoever carries our mark in its environment but our own ancestors; not
-    who is spared, nor descends from one.
+    """Find our descendants, and all bearers of our mark but our own ancestors.
 
-    Not the claim: another daemon on this machine gives the same names to claims of its own.
+    The spared processes and their descendants are excluded. The mark is not the claim: another
+    daemon on this machine may give the same name to a claim of its own.
     """
     parents = _parents()
     own = os.getpid()
@@ -109,8 +115,10 @@ def find_tree(nonce: str, spared: Collection[int] = ()) -> list[int]:
 
 
 def used_by(pids: Iterable[int]) -> tuple[float, dict[int, int]]:
-    """Processor-seconds that living processes have used, with those of their children that they
-    waited for, and the process group of each."""
+    """Return the processor-seconds of live processes, and the process group of each.
+
+    Waited-for children are included.
+    """
     ticks = 0
     groups = {}
     for pid in pids:
@@ -122,22 +130,26 @@ def used_by(pids: Iterable[int]) -> tuple[float, dict[int, int]]:
 
 
 def groups_elsewhere(pids: Iterable[int]) -> list[int]:
-    """The process groups of these that are in sessions other than ours: who is in one of them came
-    from those who made the session."""
+    """Return the process groups of these processes that are in sessions other than ours.
+
+    All members of such a group descend from the makers of the session.
+    """
     own = os.getsid(0)
     found = [_fields(pid) for pid in pids]
     return sorted({int(fields[2]) for fields in found if fields and int(fields[3]) != own})
 
 
 def started_at(pid: int) -> int:
-    """What tells a process from another that has its number later; 0 when there is none."""
+    """Return the start time, which identifies a process whose number is reused; 0 without one."""
     fields = _fields(pid)
     return int(fields[19]) if fields else 0
 
 
 def offspring() -> list[int]:
-    """All living processes below this one, as cheaply as the kernel allows: it lists the children
-    of a thread, unless it was built without that."""
+    """Find all live descendants as cheaply as the kernel allows.
+
+    The kernel lists the children of a thread, unless it was built without that.
+    """
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return descendants()
     found: list[int] = []
@@ -157,7 +169,7 @@ def offspring() -> list[int]:
 
 
 def descendants() -> list[int]:
-    """All living processes below this one."""
+    """Find all live descendants."""
     parents, own = _parents(), os.getpid()
     return [pid for pid in sorted(parents) if pid != own and _descends(pid, own, parents)]
 
@@ -188,7 +200,7 @@ def _carries(pid: int, mark: bytes) -> bool:
 
 
 def read_quietly(path: str) -> bytes:
-    """A file of /proc; empty when its process is gone or not ours to see."""
+    """Read a file of /proc; empty when its process is gone or not accessible."""
     try:
         with open(path, "rb") as file:
             return file.read()

@@ -1,4 +1,4 @@
-"""The processes of a component that are the starter's own children."""
+"""Processes of a component that are the starter's own children."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from koala_agent.starter.program import Main, Program
 
 SITE_SIGNALS = ("SIGTERM", "SIGINT", "SIGXCPU", "SIGUSR2")
-"""With these a site ends a batch job; the last is Grid Engine's notice of a KILL."""
+"""Signals with which a site ends a batch job; the last is Grid Engine's notice of a KILL."""
 PAUSE_SIGNALS = ("SIGUSR1", "SIGCONT")
-"""Grid Engine's notice of a suspension, which would kill a starter that does not know it, and the
-end of one."""
+"""Grid Engine's notice of a suspension, whose default action would kill the starter, and the end
+of one."""
 
 
 class Processes:
-    """The program's processes: forked, blocked on a pipe each, let go, watched, ended.
+    """The program's processes: forked, blocked on a pipe each, released, watched, ended.
 
     The blocked ones are forks of this interpreter that wait for lines: an environment to add, any
-    number of times, and "go". When this process dies they read the end of the pipe, and exit.
+    number of times, and "go". When the starter dies they read the end of the pipe, and exit.
     """
 
     def __init__(self, program: Program, nonce: str) -> None:
@@ -50,11 +50,11 @@ class Processes:
 
     @property
     def mains(self) -> tuple[int, ...]:
-        """The main processes that live; each leads a process group."""
+        """Live main processes; each leads a process group."""
         return tuple(self._pids)
 
     def fork(self) -> None:
-        """Forks what is missing. Raises OSError when the machine has no room for a process."""
+        """Fork the missing processes. Raises OSError when the machine has no room for a process."""
         if not self._is_subreaper:
             self._is_subreaper = become_subreaper()
             self._program.open_files = _raise_open_files(2 * len(self._program.mains) + 1024)
@@ -75,14 +75,14 @@ class Processes:
                 self._write(index, {"environment": self._environments[index]})
 
     def prepare(self, environments: dict[int, dict[str, str]]) -> None:
-        """Hands every blocked process what to add to its environment."""
+        """Send every blocked process the variables to add to its environment."""
         for index, environment in environments.items():
             self._environments[index] = environment
             if index in self._go:
                 self._write(index, {"environment": environment})
 
     def go(self) -> None:
-        """Lets all go."""
+        """Release all blocked processes."""
         for writing in self._go.values():
             _write_quietly(writing, b"go\n")
         for writing in self._go.values():
@@ -90,8 +90,10 @@ class Processes:
         self._go.clear()
 
     def reap(self) -> list[tuple[int, int]]:
-        """(index, status) of main processes that have ended; `take_others` tells who
-        ended besides."""
+        """Reap ended children; return (index, status) of the main processes.
+
+        `take_others` returns the rest.
+        """
         ended = []
         while True:
             try:
@@ -113,26 +115,28 @@ class Processes:
         return ended
 
     def take_others(self) -> list[tuple[int, int]]:
-        """Who else has ended since this was asked last."""
+        """Return and clear the ended children that were no main processes."""
         others, self._others = self._others, []
         return others
 
     def troubles(self) -> list[str]:
-        """What processes said that could not become the program."""
+        """Return the errors of processes that could not become the program."""
         try:
             return os.read(self.trouble, 65536).decode("utf-8", "replace").splitlines()
         except BlockingIOError:
             return []
 
     def left(self, spared: Collection[int] = ()) -> list[int]:
-        """All living processes that were started here, however they left the tree; without those
-        that are spared, and without theirs."""
+        """Find all live processes that were started here, however they left the tree.
+
+        The spared ones and their descendants are excluded.
+        """
         if self._is_subreaper and not self._program.is_launched and has_no_child():
-            return []  # what a batch system started for a launcher is nobody's child here
+            return []  # the batch system's processes for a launcher are not our children
         return find_tree(self._nonce, spared)
 
     def signal(self, number: int, spared: Collection[int] = ()) -> None:
-        """Sends a signal to all that is left."""
+        """Send a signal to all processes that are left."""
         for pid in self.left(spared):
             try:
                 os.kill(pid, number)
@@ -144,7 +148,7 @@ class Processes:
 
 
 def _child(program: Program, main: Main, reading: int, trouble: int) -> NoReturn:
-    """The forked process: gets ready, waits for "go", becomes the program. Never returns."""
+    """Run the forked process: prepare, wait for "go", exec the program. Never returns."""
     what = "fork"
     try:
         signal.set_wakeup_fd(-1)
@@ -175,7 +179,7 @@ def _child(program: Program, main: Main, reading: int, trouble: int) -> NoReturn
 
 
 def _keep_only(reading: int, trouble: int) -> tuple[int, int]:
-    """Closes all that a fork inherits but these: siblings' pipes would keep siblings waiting."""
+    """Close all inherited descriptors but these: siblings' pipes would keep siblings waiting."""
     top = max(reading, trouble, 64)
     low = [os.dup2(reading, top + 1, inheritable=False)]
     low += [os.dup2(trouble, top + 2, inheritable=False)]
@@ -185,7 +189,7 @@ def _keep_only(reading: int, trouble: int) -> tuple[int, int]:
 
 
 def _wait_for_go(reading: int, environment: dict[str, str]) -> bool:
-    """Reads lines until "go"; False when the starter is gone."""
+    """Read lines until "go"; False when the starter is gone."""
     buffer = b""
     while True:
         part = os.read(reading, 65536)
@@ -200,8 +204,11 @@ def _wait_for_go(reading: int, environment: dict[str, str]) -> bool:
 
 
 def limit(program: Program) -> None:
-    """Limits of a process, last thing before the program. Memory is what it may have for itself
-    (RLIMIT_DATA): address space would forbid programs that only reserve it."""
+    """Set the resource limits of a process, right before exec.
+
+    The memory limit is RLIMIT_DATA: a limit on address space would forbid programs that only
+    reserve it.
+    """
     import resource  # noqa: PLC0415 - late: the check-in does not wait for it
 
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -218,7 +225,7 @@ def limit(program: Program) -> None:
 
 
 def _raise_open_files(wanted: int) -> int:
-    """Room for a pipe a process; answers the limit that programs are to have, the one before."""
+    """Raise the descriptor limit for a pipe a process; return the former one, for the programs."""
     import resource  # noqa: PLC0415 - late: the check-in does not wait for it
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -229,7 +236,7 @@ def _raise_open_files(wanted: int) -> int:
 
 
 def _write_quietly(descriptor: int, data: bytes) -> None:
-    """To a process that may have died: then its status says so."""
+    """Write to a process that may have died; then its status says so."""
     try:
         os.write(descriptor, data)
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""The program of a claim: what runs, where, and with which environment."""
+"""The program of a claim: command, environment, files and layout over machines."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ STATE_FOLDER = ".koala"
 
 @dataclass(frozen=True, kw_only=True)
 class Main:
-    """A main process: its number among those of the component, whose environment and files it has,
-    and which verb of `runners` it runs; none for the program itself."""
+    """A main process: its number in the component, the process whose environment and files it has,
+    and the verb of `mpi_launchers` that it runs; no verb for the program itself.
+    """
 
     index: int
     process: int
@@ -36,10 +37,10 @@ class Main:
 
 
 class Program:
-    """What to run, from the specification, and what must be true of it before the check-in.
+    """Program of a claim, from its specification, and the checks before the check-in.
 
-    `machine` counts those of the component, 0 being the starter's; `hosts` are theirs, found out
-    where they are not given.
+    `machine` counts the machines of the component, 0 being the starter's. `hosts` are those
+    machines, detected if not given.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Program:
         self.environment.update(to_pairs(spec["environment"]))
         self.environment["KOALA_CLAIM"] = str(spec["claim"])
         self.solo = to_object(spec["bundle"])
-        if self.hosts:  # nobody tells it when it meets nobody
+        if self.hosts:  # without other components no bundle with hosts arrives
             for member in to_list(self.solo["members"]):
                 names, counts = ([host[i] for host in self.hosts] for i in (0, 1))
                 to_object(member).update(hosts=names, slots=counts)
@@ -82,7 +83,7 @@ class Program:
         self.path = self._find()
 
     def problem(self) -> str:
-        """Why the program cannot be started here; empty when nothing is known against it."""
+        """Return the reason why the program cannot be started here; empty if none is known."""
         stdin = self.stream(0, 0)
         if not os.path.isdir(self.directory):
             return f"{self.directory}: no such directory"
@@ -100,17 +101,17 @@ class Program:
         return ""
 
     def command(self, main: Main) -> list[str]:
-        """What a main process becomes."""
+        """Return the command line of a main process."""
         if main.verb:
             return [*again(), main.verb[0], self.state_folder, *main.verb[1:]]
         return [self.path, *self.arguments]
 
     def told(self, bundle: dict[str, object], main: Main) -> dict[str, str]:
-        """What a main process learns of the bundle, by its environment."""
+        """Return the variables of the bundle for a main process."""
         told = rendezvous(bundle, main.process)
         told["KOALA_PROGRESS"] = self.progress_file(main.process)
         if self.manager == "slurm" and len(self.layout) > 1 and not main.verb:
-            # As if Slurm had started each of them; it has started one helper a machine.
+            # As if Slurm had started each process; it has started one helper a machine.
             told["SLURM_PROCID"] = str(main.process)
             told["SLURM_LOCALID"] = told["LOCAL_RANK"]
             told["SLURM_NODEID"] = str(self.machine)
@@ -118,7 +119,7 @@ class Program:
         return told
 
     def stream(self, number: int, process: int) -> str:
-        """The file of a process's standard input (0), output (1) or error (2)."""
+        """Return the path of a process's standard input (0), output (1) or error (2)."""
         name = self._streams[number]
         if number == 0:
             return os.path.join(self.directory, name) if name else os.devnull
@@ -129,14 +130,17 @@ class Program:
         return path if self.processes == 1 else f"{path}.{process}"
 
     def open_stream(self, number: int, process: int) -> int:
-        """A descriptor of that file. One that the job does not name is ours, and for its account
-        alone; one that it names has the mode that its umask gives. Raises OSError."""
+        """Open that file and return the descriptor. Raises OSError.
+
+        A file that the job does not name is private; one that it names has the mode of
+        its umask.
+        """
         flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
         mode = 0o666 if self._streams[number] else 0o600
         return os.open(self.stream(number, process), flags, mode)
 
     def progress_file(self, process: int) -> str:
-        """Where a process may write how much it has done: a number, as often as it likes."""
+        """Return the path of a process's progress file, to which it may write a number at any time."""
         return os.path.join(self.state_folder, f"progress.{process}")
 
     def _find(self) -> str:
@@ -151,13 +155,16 @@ class Program:
 
 
 def allocation(manager: str, environment: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
-    """The machines of this batch job, ours first, each with its processors; none where the manager
-    does not tell. An emulated one may itself run inside somebody's batch job: it tells nothing."""
+    """Return the machines of this batch job, ours first, with their processors.
+
+    Empty where the manager does not report them. An emulated manager may itself run inside a batch
+    job: it reports none.
+    """
     if manager == "slurm":
         try:
             names = expand_names(environment.get("SLURM_JOB_NODELIST", ""))
             counts = expand_counts(environment.get("SLURM_TASKS_PER_NODE", ""))
-        except ValueError as error:  # words of a version to come: all runs here, as it can
+        except ValueError as error:  # a newer version's format: run everything here
             log(f"the machines of this batch job cannot be read: {error}")
             return ()
         return tuple(zip(names, counts, strict=True)) if len(names) == len(counts) else ()
@@ -169,7 +176,7 @@ def allocation(manager: str, environment: Mapping[str, str]) -> tuple[tuple[str,
 
 
 def expand_names(text: str) -> list[str]:
-    """Slurm's short form of names: `a[1-3,07],b` are a1, a2, a3, a07 and b."""
+    """Expand Slurm's short form of names: `a[1-3,07],b` are a1, a2, a3, a07 and b."""
     words = [""]
     depth = 0
     for letter in text:
@@ -194,7 +201,7 @@ def expand_names(text: str) -> list[str]:
 
 
 def expand_counts(text: str) -> list[int]:
-    """Slurm's short form of numbers: `4(x2),3` are 4, 4 and 3."""
+    """Expand Slurm's short form of numbers: `4(x2),3` are 4, 4 and 3."""
     counts: list[int] = []
     for word in text.split(",") if text else []:
         count, _bracket, times = word.partition("(x")
@@ -205,7 +212,7 @@ def expand_counts(text: str) -> list[int]:
 def layout(
     spec: dict[str, object], hosts: tuple[tuple[str, int], ...]
 ) -> tuple[tuple[Main, ...], ...]:
-    """The main processes of each machine that has any."""
+    """Assign the main processes to the machines."""
     processes = to_count(spec["processes"])
     slots = [count for _name, count in hosts]
     counts = machines({"processes": processes, "slots": slots}) if slots else [processes]
@@ -223,12 +230,12 @@ def layout(
 
 
 def again() -> list[str]:
-    """How this starter is run once more, for a verb of `runners`."""
+    """Return the command that runs this starter again, for a verb of `mpi_launchers`."""
     return [sys.executable, "-I", "-S", os.path.abspath(sys.argv[0])]
 
 
 def machines(member: dict[str, object]) -> list[int]:
-    """How many processes of a member run on each machine that has any, filled one by one."""
+    """Return the number of a member's processes on each machine that has any, filled one by one."""
     left = to_count(member["processes"])
     counts = []
     for slots in to_list(member["slots"]):
@@ -242,8 +249,10 @@ def machines(member: dict[str, object]) -> list[int]:
 
 
 def rendezvous(bundle: dict[str, object], process: int) -> dict[str, str]:
-    """What a process learns of the bundle from its environment. A node is a machine that runs
-    processes of the job."""
+    """Return a process's rendezvous variables from the bundle.
+
+    A node is a machine that runs processes of the job.
+    """
     members = [to_object(member) for member in to_list(bundle["members"])]
     index = to_count(bundle["index"])
     master = to_object(bundle["master"])

@@ -1,12 +1,12 @@
-"""The process above a starter in a batch job: it stays until nothing of the job is left.
+"""Keeper process above a starter in a batch job: it stays until nothing of the job is left.
 
-A batch system counts a job as over when its first process has ended, and not each of them finds
-what else the job started. So the first process only forks the starter, hands on signals to it,
-and waits. All that the starter and its program ever start are descendants of the keeper, whatever
-they do, because it is a subreaper. A killed starter's are killed by it, and only then it ends, as
-the starter did. If the keeper is killed, the starter is, too; the rest is the batch system's.
+A batch system counts a job as over when its first process has ended, and not every one finds what
+else the job started. So the first process only forks the starter, forwards signals to it, and
+waits. All that the starter and its program ever start are descendants of the keeper, because it is
+a subreaper. It kills the descendants of a killed starter, and only then ends, as the starter did.
+If the keeper is killed, so is the starter; the rest is the batch system's.
 
-Emulated local managers find by themselves what is left, and need no process more.
+Emulated local managers find leftover processes by themselves, and need no keeper.
 """
 
 from __future__ import annotations
@@ -35,22 +35,25 @@ HANDED_ON = (
     signal.SIGUSR2,
     signal.SIGCONT,
 )
-"""A batch system may send these to the first process alone. What it sends to the group the starter
-gets twice, which means the same."""
+"""Signals that a batch system may send to the first process alone. The starter gets those sent to
+the group twice, which is harmless."""
 SEEN = (*HANDED_ON, signal.SIGCHLD, signal.SIGHUP)
 PAUSE_S = 0.05
 
 
 class Keeper:
-    """What the starter knows of its keeper."""
+    """The starter's handle of its keeper."""
 
     def __init__(self, pid: int, ready: int) -> None:
         self._pid = pid
         self._ready = ready
 
     def confirm(self) -> None:
-        """Waits until the keeper keeps what comes of the next fork; exits if it is dead. From then
-        on this process ends with it. Not at the start: this takes some milliseconds."""
+        """Wait until the keeper is a subreaper; exit if it is dead.
+
+        From then on this process ends with it. Not done at the start, since it takes some
+        milliseconds.
+        """
         if self._ready >= 0:
             os.read(self._ready, 1)
             os.close(self._ready)
@@ -59,12 +62,12 @@ class Keeper:
 
 
 def keep_for(manager: str) -> Keeper | None:
-    """The same as `keep`; None, and no child, where the local manager needs no keeper."""
+    """Call `keep` where the local manager needs a keeper; otherwise return None without a fork."""
     return None if manager in ("", "emulated") else keep()
 
 
 def keep() -> Keeper:
-    """Returns in a child of this process, which stays behind as its keeper."""
+    """Fork; return in the child, while this process stays behind as its keeper."""
     reading, writing = os.pipe()
     keeper = os.getpid()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SEEN)
@@ -77,8 +80,10 @@ def keep() -> Keeper:
 
 
 def _stay(starter: int, ready: int) -> NoReturn:
-    """The life of the keeper, all signals of which are blocked and taken one by one."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, ends would be taken from us
+    """Run the keeper, with all signals blocked and received one by one."""
+    signal.signal(
+        signal.SIGCHLD, signal.SIG_DFL
+    )  # if ignored, the kernel would reap children itself
     if not become_subreaper():
         log("no subreaper can be had here: what outlives a killed starter is not found")
     os.write(ready, b".")
@@ -87,7 +92,7 @@ def _stay(starter: int, ready: int) -> NoReturn:
     while status is None:
         number = signal.sigwait(SEEN)
         if number in HANDED_ON:
-            os.kill(starter, number)  # not waited for yet, so it is nobody else
+            os.kill(starter, number)  # not reaped yet, so the number is not reused
         status = _reap(starter)
     while not has_no_child():
         _kill_rest()
@@ -97,7 +102,7 @@ def _stay(starter: int, ready: int) -> NoReturn:
 
 
 def _reap(starter: int) -> int | None:
-    """Takes the ends of all children; answers the starter's, if it is among them."""
+    """Reap all ended children; return the starter's status, if it is among them."""
     found = None
     while True:
         try:
@@ -111,7 +116,7 @@ def _reap(starter: int) -> int | None:
 
 
 def _kill_rest() -> None:
-    """KILL to all that is left; to groups, too, because these cannot outrun it by forking."""
+    """Send KILL to all that is left, and to its groups: these cannot outrun it by forking."""
     left = descendants()
     for send, numbers in ((os.killpg, groups_elsewhere(left)), (os.kill, left)):
         for number in numbers:
@@ -122,7 +127,7 @@ def _kill_rest() -> None:
 
 
 def _exit_as(code: int) -> NoReturn:
-    """Ends as the starter did, by the same signal if it was one."""
+    """End as the starter did, by the same signal if it was one."""
     if code < 0:
         if -code != signal.SIGKILL:
             signal.signal(-code, signal.SIG_DFL)

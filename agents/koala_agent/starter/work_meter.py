@@ -1,9 +1,10 @@
-"""How far the program is on this machine, and its being held.
+"""Measure the program's progress on this machine, and stop and continue it for pacing.
 
-Processor-seconds are those of all processes that were started here and live, with what they waited
-for and what was reaped. A process may write how much it has done to its file instead. Held are the
-process groups of the main processes, each of which has one of its own, and whoever had left them
-when it was measured last; nothing of the starter's is among these.
+Processor-seconds are those of all live processes that were started here, with their waited-for
+children, and of the reaped ones. A process may write its progress to its file instead.
+
+Stopping reaches the process groups of the main processes, each of which has one of its own, and the
+processes that had left them at the last measurement. None of the starter's own are among these.
 """
 
 from __future__ import annotations
@@ -26,24 +27,26 @@ TOLD_MAX_BYTES = 64
 
 
 class WorkMeter:
-    """Of the processes of one machine, the component's only one if they are to be held."""
+    """Meter of the processes of one machine; pacing needs it to be the component's only one."""
 
     def __init__(self, program: Program, processes: Processes) -> None:
         self._program = program
         self._processes = processes
         self._strays: dict[int, int] = {}
         self._held: list[tuple[Callable[[int, int], None], int]] = []
-        self._told: dict[int, float] = {}  # by process: what it told last
+        self._told: dict[int, float] = {}  # by process: its last report
 
     def measure(self) -> Measured:
-        """What was told; else what was used here, as if the component's other machines, of which
-        nothing is known, had used as much for each of theirs."""
+        """Measure the work: the program's own report, else the processor-seconds used here.
+
+        The component's other machines are assumed to have used as much for each of their processes.
+        """
         used_s, groups = used_by(offspring())
         mains = self._processes.mains
         strays = (pid for pid, group in groups.items() if group not in mains)
         self._strays = {pid: started_at(pid) for pid in strays}
         for process in range(self._program.processes):
-            # A file that is written anew is empty for a moment, which takes nothing back.
+            # A file is empty for a moment while it is rewritten: keep the last value.
             if (work := self._read(process)) is not None:
                 self._told[process] = work
         everywhere = sum(map(len, self._program.layout)) / max(1, len(self._program.mains))
@@ -56,7 +59,7 @@ class WorkMeter:
         )
 
     def halt(self) -> None:
-        """Stops the program."""
+        """Stop the program."""
         if self._can_pace:
             groups = [(os.killpg, pid) for pid in self._processes.mains]
             # Measured some time ago: a number may be another process's by now.
@@ -65,13 +68,15 @@ class WorkMeter:
             self._signal_held(signal.SIGSTOP)
 
     def let_run(self) -> None:
-        """Continues what was stopped."""
+        """Continue what was stopped."""
         self._signal_held(signal.SIGCONT)
         self._held = []
 
     @property
     def _can_pace(self) -> bool:
-        """A part of the processes held would keep the others waiting, or time out."""
+        """True when stopping reaches all processes: a stopped part would make the others wait, or
+        time out.
+        """
         return len(self._program.layout) == 1 and not self._program.ranks
 
     def _signal_held(self, number: int) -> None:
@@ -82,9 +87,9 @@ class WorkMeter:
                 continue
 
     def _read(self, process: int) -> float | None:
-        """What a process wrote about its work; None while its file has no number."""
+        """Read a process's progress file; None while it has no number."""
         try:
-            # Whatever the program made of it: a pipe must not block, nor a large file be read.
+            # The program may have put anything here: do not block on a pipe or read a large file.
             file = os.open(self._program.progress_file(process), os.O_RDONLY | os.O_NONBLOCK)
         except OSError:
             return None

@@ -1,5 +1,5 @@
-"""A starter's helpers on the other machines of its component.
+"""Helpers of a starter on the other machines of its component.
 
-`machine` is the helper as a pure machine, `driver` its world, `remote_nodes` the starter's view of
-all helpers.
+`machine` is the helper's pure machine, `driver` its I/O, `remote_nodes` the starter's view of all
+helpers.
 """

@@ -1,6 +1,6 @@
-"""`starter.py machine`: the helper of a starter on another machine of its component.
+"""`starter.py machine`: run the helper of a starter on another machine of its component.
 
-What it must know to begin is a line on its standard input; all else comes over its line.
+Its settings are a line on its standard input; all else comes over its connection.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from koala_agent.starter.subreaper import Keeper
 
 OWN_VARIABLES = ("SLURM_", "SLURMD_", "PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "TMPDIR")
-"""What the batch system says of this machine, and not of the starter's."""
+"""Variables of the batch system that are this machine's own, and not the starter's."""
 
 
 class NodeDriver:
-    """The world around the helper's machine."""
+    """Carries out the actions of the helper's machine and collects its events."""
 
     def __init__(
         self, given: dict[str, object], folder: str = "", *, keeper: Keeper | None = None
@@ -69,7 +69,7 @@ class NodeDriver:
         self._ground: ProcessHost | None = None
 
     def run(self) -> None:
-        """Until nothing is left to do."""
+        """Run until nothing is left to do."""
         MachineDriver(self._machine, self).drive(Woken())
         self._line.close()
         if self._ground is not None:
@@ -107,7 +107,7 @@ class NodeDriver:
                 ground.prepare(action.bundle)
             except OSError as error:
                 log(f"cannot prepare its processes: {error}")
-                self.is_over = True  # so that the starter misses this machine
+                self.is_over = True  # so that the starter sees this machine as lost
         elif isinstance(action, Open):
             at = boot_now()
             if at > action.not_after:
@@ -154,8 +154,10 @@ class NodeDriver:
 
 
 def _own_number(hosts: list[str]) -> int:
-    """Which of the component's machines this is, by the name that the batch system has for it.
-    Raises ValueError."""
+    """Return the number of this machine in the component, by its name in the batch system.
+
+    Raises ValueError.
+    """
     names = [os.environ.get("SLURMD_NODENAME", ""), socket.gethostname()]
     for name in names:
         if name in hosts:
@@ -164,12 +166,12 @@ def _own_number(hosts: list[str]) -> int:
 
 
 def main(given: dict[str, object], folder: str = "") -> int:
-    """The helper, from what it was given; `folder` is its own where there is no shared one."""
+    """Run the helper; `folder` is its own where there is no shared one."""
     NodeDriver(given, folder, keeper=keep()).run()
     return 0
 
 
 def from_stdin() -> int:
-    """The same, from standard input."""
+    """Run the helper with settings from standard input."""
     given = to_object(json.loads(sys.stdin.buffer.readline()))
     return main(given)

@@ -1,12 +1,13 @@
-"""A starter's helper on another machine of its component, as a pure machine.
+"""Pure state machine of a starter's helper on another machine of its component.
 
-It takes part in the starter's promises: its processes go only at the starter's word, and only if
-neither D nor the lease has run out at a last look at the clock here. Both are instants of the
-starter's clock, of which it knows at any time how far it may be ahead at most (a pong was read
-after its ping was sent), so that it errs on the side that does not start, and that ends.
+It takes part in the starter's promises. Its processes go only at the starter's order, and only if
+neither D nor the lease has run out at a last check of the clock here. Both are instants of the
+starter's clock. The helper always knows an upper bound of that clock's lead (a pong was read after
+its ping was sent), so that it errs on the side that does not start, and that ends.
 
-It begins once and is never taken up again: without the line to the starter it ends what it runs.
-It sends what happens to its processes, and what is left of them; signals come by the line.
+It begins once and is never adopted again: without the connection to the starter it ends what it
+runs. It reports the ends of its processes, and those that are left; signals come over the
+connection.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 DIAL_AGAIN_S = 0.1
 DIAL_LIMIT_S = 3.0
 DIAL_S = 60.0
-"""How long the starter is looked for."""
+"""Time limit of the connection to the starter."""
 PING_S = 5.0
 BURST = 5
 LOOK_S = 0.05
@@ -60,14 +61,14 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Dialling:
-    """Nothing runs, and there is no line yet."""
+    """Connecting to the starter; no process exists yet."""
 
     until: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """Blocked or running, at the starter's word."""
+    """Blocked or running, by the starter's orders."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,7 @@ class Ending:
 
 @dataclass(frozen=True, kw_only=True)
 class Exited:
-    """For good."""
+    """The helper has exited; terminal."""
 
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ if TYPE_CHECKING:
 
 
 class NodeMachine:
-    """One for the life of a helper."""
+    """State machine of one helper."""
 
     def __init__(self, *, secret: str, machine: int, now: float) -> None:
         self.phase: Phase = Dialling(until=now + DIAL_S)
@@ -107,7 +108,7 @@ class NodeMachine:
         self._look_at: float | None = None
 
     def handle(self, event: Event, now: float) -> list[Action]:
-        """What to do about it, in order."""
+        """Handle one event; return the actions to carry out, in order."""
         self._now = now
         self._actions = []
         if isinstance(self.phase, Exited):
@@ -121,7 +122,7 @@ class NodeMachine:
 
     @property
     def wake_at(self) -> float | None:
-        """The next instant at which `Woken` is wanted."""
+        """The next instant at which `Woken` is due."""
         if isinstance(self.phase, Exited):
             return None
         if isinstance(self.phase, Dialling):
@@ -172,7 +173,7 @@ class NodeMachine:
             self._exit()
 
     def _begin(self, message: dict[str, object]) -> None:
-        """Of the starter's clock and lease nothing is known yet: pongs tell."""
+        """Begin to serve; the starter's clock and lease are unknown until the first pong."""
         self._end_at = self._now + DIAL_S
         self._kill_s = to_number(message, "kill_s")
         self._running = {to_count(index) for index in to_list(message.get("mains"))}
@@ -240,7 +241,7 @@ class NodeMachine:
                 self._look_at = self._now
 
     def _looked(self, event: Looked) -> None:
-        """Told each time: the starter decides what becomes of those that are left."""
+        """Report the processes left, each time: the starter decides their fate."""
         self._tell("left", left=event.left, cpu_s=event.cpu_s, memory_bytes=event.memory_bytes)
         if event.left > 0:
             self._look_at = self._now + LOOK_S
@@ -273,7 +274,7 @@ class NodeMachine:
         elif not self._is_connected:
             self._ping_at = math.inf
         if self._now >= self._end_at:
-            self._end_at = math.inf  # what it was for is done
+            self._end_at = math.inf  # it has served its purpose
             self._begin_end()
         if self._look_at is not None and self._now >= self._look_at:
             self._look_at = None
@@ -289,8 +290,11 @@ class NodeMachine:
             self._say(Dial())
 
     def _own(self, starters: float) -> float:
-        """An instant of the starter's clock in ours, rather too early: as far ahead as it may be,
-        and as much faster. As long as nothing is known of it, all instants are over."""
+        """Convert an instant of the starter's clock to ours, erring early.
+
+        It assumes the largest possible lead and rate. Before the first sample all instants are
+        over.
+        """
         left_s = starters - (self._now + self._clock.latest_s(self._now))
         return self._now + left_s * (1 - RHO)
 

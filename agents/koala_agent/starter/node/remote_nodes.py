@@ -1,10 +1,10 @@
-"""The other machines of a component, as its starter sees them: a helper on each (`node`).
+"""Starter's view of the other machines of its component, each with a helper (`node`).
 
-They are started when the claim is adopted, by what the batch system has for it (one `srun` for
-all; `qrsh -inherit` for each), long before the barrier opens. Each dials the starter, proves that
-it knows the secret that it was given on its standard input, as the starter does, and has its
-processes forked and blocked. From then on what happens there comes over its line as events, and a
-word over all lines opens the barrier. No secret goes by the line, which others may listen to.
+The batch system starts them when the claim is adopted (one `srun` for all; `qrsh -inherit` for
+each), long before the barrier opens. Each dials the starter. Both prove that they know the secret
+from the helper's standard input. Then the helper forks its processes, blocked. From then on its
+events come over the connection, and a message over all connections opens the barrier. No secret is
+sent over the connections, which others may listen to.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ if TYPE_CHECKING:
     from koala_agent.starter.program import Program
 
 TELL_S = 2.0
-"""How long the word of what is left on another machine is waited for before all is ended."""
+"""Time limit for another machine's report of processes left, before all is ended."""
 KILLS_MAX = 40
-"""How often KILL goes by the lines before what started the helpers is killed itself."""
+"""KILLs sent over the connections before the launchers of the helpers are killed themselves."""
 STRANGERS_MAX = 64
-"""Connections that have not proved themselves, besides one for each machine; the oldest goes."""
+"""Most unauthenticated connections, besides one for each machine; the oldest is closed."""
 END_S = 10.0
-"""How long helpers that have nothing left may take to end."""
+"""Time limit for the end of helpers that have nothing left."""
 
 
 class Node:
-    """One other machine. `left` counts processes, and is a guess until it has said so."""
+    """One other machine. `left` counts processes, and is a guess until its first report."""
 
     def __init__(self, machine: int, host: str, mains: int) -> None:
         self.machine = machine
@@ -103,25 +103,27 @@ class Nodes:
         self._kills = 0
         self._opened_at = 0.0
 
-    # What the carrier asks -----------------------------------------------------------------------
+    # Calls of the driver -------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
-        """Whether the processes of all machines are forked and blocked."""
+        """True when the processes of all machines are forked and blocked."""
         return all(node.is_ready for node in self._nodes.values())
 
     @property
     def left(self) -> int:
-        """Processes on other machines."""
+        """Number of processes on other machines."""
         return sum(node.left for node in self._nodes.values() if not node.is_lost)
 
     @property
     def present(self) -> int:
-        """Machines that are there."""
+        """Number of connected machines."""
         return sum(node.wire is not None for node in self._nodes.values())
 
     def is_known(self) -> bool:
-        """Whether all have said what is left since their main processes ended, or had the time."""
+        """True when all have reported what is left since their main processes ended, or had the
+        time.
+        """
         if all(node.has_told or node.is_lost for node in self._nodes.values()):
             return True
         self._untold_since = self._untold_since or boot_now()
@@ -129,12 +131,12 @@ class Nodes:
 
     @property
     def memory_bytes(self) -> int:
-        """The most that a process used there."""
+        """Most memory that a process used there."""
         return max((node.memory_bytes for node in self._nodes.values()), default=0)
 
     @property
     def launchers(self) -> list[int]:
-        """Who started helpers that are there: they end with them."""
+        """Launchers of connected helpers: they end with the helpers."""
         spare = self._kills < KILLS_MAX
         return [
             pid
@@ -143,12 +145,12 @@ class Nodes:
         ]
 
     def gather(self) -> list[Event]:
-        """What was said there."""
+        """Return the events of the helpers."""
         events, self._events = self._events, []
         return events
 
     def fork(self, address: str) -> None:
-        """Starts what is missing; `address` is one of ours. Raises OSError."""
+        """Start or fork what is missing; `address` is one of ours. Raises OSError."""
         if self._listener is None:
             self._listen()
             self._start(address)
@@ -157,30 +159,30 @@ class Nodes:
                 node.wire.send({"kind": "fork"})
 
     def tell(self, kind: str, **fields: object) -> None:
-        """Says this to all that are there."""
+        """Send a message to all connected helpers."""
         for node in self._nodes.values():
             if node.wire is not None:
                 node.wire.send({"kind": kind, **fields})
 
     def opened(self, at: float) -> None:
-        """The barrier is open here since `at`."""
+        """Record that the barrier is open here since `at`."""
         self._opened_at = at
         self._check_opened()
 
     def signal(self, number: int) -> None:
-        """To all that is left there."""
+        """Send a signal to all processes there."""
         self._kills += number == signal.SIGKILL
         self.tell("signal", number=number)
 
     def answer(self, question: int, answer: dict[str, object]) -> None:
-        """Answers a process there."""
+        """Answer a put or get of a process there."""
         node = self._nodes.get(question >> QUESTION_BITS)
         if node is not None and node.wire is not None:
             number = question & (1 << QUESTION_BITS) - 1
             node.wire.send({"kind": "answer", "question": number, "answer": answer})
 
     def ended(self, others: list[tuple[int, int]]) -> None:
-        """Processes of ours that ended: perhaps one that had started helpers."""
+        """Handle ended children of ours, which may have been launchers of helpers."""
         for pid, status in others:
             for node in self._launchers.pop(pid, []):
                 if node.wire is None and not node.is_lost:
@@ -188,7 +190,7 @@ class Nodes:
                     self._lose(node, f"{node.host} could not be used: {why}")
 
     def close(self) -> None:
-        """Lets them go; returns when what had started them has ended, or was killed."""
+        """Release the helpers; return when their launchers have ended, or were killed."""
         self.tell("bye")
         if self._listener is not None:
             self._watch.remove(self._listener.fileno())
@@ -198,7 +200,7 @@ class Nodes:
                 caller.wire.close()
         until = boot_now() + END_S
         while self._launchers and boot_now() < until:
-            self._watch.wait(0.02)  # which has ended ones reaped
+            self._watch.wait(0.02)  # which reaps ended ones
             self._launchers = {pid: n for pid, n in self._launchers.items() if is_alive(pid)}
         for pid in self._launchers:
             os.kill(pid, signal.SIGKILL)
@@ -230,7 +232,7 @@ class Nodes:
             self._launch(command, [node], address, machine=node.machine)
 
     def _helper(self) -> list[str]:
-        """It reads from its standard input, where it is a script that brings all else."""
+        """Return the helper's command; a carried one is a script on its standard input."""
         return ["/bin/sh"] if self._carried else [*again(), "machine"]
 
     def _input(self, given: dict[str, object]) -> str:
@@ -242,7 +244,7 @@ class Nodes:
         return "\n".join(["exec 3<<'KOALA'", text, "KOALA", *how])
 
     def _launch(self, command: list[str], nodes: list[Node], address: str, *, machine: int) -> None:
-        """The secret goes by standard input: everybody reads arguments."""
+        """Launch helpers. The secret goes by standard input, as arguments are public."""
         path = shutil.which(command[0], path=os.environ.get("PATH", os.defpath))
         if path is None:
             raise FileNotFoundError(f"{command[0]}: not found in PATH={os.environ.get('PATH')}")
@@ -271,7 +273,7 @@ class Nodes:
             os.close(stdin)
         self._launchers[pid] = nodes
 
-    # What they say -------------------------------------------------------------------------------
+    # Messages of the helpers ---------------------------------------------------------------------
 
     def _accept(self, _events: int) -> None:
         assert self._listener is not None
@@ -286,8 +288,10 @@ class Nodes:
             self._strangers.pop(0).wire.close()
 
     def _greet(self, caller: _Caller, message: dict[str, object]) -> Node | None:
-        """Whose helper has said hello; None as long as it has not. Raises ValueError for a
-        stranger, and for one that is here already."""
+        """Authenticate a caller; return its machine, None before its hello.
+
+        Raises ValueError for a stranger, and for a helper that is connected already.
+        """
         if message.get("kind") == "prove" and not caller.challenge:
             caller.challenge = challenge()
             said = str(message.get("claim")), str(message.get("challenge"))
@@ -394,7 +398,7 @@ class Nodes:
 
 
 class _Caller:
-    """A connection: of a helper once it has proved to be one."""
+    """Connection that belongs to a helper once it has authenticated."""
 
     def __init__(
         self,
@@ -411,7 +415,7 @@ class _Caller:
 
     @property
     def is_stranger(self) -> bool:
-        """Whether it is there, and has not proved to be anybody."""
+        """True while connected without authentication."""
         return self._node is None and self.wire.is_open
 
     def _heard(self, message: dict[str, object]) -> None:
