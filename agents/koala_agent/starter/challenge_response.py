@@ -28,7 +28,7 @@ def challenge() -> str:
     return os.urandom(16).hex()
 
 
-def proof(secret: str, who: str, *said: str) -> str:
+def proof(secret: str, who: str, *parts: str) -> str:
     """Compute the proof of knowing the secret: a keyed BLAKE2.
 
     Its module is loaded in a tenth of the time that `hashlib` takes, which would delay the
@@ -39,13 +39,13 @@ def proof(secret: str, who: str, *said: str) -> str:
     except ImportError:
         from hashlib import blake2b  # noqa: PLC0415
 
-    text = "\0".join((who, *said)).encode("utf-8", "surrogatepass")
+    text = "\0".join((who, *parts)).encode("utf-8", "surrogatepass")
     return str(blake2b(text, key=secret.encode()[:64], digest_size=32).hexdigest())
 
 
-def is_proof(shown: object, secret: str, who: str, *said: str) -> bool:
+def is_proof(shown: object, secret: str, who: str, *parts: str) -> bool:
     """Verify a proof in constant time."""
-    expected = proof(secret, who, *said)
+    expected = proof(secret, who, *parts)
     if not isinstance(shown, str) or not shown.isascii() or len(shown) != len(expected):
         return False
     wrong = 0
@@ -69,7 +69,7 @@ class Prover:
         """Return the first message of the handshake."""
         return {"kind": "prove", "claim": self._claim, "challenge": self._own}
 
-    def hear(self, message: dict[str, object]) -> bool:
+    def handle_challenge(self, message: dict[str, object]) -> bool:
         """Handle the agent's challenge; False for another message."""
         if message.get("kind") != "challenge":
             return False
@@ -78,10 +78,10 @@ class Prover:
         self.is_trusted = is_proof(shown, self._secret, AGENT, self._claim, self._own)
         return True
 
-    def seal(self, message: dict[str, object]) -> dict[str, object]:
+    def add_proof(self, message: dict[str, object]) -> dict[str, object]:
         """Replace the secret of a message by a proof; a peer that is not trusted gets neither."""
-        sealed = {key: value for key, value in message.items() if key != "secret"}
+        proven = {key: value for key, value in message.items() if key != "secret"}
         if self.is_trusted:
             nonce = str(message.get("nonce"))
-            sealed["proof"] = proof(self._secret, STARTER, self._claim, nonce, self._theirs)
-        return sealed
+            proven["proof"] = proof(self._secret, STARTER, self._claim, nonce, self._theirs)
+        return proven

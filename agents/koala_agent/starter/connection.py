@@ -63,14 +63,14 @@ class JsonSocket:
         connection: socket.socket,
         watch: Watch,
         *,
-        hear: Callable[[dict[str, object]], None],
-        lose: Callable[[str], None],
+        on_message: Callable[[dict[str, object]], None],
+        on_lost: Callable[[str], None],
     ) -> None:
         connection.settimeout(0)
         self._socket = connection
         self._watch = watch
-        self._hear = hear
-        self._lose = lose
+        self._on_message = on_message
+        self._on_lost = on_lost
         self._unread = b""
         self._unsent = b""
         self._is_open = True
@@ -125,15 +125,15 @@ class JsonSocket:
             self._lost("a line too long")
         for line in lines:
             if self._is_open:
-                self._take(line)
+                self._handle_line(line)
 
-    def _take(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
             message = None
         if isinstance(message, dict):
-            self._hear(message)
+            self._on_message(message)
         else:
             log("the other end said what is no JSON object")
 
@@ -151,7 +151,7 @@ class JsonSocket:
 
     def _lost(self, reason: str) -> None:
         self.close()
-        self._lose(reason)
+        self._on_lost(reason)
 
 
 class Connection:
@@ -174,29 +174,29 @@ class Connection:
         self._addresses = addresses
         self._identity = identity
         self._prover: Prover | None = None
-        self._found: dict[tuple[str, int], _Found] = {}
+        self._resolved: dict[tuple[str, int], _Found] = {}
         self._has_orders = False
         self._next = 0
         self._watch = watch
         self._dialled: socket.socket | None = None
         self._wire: JsonSocket | None = None
 
-    def look_up(self) -> None:
+    def resolve(self) -> None:
         """Resolve all names, which may take long.
 
         Names that fail are retried when they are dialled, until an order came.
         """
         for host, port in self._addresses:
-            self._look_up(host, port)
+            self._resolve(host, port)
 
     def dial(self) -> None:
         """Drop the present connection and connect to the next address."""
         self.close()
         host, port = self._addresses[self._next % len(self._addresses)]
         self._next += 1
-        found = self._found.get((host, port))
+        found = self._resolved.get((host, port))
         if found is None and not self._has_orders:
-            found = self._look_up(host, port)
+            found = self._resolve(host, port)
         if found is None:
             self.events.append(Disconnected())
             return
@@ -217,7 +217,7 @@ class Connection:
         if self._wire is None:
             return
         if self._prover is not None and "secret" in message:
-            message = self._prover.seal(message)
+            message = self._prover.add_proof(message)
         self._wire.send(message)
 
     def close(self) -> None:
@@ -229,7 +229,7 @@ class Connection:
             self._wire.close()
         self._dialled = self._wire = None
 
-    def _look_up(self, host: str, port: int) -> _Found | None:
+    def _resolve(self, host: str, port: int) -> _Found | None:
         try:
             family, _kind, _proto, _name, address = socket.getaddrinfo(
                 host, port, type=socket.SOCK_STREAM
@@ -237,7 +237,7 @@ class Connection:
         except OSError as error:
             log(f"{host}:{port}: {error}")
             return None
-        self._found[host, port] = found = (family, address)
+        self._resolved[host, port] = found = (family, address)
         return found
 
     def _connected(self, _events: int) -> None:
@@ -249,7 +249,7 @@ class Connection:
             self._lost(os.strerror(error))
             return
         self._dialled = None
-        self._wire = JsonSocket(dialled, self._watch, hear=self._heard, lose=self._lost)
+        self._wire = JsonSocket(dialled, self._watch, on_message=self._receive, on_lost=self._lost)
         self.address = self._wire.address
         if self._identity is None:
             self.events.append(Connected())
@@ -257,12 +257,12 @@ class Connection:
         self._prover = Prover(*self._identity)
         self._wire.send(self._prover.question())
 
-    def _heard(self, message: dict[str, object]) -> None:
+    def _receive(self, message: dict[str, object]) -> None:
         prover = self._prover
         if prover is None or prover.is_trusted:
             self._has_orders = True
             self.events.append(Received(message=message))
-        elif prover.hear(message):
+        elif prover.handle_challenge(message):
             if not prover.is_trusted:
                 log("the agent does not know this claim, or somebody else has its port")
             self.events.append(Connected())

@@ -36,8 +36,8 @@ from koala_agent.starter.events import (
     WriteEnd,
 )
 from koala_agent.starter.machine import StarterMachine
-from koala_agent.starter.process_host import MachineDriver, ProcessHost, errand
-from koala_agent.starter.process_tree import MARK, wear_brand
+from koala_agent.starter.process_host import MachineDriver, ProcessHost, make_sync_request
+from koala_agent.starter.process_tree import MARK, apply_brand
 from koala_agent.starter.program import STATE_FOLDER, Program
 from koala_agent.starter.subreaper import keep_for
 
@@ -67,10 +67,12 @@ class StarterDriver:
         agents = [to_list(agent) for agent in to_list(spec["agents"])]
         addresses = [(str(host), to_count(port)) for host, port in agents]
         identity = (self._claim, str(spec["secret"]))
-        self._line = Connection(addresses, self.watch, identity=identity)
+        self._connection = Connection(addresses, self.watch, identity=identity)
         self._program.environment[MARK] = nonce
-        carried = errand(spec, self._program, nonce, own=(LOG_FILE,))
-        self._ground = ProcessHost(self._program, nonce, self.watch, errand=carried, keeper=keeper)
+        request = make_sync_request(spec, self._program, nonce, own=(LOG_FILE,))
+        self._process_host = ProcessHost(
+            self._program, nonce, self.watch, sync_request=request, keeper=keeper
+        )
         self._nodes: Nodes | None = None
         if len(self._program.layout) > 1:
             from koala_agent.starter.node.remote_nodes import Nodes  # noqa: PLC0415 - late: few have any
@@ -83,15 +85,15 @@ class StarterDriver:
 
     def run(self) -> None:
         """Run until nothing is left to do."""
-        self._ground.catch_signals()
+        self._process_host.catch_signals()
         problem = self._program.problem()
-        self._line.look_up()  # now, while nothing runs: later a hanging look-up would do harm
+        self._connection.resolve()  # now, while nothing runs: later a hanging look-up would do harm
         driver = MachineDriver(self._machine, self)
         driver.drive(Unexecutable(reason=problem) if problem else Woken())
-        self._line.close()
+        self._connection.close()
         if self._nodes is not None:
             self._nodes.close()
-        self._ground.close()
+        self._process_host.close()
 
     def wake_at(self) -> float | None:
         """See World."""
@@ -100,24 +102,24 @@ class StarterDriver:
 
     def gather(self) -> list[Event]:
         """See World."""
-        events = self._ground.gather()
+        events = self._process_host.gather()
         if self._paths is not None:
             self._paths.tick()
             events += self._paths.events
             self._paths.events.clear()
         if self._nodes is not None:
             self._nodes.lease_until = self._machine.lease_until()
-            self._nodes.ended(self._ground.take_others())
+            self._nodes.ended(self._process_host.pop_others())
             events += self._nodes.gather()
-        events += self._line.events
-        self._line.events.clear()
+        events += self._connection.events
+        self._connection.events.clear()
         return [event for event in map(self._together, events) if event is not None]
 
     def _together(self, event: Event) -> Event | None:
         """Merge the events of all machines: an event passes when all machines have reported it."""
         nodes = self._nodes
         if isinstance(event, Ready) and nodes is not None:
-            return event if self._ground.is_ready and nodes.is_ready else None
+            return event if self._process_host.is_ready and nodes.is_ready else None
         if isinstance(event, (Delivered, MachineLost)):
             if isinstance(event, Delivered):
                 self._delivered.append(event.problem)
@@ -135,9 +137,9 @@ class StarterDriver:
     def carry_out(self, action: Action) -> list[Event]:
         """See World."""
         if isinstance(action, Send):
-            self._line.send(action.message)
+            self._connection.send(action.message)
         elif isinstance(action, Dial):
-            self._line.dial()
+            self._connection.dial()
         elif isinstance(action, Answer):
             self._answer(action)
         elif isinstance(action, TryPaths):
@@ -167,31 +169,31 @@ class StarterDriver:
         if isinstance(action, Signal):
             self._signal(action.number)
         elif isinstance(action, Measure):
-            return [*self._ground.reap(), self._ground.gauge.measure()]
+            return [*self._process_host.reap(), self._process_host.work_meter.measure()]
         elif isinstance(action, Halt):
-            self._ground.gauge.halt()
+            self._process_host.work_meter.halt()
         elif isinstance(action, Continue):
-            self._ground.gauge.let_run()
+            self._process_host.work_meter.resume()
         elif isinstance(action, Deliver):
             log("nothing is left; what was written goes to the agent")
             if self._nodes is not None:
-                self._nodes.tell("deliver", is_whole=action.is_whole)
-            return self._ground.deliver(is_whole=action.is_whole)
+                self._nodes.broadcast("deliver", is_whole=action.is_whole)
+            return self._process_host.deliver(is_whole=action.is_whole)
         return []
 
     def _answer(self, action: Answer) -> None:
         if self._nodes is not None and action.question >> QUESTION_BITS:
             self._nodes.answer(action.question, action.answer)
         else:
-            self._ground.answer(action.question, action.answer)
+            self._process_host.answer(action.question, action.answer)
 
     def _fork(self) -> list[Event]:
         """Fork here and on the other machines, which report later when they are ready."""
-        events = self._ground.fork()
+        events = self._process_host.fork()
         if self._nodes is None or any(isinstance(event, Unexecutable) for event in events):
             return events
         try:
-            self._nodes.fork(self._line.address)
+            self._nodes.fork(self._connection.address)
         except OSError as error:
             return [MachineLost(kind="vanished", reason=f"other machines: {error}")]
         return events if self._nodes.is_ready else []
@@ -199,7 +201,7 @@ class StarterDriver:
     def _prepare(self, bundle: dict[str, object]) -> list[Event]:
         """Prepare everything on disk that the pass needs, before the promise."""
         try:
-            self._ground.prepare(bundle)
+            self._process_host.prepare(bundle)
             if self._passing < 0:
                 path = os.path.join(self._program.state_folder, "passed.json")
                 self._passing = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -207,12 +209,12 @@ class StarterDriver:
         except OSError as error:
             return [MachineLost(kind="vanished", reason=f"cannot prepare its processes: {error}")]
         if self._nodes is not None:
-            self._nodes.tell("prepare", bundle=bundle)
+            self._nodes.broadcast("prepare", bundle=bundle)
         return []
 
     def _write_end(self, end: dict[str, object]) -> None:
         try:
-            self._ground.write("end.json", {"nonce": self._nonce, "end": end})
+            self._process_host.write("end.json", {"nonce": self._nonce, "end": end})
         except OSError as error:
             log(f"end.json cannot be written: {error}")  # the agent is told all the same
 
@@ -224,8 +226,8 @@ class StarterDriver:
         passed = {"nonce": self._nonce, "passed_at": self._machine.to_daemons(at)}
         os.pwrite(self._passing, json.dumps(passed).encode(), 0)
         if self._nodes is not None:  # first, as its way is longer
-            self._nodes.tell("go", not_after=not_after)
-        self._ground.processes.go()
+            self._nodes.broadcast("go", not_after=not_after)
+        self._process_host.processes.go()
         if self._nodes is not None:
             self._nodes.opened(boot_now())
         try:
@@ -237,18 +239,18 @@ class StarterDriver:
     def _signal(self, number: int) -> None:
         if self._nodes is not None:
             self._nodes.signal(number)
-        self._ground.processes.signal(number, self._spared())
+        self._process_host.processes.signal(number, self._excluded())
 
-    def _spared(self) -> list[int]:
+    def _excluded(self) -> list[int]:
         launchers = [] if self._nodes is None else self._nodes.launchers
-        return [*self._ground.spared, *launchers]
+        return [*self._process_host.excluded, *launchers]
 
-    def look(self) -> list[Event]:
+    def poll_processes(self) -> list[Event]:
         """See World."""
-        used = self._ground.processes
+        used = self._process_host.processes
         # Before the reaping: a process that ends in between counts as left, and is polled again.
         nodes = self._nodes
-        left = len(used.left(self._spared()))
+        left = len(used.left(self._excluded()))
         cpu_s, memory_bytes = used.cpu_s, used.memory_bytes
         if nodes is not None:
             left += nodes.left
@@ -260,7 +262,7 @@ class StarterDriver:
             cpu_s=cpu_s,
             memory_bytes=memory_bytes,
         )
-        return [*self._ground.reap(), looked]
+        return [*self._process_host.reap(), looked]
 
 
 PASSED_BYTES = 256
@@ -307,7 +309,7 @@ def main(arguments: list[str]) -> int:
         from koala_agent.starter import mpi_launchers as runners  # noqa: PLC0415 - late: no starter waits for it
 
         return runners.main(arguments)
-    wear_brand()
+    apply_brand()
     with open(arguments[1], "rb") as file:
         spec = json.load(file)
     keeper = keep_for(str(spec["manager"]))
@@ -317,7 +319,7 @@ def main(arguments: list[str]) -> int:
 
 def unpacked(given: dict[str, object], folder: str) -> int:
     """Run a starter or a helper that a batch script carried into this folder."""
-    wear_brand()
+    apply_brand()
     state = os.path.join(folder, STATE_FOLDER)
     os.mkdir(state, 0o700)
     if "spec" not in given:
@@ -329,11 +331,11 @@ def unpacked(given: dict[str, object], folder: str) -> int:
     with open(os.path.join(state, "spec.json"), "w", encoding="utf-8") as file:
         json.dump(spec, file)
     keeper = keep_for(str(spec["manager"]))
-    carrier = StarterDriver({**spec, "carried": given}, os.urandom(12).hex(), keeper=keeper)
+    driver = StarterDriver({**spec, "carried": given}, os.urandom(12).hex(), keeper=keeper)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     log_file = os.open(os.path.join(folder, LOG_FILE), flags, 0o600)
     for descriptor in (1, 2):
         os.dup2(log_file, descriptor)
     os.close(log_file)
-    carrier.run()
+    driver.run()
     return 0

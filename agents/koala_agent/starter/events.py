@@ -337,7 +337,7 @@ class Ending:
     kind: str
     reason: str
     kill_at: float | None
-    look_at: float
+    poll_at: float
     is_dismissed: bool = False
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 BLOCK_BYTES = 128 * 1024
-LOOK_S = 0.25
+POLL_S = 0.25
 """Pause between two polls of the logs."""
 AGAIN_S, AGAIN_MAX_S = 0.1, 2.0
 ANSWER_S = 60.0
@@ -67,14 +67,14 @@ class NotNowError(RefusedError):
 class FileSyncClient:
     """Starter's handle of the file sync process."""
 
-    def __init__(self, errand: SyncRequest) -> None:
-        self._errand = errand
+    def __init__(self, request: SyncRequest) -> None:
+        self._request = request
         self._unread = b""
         own, its = socket.socketpair()
         self._parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            _serve(errand, its, self._parent)
+            _serve(request, its, self._parent)
         its.close()
         own.settimeout(0)
         self.socket = own
@@ -84,9 +84,9 @@ class FileSyncClient:
         try:
             self.socket.send(b"whole\n" if is_whole else b"logs\n")
         except OSError as error:
-            log(f"courier: {error}")
+            log(f"file sync: {error}")
 
-    def heard(self) -> list[dict[str, object]]:
+    def receive(self) -> list[dict[str, object]]:
         """Receive its messages: that it is ready, and the files that it could not deliver."""
         try:
             self._unread += self.socket.recv(65536)
@@ -100,7 +100,7 @@ class FileSyncClient:
         self.socket.close()
 
 
-def _serve(errand: SyncRequest, line: socket.socket, parent: int) -> NoReturn:
+def _serve(request: SyncRequest, starter: socket.socket, parent: int) -> NoReturn:
     """Run the process. Never returns."""
     try:
         die_with_parent(parent)
@@ -110,68 +110,68 @@ def _serve(errand: SyncRequest, line: socket.socket, parent: int) -> NoReturn:
                 getattr(signal, name), signal.SIG_IGN
             )  # the rest of the files is still wanted
         os.setsid()
-        kept = os.dup2(line.fileno(), 3) if line.fileno() != 3 else 3
+        kept = os.dup2(starter.fileno(), 3) if starter.fileno() != 3 else 3
         os.closerange(4, 4096)
-        _Worker(errand, socket.socket(fileno=os.dup(kept))).run()
+        _Worker(request, socket.socket(fileno=os.dup(kept))).run()
     except Exception as error:  # noqa: BLE001 - a process of its own: this is its last word
-        log(f"courier: {type(error).__name__}: {error}")
+        log(f"file sync: {type(error).__name__}: {error}")
     finally:
         os._exit(0)
 
 
 class _Worker:
-    def __init__(self, errand: SyncRequest, line: socket.socket) -> None:
-        self._errand = errand
-        self._line = line
+    def __init__(self, request: SyncRequest, starter: socket.socket) -> None:
+        self._request = request
+        self._starter = starter
         self._connection: socket.socket | None = None
         self._unread = b""
         self._next = 0
         self._sent: dict[str, int] = {}
-        self._troubles: dict[str, str] = {}
-        self._word = ""
+        self._logged: dict[str, str] = {}
+        self._command = ""
 
     def run(self) -> None:
-        if self._errand.fetches:
+        if self._request.fetches:
             self._fetch()
-        self._say({"ready": True})
-        while not self._word:
-            self._bring_logs()
-            self._wait(LOOK_S)
+        self._send({"ready": True})
+        while not self._command:
+            self._upload_logs()
+            self._wait(POLL_S)
         problems = list(self._finish())
-        self._say({"problem": "; ".join(problems)})
+        self._send({"problem": "; ".join(problems)})
         self._wait(ANSWER_S)
 
     def _finish(self) -> Iterator[str]:
         """Send all that is left; yield the errors of the rest."""
-        self._bring_logs()
-        files = [(name, name, False) for name in self._errand.logs]
-        if self._word == "whole":
-            files += [(name, path, True) for name, path in self._errand.outputs]
+        self._upload_logs()
+        files = [(name, name, False) for name in self._request.logs]
+        if self._command == "whole":
+            files += [(name, path, True) for name, path in self._request.outputs]
         for name, path, is_output in files:
             if os.path.isfile(self._path(path)):
                 try:
-                    self._settle_some_time(name, self._path(path), is_output=is_output)
+                    self._complete_with_retries(name, self._path(path), is_output=is_output)
                 except (RefusedError, OSError) as error:
                     yield f"{name}: {error}"
 
-    def _bring_logs(self) -> None:
-        for name in self._errand.logs:
+    def _upload_logs(self) -> None:
+        for name in self._request.logs:
             path = self._path(name)
             try:
                 if os.path.getsize(path) > self._sent.get(name, 0):
-                    self._bring(name, path)
+                    self._upload(name, path)
             except FileNotFoundError:
                 continue
             except (RefusedError, OSError) as error:
-                self._complain(name, str(error))
+                self._log_once(name, str(error))
 
-    def _complain(self, name: str, trouble: str) -> None:
+    def _log_once(self, name: str, problem: str) -> None:
         """Log an error once: the log is itself a file to send."""
-        if self._troubles.get(name) != trouble:
-            self._troubles[name] = trouble
-            log(f"courier: {name}: {trouble}")
+        if self._logged.get(name) != problem:
+            self._logged[name] = problem
+            log(f"file sync: {name}: {problem}")
 
-    def _bring(self, name: str, path: str) -> None:
+    def _upload(self, name: str, path: str) -> None:
         """Send the data of a file that the agent does not have yet."""
         with open(path, "rb") as file:
             has_bytes = self._sent.get(name)
@@ -186,30 +186,30 @@ class _Worker:
                 has_bytes = self._ask_size("put", name=name, offset=has_bytes, data=data)
             self._sent[name] = has_bytes
 
-    def _settle_some_time(self, name: str, path: str, *, is_output: bool) -> None:
+    def _complete_with_retries(self, name: str, path: str, *, is_output: bool) -> None:
         """Retry an output that the agent has no room for, as long as the starter waits.
 
         Hours of computation must not be repeated for a full disk.
         """
         while True:
             try:
-                self._settle(name, path)
+                self._complete(name, path)
             except NotNowError as error:
                 if not is_output:
                     raise
-                self._complain(name, str(error))
+                self._log_once(name, str(error))
                 self._wait(AGAIN_MAX_S)
             else:
                 return
 
-    def _settle(self, name: str, path: str) -> None:
+    def _complete(self, name: str, path: str) -> None:
         """Send a file until the agent has all of it and the checksum agrees; restart it once if
         not.
         """
         import hashlib  # noqa: PLC0415 - late: a starter waits for nothing of it
 
         for _ in range(2):
-            self._bring(name, path)
+            self._upload(name, path)
             size = self._sent[name]
             digest, left = hashlib.sha256(), size
             with open(path, "rb") as file:
@@ -221,7 +221,7 @@ class _Worker:
                 return
             _raise_if_passing(answer)
             self._sent[name] = 0
-            log(f"courier: {name}: {answer.get('error')}")
+            log(f"file sync: {name}: {answer.get('error')}")
         raise RefusedError("the checksum is another one at the agent")
 
     def _fetch(self) -> None:
@@ -234,7 +234,7 @@ class _Worker:
             while True:
                 answer = self._ask("get", offset=size)
                 if answer.get("wait") or answer.get("again"):
-                    self._wait(LOOK_S)
+                    self._wait(POLL_S)
                     continue
                 if not answer.get("ok"):
                     raise RefusedError(f"input: {answer.get('error')}")
@@ -250,20 +250,20 @@ class _Worker:
         os.replace(f"{path}.part", path)
 
     def _path(self, name: str) -> str:
-        return os.path.join(self._errand.folder, name)
+        return os.path.join(self._request.folder, name)
 
     # The starter ---------------------------------------------------------------------------------
 
-    def _say(self, message: dict[str, object]) -> None:
-        self._line.sendall(json.dumps(message).encode() + b"\n")
+    def _send(self, message: dict[str, object]) -> None:
+        self._starter.sendall(json.dumps(message).encode() + b"\n")
 
     def _wait(self, wait_s: float) -> None:
         """Wait for a command of the starter; exit without a starter."""
-        if select.select([self._line], [], [], wait_s)[0]:
-            word = self._line.recv(100)
-            if not word:
+        if select.select([self._starter], [], [], wait_s)[0]:
+            command = self._starter.recv(100)
+            if not command:
                 os._exit(0)
-            self._word = word.decode().split()[-1]
+            self._command = command.decode().split()[-1]
 
     # The agent -----------------------------------------------------------------------------------
 
@@ -283,25 +283,25 @@ class _Worker:
                 return self._try({"kind": kind, **fields})
             except (OSError, ValueError) as error:
                 self._hang_up()
-                log(f"courier: {error}")
+                log(f"file sync: {error}")
             self._wait(again_s)
             again_s = min(AGAIN_MAX_S, 2 * again_s)
 
     def _try(self, question: dict[str, object]) -> dict[str, object]:
         if self._connection is None:
-            address = self._errand.agents[self._next % len(self._errand.agents)]
+            address = self._request.agents[self._next % len(self._request.agents)]
             self._next += 1
             self._connection = socket.create_connection(address, timeout=3.0)
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in KEEPALIVE:
                 self._connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
             self._unread = b""
-            identity = self._errand.identity
+            identity = self._request.identity
             prover = Prover(str(identity["claim"]), str(identity["secret"]))
-            prover.hear(self._exchange(prover.question()))
+            prover.handle_challenge(self._exchange(prover.question()))
             if not prover.is_trusted:
                 raise ValueError("the agent does not know this claim, or it is somebody else")
-            self._exchange(prover.seal({"kind": "courier", **identity}))
+            self._exchange(prover.add_proof({"kind": "courier", **identity}))
         return self._exchange(question)
 
     def _exchange(self, question: dict[str, object]) -> dict[str, object]:

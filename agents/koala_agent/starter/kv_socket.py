@@ -22,7 +22,7 @@ SOCKET_PATH_MAX_BYTES = 107
 KV_CONNECTIONS_MAX = 512
 WAIT_MAX_S = 3600.0
 TEMPORARY = "/tmp"
-LEFT_S = 60.0
+STALE_S = 60.0
 """Least age of a socket without a listener that is stale, and not of a starter that just began."""
 
 
@@ -34,7 +34,7 @@ class KeyValueSocket:
         self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.path = self._bind(folder, nonce)
-        self.said: list[Asked | RankEnded] = []
+        self.received: list[Asked | RankEnded] = []
         self._watch = watch
         self._callers: dict[int, _Caller] = {}
         self._numbers: dict[int, _Caller] = {}
@@ -63,7 +63,7 @@ class KeyValueSocket:
             log(f"{path}: {error.strerror}; a socket in /tmp instead")
         else:
             return path
-        _remove_left()
+        _remove_stale()
         self._temporary = f"{TEMPORARY}/koala-{nonce}"
         os.mkdir(self._temporary, 0o700)
         path = os.path.join(self._temporary, name)
@@ -75,7 +75,7 @@ class KeyValueSocket:
         caller = self._numbers.pop(question, None)
         if caller is not None:
             caller.is_waiting = False
-            self._say(caller, answer)
+            self._send(caller, answer)
             self._next(caller)
 
     def close(self) -> None:
@@ -120,16 +120,16 @@ class KeyValueSocket:
         while not caller.is_waiting and b"\n" in caller.unread:
             line, caller.unread = caller.unread.split(b"\n", 1)
             try:
-                said = self._parse(line)
+                received = self._parse(line)
             except (ValueError, RecursionError) as error:
-                self._say(caller, {"ok": False, "error": str(error)})
+                self._send(caller, {"ok": False, "error": str(error)})
                 continue
-            self.said.append(said)
-            if isinstance(said, RankEnded):
-                self._say(caller, {"ok": True})
+            self.received.append(received)
+            if isinstance(received, RankEnded):
+                self._send(caller, {"ok": True})
                 continue
             caller.is_waiting = True
-            self._numbers[said.question] = caller
+            self._numbers[received.question] = caller
 
     def _parse(self, line: bytes) -> Asked | RankEnded:
         """Parse a request. Raises ValueError that names the error and what is allowed."""
@@ -152,7 +152,7 @@ class KeyValueSocket:
         wait_s = to_number(request, "wait_s") if "wait_s" in request else 30.0
         return Asked(question=self._asked, name=name, wait_s=max(0.0, min(wait_s, WAIT_MAX_S)))
 
-    def _say(self, caller: _Caller, answer: dict[str, object]) -> None:
+    def _send(self, caller: _Caller, answer: dict[str, object]) -> None:
         try:
             caller.connection.send(json.dumps(answer).encode() + b"\n")
         except OSError:  # it does not read, or is gone
@@ -167,12 +167,12 @@ class KeyValueSocket:
         caller.unread = b""
 
 
-def _remove_left() -> None:
+def _remove_stale() -> None:
     """Remove stale sockets that killed starters of this account left: folders with one socket."""
     for name in os.listdir(TEMPORARY):
         folder = os.path.join(TEMPORARY, name)
         try:
-            if name.startswith("koala-") and _is_left(folder):
+            if name.startswith("koala-") and _is_stale(folder):
                 for socket_name in os.listdir(folder):
                     os.unlink(os.path.join(folder, socket_name))
                 os.rmdir(folder)
@@ -180,9 +180,9 @@ def _remove_left() -> None:
             continue  # another account's, or just gone
 
 
-def _is_left(folder: str) -> bool:
+def _is_stale(folder: str) -> bool:
     status = os.lstat(folder)
-    is_old = stat.S_ISDIR(status.st_mode) and time.time() - status.st_mtime > LEFT_S
+    is_old = stat.S_ISDIR(status.st_mode) and time.time() - status.st_mtime > STALE_S
     names = os.listdir(folder) if is_old and status.st_uid == os.geteuid() else []
     if len(names) != 1 or not names[0].startswith("kv."):
         return False

@@ -83,7 +83,7 @@ BURST = 5
 """Pings one after the other when it is adopted, to measure the daemon's clock."""
 DIAL_MIN_S, DIAL_MAX_S = 0.1, 2.0
 DIAL_LIMIT_S = 3.0
-LOOK_S = 0.05
+POLL_S = 0.05
 LINGER_S = 60.0
 """Time for which an end is sent without an acknowledgement; it is on disk anyway."""
 LEASE_LINGER_S = 1.0
@@ -147,7 +147,7 @@ class StarterMachine:
         self._is_wanted = False  # the daemon has answered a ping: it has not given the claim up
         self._unready_arm: tuple[float, dict[str, object]] | None = None
         self._problem: tuple[str, str] | None = None
-        self._tell_passed_at: float | None = None
+        self._send_passed_at: float | None = None
         self._ranks: dict[int, int] = {}
         self._reforks = 0
         self._statuses: dict[int, int] = {}
@@ -200,7 +200,7 @@ class StarterMachine:
             self._is_connected = True
             self._failures = 0
             self._unanswered = 0
-            self._say(Send(message=self._hello()))
+            self._emit(Send(message=self._hello()))
             self._ping()
         else:
             self._is_connected = False
@@ -220,7 +220,7 @@ class StarterMachine:
             "hosts": [list(host) for host in self._settings.hosts],
             "armed": list(arming.number) if arming is not None and is_armed else None,
             "passed_at": None if self.passed_at is None else self.to_daemons(self.passed_at),
-            "end": self._told_end() if isinstance(self.phase, Over) else None,
+            "end": self._end_document() if isinstance(self.phase, Over) else None,
         }
 
     def _receive(self, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
@@ -280,29 +280,29 @@ class StarterMachine:
         self._kill_s = to_number(message, "kill_s")
         self._burst = BURST - 1
         for question in self._questions.values():
-            self._say(Send(message=question.message))
+            self._emit(Send(message=question.message))
         if not isinstance(self.phase, Holding) or self.phase.is_adopted:
             return
         self.phase = Holding(is_adopted=True)
-        self._say(Fork())
+        self._emit(Fork())
         if self._settings.no_barrier:
-            self._say(Prepare(bundle={}))
+            self._emit(Prepare(bundle={}))
 
     def _try_paths(self, message: dict[str, object]) -> None:
         """Probe the paths once; a repeated order gets the same answer."""
         if not isinstance(self.phase, Holding) or not self.phase.is_adopted or self.arming:
             return
         if self._tried is not None:
-            self._tell({"kind": "tried", "problem": self._tried})
+            self._send({"kind": "tried", "problem": self._tried})
         elif not self._is_listening:
             order = to_try_paths(message)
             self._is_listening = True
-            self._say(order)
+            self._emit(order)
 
     def _close_paths(self) -> None:
         if self._is_listening:
             self._is_listening = False
-            self._say(ClosePaths())
+            self._emit(ClosePaths())
 
     def _ready(self) -> None:
         """Continue with what had to wait for the processes."""
@@ -337,7 +337,7 @@ class StarterMachine:
             return
         if arming is not None and number == arming.number and arming.is_promised:
             if self._now < arming.until:  # at D the promise is over, and the end of the hold is due
-                self._say(Send(message={"kind": "armed", "number": list(number)}))
+                self._emit(Send(message={"kind": "armed", "number": list(number)}))
             return
         self._close_paths()
         self._burst = max(self._burst, 2)
@@ -361,14 +361,14 @@ class StarterMachine:
         if is_promised:
             self._promised_until = max(until, self._promised_until or until)
             bundle = message.get("bundle")
-            self._say(Prepare(bundle=bundle if isinstance(bundle, dict) else {}))
-            self._say(Send(message={"kind": "armed", "number": list(number)}))
+            self._emit(Prepare(bundle=bundle if isinstance(bundle, dict) else {}))
+            self._emit(Send(message={"kind": "armed", "number": list(number)}))
 
     def _release(self, message: dict[str, object]) -> None:
         number = to_arm_number(message)
         if self.passed_at is not None and self.arming is not None:
             if number == self.arming.number:
-                self._tell_passed()
+                self._send_passed()
             return
         arming = self.arming
         if not isinstance(self.phase, Holding) or arming is None or not arming.is_promised:
@@ -401,7 +401,7 @@ class StarterMachine:
                 kind=phase.kind,
                 reason=phase.reason,
                 kill_at=phase.kill_at,
-                look_at=phase.look_at,
+                poll_at=phase.poll_at,
                 is_dismissed=True,
             )
         elif isinstance(phase, (Holding, Running)):
@@ -423,7 +423,7 @@ class StarterMachine:
             limit_s = PUT_LIMIT_S
         self._questions[event.question] = _Question(message, self._now + limit_s)
         if self._is_connected:
-            self._say(Send(message=message))
+            self._emit(Send(message=message))
 
     def _answer(self, number: int, message: dict[str, object]) -> None:
         question = self._questions.pop(number, None)
@@ -446,7 +446,7 @@ class StarterMachine:
         self._reply(number, {"ok": False, "error": error})
 
     def _reply(self, question: int, answer: dict[str, object]) -> None:
-        self._say(Answer(question=question, answer=answer))
+        self._emit(Answer(question=question, answer=answer))
 
     # Processes -----------------------------------------------------------------------------------
 
@@ -464,14 +464,14 @@ class StarterMachine:
         elif isinstance(event, Measured):
             report = self._pacing.measured(event, self._now)
             if report is not None and isinstance(self.phase, Running):
-                self._tell(report)
+                self._send(report)
         elif isinstance(event, SiteSignalled):
             self._signalled_by_site(event.reason)
         elif isinstance(event, Looked):
             self._looked(event)
         elif isinstance(event, Tried):
             self._tried = event.problem
-            self._tell({"kind": "tried", "problem": event.problem})
+            self._send({"kind": "tried", "problem": event.problem})
         elif isinstance(event, Delivered) and isinstance(self.phase, Delivering):
             if event.is_lost:
                 problem = event.problem or "a machine was lost with what it had to bring"
@@ -506,30 +506,30 @@ class StarterMachine:
         self.phase = Running(wall_until=event.at + wall_time_s if wall_time_s > 0 else math.inf)
         self._pacing.begin(event.at, self._now)
         if event.is_everywhere:
-            self._tell_passed()
+            self._send_passed()
         else:
-            self._tell_passed_at = self._now + SPREAD_S
+            self._send_passed_at = self._now + SPREAD_S
         if self._problem:
             self._begin_end(*self._problem)
 
     def _opened_everywhere(self, at: float) -> None:
         """Set the pass to that of the last process: it determines the skew of a start."""
-        if self.passed_at is not None and self._tell_passed_at is not None:
+        if self.passed_at is not None and self._send_passed_at is not None:
             self.passed_at = max(self.passed_at, at)
-            self._tell_passed()
+            self._send_passed()
 
-    def _tell_passed(self) -> None:
+    def _send_passed(self) -> None:
         assert self.passed_at is not None
-        self._tell_passed_at = None
+        self._send_passed_at = None
         passed_at = self.to_daemons(self.passed_at)
-        self._tell({"kind": "passed", "passed_at": passed_at})
+        self._send({"kind": "passed", "passed_at": passed_at})
 
     def _unexecutable(self, reason: str) -> None:
         phase = self.phase
         if isinstance(phase, Ending) and phase.kind == "exited":
             # Its exit status was seen before its error text.
             self.phase = Ending(
-                kind="unexecutable", reason=reason, kill_at=phase.kill_at, look_at=phase.look_at
+                kind="unexecutable", reason=reason, kill_at=phase.kill_at, poll_at=phase.poll_at
             )
         else:
             self._lose("unexecutable", reason)
@@ -551,11 +551,11 @@ class StarterMachine:
                 self._unexecutable("the blocked processes end again and again")
             elif not self._problem:
                 del self._statuses[event.index]
-                self._say(Fork())
+                self._emit(Fork())
             return
         self._statuses[event.index] = event.status
         if isinstance(phase, Ending):
-            self._say(Look())
+            self._emit(Look())
         elif isinstance(phase, Running):
             if event.status in FOREIGN_SIGNALS:
                 self._settled_at = self._now + FOREIGN_S
@@ -564,7 +564,7 @@ class StarterMachine:
                 self._begin_end("exited", reason)
             elif len(self._statuses) == self._settings.processes:
                 self._actions += self._pacing.end()
-                self.phase = Ending(kind="exited", reason="", kill_at=None, look_at=self._now)
+                self.phase = Ending(kind="exited", reason="", kill_at=None, poll_at=self._now)
 
     def _rank_ended(self, event: RankEnded) -> None:
         """Handle the end of a rank, which is reported before its launcher ends for it."""
@@ -589,19 +589,19 @@ class StarterMachine:
                 return
             self._begin_end(phase.kind, phase.reason, is_dismissed=phase.is_dismissed)
         elif self._now >= phase.kill_at:
-            self._say(Signal(number=signal.SIGKILL))
+            self._emit(Signal(number=signal.SIGKILL))
 
     # The end -------------------------------------------------------------------------------------
 
     def _begin_end(self, kind: str, reason: str, *, is_dismissed: bool = False) -> None:
         self._close_paths()
         self._actions += self._pacing.end()
-        self._say(Signal(number=signal.SIGTERM))
+        self._emit(Signal(number=signal.SIGTERM))
         self.phase = Ending(
             kind=kind,
             reason=reason,
             kill_at=self._now + self._kill_s,
-            look_at=self._now,
+            poll_at=self._now,
             is_dismissed=is_dismissed,
         )
 
@@ -618,7 +618,7 @@ class StarterMachine:
             return
         self.phase = done
         self._ended_at = self._now
-        self._say(Deliver(is_whole=is_whole))
+        self._emit(Deliver(is_whole=is_whole))
 
     def _cut_short(self, phase: Delivering, kind: str, problem: str) -> None:
         """End a delivery early.
@@ -642,7 +642,7 @@ class StarterMachine:
             "cpu_s": phase.used.cpu_s,
             "memory_bytes": phase.used.memory_bytes,
         }
-        self._say(WriteEnd(end=self._told_end()))
+        self._emit(WriteEnd(end=self._end_document()))
         is_by_lease = phase.kind == "lease"
         if is_dismissed or (is_by_lease and not self._is_connected):
             self._exit()  # the next agent reads it from disk
@@ -653,7 +653,7 @@ class StarterMachine:
                 linger_s, min(self._run_lease_s, DELIVER_S)
             )  # the agent cannot read it here
         self.phase = Over(until=self._now + linger_s)
-        self._tell({"kind": "ended", "end": self._told_end()})
+        self._send({"kind": "ended", "end": self._end_document()})
 
     def _final_statuses(self) -> list[int]:
         """Return the statuses of the ranks if they reported any, else of the main processes."""
@@ -663,13 +663,13 @@ class StarterMachine:
         processes = range(self._settings.processes)
         return [self._statuses.get(index, -signal.SIGKILL) for index in processes]
 
-    def _told_end(self) -> dict[str, object]:
+    def _end_document(self) -> dict[str, object]:
         assert self._end is not None
         return {**self._end, "ended_at": self.to_daemons(self._ended_at)}
 
     def _exit(self) -> None:
         self.phase = Exited()
-        self._say(Exit())
+        self._emit(Exit())
 
     # Time ----------------------------------------------------------------------------------------
 
@@ -687,9 +687,9 @@ class StarterMachine:
             return dues
         if isinstance(phase, Running):
             dues = [phase.wall_until, self.lease_until(), self._pacing.wake_at]
-            return dues if self._tell_passed_at is None else [*dues, self._tell_passed_at]
+            return dues if self._send_passed_at is None else [*dues, self._send_passed_at]
         if isinstance(phase, Ending):
-            return [phase.look_at]
+            return [phase.poll_at]
         if isinstance(phase, Delivering):
             return [phase.until, self.lease_until()]
         return [phase.until] if isinstance(phase, Over) else []
@@ -707,8 +707,8 @@ class StarterMachine:
                 self._cut_short(phase, "lease", "its outputs took too long to the agent")
         elif isinstance(phase, Over) and self._now >= phase.until:
             self._exit()
-        if isinstance(self.phase, Ending) and self._now >= self.phase.look_at:
-            self._look_again(self.phase)
+        if isinstance(self.phase, Ending) and self._now >= self.phase.poll_at:
+            self._poll_again(self.phase)
 
     def _tick_connection(self) -> None:
         for number in [n for n, q in self._questions.items() if q.until <= self._now]:
@@ -721,11 +721,11 @@ class StarterMachine:
             self._dial_at = self._now
         if not self._is_connected and self._now >= self._dial_at:
             self._dial_at = self._now + DIAL_LIMIT_S
-            self._say(Dial())
+            self._emit(Dial())
 
     def _tick_running(self, phase: Running) -> None:
-        if self._tell_passed_at is not None and self._now >= self._tell_passed_at:
-            self._tell_passed()
+        if self._send_passed_at is not None and self._now >= self._send_passed_at:
+            self._send_passed()
         if self._now >= self.lease_until():
             self._begin_end("lease", "no ping was answered within the run lease")
         elif self._now >= phase.wall_until:
@@ -757,17 +757,17 @@ class StarterMachine:
         if self._is_open_due:
             self._is_open_due = False
             self._open_at = None
-            self._say(Open(not_after=min(not_after, self.lease_until())))
+            self._emit(Open(not_after=min(not_after, self.lease_until())))
 
-    def _look_again(self, phase: Ending) -> None:
+    def _poll_again(self, phase: Ending) -> None:
         self.phase = Ending(
             kind=phase.kind,
             reason=phase.reason,
             kill_at=phase.kill_at,
-            look_at=self._now + LOOK_S,
+            poll_at=self._now + POLL_S,
             is_dismissed=phase.is_dismissed,
         )
-        self._say(Look())
+        self._emit(Look())
 
     def _ping(self) -> None:
         lease_s = self._hold_lease_s if self.passed_at is None else self._run_lease_s
@@ -775,14 +775,14 @@ class StarterMachine:
         self._ping_at = self._now + min(PING_MAX_S, lease_s / PINGS_A_LEASE)
         if self._is_connected:
             self._unanswered += 1
-            self._say(Send(message={"kind": "ping", "sent_at": self._now}))
+            self._emit(Send(message={"kind": "ping", "sent_at": self._now}))
 
-    def _tell(self, message: dict[str, object]) -> None:
+    def _send(self, message: dict[str, object]) -> None:
         """Send a message if connected; otherwise the next hello has its contents."""
         if self._is_connected:
-            self._say(Send(message=message))
+            self._emit(Send(message=message))
 
-    def _say(self, action: Action) -> None:
+    def _emit(self, action: Action) -> None:
         self._actions.append(action)
 
 

@@ -24,10 +24,9 @@ import socket
 import subprocess
 import sys
 
-from koala_agent.starter import process_tree as trees
-from koala_agent.starter import processes
+from koala_agent.starter import process_tree, processes
 from koala_agent.starter.compat import boot_now, to_count, to_list, to_object, to_texts
-from koala_agent.starter.machine import LOOK_S
+from koala_agent.starter.machine import POLL_S
 from koala_agent.starter.program import Program, again, machines, rendezvous
 
 TYPE_CHECKING = False
@@ -90,18 +89,18 @@ class ClaimFolder:
 # Ranks --------------------------------------------------------------------------------------------
 
 
-def rank(place: ClaimFolder) -> int:
+def rank(claim_folder: ClaimFolder) -> int:
     """Run the program as one rank, and end all that it leaves behind.
 
     Its environment, directory, files and limits are the same as when the starter runs it itself.
     """
     process = _own_rank()
     # A launcher of the site has passed the environment on: its changes take precedence.
-    os.environ.update({**_pairs(place.launch["environment"]), **os.environ})
-    program = Program(place.spec)
-    environment = {**program.environment, **rendezvous(place.bundle, process)}
-    environment["KOALA_BUNDLE"] = os.path.join(place.state, "bundle.json")
-    kv = _own_kv(place)
+    os.environ.update({**_pairs(claim_folder.launch["environment"]), **os.environ})
+    program = Program(claim_folder.spec)
+    environment = {**program.environment, **rendezvous(claim_folder.bundle, process)}
+    environment["KOALA_BUNDLE"] = os.path.join(claim_folder.state, "bundle.json")
+    kv = _own_kv(claim_folder)
     for name in ("KOALA_KV", "KOALA_RANK", FIRST):
         environment.pop(name, None)
     if kv:
@@ -112,35 +111,35 @@ def rank(place: ClaimFolder) -> int:
         os.dup2(opened, descriptor)
         os.close(opened)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
-    trees.become_subreaper()
+    process_tree.become_subreaper()
     pid = os.fork()
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         processes.limit(program)
         os.execve(program.path, [program.path, *program.arguments], environment)
     os.closerange(3, 4096)  # a launcher's own pipes are the program's alone
-    kill_s = place.spec["kill_s"]
+    kill_s = claim_folder.spec["kill_s"]
     assert isinstance(kill_s, (int, float))
-    status = _guard(pid, kill_s)
+    status = _supervise(pid, kill_s)
     if kv:  # before the launcher sums up the statuses of all
         os.environ["KOALA_KV"] = kv
         _ask({"op": "ended", "rank": process, "status": status})
     return _status(status)
 
 
-def _own_kv(place: ClaimFolder) -> str:
+def _own_kv(claim_folder: ClaimFolder) -> str:
     """Return the path of this machine's key-value socket.
 
     A launcher may have passed on the path of another machine's, which does not work here.
     """
-    for path in (os.environ.get("KOALA_KV", ""), str(place.launch["kv"])):
+    for path in (os.environ.get("KOALA_KV", ""), str(claim_folder.launch["kv"])):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             if path and connection.connect_ex(path) == 0:
                 return path
     return ""
 
 
-def _guard(pid: int, kill_s: float) -> int:
+def _supervise(pid: int, kill_s: float) -> int:
     """Wait until the program and all that it started are gone; return its status, or minus the
     signal.
 
@@ -160,16 +159,16 @@ def _guard(pid: int, kill_s: float) -> int:
             kill_at = boot_now() + kill_s
         elif kill_at is not None and boot_now() >= kill_at:
             _signal_all(signal.SIGKILL)
-        wait_s = LOOK_S if kill_at is not None else 3600.0
-        told = signal.sigtimedwait(WATCHED, wait_s)
-        if told is not None and told.si_signo != signal.SIGCHLD and kill_at is None:
+        wait_s = POLL_S if kill_at is not None else 3600.0
+        received = signal.sigtimedwait(WATCHED, wait_s)
+        if received is not None and received.si_signo != signal.SIGCHLD and kill_at is None:
             _signal_all(signal.SIGTERM)
             kill_at = boot_now() + kill_s
     return status if status is not None else -signal.SIGKILL
 
 
 def _signal_all(number: int) -> None:
-    for pid in trees.descendants():
+    for pid in process_tree.descendants():
         try:
             os.kill(pid, number)
         except (ProcessLookupError, PermissionError):
@@ -186,25 +185,34 @@ def _own_rank() -> int:
 # MPI ---------------------------------------------------------------------------------------------
 
 
-def lead(place: ClaimFolder) -> int:
+def lead(claim_folder: ClaimFolder) -> int:
     """Run the launcher of all ranks."""
-    if place.index != place.world[0]:
+    if claim_folder.index != claim_folder.world[0]:
         return 0
-    launcher = to_texts(place.spec["launcher"])
-    if launcher and len(place.world) == 1:
-        _become([*_fill(launcher, place), *place.rank_command()])
+    launcher = to_texts(claim_folder.spec["launcher"])
+    if launcher and len(claim_folder.world) == 1:
+        _become([*_fill(launcher, claim_folder), *claim_folder.rank_command()])
     hosts = [
         f"m{i}n{node}:{count}"  # never resolved; they only have to differ
-        for i in place.world
-        for node, count in enumerate(machines(place.members[i]))
+        for i in claim_folder.world
+        for node, count in enumerate(machines(claim_folder.members[i]))
     ]
-    ranks = sum(to_count(place.members[i]["processes"]) for i in place.world)
-    port = to_count(to_object(place.bundle["master"])["port"])
-    if len(place.world) > 1:  # the port that the others have probed
+    ranks = sum(to_count(claim_folder.members[i]["processes"]) for i in claim_folder.world)
+    port = to_count(to_object(claim_folder.bundle["master"])["port"])
+    if len(claim_folder.world) > 1:  # the port that the others have probed
         os.environ["MPIEXEC_PORT_RANGE"] = f"{port}:{port}"
     mpiexec = subprocess.Popen(
         [
-            *(_mpiexec(place), "-launcher", "manual", "-rmk", "user", "-genvnone", "-wdir", "/"),
+            *(
+                _mpiexec(claim_folder),
+                "-launcher",
+                "manual",
+                "-rmk",
+                "user",
+                "-genvnone",
+                "-wdir",
+                "/",
+            ),
             *("-hosts", ",".join(hosts), "-n", str(ranks), "/bin/sh", "-c", RANK),
         ],
         stdin=subprocess.DEVNULL,
@@ -227,45 +235,45 @@ def _status(status: int) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _mpiexec(place: ClaimFolder) -> str:
+def _mpiexec(claim_folder: ClaimFolder) -> str:
     for name in MPIEXEC:
         try:
-            return place.program(name)
+            return claim_folder.program(name)
         except FileNotFoundError:
             continue
-    return place.program(MPIEXEC[-1])
+    return claim_folder.program(MPIEXEC[-1])
 
 
-def _fill(launcher: list[str], place: ClaimFolder) -> list[str]:
+def _fill(launcher: list[str], claim_folder: ClaimFolder) -> list[str]:
     """Fill in the site's launcher command for this component."""
-    counts = machines(place.member)
+    counts = machines(claim_folder.member)
     hosts = ",".join(
-        f"{h}:{n}" for h, n in zip(to_texts(place.member["hosts"]), counts, strict=False)
+        f"{h}:{n}" for h, n in zip(to_texts(claim_folder.member["hosts"]), counts, strict=False)
     )
-    known = {"{processes}": str(place.member["processes"]), "{hosts}": hosts}
+    known = {"{processes}": str(claim_folder.member["processes"]), "{hosts}": hosts}
     filled = []
     for word in launcher:
         for name, value in known.items():
             word = word.replace(name, value)  # noqa: PLW2901
         filled.append(word)
-    return [place.program(filled[0]), *filled[1:]]
+    return [claim_folder.program(filled[0]), *filled[1:]]
 
 
-def node(place: ClaimFolder, number: int) -> None:
+def node(claim_folder: ClaimFolder, number: int) -> None:
     """Run the proxy of one machine, by the command that the lead got for it."""
-    if len(place.world) == 1 and place.spec["launcher"]:
+    if len(claim_folder.world) == 1 and claim_folder.spec["launcher"]:
         return
-    name = f"koala.mpi/{place.nodes_before(place.index) + number}"
+    name = f"koala.mpi/{claim_folder.nodes_before(claim_folder.index) + number}"
     answer = _ask({"op": "get", "name": name, "wait_s": WAIT_S})
     command = shlex.split(str(answer["value"]))
     if not os.access(command[0], os.X_OK):  # installed elsewhere at this site
-        command[0] = place.program(os.path.basename(command[0]))
-    if place.index != place.world[0]:
-        leader = str(place.members[place.world[0]]["address"])
+        command[0] = claim_folder.program(os.path.basename(command[0]))
+    if claim_folder.index != claim_folder.world[0]:
+        leader = str(claim_folder.members[claim_folder.world[0]]["address"])
         _redirect(command, leader)
     variables = {
-        "KOALA_RANK": shlex.join(["exec", *place.rank_command()]),
-        FIRST: str(place.before(place.index)),
+        "KOALA_RANK": shlex.join(["exec", *claim_folder.rank_command()]),
+        FIRST: str(claim_folder.before(claim_folder.index)),
     }
     os.environ.update(variables)
     _become(command)
@@ -303,13 +311,13 @@ def main(arguments: list[str]) -> int:
     verb, state, *rest = arguments[1:]
     number = rest[0] if rest else ""
     try:
-        place = ClaimFolder(state)
+        claim_folder = ClaimFolder(state)
         if verb == "rank":
-            return rank(place)
+            return rank(claim_folder)
         if verb == "lead":
-            return lead(place)
+            return lead(claim_folder)
         if verb == "node":
-            node(place, int(number))
+            node(claim_folder, int(number))
     except (OSError, ValueError) as error:
         sys.stderr.write(f"koala {verb}: {error}\n")
         return 127

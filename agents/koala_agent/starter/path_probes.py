@@ -30,7 +30,7 @@ class PathProbes:
     def __init__(self, order: TryPaths, claim: str, watch: Watch) -> None:
         self.events: list[Event] = []
         self._order = order
-        self._word = f"koala {claim}\n".encode()
+        self._greeting = f"koala {claim}\n".encode()
         self._watch = watch
         self._until = boot_now() + order.limit_s
         self._again_at: dict[int, float] = {}  # by target, when it is dialled
@@ -98,12 +98,12 @@ class PathProbes:
             caller, _address = listener.accept()
             caller.settimeout(0)
             self._sockets[caller.fileno()] = caller
-            caller.send(self._word)
+            caller.send(self._greeting)
         except OSError:  # the caller is gone; or no descriptor is free, and it will retry
             return
-        self._watch.add(caller.fileno(), select.POLLIN, lambda _events: self._left(caller))
+        self._watch.add(caller.fileno(), select.POLLIN, lambda _events: self._close_caller(caller))
 
-    def _left(self, caller: socket.socket) -> None:
+    def _close_caller(self, caller: socket.socket) -> None:
         """Close a caller that hung up; its data are ignored.
 
         An orderly close would keep the port until the other side's kernel answers.
@@ -120,7 +120,7 @@ class PathProbes:
             )[0]
             dialled = socket.socket(family, kind)
         except OSError as error:
-            self._missed(index, str(error.strerror or error))
+            self._retry(index, str(error.strerror or error))
             return
         dialled.settimeout(0)
         self._sockets[dialled.fileno()] = dialled
@@ -134,26 +134,26 @@ class PathProbes:
         for.
         """
         try:
-            said = dialled.recv(4096)
+            received = dialled.recv(4096)
         except BlockingIOError:
             return
         except OSError as error:
             refused = error.errno == errno.ECONNREFUSED
             self._hang_up(dialled.fileno())
-            self._missed(index, "refused" if refused else str(error.strerror or error).lower())
+            self._retry(index, "refused" if refused else str(error.strerror or error).lower())
             return
         self._hang_up(dialled.fileno())
-        if not said:
-            self._missed(index, "was hung up")
-        elif said == f"koala {self._order.targets[index][3]}\n".encode():
+        if not received:
+            self._retry(index, "was hung up")
+        elif received == f"koala {self._order.targets[index][3]}\n".encode():
             self._open.pop(index, None)
             self.tick()
-        elif said.startswith(b"koala "):  # perhaps of an earlier attempt, about to end
-            self._missed(index, "was answered by another component")
+        elif received.startswith(b"koala "):  # perhaps of an earlier attempt, about to end
+            self._retry(index, "was answered by another component")
         else:
             self._over(self._reason(index, "was answered by somebody else"))
 
-    def _missed(self, index: int, why: str) -> None:
+    def _retry(self, index: int, why: str) -> None:
         if index in self._open:
             self._open[index] = why
             self._again_at[index] = boot_now() + PATH_AGAIN_S

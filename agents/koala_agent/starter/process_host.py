@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
         def gather(self) -> list[Event]: ...
         def carry_out(self, action: Action) -> list[Event]: ...
-        def look(self) -> list[Event]: ...
+        def poll_processes(self) -> list[Event]: ...
         def wake_at(self) -> float | None: ...
 
 
@@ -72,7 +72,7 @@ class MachineDriver:
     def __init__(self, machine: Machine, world: World) -> None:
         self._machine = machine
         self._world = world
-        self._is_look_due = False
+        self._is_poll_due = False
 
     def drive(self, first: Event) -> None:
         """Run until nothing is left to do.
@@ -96,9 +96,9 @@ class MachineDriver:
         """
         for event in events:
             self._handle_one(event)
-        while self._is_look_due:
-            self._is_look_due = False
-            for event in self._world.look():
+        while self._is_poll_due:
+            self._is_poll_due = False
+            for event in self._world.poll_processes():
                 self._handle_one(event)
 
     def _handle_one(self, event: Event) -> None:
@@ -114,7 +114,7 @@ class MachineDriver:
                 continue
             for action in actions:
                 if isinstance(action, Look):
-                    self._is_look_due = True
+                    self._is_poll_due = True
                     continue
                 followed = self._world.carry_out(action)
                 events += followed
@@ -122,7 +122,7 @@ class MachineDriver:
                     break  # the other actions on the processes are impossible now
 
 
-def errand(
+def make_sync_request(
     spec: dict[str, object], program: Program, nonce: str, *, own: tuple[str, ...] = ()
 ) -> SyncRequest | None:
     """Make the request of file syncs between this machine and the agent; None where both see it.
@@ -158,20 +158,20 @@ class ProcessHost:
         nonce: str,
         watch: Watch,
         *,
-        errand: SyncRequest | None = None,
+        sync_request: SyncRequest | None = None,
         keeper: Keeper | None = None,
     ) -> None:
         self.program = program
         self.processes = Processes(program, nonce)
-        self.gauge = WorkMeter(program, self.processes)
-        self.exchange: KeyValueSocket | None = None
+        self.work_meter = WorkMeter(program, self.processes)
+        self.kv_socket: KeyValueSocket | None = None
         self._nonce = nonce
         self._watch = watch
-        self._errand = errand
+        self._sync_request = sync_request
         self._keeper = keeper
-        self._courier: FileSyncClient | None = None
+        self._file_sync: FileSyncClient | None = None
         self._is_forked = False
-        self._is_fetched = errand is None
+        self._is_fetched = sync_request is None
         self._is_delivering = False
         self._is_whole = False
         self._deaths = 0
@@ -184,57 +184,57 @@ class ProcessHost:
         return self._is_forked and self._is_fetched
 
     @property
-    def spared(self) -> list[int]:
+    def excluded(self) -> list[int]:
         """Processes that are the starter's own, and not the program's."""
-        return [] if self._courier is None else [self._courier.pid]
+        return [] if self._file_sync is None else [self._file_sync.pid]
 
-    def take_others(self) -> list[tuple[int, int]]:
+    def pop_others(self) -> list[tuple[int, int]]:
         """Return and clear the ended children that were no main processes, with their statuses."""
         others, self._others = self._others, []
         return others
 
     def gather(self) -> list[Event]:
         """Return the events of processes, and their puts and gets."""
-        for pid, status in self.processes.take_others():
-            if self._courier is not None and pid == self._courier.pid:
-                self._miss_courier()
+        for pid, status in self.processes.pop_others():
+            if self._file_sync is not None and pid == self._file_sync.pid:
+                self._file_sync_ended()
             else:
                 self._others.append((pid, status))
         events, self._events = self._events, []
-        if self.exchange is not None:
-            events += self.exchange.said
-            self.exchange.said.clear()
+        if self.kv_socket is not None:
+            events += self.kv_socket.received
+            self.kv_socket.received.clear()
         return events
 
     def close(self) -> None:
         """Remove the socket and end the file sync."""
-        if self.exchange is not None:
-            self.exchange.close()
-        if self._courier is not None:
-            self._courier.close()
+        if self.kv_socket is not None:
+            self.kv_socket.close()
+        if self._file_sync is not None:
+            self._file_sync.close()
 
     def deliver(self, *, is_whole: bool) -> list[Event]:
         """Start the delivery of logs, and with `is_whole` of outputs, to the agent."""
-        if self._courier is None:
+        if self._file_sync is None:
             is_lost = self._deaths > 0
             return [Delivered(problem=NOT_BROUGHT if is_lost else "", is_lost=is_lost)]
         self._is_delivering = True
         self._is_whole = is_whole
-        self._courier.deliver(is_whole=is_whole)
+        self._file_sync.deliver(is_whole=is_whole)
         return []
 
-    def _start_courier(self, errand: SyncRequest) -> None:
+    def _start_file_sync(self, sync_request: SyncRequest) -> None:
         """Start the file sync process. Raises OSError."""
         from koala_agent.starter.file_sync import FileSyncClient  # noqa: PLC0415 - late: most need none
 
-        self._courier = FileSyncClient(errand)
-        self._watch.add(self._courier.socket.fileno(), select.POLLIN, self._hear_courier)
+        self._file_sync = FileSyncClient(sync_request)
+        self._watch.add(self._file_sync.socket.fileno(), select.POLLIN, self._receive_file_sync)
 
-    def _hear_courier(self, _events: int) -> None:
-        courier = self._courier
-        messages = [] if courier is None else courier.heard()
-        if courier is not None and not messages:  # its end, which SIGCHLD reports as well
-            self._watch.remove(courier.socket.fileno())
+    def _receive_file_sync(self, _events: int) -> None:
+        file_sync = self._file_sync
+        messages = [] if file_sync is None else file_sync.receive()
+        if file_sync is not None and not messages:  # its end, which SIGCHLD reports as well
+            self._watch.remove(file_sync.socket.fileno())
         for message in messages:
             if "ready" in message:
                 self._is_fetched = True
@@ -244,17 +244,17 @@ class ProcessHost:
                 self._is_delivering = False
                 self._events.append(Delivered(problem=str(message.get("problem", ""))))
 
-    def _miss_courier(self) -> None:
+    def _file_sync_ended(self) -> None:
         """Handle the end of the file sync process: start another one, which resumes, or give up."""
-        assert self._courier is not None
-        assert self._errand is not None
-        log("courier: it ended")
-        self._hear_courier(0)  # its last messages
-        self._watch.remove(self._courier.socket.fileno())
-        self._courier.close()
-        self._courier = None
+        assert self._file_sync is not None
+        assert self._sync_request is not None
+        log("file sync: it ended")
+        self._receive_file_sync(0)  # its last messages
+        self._watch.remove(self._file_sync.socket.fileno())
+        self._file_sync.close()
+        self._file_sync = None
         self._deaths += 1
-        if self._has_another(self._errand):
+        if self._has_another(self._sync_request):
             if self._is_delivering:
                 self.deliver(is_whole=self._is_whole)
         elif self._is_delivering:
@@ -263,14 +263,14 @@ class ProcessHost:
         elif not self._is_fetched:
             self._events.append(MachineLost(kind="vanished", reason="no input could be fetched"))
 
-    def _has_another(self, errand: SyncRequest) -> bool:
+    def _has_another(self, sync_request: SyncRequest) -> bool:
         if not self._is_fetched or (self._is_delivering and self._deaths > DEATHS_MAX):
             return False
-        errand.fetches = False  # it has
+        sync_request.fetches = False  # it has
         try:
-            self._start_courier(errand)
+            self._start_file_sync(sync_request)
         except OSError as error:
-            log(f"courier: no other one can be started: {error}")
+            log(f"file sync: no other one can be started: {error}")
             return False
         return True
 
@@ -279,13 +279,13 @@ class ProcessHost:
         if self._keeper is not None:
             self._keeper.confirm()
         try:
-            if self.exchange is None:
-                self.exchange = KeyValueSocket(self.program.state_folder, self._nonce, self._watch)
-                self._watch.add(self.processes.trouble, select.POLLIN, self._troubled)
+            if self.kv_socket is None:
+                self.kv_socket = KeyValueSocket(self.program.state_folder, self._nonce, self._watch)
+                self._watch.add(self.processes.error_pipe, select.POLLIN, self._read_errors)
             self.processes.fork()
             self._is_forked = True
-            if self._errand is not None and self._courier is None:
-                self._start_courier(self._errand)
+            if self._sync_request is not None and self._file_sync is None:
+                self._start_file_sync(self._sync_request)
         except OSError as error:
             return [Unexecutable(reason=f"cannot prepare its processes: {error}")]
         return [Ready()] if self.is_ready else []
@@ -297,23 +297,25 @@ class ProcessHost:
         start.
         """
         path = self.write("bundle.json", bundle)
-        assert self.exchange is not None
-        shared = {"KOALA_BUNDLE": path, "KOALA_KV": self.exchange.path}
+        assert self.kv_socket is not None
+        shared = {"KOALA_BUNDLE": path, "KOALA_KV": self.kv_socket.path}
         mains = self.program.mains
-        environments = {main.index: {**self.program.told(bundle, main), **shared} for main in mains}
+        environments = {
+            main.index: {**self.program.bundle_variables(bundle, main), **shared} for main in mains
+        }
         if self.program.ranks:
             launch: dict[str, object] = {
                 "environment": self.program.environment,
                 "path": os.environ.get("PATH", os.defpath),
-                "kv": self.exchange.path,
+                "kv": self.kv_socket.path,
             }
             self.write("launch.json", launch)
         self.processes.prepare(environments)
 
     def answer(self, question: int, answer: dict[str, object]) -> None:
         """Answer a process's put or get."""
-        if self.exchange is not None:
-            self.exchange.answer(question, answer)
+        if self.kv_socket is not None:
+            self.kv_socket.answer(question, answer)
 
     def write(self, name: str, content: dict[str, object]) -> str:
         """Write a small file atomically; return its path. Raises OSError."""
@@ -346,7 +348,7 @@ class ProcessHost:
     def reap(self) -> list[Event]:
         """Return the ends of processes; the messages of a process come before its end."""
         ended = self.processes.reap()
-        self._troubled(0)
+        self._read_errors(0)
         events, self._events = self._events, []
         return events + [ProcessEnded(index=index, status=status) for index, status in ended]
 
@@ -370,5 +372,5 @@ class ProcessHost:
         if self.program.manager == "gridengine":
             self.processes.signal(signal.SIGCONT if is_over else signal.SIGSTOP)
 
-    def _troubled(self, _events: int) -> None:
-        self._events += [Unexecutable(reason=text) for text in self.processes.troubles()]
+    def _read_errors(self, _events: int) -> None:
+        self._events += [Unexecutable(reason=text) for text in self.processes.read_errors()]

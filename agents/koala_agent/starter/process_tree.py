@@ -21,7 +21,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def wear_brand() -> None:
+def apply_brand() -> None:
     """Set the claim's brand on this process, before anything is forked.
 
     A brand is a number set as a resource limit that limits nothing. Each fork and exec inherits it,
@@ -91,7 +91,7 @@ def _fields(pid: int) -> list[bytes]:
     return stat[stat.rfind(b")") + 2 :].split()
 
 
-def find_tree(nonce: str, spared: Collection[int] = ()) -> list[int]:
+def find_tree(nonce: str, excluded: Collection[int] = ()) -> list[int]:
     """Find our descendants, and all bearers of our mark but our own ancestors.
 
     The spared processes and their descendants are excluded. The mark is not the claim: another
@@ -110,7 +110,7 @@ def find_tree(nonce: str, spared: Collection[int] = ()) -> list[int]:
     return [
         pid
         for pid in found
-        if pid not in spared and not any(_descends(pid, one, parents) for one in spared)
+        if pid not in excluded and not any(_descends(pid, one, parents) for one in excluded)
     ]
 
 

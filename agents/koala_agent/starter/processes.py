@@ -45,8 +45,8 @@ class Processes:
         self._go: dict[int, int] = {}
         self._environments: dict[int, dict[str, str]] = {}
         self._is_subreaper = False
-        self.trouble, self._trouble_in = os.pipe()
-        os.set_blocking(self.trouble, False)
+        self.error_pipe, self._error_pipe_in = os.pipe()
+        os.set_blocking(self.error_pipe, False)
 
     @property
     def mains(self) -> tuple[int, ...]:
@@ -67,7 +67,7 @@ class Processes:
             pid = os.fork()
             if pid == 0:
                 die_with_parent(parent)
-                _child(self._program, main, reading, self._trouble_in)
+                _child(self._program, main, reading, self._error_pipe_in)
             os.close(reading)
             self._pids[pid] = index
             self._go[index] = writing
@@ -114,30 +114,30 @@ class Processes:
                 self._others.append((pid, os.waitstatus_to_exitcode(status)))
         return ended
 
-    def take_others(self) -> list[tuple[int, int]]:
+    def pop_others(self) -> list[tuple[int, int]]:
         """Return and clear the ended children that were no main processes."""
         others, self._others = self._others, []
         return others
 
-    def troubles(self) -> list[str]:
+    def read_errors(self) -> list[str]:
         """Return the errors of processes that could not become the program."""
         try:
-            return os.read(self.trouble, 65536).decode("utf-8", "replace").splitlines()
+            return os.read(self.error_pipe, 65536).decode("utf-8", "replace").splitlines()
         except BlockingIOError:
             return []
 
-    def left(self, spared: Collection[int] = ()) -> list[int]:
+    def left(self, excluded: Collection[int] = ()) -> list[int]:
         """Find all live processes that were started here, however they left the tree.
 
         The spared ones and their descendants are excluded.
         """
         if self._is_subreaper and not self._program.is_launched and has_no_child():
             return []  # the batch system's processes for a launcher are not our children
-        return find_tree(self._nonce, spared)
+        return find_tree(self._nonce, excluded)
 
-    def signal(self, number: int, spared: Collection[int] = ()) -> None:
+    def signal(self, number: int, excluded: Collection[int] = ()) -> None:
         """Send a signal to all processes that are left."""
-        for pid in self.left(spared):
+        for pid in self.left(excluded):
             try:
                 os.kill(pid, number)
             except (ProcessLookupError, PermissionError):
@@ -147,7 +147,7 @@ class Processes:
         _write_quietly(self._go[index], json.dumps(message).encode() + b"\n")
 
 
-def _child(program: Program, main: Main, reading: int, trouble: int) -> NoReturn:
+def _child(program: Program, main: Main, reading: int, error_pipe: int) -> NoReturn:
     """Run the forked process: prepare, wait for "go", exec the program. Never returns."""
     what = "fork"
     try:
@@ -155,7 +155,7 @@ def _child(program: Program, main: Main, reading: int, trouble: int) -> NoReturn
         for name in (*SITE_SIGNALS, *PAUSE_SIGNALS, "SIGCHLD", "SIGHUP", "SIGPIPE"):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
         os.setsid()
-        reading, trouble = _keep_only(reading, trouble)
+        reading, error_pipe = _keep_only(reading, error_pipe)
         what = program.directory
         os.chdir(what)
         for number in range(3):
@@ -173,16 +173,16 @@ def _child(program: Program, main: Main, reading: int, trouble: int) -> NoReturn
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         text = f"{what}: {why}".replace("\n", " ")
-        os.write(trouble, text.encode("utf-8", "replace")[:1000] + b"\n")
+        os.write(error_pipe, text.encode("utf-8", "replace")[:1000] + b"\n")
     finally:
         os._exit(127)
 
 
-def _keep_only(reading: int, trouble: int) -> tuple[int, int]:
+def _keep_only(reading: int, error_pipe: int) -> tuple[int, int]:
     """Close all inherited descriptors but these: siblings' pipes would keep siblings waiting."""
-    top = max(reading, trouble, 64)
+    top = max(reading, error_pipe, 64)
     low = [os.dup2(reading, top + 1, inheritable=False)]
-    low += [os.dup2(trouble, top + 2, inheritable=False)]
+    low += [os.dup2(error_pipe, top + 2, inheritable=False)]
     os.closerange(3, top + 1)
     os.closerange(top + 3, max(4096, top + 3))
     return low[0], low[1]

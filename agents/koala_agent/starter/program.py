@@ -106,17 +106,19 @@ class Program:
             return [*again(), main.verb[0], self.state_folder, *main.verb[1:]]
         return [self.path, *self.arguments]
 
-    def told(self, bundle: dict[str, object], main: Main) -> dict[str, str]:
+    def bundle_variables(self, bundle: dict[str, object], main: Main) -> dict[str, str]:
         """Return the variables of the bundle for a main process."""
-        told = rendezvous(bundle, main.process)
-        told["KOALA_PROGRESS"] = self.progress_file(main.process)
+        bundle_variables = rendezvous(bundle, main.process)
+        bundle_variables["KOALA_PROGRESS"] = self.progress_file(main.process)
         if self.manager == "slurm" and len(self.layout) > 1 and not main.verb:
             # As if Slurm had started each process; it has started one helper a machine.
-            told["SLURM_PROCID"] = str(main.process)
-            told["SLURM_LOCALID"] = told["LOCAL_RANK"]
-            told["SLURM_NODEID"] = str(self.machine)
-            told["SLURM_NTASKS"] = told["SLURM_NPROCS"] = str(self.processes)
-        return told
+            bundle_variables["SLURM_PROCID"] = str(main.process)
+            bundle_variables["SLURM_LOCALID"] = bundle_variables["LOCAL_RANK"]
+            bundle_variables["SLURM_NODEID"] = str(self.machine)
+            bundle_variables["SLURM_NTASKS"] = bundle_variables["SLURM_NPROCS"] = str(
+                self.processes
+            )
+        return bundle_variables
 
     def stream(self, number: int, process: int) -> str:
         """Return the path of a process's standard input (0), output (1) or error (2)."""
@@ -140,7 +142,7 @@ class Program:
         return os.open(self.stream(number, process), flags, mode)
 
     def progress_file(self, process: int) -> str:
-        """Return the path of a process's progress file, to which it may write a number at any time."""
+        """Return the path of the file to which a process may write its progress, a number."""
         return os.path.join(self.state_folder, f"progress.{process}")
 
     def _find(self) -> str:

@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-HANDED_ON = (
+FORWARDED = (
     signal.SIGTERM,
     signal.SIGINT,
     signal.SIGXCPU,
@@ -37,7 +37,7 @@ HANDED_ON = (
 )
 """Signals that a batch system may send to the first process alone. The starter gets those sent to
 the group twice, which is harmless."""
-SEEN = (*HANDED_ON, signal.SIGCHLD, signal.SIGHUP)
+SEEN = (*FORWARDED, signal.SIGCHLD, signal.SIGHUP)
 PAUSE_S = 0.05
 
 
@@ -73,13 +73,13 @@ def keep() -> Keeper:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SEEN)
     starter = os.fork()
     if starter > 0:
-        _stay(starter, writing)
+        _run_keeper(starter, writing)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.close(writing)
     return Keeper(keeper, reading)
 
 
-def _stay(starter: int, ready: int) -> NoReturn:
+def _run_keeper(starter: int, ready: int) -> NoReturn:
     """Run the keeper, with all signals blocked and received one by one."""
     signal.signal(
         signal.SIGCHLD, signal.SIG_DFL
@@ -91,7 +91,7 @@ def _stay(starter: int, ready: int) -> NoReturn:
     status = None
     while status is None:
         number = signal.sigwait(SEEN)
-        if number in HANDED_ON:
+        if number in FORWARDED:
             os.kill(starter, number)  # not reaped yet, so the number is not reused
         status = _reap(starter)
     while not has_no_child():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from koala_agent.starter.processes import Processes
     from koala_agent.starter.program import Program
 
-TOLD_MAX_BYTES = 64
+REPORT_MAX_BYTES = 64
 
 
 class WorkMeter:
@@ -34,7 +34,7 @@ class WorkMeter:
         self._processes = processes
         self._strays: dict[int, int] = {}
         self._held: list[tuple[Callable[[int, int], None], int]] = []
-        self._told: dict[int, float] = {}  # by process: its last report
+        self._reported: dict[int, float] = {}  # by process: its last report
 
     def measure(self) -> Measured:
         """Measure the work: the program's own report, else the processor-seconds used here.
@@ -48,13 +48,13 @@ class WorkMeter:
         for process in range(self._program.processes):
             # A file is empty for a moment while it is rewritten: keep the last value.
             if (work := self._read(process)) is not None:
-                self._told[process] = work
+                self._reported[process] = work
         everywhere = sum(map(len, self._program.layout)) / max(1, len(self._program.mains))
         return Measured(
-            work=sum(self._told.values())
-            if self._told
+            work=sum(self._reported.values())
+            if self._reported
             else (self._processes.cpu_s + used_s) * everywhere,
-            is_told=bool(self._told),
+            is_told=bool(self._reported),
             can_pace=self._can_pace,
         )
 
@@ -67,7 +67,7 @@ class WorkMeter:
             self._held = [*groups, *((os.kill, pid) for pid in strays)]
             self._signal_held(signal.SIGSTOP)
 
-    def let_run(self) -> None:
+    def resume(self) -> None:
         """Continue what was stopped."""
         self._signal_held(signal.SIGCONT)
         self._held = []
@@ -94,7 +94,7 @@ class WorkMeter:
         except OSError:
             return None
         try:
-            work = float(os.read(file, TOLD_MAX_BYTES))
+            work = float(os.read(file, REPORT_MAX_BYTES))
         except (OSError, ValueError):
             return None
         finally:

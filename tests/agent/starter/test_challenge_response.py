@@ -52,9 +52,9 @@ def test_a_proof_is_of_all_that_was_said_and_of_nothing_else() -> None:
 
 def test_nothing_is_proved_to_a_stranger() -> None:
     prover = Prover(CLAIM, SECRET)
-    assert prover.hear({"kind": "challenge", "challenge": "y", "proof": "guessed"})
+    assert prover.handle_challenge({"kind": "challenge", "challenge": "y", "proof": "guessed"})
     assert not prover.is_trusted
-    sealed = prover.seal(HELLO)
+    sealed = prover.add_proof(HELLO)
     assert "secret" not in sealed
     assert "proof" not in sealed
 
@@ -119,9 +119,9 @@ async def test_who_heard_it_all_cannot_say_it_again() -> None:
     async with an_agent() as (port, heard):
         prover = Prover(CLAIM, SECRET)
         (answer,) = await say(port, prover.question())
-        assert prover.hear(answer)
+        assert prover.handle_challenge(answer)
         assert prover.is_trusted
-        overheard = prover.seal(HELLO)
+        overheard = prover.add_proof(HELLO)
         assert SECRET not in json.dumps([prover.question(), answer, overheard])
         await say(port, overheard)
         await say(port, prover.question(), overheard)
@@ -138,8 +138,8 @@ async def test_a_changed_hello_is_not_heard(change: dict[str, Any]) -> None:
         prover = Prover(CLAIM, SECRET)
         writer.write(json.dumps(prover.question()).encode() + b"\n")
         async with asyncio.timeout(LIMIT_S):
-            assert prover.hear(json.loads(await reader.readline()))
-            writer.write(json.dumps({**prover.seal(HELLO), **change}).encode() + b"\n")
+            assert prover.handle_challenge(json.loads(await reader.readline()))
+            writer.write(json.dumps({**prover.add_proof(HELLO), **change}).encode() + b"\n")
             assert await reader.read() == b""
         writer.close()
         assert not any(isinstance(event, CheckedIn) for event in heard)

@@ -58,7 +58,7 @@ def test_no_name_is_looked_up_after_an_order_came(names: Names, agent: socket.so
     names.known = {"login": "127.0.0.1"}
     watch = Watch()
     line = Connection([("login", port), ("away", port)], watch)
-    line.look_up()
+    line.resolve()
     assert names.asked == ["login", "away"]
     line.dial()
     events_of(line, watch, Connected)
@@ -83,7 +83,7 @@ def test_a_name_that_is_not_found_at_first_is_looked_up_again(
 ) -> None:
     watch = Watch()
     line = Connection([("login", agent.getsockname()[1])], watch)
-    line.look_up()
+    line.resolve()
     line.dial()
     events_of(line, watch, Disconnected)
     names.known = {"login": "127.0.0.1"}

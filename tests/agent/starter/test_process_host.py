@@ -49,7 +49,7 @@ def test_who_has_the_number_of_a_process_that_was_measured_is_not_held() -> None
         while state_of(ours.pid) != "T":
             os.sched_yield()
         assert state_of(another.pid) != "T"
-        gauge.let_run()
+        gauge.resume()
         while state_of(ours.pid) == "T":
             os.sched_yield()
 
@@ -169,7 +169,7 @@ class Deserted:
         self._events: list[Event] = []
         here, there = socket.socketpair()
         there.close()
-        self._wire = JsonSocket(here, self.watch, hear=lambda _: None, lose=self._lose)
+        self._wire = JsonSocket(here, self.watch, on_message=lambda _: None, on_lost=self._lose)
 
     def _lose(self, _reason: str) -> None:
         self._events.append(Disconnected())
@@ -181,7 +181,7 @@ class Deserted:
         events, self._events = self._events, []
         return events
 
-    def look(self) -> list[Event]:
+    def poll_processes(self) -> list[Event]:
         return []
 
     def carry_out(self, action: Action) -> list[Event]:

@@ -30,7 +30,7 @@ from koala_agent.starter.events import (
     Woken,
 )
 from koala_agent.starter.node.machine import NodeMachine
-from koala_agent.starter.process_host import MachineDriver, ProcessHost, errand
+from koala_agent.starter.process_host import MachineDriver, ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK
 from koala_agent.starter.program import Program
 from koala_agent.starter.subreaper import keep
@@ -58,7 +58,7 @@ class NodeDriver:
         self.is_over = False
         self._machine = NodeMachine(secret=secret, machine=machine, now=boot_now())
         starters = [to_list(starter) for starter in to_list(given["addresses"])]
-        self._line = Connection(
+        self._connection = Connection(
             [(str(host), to_count(port)) for host, port in starters],
             self.watch,
             identity=(helper_name(machine), secret),
@@ -66,14 +66,14 @@ class NodeDriver:
         self._claim_secret = str(given["claim_secret"])
         self._folder = folder
         self._keeper = keeper
-        self._ground: ProcessHost | None = None
+        self._process_host: ProcessHost | None = None
 
     def run(self) -> None:
         """Run until nothing is left to do."""
         MachineDriver(self._machine, self).drive(Woken())
-        self._line.close()
-        if self._ground is not None:
-            self._ground.close()
+        self._connection.close()
+        if self._process_host is not None:
+            self._process_host.close()
 
     def wake_at(self) -> float | None:
         """See World."""
@@ -81,30 +81,30 @@ class NodeDriver:
 
     def gather(self) -> list[Event]:
         """See World."""
-        events = [*self._line.events]
-        self._line.events.clear()
-        return events if self._ground is None else [*self._ground.gather(), *events]
+        events = [*self._connection.events]
+        self._connection.events.clear()
+        return events if self._process_host is None else [*self._process_host.gather(), *events]
 
     def carry_out(self, action: Action) -> list[Event]:
         """See World."""
         if isinstance(action, Send):
-            self._line.send(action.message)
+            self._connection.send(action.message)
         elif isinstance(action, Dial):
-            self._line.dial()
+            self._connection.dial()
         elif isinstance(action, Exit):
             self.is_over = True
         elif isinstance(action, Begin):
             self._begin(action.order)
-        elif self._ground is not None:
-            return self._on_ground(action, self._ground)
+        elif self._process_host is not None:
+            return self._on_process_host(action, self._process_host)
         return []
 
-    def _on_ground(self, action: Action, ground: ProcessHost) -> list[Event]:
+    def _on_process_host(self, action: Action, host: ProcessHost) -> list[Event]:
         if isinstance(action, Fork):
-            return ground.fork()
+            return host.fork()
         if isinstance(action, Prepare):
             try:
-                ground.prepare(action.bundle)
+                host.prepare(action.bundle)
             except OSError as error:
                 log(f"cannot prepare its processes: {error}")
                 self.is_over = True  # so that the starter sees this machine as lost
@@ -112,23 +112,23 @@ class NodeDriver:
             at = boot_now()
             if at > action.not_after:
                 return [TooLate()]
-            ground.processes.go()
+            host.processes.go()
             return [Opened(at=at)]
         elif isinstance(action, Signal):
-            ground.processes.signal(action.number, ground.spared)
+            host.processes.signal(action.number, host.excluded)
         elif isinstance(action, Answer):
-            ground.answer(action.question, action.answer)
+            host.answer(action.question, action.answer)
         elif isinstance(action, Deliver):
-            return ground.deliver(is_whole=action.is_whole)
+            return host.deliver(is_whole=action.is_whole)
         return []
 
-    def look(self) -> list[Event]:
+    def poll_processes(self) -> list[Event]:
         """See World."""
-        if self._ground is None:
+        if self._process_host is None:
             return []
-        used = self._ground.processes
-        left = len(used.left(self._ground.spared))
-        events = self._ground.reap()
+        used = self._process_host.processes
+        left = len(used.left(self._process_host.excluded))
+        events = self._process_host.reap()
         return [*events, Looked(left=left, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes)]
 
     def _begin(self, order: dict[str, object]) -> None:
@@ -146,11 +146,13 @@ class NodeDriver:
             hosts=tuple((str(name), to_count(count)) for name, count in hosts),
             environment={**given, **own, MARK: mark},
         )
-        carried = errand(spec, program, str(order["nonce"]))
-        self._ground = ProcessHost(program, mark, self.watch, errand=carried, keeper=self._keeper)
+        request = make_sync_request(spec, program, str(order["nonce"]))
+        self._process_host = ProcessHost(
+            program, mark, self.watch, sync_request=request, keeper=self._keeper
+        )
         if self._folder:
-            self._ground.write("spec.json", spec)
-        self._ground.catch_signals()
+            self._process_host.write("spec.json", spec)
+        self._process_host.catch_signals()
 
 
 def _own_number(hosts: list[str]) -> int:

@@ -56,7 +56,7 @@ DIAL_S = 60.0
 """Time limit of the connection to the starter."""
 PING_S = 5.0
 BURST = 5
-LOOK_S = 0.05
+POLL_S = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class NodeMachine:
         self._kill_s = 0.0
         self._running: set[int] = set()
         self._has_opened = False
-        self._look_at: float | None = None
+        self._poll_at: float | None = None
 
     def handle(self, event: Event, now: float) -> list[Action]:
         """Handle one event; return the actions to carry out, in order."""
@@ -114,7 +114,7 @@ class NodeMachine:
         if isinstance(self.phase, Exited):
             return []
         if isinstance(event, (Connected, Disconnected, Received)):
-            self._on_line(event)
+            self._on_connection(event)
         else:
             self._on_process(event)
         self._tick()
@@ -128,26 +128,26 @@ class NodeMachine:
         if isinstance(self.phase, Dialling):
             return min(self._dial_at, self.phase.until)
         dues = [self._ping_at, self._end_at]
-        if self._look_at is not None:
-            dues.append(self._look_at)
+        if self._poll_at is not None:
+            dues.append(self._poll_at)
         return min(dues)
 
     # The line ------------------------------------------------------------------------------------
 
-    def _on_line(self, event: Connected | Disconnected | Received) -> None:
+    def _on_connection(self, event: Connected | Disconnected | Received) -> None:
         if isinstance(event, Received):
             self._receive(event.message)
         elif isinstance(event, Connected):
             self._is_connected = True
             self._ping_at = self._now + PING_S
-            self._tell("hello", secret=self._secret, machine=self._machine)
+            self._send("hello", secret=self._secret, machine=self._machine)
         else:
             self._is_connected = False
             if isinstance(self.phase, Dialling):
                 self._dial_at = self._now + DIAL_AGAIN_S
             else:
                 self._begin_end()
-                self._look_at = self._now
+                self._poll_at = self._now
 
     def _receive(self, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
         kind = message.get("kind")
@@ -157,18 +157,18 @@ class NodeMachine:
         elif kind == "pong":
             self._pong(message)
         elif kind == "fork":
-            self._say(Fork())
+            self._emit(Fork())
         elif kind == "prepare":
-            self._say(Prepare(bundle=to_object(message.get("bundle"))))
+            self._emit(Prepare(bundle=to_object(message.get("bundle"))))
         elif kind == "go":
             self._go(to_number(message, "not_after"))
         elif kind == "signal":
             self._signal(to_whole(message, "number"))
         elif kind == "answer":
             answer = to_object(message.get("answer"))
-            self._say(Answer(question=to_whole(message, "question"), answer=answer))
+            self._emit(Answer(question=to_whole(message, "question"), answer=answer))
         elif kind == "deliver":
-            self._say(Deliver(is_whole=bool(message.get("is_whole"))))
+            self._emit(Deliver(is_whole=bool(message.get("is_whole"))))
         elif kind == "bye":
             self._exit()
 
@@ -180,8 +180,8 @@ class NodeMachine:
         self.phase = Serving()
         self._burst = BURST
         self._ping()
-        self._say(Begin(order=message))
-        self._say(Fork())
+        self._emit(Begin(order=message))
+        self._emit(Fork())
 
     def _pong(self, message: dict[str, object]) -> None:
         sent_at, answered_at = to_number(message, "sent_at"), to_number(message, "now")
@@ -199,30 +199,30 @@ class NodeMachine:
         if not isinstance(self.phase, Serving) or self._has_opened:
             return
         self._has_opened = True
-        self._say(Open(not_after=self._own(not_after)))
+        self._emit(Open(not_after=self._own(not_after)))
 
     def _signal(self, number: int) -> None:
         if number != signal.SIGKILL and isinstance(self.phase, Serving):
             self._begin_end()
         else:
-            self._say(Signal(number=number))
-            self._look_at = self._now
+            self._emit(Signal(number=number))
+            self._poll_at = self._now
 
     # Processes -----------------------------------------------------------------------------------
 
     def _on_process(self, event: Event) -> None:  # noqa: C901 - a line a kind
         if isinstance(event, Ready):
-            self._tell("ready")
+            self._send("ready")
         elif isinstance(event, ProcessEnded):
             self._process_ended(event)
         elif isinstance(event, RankEnded):
-            self._tell("rank", rank=event.rank, status=event.status)
+            self._send("rank", rank=event.rank, status=event.status)
         elif isinstance(event, Unexecutable):
-            self._tell("trouble", text=event.reason)
+            self._send("trouble", text=event.reason)
         elif isinstance(event, Opened):
-            self._tell("opened", at=event.at + self._clock.offset_s(self._now))
+            self._send("opened", at=event.at + self._clock.offset_s(self._now))
         elif isinstance(event, TooLate):
-            self._tell("late")
+            self._send("late")
             self._begin_end()
         elif isinstance(event, SiteSignalled):
             self._begin_end()
@@ -231,26 +231,26 @@ class NodeMachine:
         elif isinstance(event, Asked):
             self._ask(event)
         elif isinstance(event, Delivered):
-            self._tell("delivered", problem=event.problem, is_lost=event.is_lost)
+            self._send("delivered", problem=event.problem, is_lost=event.is_lost)
 
     def _process_ended(self, event: ProcessEnded) -> None:
-        self._tell("ended", index=event.index, status=event.status)
+        self._send("ended", index=event.index, status=event.status)
         if self._has_opened or isinstance(self.phase, Ending):
             self._running.discard(event.index)
             if not self._running or isinstance(self.phase, Ending):
-                self._look_at = self._now
+                self._poll_at = self._now
 
     def _looked(self, event: Looked) -> None:
         """Report the processes left, each time: the starter decides their fate."""
-        self._tell("left", left=event.left, cpu_s=event.cpu_s, memory_bytes=event.memory_bytes)
+        self._send("left", left=event.left, cpu_s=event.cpu_s, memory_bytes=event.memory_bytes)
         if event.left > 0:
-            self._look_at = self._now + LOOK_S
+            self._poll_at = self._now + POLL_S
         elif not self._is_connected:
             self._exit()
 
     def _ask(self, event: Asked) -> None:
         fields: dict[str, object] = {"question": event.question, "name": event.name}
-        self._tell("ask", **fields, value=event.value, wait_s=event.wait_s)
+        self._send("ask", **fields, value=event.value, wait_s=event.wait_s)
 
     # Ends and time -------------------------------------------------------------------------------
 
@@ -258,9 +258,9 @@ class NodeMachine:
         if isinstance(self.phase, Dialling):
             self._exit()
         elif isinstance(self.phase, Serving):
-            self._say(Signal(number=signal.SIGTERM))
+            self._emit(Signal(number=signal.SIGTERM))
             self.phase = Ending(kill_at=self._now + self._kill_s)
-            self._look_at = self._now
+            self._poll_at = self._now
 
     def _tick(self) -> None:
         phase = self.phase
@@ -276,18 +276,18 @@ class NodeMachine:
         if self._now >= self._end_at:
             self._end_at = math.inf  # it has served its purpose
             self._begin_end()
-        if self._look_at is not None and self._now >= self._look_at:
-            self._look_at = None
+        if self._poll_at is not None and self._now >= self._poll_at:
+            self._poll_at = None
             if isinstance(self.phase, Ending) and self._now >= self.phase.kill_at:
-                self._say(Signal(number=signal.SIGKILL))
-            self._say(Look())
+                self._emit(Signal(number=signal.SIGKILL))
+            self._emit(Look())
 
     def _tick_dialling(self, phase: Dialling) -> None:
         if self._now >= phase.until:
             self._exit()
         elif not self._is_connected and self._now >= self._dial_at:
             self._dial_at = self._now + DIAL_LIMIT_S
-            self._say(Dial())
+            self._emit(Dial())
 
     def _own(self, starters: float) -> float:
         """Convert an instant of the starter's clock to ours, erring early.
@@ -300,15 +300,15 @@ class NodeMachine:
 
     def _ping(self) -> None:
         self._ping_at = self._now + PING_S
-        self._tell("ping", sent_at=self._now)
+        self._send("ping", sent_at=self._now)
 
     def _exit(self) -> None:
         self.phase = Exited()
-        self._say(Exit())
+        self._emit(Exit())
 
-    def _tell(self, kind: str, **fields: object) -> None:
+    def _send(self, kind: str, **fields: object) -> None:
         if self._is_connected:
-            self._say(Send(message={"kind": kind, **fields}))
+            self._emit(Send(message={"kind": kind, **fields}))
 
-    def _say(self, action: Action) -> None:
+    def _emit(self, action: Action) -> None:
         self._actions.append(action)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from koala_agent.starter.events import Event
     from koala_agent.starter.program import Program
 
-TELL_S = 2.0
+REPORT_S = 2.0
 """Time limit for another machine's report of processes left, before all is ended."""
 KILLS_MAX = 40
 """KILLs sent over the connections before the launchers of the helpers are killed themselves."""
@@ -69,7 +69,7 @@ class Node:
         self.wire: JsonSocket | None = None
         self.is_ready = False
         self.is_lost = False
-        self.has_told = False
+        self.has_reported = False
         self.opened_at: float | None = None
         self.cpu_s = 0.0
         self.memory_bytes = 0
@@ -84,8 +84,8 @@ class Nodes:
         self.cpu_s = 0.0
         self.lease_until = 0.0
         self._carried = to_object(spec.get("carried", {}))
-        unsaid = ("carried", "secret")
-        self._spec = {name: value for name, value in spec.items() if name not in unsaid}
+        withheld = ("carried", "secret")
+        self._spec = {name: value for name, value in spec.items() if name not in withheld}
         self._claim_secret = spec["secret"]
         self._nonce = nonce
         self._program = program
@@ -99,7 +99,7 @@ class Nodes:
         self._launchers: dict[int, list[Node]] = {}
         self._strangers: list[_Caller] = []
         self._listener: socket.socket | None = None
-        self._untold_since: float | None = None
+        self._unreported_since: float | None = None
         self._kills = 0
         self._opened_at = 0.0
 
@@ -124,10 +124,10 @@ class Nodes:
         """True when all have reported what is left since their main processes ended, or had the
         time.
         """
-        if all(node.has_told or node.is_lost for node in self._nodes.values()):
+        if all(node.has_reported or node.is_lost for node in self._nodes.values()):
             return True
-        self._untold_since = self._untold_since or boot_now()
-        return boot_now() > self._untold_since + TELL_S
+        self._unreported_since = self._unreported_since or boot_now()
+        return boot_now() > self._unreported_since + REPORT_S
 
     @property
     def memory_bytes(self) -> int:
@@ -158,7 +158,7 @@ class Nodes:
             if node.wire is not None:
                 node.wire.send({"kind": "fork"})
 
-    def tell(self, kind: str, **fields: object) -> None:
+    def broadcast(self, kind: str, **fields: object) -> None:
         """Send a message to all connected helpers."""
         for node in self._nodes.values():
             if node.wire is not None:
@@ -172,7 +172,7 @@ class Nodes:
     def signal(self, number: int) -> None:
         """Send a signal to all processes there."""
         self._kills += number == signal.SIGKILL
-        self.tell("signal", number=number)
+        self.broadcast("signal", number=number)
 
     def answer(self, question: int, answer: dict[str, object]) -> None:
         """Answer a put or get of a process there."""
@@ -191,7 +191,7 @@ class Nodes:
 
     def close(self) -> None:
         """Release the helpers; return when their launchers have ended, or were killed."""
-        self.tell("bye")
+        self.broadcast("bye")
         if self._listener is not None:
             self._watch.remove(self._listener.fileno())
             self._listener.close()
@@ -308,7 +308,7 @@ class Nodes:
         if node.is_lost or node.wire is not None:
             raise ValueError(f"{node.host} is lost, or here already")
         node.wire = caller.wire
-        caller.hear, caller.lose = self._heard, self._hung_up
+        caller.on_message, caller.on_lost = self._on_message, self._on_hang_up
         mains = [main.index for main in self._program.layout[node.machine]]
         node.wire.send(
             {
@@ -324,13 +324,13 @@ class Nodes:
         )
         return node
 
-    def _heard(self, node: Node, message: dict[str, object]) -> None:
+    def _on_message(self, node: Node, message: dict[str, object]) -> None:
         try:
-            self._take(node, message)
+            self._handle_message(node, message)
         except ValueError as error:
             log(f"{node.host} said what cannot be meant: {error}")
 
-    def _take(self, node: Node, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
+    def _handle_message(self, node: Node, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
         kind = message.get("kind")
         if kind == "ping":
             self._pong(node, to_number(message, "sent_at"))
@@ -354,7 +354,7 @@ class Nodes:
             self._events.append(MachineLost(kind="late", reason=reason))
         elif kind == "left":
             node.left = to_count(message.get("left"))
-            node.has_told = True
+            node.has_reported = True
             node.cpu_s = to_number(message, "cpu_s")
             node.memory_bytes = to_count(message.get("memory_bytes"))
             self.cpu_s = sum(other.cpu_s for other in self._nodes.values())
@@ -388,7 +388,7 @@ class Nodes:
         if self._opened_at > 0 and len(known) == len(instants):
             self._events.append(OpenedEverywhere(at=max(self._opened_at, *known)))
 
-    def _hung_up(self, node: Node, reason: str) -> None:
+    def _on_hang_up(self, node: Node, reason: str) -> None:
         node.wire = None
         self._lose(node, f"the line to {node.host} was lost: {reason}")
 
@@ -407,26 +407,26 @@ class _Caller:
         greet: Callable[[_Caller, dict[str, object]], Node | None],
     ) -> None:
         self.challenge = ""
-        self.hear: Callable[[Node, dict[str, object]], None] | None = None
-        self.lose: Callable[[Node, str], None] | None = None
+        self.on_message: Callable[[Node, dict[str, object]], None] | None = None
+        self.on_lost: Callable[[Node, str], None] | None = None
         self._greet = greet
         self._node: Node | None = None
-        self.wire = JsonSocket(connection, watch, hear=self._heard, lose=self._lost)
+        self.wire = JsonSocket(connection, watch, on_message=self._on_message, on_lost=self._lost)
 
     @property
     def is_stranger(self) -> bool:
         """True while connected without authentication."""
         return self._node is None and self.wire.is_open
 
-    def _heard(self, message: dict[str, object]) -> None:
+    def _on_message(self, message: dict[str, object]) -> None:
         if self._node is None:
             try:
                 self._node = self._greet(self, message)
             except ValueError:
                 self.wire.close()
-        elif self.hear is not None:
-            self.hear(self._node, message)
+        elif self.on_message is not None:
+            self.on_message(self._node, message)
 
     def _lost(self, reason: str) -> None:
-        if self._node is not None and self.lose is not None:
-            self.lose(self._node, reason)
+        if self._node is not None and self.on_lost is not None:
+            self.on_lost(self._node, reason)
