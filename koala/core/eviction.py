@@ -1,8 +1,7 @@
-"""Jobs that are over leave the state after a while, so that it does not grow for ever.
+"""Eviction of ended jobs from the state, so that it does not grow without bound.
 
-Nothing that the scheduler decides depends on them, and the digest counts them as before: whoever
-drives the core may let it forget or not, and a replay does what it likes. What was forgotten is the
-driver's to keep.
+No decision of the scheduler depends on ended jobs, and the digest counts evicted ones too. A driver
+is therefore free to evict or not, also in a replay. It archives what was evicted.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from koala.core.scheduler import Scheduler
 from koala.core.state import State
 
 LOT = 100
-"""So many are forgotten together: to see who may go costs a look at all claims and keys."""
+"""Jobs evicted together: each eviction scans all claims and keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """A job that is over, and the idempotency key under which it was submitted."""
+    """An evicted job, and the idempotency key under which it was submitted."""
 
     job: Job
     ended_at: Instant
@@ -32,7 +31,7 @@ class Forgotten:
 
 
 def alone(*jobs: Job) -> Scheduler:
-    """A state that has nothing but these jobs, for questions about them."""
+    """Make a state that has only these jobs, for queries about them."""
     scheduler = Scheduler(Parameters(), NO_POLICIES)
     scheduler.jobs.update({job.id: job for job in jobs})
     return scheduler
@@ -41,9 +40,10 @@ def alone(*jobs: Job) -> Scheduler:
 def forget(
     state: State, now: Instant, *, keep: int, keep_s: Seconds, lot: int = LOT
 ) -> list[Forgotten]:
-    """Let go of jobs that ended more than `keep_s` ago, and of more than `keep`, in lots. Those
-    whose claims are still owed a Stop stay, and those that ended at `now` or later: what is to be
-    done about their end may not have been done."""
+    """Evict jobs that ended more than `keep_s` ago, and those beyond `keep`, in batches of `lot`.
+
+    Jobs with claims in the ledger stay, because their Stop is still owed. So do jobs that ended at
+    `now` or later, because the actions of their end may not be done yet."""
     ended = state.ended
     if len(ended) < lot:
         return []

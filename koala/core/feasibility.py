@@ -1,8 +1,8 @@
-"""Whether a job fits an empty grid: all components that it needs, at once.
+"""Feasibility of a job on an empty grid: all components that it needs must fit at once.
 
-Exact where that is cheap. What does not fit has too large a component, too many of a size (which
-is the whole truth of equal ones), or was searched for to the end. A search that takes too long
-finds nothing: of a job that might be placed nobody says that it does not fit.
+A job is infeasible only by proof: a component is too large, there are too many of a size (exact for
+equal components), or an exhaustive search failed. A search that exceeds its limit proves nothing,
+and the job counts as feasible.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ from koala.core.model.values import SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
 
 LOOKS_MAX = 5_000
-"""Looks of a search at a room, some 30 ms: most jobs have few components, and fit at once."""
+"""Limit of site checks in a search, some 30 ms: most jobs have few components and fit at once."""
 DEPTH_MAX = 100
-"""Of more components only sums and sizes are looked at."""
+"""With more components only sums and sizes are checked."""
 SIZES_MAX = 50
-"""Of different sizes only so many are counted, the largest."""
+"""Number of different sizes that are counted, the largest ones."""
 SITES_TOLD = 6
 ANY = float("inf")
 
 
 class Room(NamedTuple):
-    """What a site takes while nothing else is there. Of one that never registered nobody knows how
-    much that is."""
+    """Capacity of an idle site; unlimited for one that never registered."""
 
     name: SiteName
     processors: float
@@ -45,7 +44,7 @@ class Room(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A component: `site` fixes it; the job can start without an optional one."""
+    """Component to fit: `site` fixes its place; the job can start without an optional one."""
 
     processors: int
     site: SiteName | None = None
@@ -53,7 +52,8 @@ class Piece(NamedTuple):
 
 
 def rooms_of(sites: Iterable[Site], owner: UserName, most: float) -> list[Room]:
-    """All of the sites that this user's jobs may use, for so many components of a job each."""
+    """Capacities of the sites that this user's jobs may use, with at most `most` components a
+    site."""
     return [
         Room(
             site.name,
@@ -72,7 +72,7 @@ def empty_view(
     bandwidth_default: float = 1.0,
     closed: Collection[SiteName] = (),
 ) -> GridView:
-    """Sites as a policy would see them if nothing ran there."""
+    """Make the view of the grid that a policy would see if nothing ran there."""
     views = [
         SiteView(
             name=site.name,
@@ -96,7 +96,7 @@ def empty_view(
 
 
 def most_at_a_site(place: PlacementPolicy) -> float:
-    """Components of a job that a policy puts at one site, however large: one, or any number."""
+    """Number of components of a job that a policy puts at one site: one, or any number."""
     site = SiteView(name=SiteName("one"), processors=2, idle=2)
     answers = []
     for count in (1, 2):
@@ -108,7 +108,7 @@ def most_at_a_site(place: PlacementPolicy) -> float:
 
 
 def pieces_of(spec: JobSpec, only_at: SiteName | None = None) -> list[Piece]:
-    """The components; `only_at`: where a job of one component in a local queue runs."""
+    """Components of a job; `only_at` is the site of its local queue, if it has one component."""
     return [
         Piece(
             one.processors,
@@ -120,7 +120,7 @@ def pieces_of(spec: JobSpec, only_at: SiteName | None = None) -> list[Piece]:
 
 
 def fits(pieces: Sequence[Piece], needed: int, rooms: Sequence[Room]) -> bool:
-    """As far as is known: False is certain."""
+    """Return False if the pieces certainly do not fit, else True."""
     must = [piece for piece in pieces if not piece.is_optional]
     may = sorted((p for p in pieces if p.is_optional), key=lambda piece: piece.processors)
     more = max(0, needed - len(must))
@@ -135,8 +135,8 @@ def fits(pieces: Sequence[Piece], needed: int, rooms: Sequence[Room]) -> bool:
 
 
 def _is_too_much(pieces: Iterable[Piece], rooms: Sequence[Room]) -> bool:
-    """More processors than there are; or more components of a size, or larger, than there are
-    places of that size."""
+    """Return True if the pieces need more processors than there are, or if there are more pieces of
+    a size (or larger) than places of that size."""
     sizes = sorted((piece.processors for piece in pieces), reverse=True)
     if sum(sizes) > sum(room.processors for room in rooms):
         return True
@@ -154,7 +154,7 @@ def _is_too_much(pieces: Iterable[Piece], rooms: Sequence[Room]) -> bool:
 
 
 class _Search:
-    """Puts pieces into rooms, the largest first; goes back where one finds no room."""
+    """Backtracking search that puts pieces into rooms, the largest first."""
 
     def __init__(self, rooms: Sequence[Room], may: Sequence[Piece], more: int) -> None:
         self._places = {room.name: place for place, room in enumerate(rooms)}
@@ -164,10 +164,10 @@ class _Search:
         self._more = more
         self._is_by_name = any(piece.site is not None for piece in may)
         self._looks = 0
-        self._dead: set[Hashable] = set()  # what was tried to no avail
+        self._dead: set[Hashable] = set()  # configurations that were tried without success
 
     def find(self, must: Sequence[Piece]) -> bool | None:
-        """None: it took too long to say."""
+        """Search for a fit; None if the search exceeded its limit."""
         for piece in must:
             if piece.site is not None and not self._take(self._place_of(piece), piece):
                 return False
@@ -178,7 +178,7 @@ class _Search:
         return self._put(free, 0)
 
     def _put(self, free: Sequence[int], index: int) -> bool | None:
-        """Those of `free` from `index` on, then enough optional ones."""
+        """Put the pieces of `free` from `index` on, then enough optional ones."""
         if index == len(free):
             return self._put_more(0, self._more)
         key = (index, *self._rooms())
@@ -197,7 +197,7 @@ class _Search:
         return self._is_dead(key)
 
     def _put_more(self, first: int, more: int) -> bool | None:
-        """Optional ones, from the smallest on, each taken or left out."""
+        """Put `more` optional pieces, from the smallest on, each used or left out."""
         if not more:
             return True
         if len(self._may) - first < more:
@@ -220,12 +220,12 @@ class _Search:
         return False if self._looks <= LOOKS_MAX else None
 
     def _rooms(self) -> list[tuple[float, float]]:
-        """What is left; whose it is matters only to those that name a site."""
+        """Remaining capacities as a search key; their order matters only if pieces name sites."""
         rooms = list(zip(self._left, self._slots, strict=True))
         return rooms if self._is_by_name else sorted(rooms)
 
     def _rooms_for(self, piece: Piece) -> list[int]:
-        """Rooms where a piece fits, the fullest first; of those that are alike only one."""
+        """Rooms where a piece fits, the fullest first; only one of several equal ones."""
         self._looks += len(self._left)
         if piece.site is not None:
             place = self._place_of(piece)
@@ -256,11 +256,11 @@ class _Search:
         self._slots[place] += 1
 
 
-# --- in the words of a person ---------------------------------------------------------------------
+# --- texts for people -----------------------------------------------------------------------------
 
 
 def describe_misfit(pieces: Sequence[Piece], needed: int, rooms: Sequence[Room]) -> str:
-    """What is asked, and what there is."""
+    """Describe the requested pieces and the available rooms."""
     groups: dict[str, int] = {}
     for piece in sorted(pieces, key=lambda piece: -piece.processors):
         at = f" at {piece.site}" if piece.site is not None else ""

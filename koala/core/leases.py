@@ -1,16 +1,17 @@
-"""When each claim's last ping was answered, and which claims silence has made certainly dead.
+"""Leases of claims: the last answered ping of each claim, and the fencing of expired ones. Pure.
 
-Pure. A starter's lease counts from the sending of the newest ping that was answered, so it is over
-`run_lease_s` after that answer left here at the latest; the fence adds what clocks and stopping may
-take (`Parameters.fence_s`, or that of an earlier, longer lease: `Claim.fence_s`). A daemon that
-starts takes its start as the last answer to every ping (design: Fence). Of a claim that was not
-released nothing can pass; it is fenced as well, after the shorter hold lease, where its site is
-away and cannot say that it is gone.
+- A starter's lease counts from the sending of the newest answered ping. It is over at most
+  `run_lease_s` after the daemon sent that answer.
+- The fence adds the time for clock drift and stopping (`Parameters.fence_s`, or that of an earlier,
+  longer lease: `Claim.fence_s`).
+- A daemon that starts counts its start as the last answer to every ping (design: Fence).
+- A claim that was not released cannot pass. If its site is disconnected, it is fenced after the
+  shorter hold lease.
 
-A site that is there can say it, and can end what a lease cannot: a starter that is stopped, or what
-is left of one that was killed. So it is told to stop the claim first, and has as long again as the
-fence time to answer, and `ANSWER_S` at least; longer while pings of the claim come from there, for
-they say that something of it lives, or that outputs of a program that had ended are on their way.
+A connected site can report the end itself. It can also end what a lease cannot: a stopped starter,
+or the remains of a killed one. So it first gets a Stop, and then as long as the fence time to
+answer, at least `ANSWER_S`. Pings of the claim extend that time: something of it lives, or outputs
+of a program that ended are still on their way.
 """
 
 from __future__ import annotations
@@ -23,31 +24,31 @@ from koala.core.model.job import Claim, ClaimPhase
 from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
 
 ANSWER_S = 60.0
-"""An agent asks its starter first, then its batch system, again and again."""
+"""Least time for an answer: an agent asks its starter first, then its batch system, repeatedly."""
 
 
 def answer_s(claim: Claim, fence_s: Seconds) -> Seconds:
-    """How long a site that is there is waited for, once it was told to stop a silent claim."""
+    """Time that a connected site has to answer the Stop of a silent claim."""
     return max(fence_s, claim.fence_s, ANSWER_S)
 
 
 class Leases:
-    """Last answers by claim; claims that left the ledger are forgotten by `overdue`."""
+    """Leases by claim. `overdue` drops the claims that left the ledger."""
 
     __slots__ = ("_answered", "_asked_at", "_started_at")
 
     def __init__(self, started_at: Instant) -> None:
         self._started_at = started_at
         self._answered: dict[ClaimId, Instant] = {}
-        # Since when sites that are there are waited for, by claims that they were told to stop.
+        # Instants from which connected sites owe an answer to the Stop of a silent claim.
         self._asked_at: dict[ClaimId, Instant] = {}
 
     def answer(self, claim: ClaimId, now: Instant) -> None:
-        """A ping of this claim is being answered."""
+        """Renew the lease of a claim whose ping is being answered."""
         self._answered[claim] = now
 
     def note_unanswered(self, claim: ClaimId, now: Instant) -> None:
-        """A ping of this claim came, and is not answered: it renews no lease, and is no silence."""
+        """Note a ping that gets no answer: it renews no lease, but the claim is not silent."""
         if claim in self._asked_at:
             self._asked_at[claim] = now
 
@@ -60,9 +61,9 @@ class Leases:
         hold_fence_s: Seconds,
         now: Instant,
     ) -> Iterator[ClaimFenced]:
-        """The claims whose fence time has come, in the ledger's order. Each is to be handled before
-        the next is asked for: it may have others of its job stopped, which begins their time to be
-        answered for."""
+        """Yield the claims whose fence time has come, in the ledger's order. The caller handles
+        each one before it asks for the next: handling may stop other claims of the job, which
+        starts their time to answer."""
         self._answered = {claim: at for claim, at in self._answered.items() if claim in ledger}
         asked_at: dict[ClaimId, Instant] = {}
         for claim in tuple(ledger.values()):
@@ -91,7 +92,7 @@ class Leases:
         hold_fence_s: Seconds,
         now: Instant,
     ) -> Instant:
-        """From when on nothing of the claim can live, as far as is known now."""
+        """Instant after which the claim is certainly dead, as far as is known now."""
         lease_s = max(fence_s, claim.fence_s) if claim.released else hold_fence_s
         return self._alive_until(claim, sites, now) + lease_s
 
@@ -101,7 +102,7 @@ class Leases:
         if claim.granted_at is not None:
             return max(begun_at, claim.granted_at)
         # Without a barrier and not known as granted: a starter may check in while the agent knows
-        # the claim, which an agent that is connected does, and one that was cut did till then.
+        # the claim. A connected agent does; a disconnected one did until it was cut.
         site = sites.get(claim.site)
         heard_at = now if site is None or site.is_connected else site.disconnected_at
         return max(begun_at, heard_at + (site.facts.grace_s if site is not None else 0.0))

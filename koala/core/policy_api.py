@@ -1,9 +1,7 @@
-"""The policy slots of the pipeline: what each policy is asked and what it answers, and the
-recording of answers.
+"""Policy slots of the pipeline: the question and answer of each, and the recording of answers.
 
-A policy is a function from values to a value. The scheduler alone applies what it answers, and
-records the answer with the event, so that a replay gives the same state whatever has become of the
-policy since.
+A policy is a function from values to a value. Only the scheduler applies its answer. The answer is
+recorded with the event, so a replay gives the same state even if the policy has changed since.
 """
 
 from __future__ import annotations
@@ -28,8 +26,8 @@ from koala.core.model.visiting import Discipline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPart:
-    """A member without a claim: where it was placed (None: nowhere yet), and the site its job
-    fixes. The job can start without an optional one.
+    """A member without a claim: `site` is its placement (None: none yet), `fixed` the site that
+    its job requires. The job can start without an optional one.
     """
 
     component: int
@@ -42,8 +40,8 @@ class PendingPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReclaimableSite:
-    """A site where room can be made: its idle processors, whoever waits for them, and those of
-    local jobs that may be killed.
+    """A site where processors can be reclaimed: `idle` ones, even if other jobs wait for them, and
+    those of `local` jobs that may be killed.
     """
 
     site: SiteName
@@ -62,12 +60,13 @@ class Victim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimQuestion:
-    """A claiming try (KOALA 3.3): `held` of `components` are claimed already, at `held_at`;
-    `pending` are to be claimed now.
+    """Question of a claiming try (KOALA 3.3).
 
-    `remaining_s` is the time to the JST; `victims` come in descending order of their JST and only
-    from sites (`preemptible`) where a queued claim starts once they are stopped. `grounds` is empty
-    unless local jobs may be killed for this try.
+    - `held` of `components` are claimed already, at `held_at`; `pending` are to be claimed now.
+    - `remaining_s` is the time to the JST.
+    - `victims` come in descending order of their JST.
+    - `preemptible` sites start a queued claim once victims are stopped.
+    - `grounds` is empty unless local jobs may be killed for this try.
     """
 
     components: int
@@ -89,9 +88,13 @@ class ClaimQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimPlan:
-    """What to do in a claiming try: `claims` are made where the components are, `moves` at new
-    sites, `preempting` ones where they are after `victims` have been stopped; `forced` ones may
-    kill local jobs. `startable` of all components counts for F."""
+    """Plan of a claiming try.
+
+    - `fraction`: F, the share of components that are held or can start.
+    - `claims`: components claimed at their sites.
+    - `moves`: components claimed at new sites.
+    - `preempting`: components claimed at their sites once `victims` are stopped.
+    - `forced`: claims that may kill local jobs."""
 
     fraction: float
     claims: tuple[int, ...] = ()
@@ -105,7 +108,7 @@ PlacementPolicy: TypeAlias = Callable[[PlacementRequest, GridView], Placement | 
 ClaimingPolicy: TypeAlias = Callable[[ClaimQuestion, GridView, PlacementPolicy], ClaimPlan]
 ProgressPolicy: TypeAlias = Callable[[ProgressQuestion], tuple[Correction, ...]]
 TurnPolicy: TypeAlias = Callable[[int, int], Priority]
-"""Which queue the n-th scan (from 0) visits, given S."""
+"""The queue that the n-th scan (from 0) visits, given S."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +120,7 @@ class Scans:
 
 
 QueueingPolicy: TypeAlias = Scans | Discipline
-"""Whose turn it is: a scan of a whole queue, or the heads of several queues in rounds."""
+"""Scans of whole queues, or rounds over the heads of several queues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +132,7 @@ class Policies:
     claim_timed: ClaimingPolicy  # of jobs with a deadline
     queueing: QueueingPolicy
     progress: Mapping[str, ProgressPolicy] = field(default_factory=dict)
-    """By the name, in lower case, that a job gives; others' components run freely."""
+    """Policies by the name, in lower case, that a job gives; other jobs run freely."""
     progress_default: str = "free"  # of jobs that give none
 
 
@@ -147,18 +150,18 @@ NO_POLICIES = Policies(
     claim_timed=_unasked,
     queueing=Scans(name="none", turn=_unasked),
 )
-"""Those of a replay, which has all answers."""
+"""The policies of a replay, which has all answers and must not ask."""
 
 Answer: TypeAlias = Placement | ClaimPlan | tuple[Correction, ...] | str | None
-"""None stands for Unplaceable: the reason is for people and is worked out anew when they ask. A
-word is the name of a queue, whose turn it is, or of a discipline."""
+"""None stands for Unplaceable: the reason is for people, and is computed again when they ask. A
+string names the queue to visit, or a discipline."""
 
 
 _MISSING: Any = object()
 
 
 class Recorder:
-    """Asks policies and keeps their answers; in a replay it gives the recorded answers instead."""
+    """Records the answers of policies; in a replay it returns the recorded answers instead."""
 
     __slots__ = ("_replay", "answers")
 
@@ -167,14 +170,12 @@ class Recorder:
         self._replay: Iterator[Any] | None = None
 
     def begin(self, replay: list[Any] | None) -> None:
-        """A new event is handled; `replay` holds its recorded answers when it is not the first
-        time.
-        """
+        """Begin an event; `replay` holds its recorded answers in a replay, else None."""
         self.answers = []
         self._replay = None if replay is None else _unpacked(replay)
 
     def ask(self, question: Callable[[], Answer]) -> Answer:
-        """The policy's answer, or the recorded one."""
+        """Ask a policy, or return the recorded answer."""
         if self._replay is not None:
             plain = next(self._replay, _MISSING)
             if plain is _MISSING:
@@ -243,7 +244,8 @@ def _from_plain(plain: list[Any] | str | None) -> Answer:
 
 
 def _rows(assignments: tuple[Assignment, ...]) -> list[list[Any]]:
-    """Rate and booking follow where there are any, so that other answers are as they ever were."""
+    """Serialize assignments. Rate and booking are left out if there are none, as in old
+    journals."""
     return [
         [a.component, a.site, a.source, a.transfer_s]
         + ([a.mips, a.booked_bps] if a.mips or a.booked_bps else [])

@@ -1,6 +1,4 @@
-"""Readings of a job's state that several steps of the pipeline need; nothing here changes
-anything.
-"""
+"""Read-only queries of the state, shared by several steps of the pipeline."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ from koala.core.state import State
 
 
 def fixed_site(job: Job, component: int) -> SiteName | None:
-    """The only site where the component may run: one that it asks for, or that of the local queue
-    where a job of one component stands (Multiple queues 2.5)."""
+    """The only site where the component may run: the one it asks for, or that of the local queue
+    which a job of one component has joined (Multiple queues 2.5)."""
     asked = job.spec.components[component].site
     if asked is None and len(job.spec.components) == 1:
         return local_site(job.queue)
@@ -33,14 +31,14 @@ def fixed_site(job: Job, component: int) -> SiteName | None:
 
 
 def is_optional_member(job: Job, component: int) -> bool:
-    """The job can start without this component."""
+    """Return True if the job can start without this component."""
     if job.spec.quorum is not None:
         return True
     return job.spec.components[component].start_type is not StartType.STRICT
 
 
 def part_of_file(state: State, job: Job, component: int) -> tuple[int, int]:
-    """Offset and size of what a component reads of the job's input file."""
+    """Offset and size of the part of the input file that a component reads."""
     file = job.spec.input_file
     if file is None:
         return 0, 0
@@ -52,12 +50,12 @@ def part_of_file(state: State, job: Job, component: int) -> tuple[int, int]:
 
 
 def demand_of(state: State, job: Job) -> Demand:
-    """What the job asks of processors and links; what it does not say the parameters do."""
+    """Demand of a job on processors and links, completed by the parameters."""
     return demand_of_spec(job.spec, state.parameters)
 
 
 def demand_of_spec(spec: JobSpec, parameters: Parameters) -> Demand:
-    """The same, of a job that is not submitted yet."""
+    """Demand of a job that is not submitted yet."""
     preferred = parameters.preferred_mips if spec.preferred_mips is None else spec.preferred_mips
     hint = spec.hint
     said = None if hint is None else hint.deviation
@@ -70,8 +68,8 @@ def demand_of_spec(spec: JobSpec, parameters: Parameters) -> Demand:
 
 
 def booked(state: State) -> dict[Link, float]:
-    """Bytes a second that are booked on each link: by copies until they are done, and of a site's
-    own link by who reads there, until the attempt is over."""
+    """Bytes a second that are booked on each link: by copies until they are done, and on a site's
+    own link by members that read there, until the attempt is over."""
     sums: dict[Link, float] = {}
     for transfer in state.files.transfers.values():
         if transfer.booked_bps and not transfer.is_done:
@@ -86,7 +84,7 @@ def booked(state: State) -> dict[Link, float]:
 
 
 def free_bandwidth(state: State) -> dict[Link, float]:
-    """What of the links that can be booked is not."""
+    """Bandwidth that is still free on each bookable link."""
     if not state.files.bookable:
         return {}
     sums = booked(state)
@@ -94,7 +92,7 @@ def free_bandwidth(state: State) -> dict[Link, float]:
 
 
 def free_slots(state: State) -> dict[SiteName, int]:
-    """How many more claims the sites with a limit take."""
+    """Number of further claims that each site with a limit takes."""
     left = {s.name: s.facts.slots for s in state.sites.values() if s.facts.slots is not None}
     for claim in state.ledger.values() if left else ():
         if claim.site in left:
@@ -107,22 +105,21 @@ def hold_max_s(state: State, job: Job) -> float:
 
 
 def hold_before_start_s(state: State, job: Job) -> float:
-    """How long before its JST a job is claimed at most. A starter promises to wait until D only
-    while its hold lasts, so what remains of the hold at the JST must outlast the arming."""
+    """Longest time before its JST at which a job may be claimed. A starter promises to wait until D
+    only within its hold, so the rest of the hold at the JST must outlast the arming."""
     hold_s = hold_max_s(state, job)
     arming_s = state.parameters.lead_max_s + state.parameters.late_max_s
     return hold_s - min(arming_s, hold_s / 2)
 
 
 def starts_early(state: State, job: Job) -> bool:
-    """Its JST is only the latest instant: it starts once all its files and claims are there. One
-    with a deadline does not, which is when it is to start."""
+    """Return True if the job starts as soon as all its files and claims are there, and its JST is
+    only a limit. A job with a deadline starts at its deadline instead."""
     return state.parameters.start == "early" and job.deadline_at is None
 
 
 def files_at(state: State, job: Job) -> Instant:
-    """When all input files of a job's attempt are where they are wanted, by all that is known now;
-    the JST at the latest."""
+    """Estimated arrival of all input files of a job's attempt; the JST at the latest."""
     attempt = job.attempt
     assert attempt is not None
     lacking = [member for member in attempt.present if member.lacks_file]
@@ -142,9 +139,7 @@ def describe(job: Job, member: Member) -> str:
 
 
 def member_of(state: State, claim: Claim) -> tuple[Job, Member] | None:
-    """The job and member that a claim stands for, unless the attempt or the claim is
-    history.
-    """
+    """The job and member of a claim; None if the attempt or the claim is not the current one."""
     job = state.placed.get(claim.job)
     if job is None or job.attempt is None or job.attempt.number != claim.attempt:
         return None
@@ -165,8 +160,7 @@ def is_held(state: State, member: Member) -> bool:
 
 
 def address_of(state: State, claim: Claim) -> str:
-    """Where the claim's programs are reached from other sites: where its site says, else where its
-    starter is."""
+    """Address of the claim's programs for other sites: that of its site, else of its starter."""
     return state.sites[claim.site].facts.address or claim.address
 
 
@@ -181,8 +175,8 @@ def barrier_members(state: State, job: Job) -> list[Member]:
 
 
 def picture_of(state: State, asking: Job | None = None) -> GridView:
-    """The grid as policies see it; what the job that asks has placed or claimed does not stand in
-    its own way.
+    """Make the view of the grid for policies. Placements and claims of the asking job itself do not
+    count against it.
     """
     own = None if asking is None else asking.id
     views = site_views(
@@ -202,11 +196,11 @@ def picture_of(state: State, asking: Job | None = None) -> GridView:
 
 
 def sites_asked_enough(state: State) -> list[SiteName]:
-    """Sites with as many unanswered claims as their window allows: no job is placed there now.
+    """Sites whose window of unanswered claims is full; no job is placed there now.
 
-    Whoever asks a site for more than it can begin within its grace time gets refusals, which come
-    back as new claims: a whole grid can live on that and run nothing. So the window grows by one
-    for each windowful of grants, up to `claims_open_max`, and a refusal halves it.
+    A site that gets more claims than it can start within its grace time refuses some, which come
+    back as new claims: such a grid could be busy and run nothing. As congestion control, the window
+    grows by one for each windowful of grants, up to `claims_open_max`, and a refusal halves it.
     """
     limit = state.parameters.claims_open_max
     if not limit:
@@ -224,7 +218,7 @@ def sites_asked_enough(state: State) -> list[SiteName]:
 
 
 def placed_processors(state: State, own: JobId | None) -> dict[SiteName, int]:
-    """Processors that other jobs have placed and not yet claimed, by site (the option
+    """Processors that other jobs have placed and not yet claimed, by site (option
     `count_placed`).
     """
     counts: dict[SiteName, int] = {}

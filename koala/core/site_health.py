@@ -1,8 +1,8 @@
-"""Consecutive errors of a site (KOALA 3.4): at the threshold it is unusable, until it has rested or
-somebody says so.
+"""Circuit breaker of a site (KOALA 3.4): consecutive errors make it unusable until it has rested or
+an operator resumes it.
 
-Live, the errors of one job count once: a job that fails everywhere is at fault itself, and is not
-to take sites from others (`errors_counted`).
+Live, the errors of one job count once. A job that fails everywhere is itself at fault, and must not
+close sites to other jobs (`errors_counted`).
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from koala.core.model.values import Instant, JobId
 
 
 def is_resting(site: Site) -> bool:
-    """Unusable now: it reached the threshold, and its rest is not over or no probe is allowed yet.
+    """Return True if the site reached the threshold and may not be probed yet.
 
-    Not the clock but the bell ends a rest: before it rings the site would pass for a healthy one.
+    The probe timer ends a rest, not the clock: before it fires the site would count as healthy.
     """
     return site.unusable_until is not None and not site.is_probing
 
 
 def erred(site: Site, job: JobId, parameters: Parameters, now: Instant) -> bool:
-    """Count an error; True when the site becomes unusable by it. A failed probe makes it rest
-    again. Where jobs are counted, a job that erred here since a component ended well says nothing
-    new, as a probe neither.
+    """Count an error; return True if it makes the site unusable. A failed probe starts a new rest.
+
+    With `errors_counted = jobs`, further errors of a job do not count until a component ends well
+    here, not even as a probe.
     """
     times = site.erring[job] = site.erring.get(job, 0) + 1
     if times > 1 and parameters.errors_counted == "jobs":
@@ -41,7 +42,7 @@ def erred(site: Site, job: JobId, parameters: Parameters, now: Instant) -> bool:
 
 
 def ended_well(site: Site) -> bool:
-    """A component ended well here; True when that makes the site usable again."""
+    """Reset the errors after a component ended well; return True if the site was unusable."""
     was_unusable = site.unusable_until is not None
     site.errors = 0
     site.erring.clear()

@@ -1,4 +1,4 @@
-"""The sites' states in the core, and the picture of them that policies see."""
+"""Views of sites for policies, and the counters of claims at a site."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from koala.core.site_health import is_resting
 
 
 def is_usable(site: Site) -> bool:
-    """New claims may be made here: connected, not drained, not resting after errors."""
+    """Return True if a site takes new claims: connected, not drained, not resting after errors."""
     return site.is_connected and not site.is_drained and not is_resting(site)
 
 
@@ -23,8 +23,11 @@ def site_views(
     slots: Mapping[SiteName, int],
     closed: Iterable[SiteName] = (),
 ) -> list[SiteView]:
-    """The usable sites; `placed` is subtracted; a site on probation with a claim of ours shows
-    nothing idle, and neither does one that is `closed` or has none of its `slots` left.
+    """Make the views of the usable sites.
+
+    - `placed` processors are subtracted from the idle ones.
+    - A site shows no idle processors if it is `closed`, has none of its `slots` left, or is probed
+      by a claim already.
     """
     shut = frozenset([*closed, *(name for name, left in slots.items() if left <= 0)])
     claimed: set[SiteName] | None = None  # worked out when a site is on probation
@@ -51,27 +54,27 @@ def site_views(
 
 
 def note_ask(site: Site, claim: ClaimId, processors: int) -> int:
-    """Count a claim that the site's next reports may not include yet; its ask number."""
+    """Count a claim that the site's next reports may not include yet; return its ask number."""
     site.asks += 1
     site.unreported[claim] = (site.asks, processors)
     return site.asks
 
 
 def increase_window(site: Site, *, limit: int) -> None:
-    """A claim was granted."""
+    """Increase the window of unanswered claims after a grant, by one for each windowful."""
     site.window = min(float(max(1, limit)), site.window + 1 / site.window)
 
 
 def decrease_window(site: Site, ask_number: int) -> None:
-    """A claim was refused; once for all that had been asked by then."""
+    """Halve the window of unanswered claims after a refusal; once for all claims asked by then."""
     if ask_number > site.narrowed_at_ask:
         site.window = max(1.0, site.window / 2)
         site.narrowed_at_ask = site.asks
 
 
 def note_report(site: Site, *, idle: int, through: int) -> bool:
-    """Take in a report that includes all claims up to `through`; True when more is idle than was
-    thought.
+    """Apply a report that includes all claims up to `through`; return True if more processors are
+    idle than before.
     """
     before = site.idle()
     site.reported_idle = idle

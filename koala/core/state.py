@@ -1,8 +1,8 @@
-"""The scheduler's whole state, and the few ways in which every step of the pipeline writes it.
+"""The whole state of the scheduler, and the few methods by which all steps write it.
 
-The steps are functions of the state, one module each, ordered so that a step calls only what comes
-before it: `facts` (readings), `refusals`, `tries`, `wanted`, `ending`, `starting`, `claiming`,
-`placing`, `losing`, `watching`.
+The steps of the pipeline are functions of the state, one module a step. A step calls only earlier
+ones in this order: `queries`, `refusals`, `claiming_schedule`, `wanted`, `ending`, `starting`,
+`claiming`, `placing`, `claim_end`, `site_events`.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ STORY_LINES_MAX = 60
 
 
 class QueueScanner(Protocol):
-    """A queue discipline at work on the state: which queue a job goes to, and whose turn it is."""
+    """Queue discipline: chooses the queue of each job, and the jobs to try in a scan."""
 
     def queues(self, state: State) -> tuple[QueueName, ...]:
-        """The queues that there always are."""
+        """Names of the queues that always exist."""
 
     def queue_for(self, state: State, job: Job) -> QueueName:
-        """Where a job is to stand that is to be placed."""
+        """Choose the queue of a job that is to be placed."""
 
     def try_arrived(self, state: State, job: Job, now: Instant) -> None:
-        """A job was queued, and is not to wait for the next scan."""
+        """Try a job that was queued just now, without waiting for the next scan."""
 
     def scan(self, state: State, now: Instant, *, is_whole: bool) -> None:
-        """Try those whose turn it is. Unless it is whole, nothing has changed but that jobs were
-        queued (`state.fresh`)."""
+        """Try the jobs whose turn it is. If not `is_whole`, only jobs queued since the last scan
+        (`state.fresh`) can have a new chance."""
 
     def explain(self, state: State, job: Job, now: Instant) -> list[str]:
-        """Where a job stands, and what keeps its queue."""
+        """Describe the position of a job, and what blocks its queue, for people."""
 
 
 class State:
-    """Jobs, ledger, sites, files, queues, budgets and timers. Only an event's handling changes
+    """Jobs, ledger, sites, files, queues, budgets and timers. Only the handling of events changes
     them.
     """
 
@@ -54,15 +54,15 @@ class State:
         self.parameters = parameters
         self.policies = policies
         self.epoch = 0
-        self.started_at: Instant = 0.0  # of this daemon's life
-        self.loss_epoch = 0  # in which a loss of events was accepted last; 0: never
+        self.started_at: Instant = 0.0  # start of the daemon
+        self.loss_epoch = 0  # epoch of the last accepted loss of events; 0: none
         self.jobs: dict[JobId, Job] = {}
         self.placed: dict[JobId, Job] = {}  # those with an attempt that is not over
         self.ledger: dict[ClaimId, Claim] = {}
         self.sites: dict[SiteName, Site] = {}  # in order of name
         self.keys: dict[str, tuple[JobId, str]] = {}  # idempotency key: job, digest of its text
         self.ended: dict[JobId, Instant] = {}  # jobs that are over, in the order of their ends
-        self.forgotten: dict[str, int] = {}  # how many of them are not here any more, by phase
+        self.forgotten: dict[str, int] = {}  # number of evicted jobs, by phase
         self.keys_forgotten = 0
         self.queues = Queues()
         self.files = ReplicaCatalogue()
@@ -72,7 +72,7 @@ class State:
         self.timers = Timers()
         self.recorder = Recorder()
         self.actions: list[Action] = []  # of the event that is being handled
-        self.is_changed = True  # by it; one that changed nothing need not be in a journal
+        self.is_changed = True  # by that event; one without a change needs no journal record
         self.is_scan_asked = False
         self.is_scan_set = False
         self.is_grid_changed = False  # since the last scan, in a way that may let a job be placed
@@ -81,12 +81,12 @@ class State:
 
     @property
     def has_room(self) -> bool:
-        """Whether a submission now enters its placement queue rather than being delayed."""
+        """Return True if a submission now enters its placement queue without a delay."""
         return not self.queues.delayed and len(self.queues) < self.parameters.queue_jobs_max
 
     @property
     def is_paced(self) -> bool:
-        """Scans come at the paper's fixed interval, not when something changes."""
+        """Return True if scans come at the paper's fixed interval, not at changes."""
         return self.parameters.scan == "interval"
 
     @property
@@ -95,20 +95,22 @@ class State:
         return self.files.replicas
 
     def ask_scan(self, *freed: SiteName) -> None:
-        """Something changed that may let any queued job be placed; `freed` are sites that have, or
-        will soon have, more idle processors. The paper's setting waits for its interval.
+        """Request a scan after a change that may let any queued job be placed.
+
+        `freed` are sites that have, or will soon have, more idle processors. With the paper's
+        setting the scan waits for its interval.
         """
         self.queues.freed.update(dict.fromkeys(freed))
         self.is_scan_asked = not self.is_paced
         self.is_grid_changed = True
 
     def ask_scan_for(self, job: Job) -> None:
-        """This job was queued: it is to be tried, while nothing changed for the others."""
+        """Request a try of a job that was queued; nothing changed for the others."""
         self.is_scan_asked = not self.is_paced
         self.fresh[job.id] = job
 
     def enter(self, job: Job, phase: Phase, text: str, now: Instant) -> None:
-        """The only assignment of a phase, along TRANSITIONS (promise 2)."""
+        """Change the phase of a job along TRANSITIONS; the only place that does (promise 2)."""
         before, after = job.phase_name, type(phase).__name__
         assert after in TRANSITIONS[before], f"{job.id}: {before} -> {after}; {job.story}"
         job.phase = phase
@@ -118,12 +120,12 @@ class State:
             self.announce(job, text, now, phase=after)
 
     def announce(self, job: Job, text: str, now: Instant, *, phase: str = "") -> None:
-        """A line of the job's story, for people; empty parts are left out."""
+        """Add a line to the job's story and announce it."""
         job.story.append((now, ": ".join(part for part in (phase, text) if part)))
         if len(job.story) > STORY_LINES_MAX:
             del job.story[1]  # the submission stays
         self.actions.append(Announce(at=now, text=text, job=job.id, phase=phase or job.phase_name))
 
     def announce_site(self, site: Site, text: str, now: Instant) -> None:
-        """A line about a site, for people."""
+        """Announce a fact about a site."""
         self.actions.append(Announce(at=now, text=text, site=site.name))

@@ -1,4 +1,4 @@
-"""What is kept of claims and attempts once they are over: for the accounts, and to ask others."""
+"""Records of ended claims, attempts and troubles with sites, for accounting and back-off."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """A claim that held processors, or that its site failed; `ended_at` and `end` None: it lives.
+    """Accounting record of a claim that held processors or that its site failed.
 
-    `batch_job` is the number that the site's batch system gave it, empty where it gives none.
+    `ended_at` and `end` are None while it lives. `batch_job` is its job number in the site's batch
+    system, empty if there is none.
     """
 
     claim: ClaimId
@@ -29,7 +30,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setback:
-    """An attempt that was given up, and the sites that it had been placed at."""
+    """An attempt that was given up, and the sites where it was placed."""
 
     attempt: int
     at: Instant
@@ -37,7 +38,8 @@ class Setback:
 
 
 class Trouble(StrEnum):
-    """Of a job with a site: it would not have the job, failed with it, or did not send its file."""
+    """Trouble of a job with a site: it refused the job, failed with it, or did not send its
+    file."""
 
     REFUSED = "refused"
     ERRED = "erred"
@@ -46,8 +48,7 @@ class Trouble(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A site would not have a job, or erred with it: the job leaves it alone for `pause_s` from
-    then on."""
+    """Trouble of a job with a site; the job avoids the site for `pause_s` from `at` on."""
 
     at: Instant
     pause_s: Seconds
@@ -56,5 +57,5 @@ class Refusal:
 
     @property
     def again_at(self) -> Instant:
-        """From when on the site may be asked again."""
+        """Earliest instant at which the job may use the site again."""
         return self.at + self.pause_s

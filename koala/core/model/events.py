@@ -1,8 +1,8 @@
-"""Events: what happened, told to the core by its driver. Frozen, in the past tense; an event is a
+"""Events: facts that the driver feeds to the core. Frozen, in the past tense; each event is a
 journal record.
 
-Every event may come late, twice, or about something that is long over: `Scheduler.handle` then
-changes nothing.
+An event may be late, duplicated, or about something that is over; `Scheduler.handle` then changes
+nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from koala.core.model.values import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonStarted:
-    """First event of each daemon life; all sites count as disconnected from here on. `after_loss`:
-    events of earlier lives may be missing, and sites know more than the journal.
+    """First event after each start of the daemon; all sites count as disconnected from here on.
+
+    `after_loss`: earlier events may be missing, so sites may know more than the journal.
     """
 
     epoch: int
@@ -38,9 +39,11 @@ class DaemonStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParametersChanged:
-    """The daemon runs with these parameters from here on; `links` are (from, to, bytes a second) as
-    configured, `bookable` what of them jobs may book. `policies` names those in force, (slot,
-    name), for who looks back: a replay has their answers and asks none.
+    """The daemon runs with these parameters from here on.
+
+    `links` are (from, to, bytes a second) as configured; `bookable` is the part of them that jobs
+    may book. `policies` names the policies in force as (slot, name), for information only: a replay
+    uses their recorded answers.
     """
 
     parameters: Parameters
@@ -61,7 +64,7 @@ class JobSubmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCancelRequested:
-    """The owner or an operator wants the job ended."""
+    """The owner or an operator asked to cancel the job."""
 
     job: JobId
     by: UserName
@@ -98,7 +101,7 @@ class SiteReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteDrained:
-    """No new claims at this site, by an operator's word."""
+    """An operator drained the site: no new claims there."""
 
     site: SiteName
     by: UserName
@@ -106,7 +109,7 @@ class SiteDrained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteResumed:
-    """The site is usable again, by an operator's word; its errors are forgotten."""
+    """An operator resumed the site: it is usable again, and its errors are reset."""
 
     site: SiteName
     by: UserName
@@ -114,7 +117,7 @@ class SiteResumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteDeclaredLost:
-    """An operator vouches that nothing of ours lives at this site any more."""
+    """An operator confirmed that no claim of Koala is alive at this site any more."""
 
     site: SiteName
     by: UserName
@@ -122,7 +125,7 @@ class SiteDeclaredLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaAdded:
-    """A site holds a copy of a logical file."""
+    """A site has a new copy of a logical file."""
 
     file: FileName
     site: SiteName
@@ -132,7 +135,7 @@ class ReplicaAdded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRemoved:
-    """A site holds no copy of a logical file any more."""
+    """A site does not have its copy of a logical file any more."""
 
     file: FileName
     site: SiteName
@@ -140,8 +143,8 @@ class ReplicaRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimGranted:
-    """The agent has durably bound the claim to a starter that checked in. `batch_job` is the number
-    that the site's batch system gave the claim's job, empty where it is not known (yet).
+    """The agent has durably bound the claim to a starter that checked in. `batch_job` is the job
+    number in the site's batch system, empty if it is not known (yet).
     """
 
     claim: ClaimId
@@ -153,8 +156,8 @@ class ClaimGranted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathsTried:
-    """The claim's starter listens on its ports and reached all its targets, or says what is in the
-    way (`problem`).
+    """The claim's starter listens on its ports and reached all its targets, or reports a
+    `problem`.
     """
 
     claim: ClaimId
@@ -163,8 +166,8 @@ class PathsTried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReported:
-    """All components of an attempt that still run have told how far they are at the end of this
-    cycle, counted from their pass.
+    """All running components of an attempt reported their progress at the end of this cycle. Cycles
+    count from the pass.
     """
 
     job: JobId
@@ -202,15 +205,15 @@ class ClaimGone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimFenced:
-    """The claim was silent since its last answered ping for longer than anything of it can live."""
+    """The claim was silent for so long after its last answered ping that it is certainly dead."""
 
     claim: ClaimId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferProgressed:
-    """So many bytes of the file, or of the chunk of it, are at the execution site; `took_s` since
-    the first of them were asked for. Told at a bounded rate, and not at all of short copies.
+    """`size_bytes` of the file or chunk are at the execution site, `took_s` after the first were
+    requested. Reported at a bounded rate, and never for short copies.
     """
 
     transfer: TransferId
@@ -229,9 +232,7 @@ class TransferFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferFailed:
-    """The transfer was given up; `at` is the site at whose end the error was, None when
-    nobody's.
-    """
+    """The transfer failed; `at` is the site at fault, None when neither is."""
 
     transfer: TransferId
     at: SiteName | None
@@ -293,6 +294,5 @@ EVENTS: dict[str, type[Event]] = {
     "TransferFailed": TransferFailed,
     "Woken": Woken,
 }
-"""The journal's kinds of record, by the tags that are written: one that gets another name keeps its
-tag."""
+"""Event classes by the tags in the journal. A renamed class keeps its tag."""
 KINDS: dict[type[Event], str] = {cls: kind for kind, cls in EVENTS.items()}

@@ -1,6 +1,4 @@
-"""The grid as the core knows it: sites, links, replicas; and GridView, the frozen picture that a
-policy sees.
-"""
+"""Sites, links and replicas of the grid, and GridView, the view of them that policies see."""
 
 from __future__ import annotations
 
@@ -12,26 +10,28 @@ from typing import NamedTuple, TypeAlias
 from koala.core.model.values import ClaimId, FileName, Instant, JobId, Seconds, SiteName, UserName
 
 MIPS_DEFAULT = 1000.0
-"""The speed of a processor of which nobody says how fast it is."""
+"""Speed of a processor whose speed is not configured."""
 
 Link: TypeAlias = tuple[SiteName, SiteName]
-"""From a site, to a site. A site's link to itself is the way from its storage to its processors
+"""From a site, to a site. A site's link to itself leads from its storage to its processors
 (Hints 3.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteFacts:
-    """What an agent registers its site with. `grace_s`: how long a claim may wait in the local
-    queue.
+    """Facts with which an agent registers its site.
 
-    `starts_after_stop`: the local manager starts a queued claim as soon as enough processors are
-    given back, so that preemption makes sense. `address`: where programs of this site are reached
-    from other sites. `serves`: where its file server is reached, empty when files go through the
-    relay. `owner`: only this user's jobs see the site. `users`: only theirs do, where it names any,
-    in alphabetical order. `honours`: which attributes of a component that are for the local manager
-    it acts on, by their names in RSL. `may_kill_local`: its administrator allows that local jobs
-    are killed for a job that must start now. `mips`: how fast one of its processors is; `slots`:
-    how many claims it takes at a time, None for no limit (Hints 3.2).
+    - `grace_s`: time that a claim may wait in the local queue.
+    - `starts_after_stop`: the local manager starts a queued claim as soon as enough processors are
+      free, so that preemption makes sense.
+    - `address`: address of programs of this site, as seen from other sites.
+    - `serves`: address of its file server; empty when files go through the relay.
+    - `owner`: only this user's jobs see the site.
+    - `users`: if not empty, only these users' jobs see it; in alphabetical order.
+    - `honours`: RSL names of the component attributes that the local manager acts on.
+    - `may_kill_local`: the administrator allows killing local jobs for a job that must start now.
+    - `mips`: speed of one processor.
+    - `slots`: limit of concurrent claims, None for no limit (Hints 3.2).
     """
 
     processors: int
@@ -47,14 +47,14 @@ class SiteFacts:
     users: tuple[UserName, ...] = ()
 
     def admits(self, user: UserName | None) -> bool:
-        """Whether this user's jobs may see the site; None is somebody of whom nothing is known."""
+        """Return True if this user's jobs may see the site; None is an unknown user."""
         return admits(user, owner=self.owner, users=self.users)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """A logical file: its size, checksum (empty: unknown) and the sites that hold a copy, in order
-    of site name.
+    """Size and checksum (empty: unknown) of a logical file, and the sites that hold a copy, in
+    order of site name.
     """
 
     size_bytes: int
@@ -64,33 +64,33 @@ class Replica:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Site:
-    """A site's state in the core."""
+    """State of a site in the core."""
 
     name: SiteName
     facts: SiteFacts
     is_connected: bool = False
     disconnected_at: Instant = 0.0
-    renewed_at: Instant = 0.0  # registered or resumed: what it refused before it may take now
+    renewed_at: Instant = 0.0  # registered or resumed: earlier refusals do not count any more
     is_drained: bool = False
-    drained_at: Instant = 0.0  # 0: nobody knows
+    drained_at: Instant = 0.0  # 0: unknown
     reported_idle: int = 0
     reported_local: int = 0  # processors of local jobs that run
     rtt_s: Seconds = 0.0
-    asks: int = 0  # how many claims were ever asked here; the number of the last
+    asks: int = 0  # claims asked here so far; also the number of the last one
     unreported: dict[ClaimId, tuple[int, int]] = field(
         default_factory=dict
     )  # ask number, processors
     errors: int = 0  # consecutive
-    erring: dict[JobId, int] = field(default_factory=dict)  # how many each live job has of these
+    erring: dict[JobId, int] = field(default_factory=dict)  # errors of each live job among them
     unusable_until: Instant | None = None  # None: usable
-    unusable_since: Instant = 0.0  # 0: nobody knows
+    unusable_since: Instant = 0.0  # 0: unknown
     is_probing: bool = False
     no_preempt_until: Instant = 0.0
-    window: float = 8.0  # unanswered claims with which it takes another job (facts)
-    narrowed_at_ask: int = 0  # the last ask number when a refusal narrowed the window
+    window: float = 8.0  # limit of unanswered claims (queries.sites_asked_enough)
+    narrowed_at_ask: int = 0  # the last ask number when a refusal decreased the window
 
     def idle(self) -> int:
-        """The last report's idle processors less the claims asked or granted since (design:
+        """Idle processors of the last report minus the claims asked or granted since (design:
         GridView.idle).
         """
         if not self.unreported:
@@ -99,12 +99,13 @@ class Site:
 
 
 class SiteView(NamedTuple):
-    """A site as a policy sees it: usable, with `idle` processors of `processors`. `mips`: what a
-    part gets here now, live the speed of its processors, simulated the largest slice that is left;
-    `slots`: how many more parts it takes, None for no limit.
+    """View of a usable site for policies, with `idle` processors of `processors`.
 
-    Every claiming try sees all sites, of which there may be a thousand: a frozen dataclass takes
-    twice as long to make.
+    `mips`: rate that a part gets here now: live, the speed of the processors; simulated, the
+    largest slice that is left. `slots`: number of further parts it takes, None for no limit.
+
+    A named tuple, because every claiming try makes one for each of perhaps a thousand sites, and a
+    frozen dataclass takes twice as long to make.
     """
 
     name: SiteName
@@ -117,7 +118,7 @@ class SiteView(NamedTuple):
     users: tuple[UserName, ...] = ()
 
     def admits(self, user: UserName | None) -> bool:
-        """Whether this user's jobs may see the site; None is somebody of whom nothing is known."""
+        """Return True if this user's jobs may see the site; None is an unknown user."""
         return admits(user, owner=self.owner, users=self.users)
 
 
@@ -133,9 +134,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What a job asks of processors and links (Hints 3.3, 3.4): `length_mi` million instructions
-    for each of its processors (0: nobody says), at `preferred_mips` or more. `hint`: what is
-    critical (`cpu`, `io`, or nothing), and the part of the rate that it may lack.
+    """Demand of a job on processors and links (Hints 3.3, 3.4): `length_mi` million instructions
+    for each of its processors (0: unknown), at `preferred_mips` or more. `hint`: the critical
+    resource (`cpu`, `io`, or none); `deviation`: the part of the rate that may be missing.
     """
 
     preferred_mips: float
@@ -146,9 +147,10 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementRequest:
-    """What a placement policy is asked: all parts, or none. `transfer_s_max`: no longer transfer is
-    allowed. `beside`: where other components of the same job are, which are not asked about.
-    `home`: the site at whose queue the job was submitted.
+    """Question to a placement policy: place all parts, or none.
+
+    `transfer_s_max`: longest allowed transfer. `beside`: sites of other components of the same job
+    that are placed already. `home`: the site at whose queue the job was submitted.
     """
 
     parts: tuple[Part, ...]
@@ -162,9 +164,10 @@ class PlacementRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A part's execution site and file site; without `source` there is nothing to move. `mips`: the
-    rate that it is to have (0: nobody says); `booked_bps`: bytes a second of the link from its file
-    to it, which nobody else gets then.
+    """Execution site and file site of a part; without `source` no file moves.
+
+    `mips`: promised rate (0: none). `booked_bps`: bytes a second reserved for it on the link from
+    its file to it.
     """
 
     component: int
@@ -176,30 +179,30 @@ class Assignment:
 
     @property
     def link(self) -> Link:
-        """The way of its file."""
+        """The link over which the part reads its file."""
         return (self.site if self.source is None else self.source, self.site)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """An answer of a placement policy: every part has its sites."""
+    """Answer of a placement policy: sites for every part."""
 
     assignments: tuple[Assignment, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unplaceable:
-    """An answer of a placement policy: `component` is the first that fits nowhere, and why."""
+    """Answer of a placement policy: the first component that fits nowhere, and the reason."""
 
     component: int
     reason: str
 
 
 class GridView:
-    """The frozen picture that a policy sees: usable sites in order, links, replicas.
+    """View of the grid for policies: usable sites in order, links, replicas.
 
-    Only the core calls `take`, `give` and `book`, and a claiming policy on the view made for its
-    one question.
+    Only the core calls `take`, `give` and `book`; a claiming policy may call them on the view that
+    was made for its question.
     """
 
     __slots__ = (
@@ -246,7 +249,7 @@ class GridView:
         ] = {}
 
     def idle(self, user: UserName | None = None) -> dict[SiteName, int]:
-        """Idle processors of the sites that `user` may use, in site order; a copy to count down."""
+        """Idle processors of the sites that `user` may use, in site order; a copy to modify."""
         if not self._guarded:
             return dict(self._idle)
         shut = {name for name, site in self._guarded.items() if not site.admits(user)}
@@ -271,11 +274,11 @@ class GridView:
         return self._idle.get(site, 0)
 
     def slots(self) -> dict[SiteName, int]:
-        """How many more parts the sites with a limit take; a copy to count down."""
+        """Number of further parts that each site with a limit takes; a copy to modify."""
         return dict(self._slots)
 
     def free(self) -> dict[Link, float]:
-        """Bytes a second that can be booked on the links where that is possible; a copy."""
+        """Bytes a second that can still be booked on each bookable link; a copy."""
         return dict(self._free)
 
     def holders(self, file: FileName | None) -> tuple[SiteName, ...]:
@@ -284,7 +287,7 @@ class GridView:
         return () if replica is None else replica.sites
 
     def gives(self, source: SiteName) -> bool:
-        """Others may copy files from this site."""
+        """Return True if other sites may copy files from this site."""
         return source in self._idle and source not in self._mute
 
     def bandwidth(self, link: Link) -> float:
@@ -292,7 +295,7 @@ class GridView:
         return self._bandwidth.get(link, self._bandwidth_default)
 
     def copy(self) -> GridView:
-        """The same as it is now, for a placement that may come to nothing."""
+        """Copy the view for a tentative placement."""
         other = object.__new__(GridView)
         for name in GridView.__slots__:
             value = getattr(self, name)
@@ -302,16 +305,16 @@ class GridView:
         return other
 
     def has_refused(self, shape: Hashable) -> bool:
-        """A policy has found no place for a request of this shape, and nothing was counted since:
-        it would find none for another one."""
+        """Return True if a policy found no place for this shape of request and nothing changed
+        since: it would find none for an equal request."""
         return shape in self._refused
 
     def refuse(self, shape: Hashable) -> None:
-        """A policy has found no place for a request of this shape."""
+        """Remember that a policy found no place for a request of this shape."""
         self._refused.add(shape)
 
     def _change(self) -> None:
-        """Something is counted: what was worked out does not hold any more."""
+        """Invalidate what was computed from the counts."""
         self._idle_max = self._idle_sum = None
         self._refused.clear()
 
@@ -331,20 +334,20 @@ class GridView:
             self._change()
 
     def close(self, sites: Iterable[SiteName]) -> None:
-        """These take nothing more in this scan."""
+        """Close sites for the rest of this scan."""
         for site in sites:
             if self._idle.get(site, 0) > 0:
                 self._idle[site] = 0
                 self._change()
 
     def mute(self, sites: Iterable[SiteName]) -> None:
-        """Nothing is copied from these; what is placed there reads its own files."""
+        """Exclude sites as sources of copies. Parts placed there still read their files."""
         self._mute |= frozenset(sites)
         self._near = {}
         self._change()
 
     def close_probed(self, sites: Iterable[SiteName]) -> None:
-        """A job was placed on these: where it is a probe, no other job may join it."""
+        """Close those sites that a job placed there probes: no other job may join it."""
         for site in sites:
             if site in self._probing:
                 self._idle[site] = 0
@@ -359,10 +362,10 @@ class GridView:
     def near(
         self, file: FileName, user: UserName | None = None
     ) -> tuple[tuple[float, SiteName | None, SiteName], ...]:
-        """(seconds a byte, file site, execution site) among the sites that `user` may use, the
-        quickest first, ties in site order (KOALA 2.6).
+        """Routes of a file as (seconds a byte, file site, execution site), fastest first, among the
+        sites that `user` may use; ties in site order (KOALA 2.6).
 
-        The file site is None where the execution site holds a replica itself; sites that no usable
+        The file site is None where the execution site holds a replica itself. Sites that no usable
         replica can reach are left out.
         """
         key = (file, user if self._guarded else None)
@@ -390,7 +393,7 @@ class GridView:
 
 
 def admits(user: UserName | None, *, owner: UserName | None, users: tuple[UserName, ...]) -> bool:
-    """Whether a site with this owner and these users is shown to this user's jobs."""
+    """Return True if a site with this owner and these users is visible to this user's jobs."""
     if owner not in (None, user):
         return False
     if not users:

@@ -1,10 +1,10 @@
-"""Jobs: what was asked (JobSpec), what has become of it (Job, Attempt, Member, Claim), and the
-phases of both.
+"""Jobs: the request (JobSpec), its state (Job, Attempt, Member, Claim), and the phases of jobs and
+claims.
 
-A *job* has *components*; an *attempt* is one placement of the job and all that follows from it; a
-*member* is a component in an attempt; a *claim* is one try to start a member at its site. Claims
-live in the scheduler's ledger, apart from the job, because a job may be placed again while claims
-of an unreleased attempt are still owed a stop.
+A *job* has *components*. An *attempt* is one placement of the job and all that follows from it. A
+*member* is a component in an attempt. A *claim* is one try to start a member at its site. Claims
+are in the scheduler's ledger, apart from the job: a job may be placed again while claims of an
+unreleased attempt are still owed a stop.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from koala.core.model.values import (
     UserName,
 )
 
-# --- what was asked ---
+# --- the request ---
 
 
 class JobType(StrEnum):
-    """How a component's program is started: one process, or one for each processor; with `mpi` as
-    ranks of one world, which those of all its components share."""
+    """Number and kind of processes of a component: one, one for each processor, or (`mpi`) ranks of
+    one world that all MPI components of the job share."""
 
     SINGLE = "single"
     MULTIPLE = "multiple"
@@ -43,7 +43,7 @@ class JobType(StrEnum):
 
 
 class StartType(StrEnum):
-    """How a component takes part in the start barrier (DUROC's subjobStartType)."""
+    """Role of a component in the start barrier (DUROC's subjobStartType)."""
 
     STRICT = "strict-barrier"
     LOOSE = "loose-barrier"
@@ -51,7 +51,7 @@ class StartType(StrEnum):
 
 
 class InputMode(StrEnum):
-    """Whether each component gets the whole input file or its chunk of it (KOALA 2.3)."""
+    """Part of the input file that each component gets: the whole or its chunk (KOALA 2.3)."""
 
     WHOLE = "whole"
     CHUNK = "chunk"
@@ -59,8 +59,8 @@ class InputMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFile:
-    """The one input file of a job (KOALA 2.3); the size counts where the catalogue does not know
-    the file.
+    """The one input file of a job (KOALA 2.3); the size is used for a file that the catalogue does
+    not know.
     """
 
     name: FileName
@@ -69,7 +69,7 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """A required start: an instant (epoch seconds), or seconds from submission; exactly one is
+    """Required start: an instant (epoch seconds) or seconds from submission; exactly one is
     given.
     """
 
@@ -79,7 +79,7 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
-    """Which resource matters (`cpu` or `io`) and the acceptable deviation of its rate, 0 to 1
+    """The resource that matters (`cpu` or `io`) and the acceptable deviation of its rate, 0 to 1
     (Hints 3.4).
     """
 
@@ -89,9 +89,7 @@ class Hint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentSpec:
-    """One component: processors, and the program to start on them. Times in seconds, memory in
-    MB.
-    """
+    """A component: processors and the program to start on them. Times in seconds, memory in MB."""
 
     executable: str
     arguments: tuple[str, ...] = ()
@@ -117,7 +115,7 @@ class ComponentSpec:
 
     @property
     def processes(self) -> int:
-        """How many processes the component's program has."""
+        """Number of processes of the component's program."""
         return 1 if self.job_type is JobType.SINGLE else self.processors
 
 
@@ -146,11 +144,11 @@ class JobSpec:
 
     @property
     def is_controlled(self) -> bool:
-        """Its components are kept together while they run."""
+        """Return True if its components are kept together while they run."""
         return self.progress not in (None, "free")
 
     def deadline_at(self, submitted_at: Instant) -> Instant | None:
-        """D of a job submitted then."""
+        """Deadline D of a job submitted at this instant."""
         if self.deadline is None or self.deadline.after_s is None:
             return None if self.deadline is None else self.deadline.at
         return submitted_at + self.deadline.after_s
@@ -167,15 +165,14 @@ class JobSpec:
 
     @property
     def needed(self) -> int:
-        """How many components it can start with: those of the quorum, or all but the loose ones."""
+        """Number of components with which it can start: the quorum, or all strict ones."""
         if self.quorum is not None:
             return min(self.quorum, len(self.components))
         optional = sum(c.start_type is not StartType.STRICT for c in self.components)
         return max(1, len(self.components) - optional)
 
     def in_queue_of(self, site: SiteName) -> JobSpec:
-        """The same, submitted at a site's local queue: a job of one component runs there and
-        nowhere else."""
+        """Copy of the request for a site's local queue; a job of one component runs only there."""
         components = self.components
         if len(components) == 1:
             components = (replace(components[0], site=site),)
@@ -191,7 +188,7 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delayed:
-    """Accepted and kept in order outside the placement queues, which are full (KOALA 4.2)."""
+    """Accepted, but kept in order outside the placement queues, which are full (KOALA 4.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,8 +200,8 @@ class Placing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claiming:
-    """Placed; in the claiming queue until the try at `claim_at` (JCT); None once the try at the JST
-    was made.
+    """Placed; the next claiming try is at `claim_at` (JCT), None once the try at the JST was
+    made.
     """
 
     claim_at: Instant | None
@@ -212,12 +209,12 @@ class Claiming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starting:
-    """All members are granted; waits for files, the JST, and the arming of the barrier."""
+    """All members are granted; files, the JST or the arming of the barrier are outstanding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Releasing:
-    """Released is committed; waits for every member to pass."""
+    """The release is committed; some members have not passed yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +226,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopping:
-    """A setback after which the job will be placed again, once the fence allows it."""
+    """Stopped by a setback; the job is placed again once the fence allows it."""
 
     reason: str
 
@@ -243,7 +240,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """Ended for good without success; the reason is for a person."""
+    """Ended without success and not placed again; the reason is for people."""
 
     at: Instant
     reason: str
@@ -252,7 +249,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:
-    """Ended by the owner's or an operator's word."""
+    """Ended by a request of the owner or an operator."""
 
     at: Instant
     reason: str
@@ -286,17 +283,19 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
     "Failed": (),
     "Cancelled": (),
 }
-"""Which phase may follow which. (Claiming follows itself at each claiming try. Running follows
-Claiming or Starting directly only in a job whose components all have no barrier; Finished follows
-Releasing when programs are over before the last pass is told, and Stopping when they were over
-before they were stopped.)"""
+"""Allowed transitions between phases.
+
+- Claiming follows itself at each claiming try.
+- Running follows Claiming or Starting directly only if no component has a barrier.
+- Finished follows Releasing if programs end before the last pass is reported, and Stopping if they
+  had ended before they were stopped."""
 
 
 # --- claims ---
 
 
 class ClaimPhase(StrEnum):
-    """The way of a claim (design: the ledger)."""
+    """Phases of a claim (design: the ledger)."""
 
     ASKED = "asked"
     GRANTED = "granted"
@@ -308,15 +307,15 @@ class ClaimPhase(StrEnum):
 
 
 class EndKind(StrEnum):
-    """How a claim came to its end, as its agent tells it."""
+    """Cause of the end of a claim, as reported by its agent."""
 
-    EXITED = "exited"  # the program ended by itself: statuses say how
+    EXITED = "exited"  # the program ended by itself: see the statuses
     UNEXECUTABLE = "unexecutable"  # the program could not be started
     WALL_TIME = "wall-time"  # the job's own limit
     OUTPUT = "output"  # a named output file could not be brought back
     REFUSED = "refused"  # not started within the grace time, withdrawn
     FAILED = "failed"  # the local manager erred
-    STOPPED = "stopped"  # by our Stop
+    STOPPED = "stopped"  # by the daemon's Stop
     HOLD = "hold"  # its hold deadline came before the barrier
     LEASE = "lease"  # its lease ran out
     LATE = "late"  # armed, and no Release came before D
@@ -332,7 +331,7 @@ SITE_FAULTS = (EndKind.FAILED, EndKind.VANISHED, EndKind.FENCED, EndKind.LEASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimEnd:
-    """The end of a claim. `statuses` per process: exit status, or minus the signal. Times in
+    """End of a claim. `statuses` per process: exit status, or minus the signal. Times in
     seconds.
     """
 
@@ -345,12 +344,12 @@ class ClaimEnd:
 
     @property
     def is_well(self) -> bool:
-        """The program ran and every process exited with status 0."""
+        """Return True if the program ran and every process exited with status 0."""
         return self.kind is EndKind.EXITED and all(status == 0 for status in self.statuses)
 
     @property
     def is_program(self) -> bool:
-        """The end is the program's own, no error of the site."""
+        """Return True if the program caused the end, not the site."""
         return self.kind in PROGRAM_ENDS
 
     @property
@@ -359,7 +358,7 @@ class ClaimEnd:
         return next((s for s in self.statuses if s != 0), 0 if self.statuses else None)
 
     def describe(self) -> str:
-        """The end in the words of a person."""
+        """Describe the end for people."""
         if self.kind is EndKind.EXITED and not self.is_well:
             status = self.status or 0
             said = f"exit status {status}" if status > 0 else f"signal {-status}"
@@ -370,7 +369,7 @@ class ClaimEnd:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Claim:
-    """One entry of the ledger; deleted when it is Gone and nobody owes anything."""
+    """Entry of the ledger; deleted when the claim is Gone."""
 
     id: ClaimId
     job: JobId
@@ -380,20 +379,20 @@ class Claim:
     processors: int
     start_type: StartType
     asked_at: Instant
-    ask_number: int  # the site's asks in order; a report says which it includes
+    ask_number: int  # sequence number of claims at the site; its reports refer to it
     hold_s: Seconds
     grace_until: Instant
-    fence_s: Seconds = 0.0  # by the longest lease that its starter was ever told
+    fence_s: Seconds = 0.0  # from the longest lease that its starter ever got
     phase: ClaimPhase = ClaimPhase.ASKED
     nonce: str = ""
-    batch_job: str = ""  # the number that the site's batch system gave it
+    batch_job: str = ""  # job number in the site's batch system
     address: str = ""
     hosts: tuple[tuple[str, int], ...] = ()
     granted_at: Instant | None = None
     is_preempting: bool = False  # low-priority jobs are stopped for it
     may_kill: bool = False  # local jobs may be killed for it
     released: bool = False  # may have passed, or may pass yet: the fence counts
-    is_silent: bool = False  # past its fence at a site that is there: an error, counted already
+    is_silent: bool = False  # past its fence at a connected site: an error, counted already
     passed_at: Instant | None = None
 
 
@@ -402,8 +401,8 @@ class Claim:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Member:
-    """A component in an attempt. Without a site it was left out of the placement, which a quorum
-    allows.
+    """A component in an attempt. A member without a site was left out of the placement, which a
+    quorum allows.
     """
 
     component: int
@@ -423,14 +422,14 @@ class Member:
 
     @property
     def lacks_file(self) -> bool:
-        """Its input file is on its way, and there is a program that may read it. (One without a
-        barrier may be over before; its copy then ends with its claim.)"""
+        """Return True if its input file is not there yet and its program may still read it. (A
+        member without a barrier may end before; its copy then ends with its claim.)"""
         return not self.is_fetched and self.end is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmNumber:
-    """Which arming: daemon epoch and counter; later ones are greater."""
+    """Number of an arming: daemon epoch and counter; later ones are greater."""
 
     epoch: int
     counter: int
@@ -438,8 +437,10 @@ class ArmNumber:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Arming:
-    """One round of Arm messages, sent at `asked_at`: released at `release_at` (T), or a little
-    later when the answers took long, if all of `waiting` answer before."""
+    """One round of Arm messages, sent at `asked_at`.
+
+    If all of `waiting` answer in time, the release is at `release_at` (T), or a little later when
+    the answers took long."""
 
     number: ArmNumber
     asked_at: Instant
@@ -465,8 +466,8 @@ class Attempt:
     may_run: bool = (
         False  # released, or a component without barrier was asked for: the fence counts
     )
-    untried: list[ClaimId] | None = None  # whose TCP paths are not tried; None: not begun
-    tried_by: Instant = 0.0  # when that must be over
+    untried: list[ClaimId] | None = None  # claims with untested TCP paths; None: not begun
+    tried_by: Instant = 0.0  # time limit of these tests
     granted_at: Instant | None = None
     fetched_at: Instant | None = None
     fetch_s: Seconds = 0.0
@@ -476,7 +477,7 @@ class Attempt:
 
     @property
     def present(self) -> list[Member]:
-        """Members that still take part."""
+        """Members that were not dropped."""
         return [member for member in self.members if not member.is_dropped]
 
 
@@ -485,7 +486,7 @@ class Attempt:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Job:
-    """A job's whole state. Figure 1 of the paper: submitted (A), placed (B), claimed (C), started
+    """Whole state of a job. Figure 1 of the paper: submitted (A), placed (B), claimed (C), started
     (D), ended (E).
     """
 
@@ -494,7 +495,7 @@ class Job:
     submitted_at: Instant
     phase: Phase
     claim_fraction: float  # L of its next placement
-    queue: QueueName | None = None  # where it stands, or stood last
+    queue: QueueName | None = None  # its current or last queue
     attempt: Attempt | None = None
     attempts: int = 0
     attempt_min: int = 0  # lower numbers may have been given in a lost part of the journal
@@ -503,11 +504,11 @@ class Job:
     retries: int = 0
     failures: int = 0  # attempts that a site's fault ended (KOALA 5.2)
     blocked: int = 0  # attempts that ended because a TCP path was not open
-    preemptions: int = 0  # attempts that were given up for a job of high priority
+    preemptions: int = 0  # attempts that were stopped for a job of high priority
     tried_at: Instant | None = None  # its newest claiming try
-    awaits_files: bool = False  # its hold once ran out before they came: claimed no earlier for
-    # what is heard of copies under way
-    not_before: Instant = 0.0  # no placement try before: a setback is no reason for one
+    # A hold ran out before the files came: reports of copies do not make claims earlier any more.
+    awaits_files: bool = False
+    not_before: Instant = 0.0  # earliest placement try: a setback alone is no reason for one
     first_start_at: Instant | None = None  # the first JST
     gained_s: Seconds = 0.0  # PGT, processor-seconds
     wasted_s: Seconds = 0.0  # PWT, processor-seconds held before the start, in all attempts
@@ -530,7 +531,7 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        """In a terminal phase."""
+        """Return True in a terminal phase."""
         return isinstance(self.phase, TERMINAL)
 
     @property
@@ -540,8 +541,7 @@ class Job:
 
 
 def claim_charge(claim: Claim, end: ClaimEnd | None, now: Instant) -> Charge:
-    """Account for a claim: when it was asked, granted and passed, and how it ended (None: it
-    lives)."""
+    """Make the accounting record of a claim; `end` is None while it lives."""
     return Charge(
         claim=claim.id,
         attempt=claim.attempt,

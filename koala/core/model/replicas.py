@@ -1,4 +1,4 @@
-"""Replicas, transfers under way, and what was learnt of the links' bandwidth."""
+"""Replicas, transfers under way, and bandwidth estimates of links."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ LEARNT_WEIGHT = 0.3  # of the newest observation
 LEARNT_BYTES_MIN = 65_536  # smaller copies tell latency, not bandwidth
 RATE_WEIGHT = 0.5  # of the newest report, in the rate of a copy under way
 CHECKED_BPS = 250e6
-"""Bytes a second that a target is taken to check, once it has them all."""
+"""Assumed rate, in bytes a second, at which a target verifies the checksum of a complete copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """A copy for one job's attempt."""
+    """Copy of a file for one attempt of a job."""
 
     id: TransferId
     job: JobId
@@ -28,23 +28,23 @@ class Transfer:
     size_bytes: int
     checksum: str
     started_at: Instant
-    booked_bps: float = 0.0  # bytes a second of its link that are its own; 0: it shares
-    expected_at: Instant = FOREVER  # when it is to be there, by all that is known now
-    moved_bytes: int = 0  # as was told last
-    moved_s: Seconds = 0.0  # how long that took
-    rate_bps: float = 0.0  # of the newest reports; 0: nothing was told yet
-    told_at: Instant | None = None  # when that was
-    is_done: bool = False  # kept until its attempt ends: till then the target must keep the copy
+    booked_bps: float = 0.0  # bytes a second booked on its link; 0: it shares the link
+    expected_at: Instant = FOREVER  # estimated arrival
+    moved_bytes: int = 0  # by the last report
+    moved_s: Seconds = 0.0  # time that these took
+    rate_bps: float = 0.0  # of the newest reports; 0: no report yet
+    told_at: Instant | None = None  # instant of the last report
+    is_done: bool = False  # kept until its attempt ends: until then the target must keep the copy
 
     @property
     def share(self) -> float:
-        """How much of it is there, as was told last."""
+        """Share of the bytes at the target, by the last report."""
         return self.moved_bytes / self.size_bytes if self.size_bytes else float(self.is_done)
 
 
 class ReplicaCatalogue:
-    """The replica catalogue, the transfers under way, and the bandwidth of each link in bytes a
-    second. `bookable` is how much of a link may be booked, where somebody said so.
+    """The replica catalogue, the transfers under way, and the estimated bandwidth of each link in
+    bytes a second. `bookable` is the bandwidth that may be booked, for links where one is set.
     """
 
     __slots__ = ("bandwidth", "bookable", "replicas", "transfers")
@@ -56,8 +56,8 @@ class ReplicaCatalogue:
         self.bookable: dict[Link, float] = {}
 
     def add(self, file: FileName, site: SiteName, *, size_bytes: int, checksum: str) -> None:
-        """A site holds a copy. A copy of another size or content makes the newest the only one that
-        counts.
+        """Add a copy of a file at a site. If its size or checksum differs from the known ones, it
+        replaces all older copies.
         """
         known = self.replicas.get(file)
         same = known is not None and (known.size_bytes, known.checksum) == (size_bytes, checksum)
@@ -67,7 +67,7 @@ class ReplicaCatalogue:
         )
 
     def remove(self, file: FileName, site: SiteName) -> None:
-        """A site holds no copy any more; a file without any is forgotten."""
+        """Remove the copy at a site; a file without copies leaves the catalogue."""
         known = self.replicas.get(file)
         if known is None or site not in known.sites:
             return
@@ -80,8 +80,8 @@ class ReplicaCatalogue:
     def advance(
         self, transfer: Transfer, *, size_bytes: int, took_s: Seconds, now: Instant
     ) -> Transfer:
-        """Take in how far a copy is, into its own estimate and into that of its link. One that was
-        begun anew, or whose target lost its count of time, goes on at the rate that was known.
+        """Update the estimates of a copy and of its link from a progress report. A copy that
+        restarted, or whose target lost its timer, keeps the known rate.
         """
         moved_bytes, moved_s = size_bytes - transfer.moved_bytes, took_s - transfer.moved_s
         rate_bps = transfer.rate_bps
@@ -108,7 +108,7 @@ class ReplicaCatalogue:
     def finish(
         self, transfer: Transfer, *, size_bytes: int, took_s: Seconds, now: Instant
     ) -> Transfer:
-        """Take in that a copy is there, whole; it is kept until its attempt ends."""
+        """Mark a copy as complete; it is kept until its attempt ends."""
         self.learn(transfer, size_bytes=size_bytes, took_s=took_s)
         finished = replace(
             transfer,
@@ -123,8 +123,8 @@ class ReplicaCatalogue:
         return finished
 
     def learn(self, transfer: Transfer, *, size_bytes: int, took_s: Seconds) -> None:
-        """Take an observed copy into the estimate of its link. A booked rate tells nothing about
-        what the link could do.
+        """Update the bandwidth estimate of a link from an observed copy. A booked copy is ignored:
+        its rate says nothing about the capacity of the link.
         """
         if size_bytes < LEARNT_BYTES_MIN or took_s <= 0 or transfer.booked_bps:
             return
@@ -134,9 +134,10 @@ class ReplicaCatalogue:
         self.bandwidth[link] = (1 - LEARNT_WEIGHT) * known + LEARNT_WEIGHT * seen
 
     def learn_slow(self, transfer: Transfer, *, ran_s: Seconds, default_bps: float) -> None:
-        """Take in a copy that was cut short after it had run for longer than was estimated: it was
-        half done, for all we know. Else a link that is much slower than thought would never be
-        learnt, because each copy over it ends with the hold of a job that was claimed too early.
+        """Lower the estimate of a link after a cancelled copy that ran longer than estimated.
+
+        The copy is assumed to be half done. Without this, the estimate of a very slow link would
+        never improve: each copy over it ends with the hold of a job that was claimed too early.
         """
         if transfer.is_done or transfer.booked_bps:
             return

@@ -1,4 +1,4 @@
-"""Arithmetic of a job's timeline: FTT, JST, JCT (KOALA 3.2, figure 1), and PT of jobs with a
+"""Arithmetic of a job's timeline: FTT, JST and JCT (KOALA 3.2, figure 1), and PT for jobs with a
 deadline (Deadlines 2.2).
 """
 
@@ -7,14 +7,14 @@ from __future__ import annotations
 from koala.core.model.values import Instant, Seconds
 
 AT_DEADLINE_S: Seconds = 1e-9
-"""A try so close to the deadline is the try at the deadline."""
+"""A try this close to the deadline counts as the try at the deadline."""
 
 
 def first_claim_at(
     placed_at: Instant, transfer_s: Seconds, *, fraction: float, hold_max_s: Seconds
 ) -> Instant:
-    """JCT0 = JPT + L * FTT, but no earlier than `hold_max_s` before the JST: a claim costs only the
-    allowed hold.
+    """JCT0 = JPT + L * FTT, but no earlier than `hold_max_s` before the JST, so that a claim holds
+    no longer than allowed.
     """
     start_at = placed_at + transfer_s
     return min(start_at, max(placed_at + fraction * transfer_s, start_at - hold_max_s))
@@ -23,15 +23,15 @@ def first_claim_at(
 def next_claim_at(
     claim_at: Instant, start_at: Instant, *, fraction: float, step_min_s: Seconds
 ) -> Instant:
-    """JCT(n+1) = JCT(n) + L * (JST - JCT(n)); the series only approaches the JST, so a step below
-    the minimum lands on it.
+    """JCT(n+1) = JCT(n) + L * (JST - JCT(n)). The series only approaches the JST; a step below the
+    minimum goes to the JST itself.
     """
     step_s = fraction * (start_at - claim_at)
     return claim_at + step_s if step_s >= step_min_s else start_at
 
 
 def considered_at(submitted_at: Instant, deadline_at: Instant, *, wait_s: Seconds) -> Instant:
-    """T = max(S, D - X): Wait-X ignores a job until then; with an infinite X it ignores nothing
+    """T = max(S, D - X). Wait-X ignores a job until T; with an infinite X, T is the submission
     (Deadlines 2.2).
     """
     return max(submitted_at, deadline_at - wait_s)
@@ -40,8 +40,8 @@ def considered_at(submitted_at: Instant, deadline_at: Instant, *, wait_s: Second
 def next_try_at(
     try_at: Instant, deadline_at: Instant, *, fraction: float, step_min_s: Seconds = 0.0
 ) -> Instant:
-    """PT(m+1) = PT(m) + Lp * (D - PT(m)); PT(0) comes of T in the same way (Deadlines 2.2). The
-    series only approaches D: what comes too close to it, or a step below the minimum, lands on it.
+    """PT(m+1) = PT(m) + Lp * (D - PT(m)); PT(0) follows from T in the same way (Deadlines 2.2). The
+    series only approaches D; a try very close to it, or a step below the minimum, goes to D itself.
     """
     next_at = try_at + fraction * (deadline_at - try_at)
     is_near = deadline_at - next_at <= AT_DEADLINE_S or next_at - try_at < step_min_s
@@ -57,8 +57,8 @@ def tries(
     step_min_s: Seconds = 0.0,
     ends_at_deadline: bool = False,
 ) -> tuple[Instant, ...]:
-    """PT(0) to PT(Mp) of a job that is considered from T on, or up to the first at D; with
-    `ends_at_deadline` one at D in any case (Deadlines 2.2).
+    """PT(0) to PT(Mp) of a job that is considered from T on, up to the first at D. With
+    `ends_at_deadline` the last one is always at D (Deadlines 2.2).
     """
     found: list[Instant] = []
     at = considered
@@ -71,15 +71,13 @@ def tries(
 
 
 def lowered_fraction(fraction: float, *, step: float, fraction_min: float) -> float:
-    """L after a job went back to its placement queue: decreased by subtraction, down to its
-    bound.
-    """
+    """L after a job went back to its placement queue: one step less, but not below the minimum."""
     return max(fraction_min, fraction - step)
 
 
 def lead_s(rtt_s: Seconds, *, arms: int, lead_min_s: Seconds, lead_max_s: Seconds) -> Seconds:
-    """How far T lies ahead of the Arm: four of the slowest round trips at least, twice that with
-    each arming that failed.
+    """Lead of T over the Arm: at least four of the slowest round trips, doubled with each failed
+    arming.
     """
     return min(lead_max_s, max(lead_min_s, 4 * rtt_s) * 2.0**arms)
 

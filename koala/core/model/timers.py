@@ -1,6 +1,6 @@
-"""The core's timers: one heap, of which the driver sees only the earliest instant.
+"""Timers of the core: one heap, of which the driver sees only the earliest instant.
 
-A timer is never taken back: whoever set it looks, when it rings, whether it still means anything.
+A timer is never cancelled. When it fires, its handler checks if it still applies.
 """
 
 from __future__ import annotations
@@ -13,26 +13,24 @@ from koala.core.model.values import Instant
 
 
 class TimerKind(StrEnum):
-    """What a timer is for."""
+    """Purpose of a timer."""
 
     SCAN = "scan"  # the placement queues
     CLAIM = "claim"  # a job's next claiming try
-    EVALUATE = "judge"  # the try at the JST, if answers are still out
+    EVALUATE = "judge"  # the try at the JST, if answers are outstanding; saved as "judge"
     AGAIN = "again"  # a site that refused a job
     TRY = "try"  # a job with a deadline that is not placed yet
     MISS = "miss"  # such a job's deadline and the time by which it may be missed
     ARM = "arm"  # a job whose JST is near
     PATHS = "paths"  # the time by which a job's TCP paths must have been tried
-    RELEASE = "release"  # T of an arming: released by then, or armed anew
+    RELEASE = "release"  # T of an arming: released by then, or armed again
     SILENT = "silent"  # a site that may have come back
     PROBE = "probe"  # a site that has rested
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timer:
-    """A kind that rings for a job or site (`key`) at an instant; at equal instants in the order of
-    setting.
-    """
+    """Timer of a job or site (`key`); timers of the same instant fire in the order of setting."""
 
     at: Instant
     number: int
@@ -50,7 +48,7 @@ class Timers:
         self._number = 0
 
     def set(self, at: Instant, kind: TimerKind, key: str = "") -> None:
-        """Ring at `at`; never, when that is infinite."""
+        """Set a timer that fires at `at`; none if that is infinite."""
         if at < float("inf"):
             self._number += 1
             heappush(self._heap, Timer(at, self._number, kind, key))
@@ -61,5 +59,5 @@ class Timers:
         return self._heap[0].at if self._heap else None
 
     def due(self, now: Instant) -> Timer | None:
-        """Take the earliest timer that is due, or None."""
+        """Remove and return the earliest timer that is due, or None."""
         return heappop(self._heap) if self._heap and self._heap[0].at <= now else None

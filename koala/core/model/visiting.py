@@ -1,14 +1,13 @@
-"""Visiting several queues in rounds (Multiple queues 2.5): the machine that the live scheduler and
-the simulator share.
+"""Visits to several queues in rounds (Multiple queues 2.5), shared by scheduler and simulator.
 
 There is a global queue, or a local one for each site, or both; each is first come, first served. A
-queue whose head does not fit is *disabled* until the next departure, which enables all queues in an
-order that the discipline gives. They are then visited in rounds, one job of each a round, until a
-round starts nothing.
+queue whose head does not fit is *disabled* until the next departure. A departure enables all queues
+in the order of the discipline. They are then visited in rounds, one job of each queue a round,
+until a round starts nothing.
 
-The machine holds no jobs. It looks at the queues, which belong to its caller, and says whose head
-to try; the caller tries it, and takes it out of its queue or disables the queue. All that lasts
-from one departure to the next is which queues are disabled, in order.
+`Visiting` holds no jobs. It reads the caller's queues and yields the queue whose head to try. The
+caller tries it, and then removes it from its queue or disables the queue. The only state between
+two departures is the ordered set of disabled queues.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _Key_contra = TypeVar("_Key_contra", bound=Hashable, contravariant=True)
 
 
 class LocalJobs(StrEnum):
-    """Which jobs stand in local queues; the others are in the global one."""
+    """Kinds of jobs that join local queues; the others join the global one."""
 
     NONE = "none"
     SINGLE = "single-component jobs"
@@ -36,13 +35,13 @@ class LocalJobs(StrEnum):
 
 Keys: TypeAlias = tuple[Any, ...]
 Order: TypeAlias = Callable[[Keys, Keys, Sequence[Any], Keys, float], Iterable[Any]]
-"""In which order queues are enabled at a departure, from: the local queues by index; the global
+"""Order in which queues are enabled at a departure, from: the local queues by index; the global
 queue, if there is one; the sites that the departing job releases, in the order in which they were
 allocated; the queues in the order in which they were disabled since the last departure; and a
 random number in [0, 1)."""
 
 Permits: TypeAlias = Callable[[Sized, Sized, Collection[Sized]], bool]
-"""Whether the head of a queue may start now, from: the queue, the global and the local ones."""
+"""Permission to start the head of a queue now, from: the queue, the global and the local ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,21 +52,21 @@ class Discipline:
     local_jobs: LocalJobs
     order: Order
     permits: Permits | None = None  # None: always
-    rule: str = ""  # what it permits, for people
+    rule: str = ""  # description of `permits` for people
 
     def is_local(self, components: int) -> bool:
-        """Whether a job of so many components goes to a local queue."""
+        """Return True if a job with this number of components joins a local queue."""
         single = self.local_jobs is LocalJobs.SINGLE and components == 1
         return single or self.local_jobs is LocalJobs.ALL
 
     @property
     def has_local(self) -> bool:
-        """There is a queue for each site."""
+        """Return True if there is a queue for each site."""
         return self.local_jobs is not LocalJobs.NONE
 
     @property
     def has_global(self) -> bool:
-        """There is a global queue."""
+        """Return True if there is a global queue."""
         return self.local_jobs is not LocalJobs.ALL
 
 
@@ -111,17 +110,17 @@ class Visiting(Generic[Key]):
         self._ageing_s = ageing_s
 
     def arrived(self, key: Key) -> bool:
-        """A job was queued there: whether it is tried at once, because it is alone, and its queue
-        is enabled and permitted."""
+        """Return True if a job that just joined is tried at once: it is alone, and its queue is
+        enabled and permitted."""
         return len(self._queues[key]) == 1 and key not in self.disabled and self.permits(key)
 
     def permits(self, key: Key) -> bool:
-        """Whether the head of this queue may start now."""
+        """Return True if the head of this queue may start now."""
         rule = self._rule()
         return rule is None or rule(key)
 
     def departed(self, released: Sequence[Key], draw: float) -> Iterator[Key]:
-        """A job has left: all queues are enabled, and visited in rounds."""
+        """Enable all queues after a departure and visit them in rounds."""
         before = tuple(self.disabled)
         self.disabled.clear()
         return self.rounds(before, released, draw)
@@ -129,8 +128,8 @@ class Visiting(Generic[Key]):
     def rounds(
         self, before: tuple[Key, ...], released: Sequence[Key], draw: float
     ) -> Iterator[Key]:
-        """Whose head to try next, when those of `before` were disabled and none is now; what became
-        of each is seen before the next is asked for."""
+        """Yield the queues whose heads to try, in rounds; `before` were disabled until now. The
+        caller acts on each queue before it asks for the next."""
         queues, disabled = self._queues, self.disabled
         order = self._discipline.order(self._local, self._common, released, before, draw)
         if self._waited_s is not None:
@@ -154,7 +153,7 @@ class Visiting(Generic[Key]):
             order = enabled
 
     def _rule(self) -> Callable[[Key], bool] | None:
-        """Who may start now, by the discipline or by its age; None: everybody."""
+        """The permission now in force, by discipline or by age; None: every queue is permitted."""
         permits = self._discipline.permits
         if permits is None:
             return None
@@ -167,8 +166,8 @@ class Visiting(Generic[Key]):
 
 
 def draw_of(number: int) -> float:
-    """A number in [0, 1) that looks random and depends on `number` alone (splitmix64), for drivers
-    whose draws must be the same in every replay."""
+    """Hash `number` to a pseudo-random number in [0, 1) (splitmix64), for drivers whose draws must
+    be the same in every replay."""
     z = (number * 0x9E3779B97F4A7C15) & _WORD
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _WORD
