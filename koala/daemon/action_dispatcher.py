@@ -79,7 +79,7 @@ class ActionDispatcher:
             case PublishOutputs():
                 self._publish(action)
             case Announce():
-                pass  # the pump publishes it as a notice
+                pass  # group commit publishes it as a notice
 
     def messages(self, wanted: Wanted) -> Iterable[pb.ToAgent]:
         """Return the messages for the whole wanted state of a site."""

@@ -58,7 +58,7 @@ _MADE_ANEW = {*_JOURNAL, LOCK, ENDPOINT, BALLAST, RESTORED, SPOOL}
 _NO_TAR = (tarfile.TarError, FileNotFoundError, EOFError, BadGzipFile, zlib.error, LZMAError)
 _GZIP = b"\x1f\x8b"
 _READ_BYTES = 1 << 20
-OVER_KEPT = 1_000  # jobs that are over, while a backup is read back
+OVER_KEPT = 1_000  # ended jobs in memory while a backup is read back
 NAMED_MAX = 10  # damaged files in an error
 
 
@@ -207,13 +207,13 @@ def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> B
     spooled = sorted(_spooled(state_dir / SPOOL))
     if with_spool:
         _copy_tree(state_dir / SPOOL / "jobs", folder / SPOOL / "jobs")
-    past = open_journal(folder, source=state_dir / FILE)
-    _read_back(past)  # a backup that cannot be read back is none
+    reader = open_journal(folder, source=state_dir / FILE)
+    _read_back(reader)  # an unreadable backup must not count as made
     manifest = {
         "koala-backup": BACKUP.newest,
         "events": mark.seq,
         "chain": mark.chain.hex(),
-        "last_at": past.last_at,
+        "last_at": reader.last_at,
         "files": sorted(files),
         "has_spool": with_spool,
         "spool": spooled,
@@ -224,7 +224,7 @@ def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> B
     return Backup(
         path=target,
         events=mark.seq,
-        last_at=past.last_at,
+        last_at=reader.last_at,
         files=len(files),
         spooled=len(spooled),
         has_spool=with_spool,
@@ -236,20 +236,20 @@ def _require_end(state_dir: Path) -> None:
 
     Raises JournalError.
     """
-    past = open_journal(state_dir)
-    if past.mark is None and past.events:
-        raise unmarked(past.path, state_dir / MARK, past.events)
+    reader = open_journal(state_dir)
+    if reader.mark is None and reader.events:
+        raise unmarked(reader.path, state_dir / MARK, reader.events)
 
 
-def _read_back(past: JournalReader) -> None:
+def _read_back(reader: JournalReader) -> None:
     """Replay the journal from its first to its last event and read all archived jobs, as a start
     would.
 
     Memory is bounded: ended jobs are evicted on the way. Raises JournalError.
     """
-    with closing(connect(past.path)) as connection:
-        check_whole(connection, past.source)
-    for step in replay(past):
+    with closing(connect(reader.path)) as connection:
+        check_whole(connection, reader.source)
+    for step in replay(reader):
         forget(step.scheduler, step.record.at, keep=OVER_KEPT, keep_s=0.0)
 
 
@@ -259,8 +259,8 @@ def _copy_database(source: Path, target: Path) -> JournalPosition:
     with closing(connect(source)) as reader, closing(sqlite3.connect(target)) as writer:
         check_format(reader, source)
         try:
-            # In one look, beside which the daemon commits: in parts, each commit between two of
-            # them begins the copy anew, which never ends beside a daemon that is busy.
+            # In one step, concurrent with the daemon's commits. With several steps each commit
+            # between them restarts the copy, so beside a busy daemon it would never end.
             reader.backup(writer, pages=-1)
             # The daemon's mark may name an event before or after this commit.
             row = writer.execute("SELECT seq, chain FROM event ORDER BY seq DESC LIMIT 1")
@@ -371,7 +371,7 @@ def _extract(archive: tarfile.TarFile, target: Path, only: Sequence[str]) -> Non
     if hasattr(tarfile, "data_filter"):
         archive.extractall(target, members, filter="data")
         return
-    for member in members:  # before Python 3.11.4; of ours it has files and folders only
+    for member in members:  # before Python 3.11.4; our backups have files and folders only
         is_inside = not member.name.startswith("/") and ".." not in member.name.split("/")
         if not is_inside or not (member.isreg() or member.isdir()):
             raise tarfile.ExtractError(f"{member.name!r} is no file below its folder")
@@ -392,17 +392,17 @@ def _read(folder: Path, backup: Path) -> Backup:
     if version > 1:
         _check_files(folder, backup, manifest.sha256)
     events = manifest.events
-    past = open_journal(folder, source=backup / FILE)
-    if past.mark != JournalPosition(events, chain) or past.events != events:
+    reader = open_journal(folder, source=backup / FILE)
+    if reader.mark != JournalPosition(events, chain) or reader.events != events:
         raise JournalError(f"{backup}: damaged: {MANIFEST} and {MARK} name other events")
-    _read_back(past)
+    _read_back(reader)
     missing = [name for name in manifest.files if not (folder / name).is_file()]
     if missing:
         raise JournalError(f"{backup}: damaged: {', '.join(missing)} is missing")
     return Backup(
         path=backup,
         events=events,
-        last_at=past.last_at,
+        last_at=reader.last_at,
         files=len(manifest.files),
         spooled=len(manifest.spool),
         has_spool=manifest.has_spool,
@@ -419,14 +419,14 @@ def _check_files(folder: Path, backup: Path, expected: dict[str, str]) -> None:
         ({name for name in expected if expected[name] != found.get(name)}, "not as it was written"),
     ):
         if names:
-            told = ", ".join(sorted(names)[:NAMED_MAX])
-            raise JournalError(f"{backup}: damaged: {told} is {what}. Take another backup")
+            named = ", ".join(sorted(names)[:NAMED_MAX])
+            raise JournalError(f"{backup}: damaged: {named} is {what}. Take another backup")
 
 
 def _close(folder: Path) -> None:
     """Make everything durable and private to this user, whatever modes the originals had."""
     for path in (folder, *folder.rglob("*")):
-        if not path.is_symlink():  # that would be done to what it names, wherever that is
+        if not path.is_symlink():  # chmod follows links, out of the folder
             path.chmod(0o700 if path.is_dir() else 0o600)
             _sync(path)
 

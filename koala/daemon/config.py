@@ -214,7 +214,7 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
     """Parse the configuration from a text. Raises ConfigError."""
     try:
         tree = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # of TOML, or of its numbers and depth
+    except (ValueError, RecursionError) as error:  # invalid TOML, or its numbers or depth
         raise ConfigError(f"{source}: not TOML: {error}") from error
     try:
         file = msgspec.convert(tree, File)
@@ -354,7 +354,7 @@ def _explain(error: str, tree: dict[str, Any]) -> str:
     if field is not None:
         return f"{place}.{field['name']} is missing" if place else f"[{field['name']}] is missing"
     allowed = what.removeprefix("Expected ").replace("`", "")
-    if "[...]" in place:  # msgspec does not say which of them
+    if "[...]" in place:  # msgspec does not name the key
         return f"{place.replace('[...]', '.NAME')}: allowed is {allowed}"
     value: object = tree
     for key in place.split(".") if place else ():

@@ -45,7 +45,7 @@ class EventLoop(GroupCommit):
         self._is_closing = False
         self._failure: KoalaError | None = None
         self._is_over = False
-        self._answers: set[asyncio.Future[Any]] = set()  # that somebody waits for
+        self._answers: set[asyncio.Future[Any]] = set()  # with a waiting caller
 
     # --- the inbox --------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class EventLoop(GroupCommit):
         """Make the batch durable and return the notices that may be published now."""
         batch = self.prepare_commit()
         if batch is None:
-            await asyncio.sleep(0)  # only questions: let others run between two batches of them
+            await asyncio.sleep(0)  # only reads: yield to other tasks between batches
             return ()
         try:
             await self._journal.commit(batch)

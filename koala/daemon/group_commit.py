@@ -35,16 +35,18 @@ from koala.daemon.storage.records import Batch, Notice, Record, Snapshot
 from koala.errors import KoalaError
 
 INBOX_MAX = 10_000
-BATCH_S_MAX = 0.02  # of handling; then the batch is committed and other tasks may run
-WOKEN_MAX = 16  # in one batch: a timer that is always due again must not keep others out
-WOKEN_REST = 4.0  # rest after Woken in shares of what it took: a scan of a long queue is long, and
-# what comes meanwhile shares the next one
+BATCH_S_MAX = 0.02  # handling time; then the batch is committed and other tasks may run
+WOKEN_MAX = 16  # in one batch: a timer that is always due again must not starve other items
+# Pause after Woken, as a multiple of its duration: a scan of a long queue takes long, and items
+# that arrive during the pause share the next scan.
+WOKEN_REST = 4.0
 WOKEN_REST_S_MAX = 0.1
 DIGEST_EVERY = 1_000
-DIGEST_SHARE_MAX = 0.02  # of the time: digests of a large state come less often
-SNAPSHOT_JOBS_MAX = 20_000  # that are not over: with more of them a snapshot is taken only when the
-# daemon ends in order. How many that are over stay in the state is configured.
-COMMIT_S_MAX = 10.0  # of a commit: after that we do not vouch for leases any more
+DIGEST_SHARE_MAX = 0.02  # share of time: digests of a large state are less frequent
+# Unfinished jobs; with more of them a snapshot is taken only at an orderly end. The number of ended
+# jobs in the state is configured.
+SNAPSHOT_JOBS_MAX = 20_000
+COMMIT_S_MAX = 10.0  # duration of a commit after which leases are no longer renewed
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -82,10 +84,10 @@ def read_only_batch(scheduler: Scheduler, now: Instant) -> BatchContext:
     """Return a context that accepts no events, for questions about jobs that have ended."""
 
     def no_event(event: Event, _: Instant) -> None:
-        raise AssertionError(f"what is over does not change: {event}")
+        raise AssertionError(f"a read-only batch accepts no events: {event}")
 
     def no_number() -> int:
-        raise AssertionError("no job comes here")
+        raise AssertionError("a read-only batch has no new jobs")
 
     return BatchContext(scheduler, now, no_event, no_number)
 
@@ -98,7 +100,7 @@ class Counters:
     commits: int = 0
     notices: int = 0
     commit_s: float = 0.0  # the longest
-    handled_s: float = 0.0  # in all
+    handled_s: float = 0.0  # in total
     by_kind: dict[str, int] = field(default_factory=dict)
 
 
@@ -168,7 +170,7 @@ class GroupCommit:
         self._scheduler = scheduler
         self._clock = clock
         self._digest = digest
-        self._jobs = jobs  # numbers given so far
+        self._jobs = jobs  # ids given so far
         self._receiver: Receiver | None = None
         self._inbox: deque[InboxItem] = deque()
         self._records: list[Record] = []
@@ -180,10 +182,10 @@ class GroupCommit:
         self._upkeep = upkeep
         self._snapshot_seq = journal.seq - (upkeep.replayed if upkeep is not None else 0)
         self._snapshot_due_at: Instant = 0.0
-        self._begun_at: Instant = 0.0  # the batch
+        self._begun_at: Instant = 0.0  # start of the batch
         self.keys_archived = scheduler.keys_forgotten
-        """How many idempotency keys have left the state and are durable in the archive."""
-        self._leaving: dict[JobId, Job] = {}  # of the batch under way: not in the archive yet
+        """Number of idempotency keys that left the state and are durable in the archive."""
+        self._leaving: dict[JobId, Job] = {}  # evicted by the current batch, not in the archive yet
         self._digest_due_at: Instant = 0.0
         self._wake_not_before: Instant = 0.0
         self._committing_since: Instant | None = None
@@ -302,7 +304,7 @@ class GroupCommit:
         since, self._committing_since = self._committing_since, None
         assert since is not None
         self._leaving = {}
-        self.keys_archived = self._scheduler.keys_forgotten  # of this batch: the next has not begun
+        self.keys_archived = self._scheduler.keys_forgotten  # the next batch has not begun
         self.counters.commits += 1
         self.counters.events += len(batch.records)
         self.counters.notices += len(batch.notices)
@@ -334,7 +336,7 @@ class GroupCommit:
     def _handle(self, event: Event, now: Instant) -> None:
         actions = self._scheduler.handle(event, now)
         if not self._scheduler.is_changed:
-            assert not actions, f"{event} changed nothing, and {actions} came of it"
+            assert not actions, f"{event} changed nothing but caused {actions}"
             return
         self._seq += 1
         answers = self._scheduler.answers

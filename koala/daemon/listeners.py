@@ -119,8 +119,8 @@ class Listeners:
             await asyncio.sleep(RENEWAL_POLL_S)
             try:
                 await asyncio.to_thread(self.authority.serving)
-            except ConfigError as error:  # who is connected stays so, and there may be room later
-                log.error("certificate.not_renewed", reason=str(error))  # noqa: TRY400 - says it all
+            except ConfigError as error:  # connections stay; the disk may have room later
+                log.error("certificate.not_renewed", reason=str(error))  # noqa: TRY400 - the reason suffices
 
     def close(self) -> None:
         """Withdraw the announcement and close the audit log."""
@@ -172,7 +172,7 @@ def check_state(state_dir: Path) -> None:
 
 
 def _open(key: str, address: str, add: Callable[[str], int]) -> int:
-    check_free(key, address)  # before gRPC finds it taken, and writes so
+    check_free(key, address)  # before gRPC fails on it and logs by itself
     try:
         return add(address)
     except RuntimeError as error:

@@ -84,8 +84,8 @@ from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
 ACCEPT_LOSS = "--accept-loss"
 ENDS = ("Failed", "Cancelled")
-LAST_WORDS_S = 0.2  # for calls that are told that they will not be answered
-STOP_S = 2.0  # for calls under way, after Goodbye
+LAST_WORDS_S = 0.2  # for calls to receive their error
+STOP_S = 2.0  # for running calls, after Goodbye
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
@@ -96,13 +96,13 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),
-    # Of a request that nobody reads yet, 64 kB come and no more, however fast the line: until then
-    # its caller is a stranger, who may send little (`floods`).
+    # Accept at most 64 kB of a request that is not read yet, however fast the connection: until
+    # then its caller is unauthenticated, and may send little (`flood_guard`).
     ("grpc.http2.bdp_probe", 0),
     ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
     ("grpc.max_send_message_length", -1),
     ("grpc.so_reuseport", 0),  # a second daemon on the port must fail, not share it
-    ("grpc.max_concurrent_streams", 1_000),  # of one connection; further calls wait at its client
+    ("grpc.max_concurrent_streams", 1_000),  # per connection; further calls wait at the client
 )
 
 log = structlog.get_logger()
@@ -114,7 +114,7 @@ def run(config_path: Path, *, accept_loss: bool = False, may_begin: bool = False
     It initializes a new state directory if that is safe or `may_begin` is set. Raises KoalaError.
     """
     config = read_config(config_path)
-    os.umask(0o077)  # all that it makes is for its account alone, whatever it was started with
+    os.umask(0o077)  # all files are private, whatever the inherited mask
     require_initialized(config.state_dir, may_begin=may_begin)
     configure_logging(config.log_level)
     strangers.raise_limit()
@@ -128,7 +128,7 @@ def run(config_path: Path, *, accept_loss: bool = False, may_begin: bool = False
     try:
         asyncio.run(to_the_end(until_signal()))
     except DiskError as error:
-        log.error("journal.failed", reason=str(error))  # noqa: TRY400 - the reason says it all
+        log.error("journal.failed", reason=str(error))  # noqa: TRY400 - the reason suffices
         log_stream(sys.stderr).write(f"koala daemon: {error}\n")
         # Closing the database would write to a disk that has just failed.
         os._exit(DISK_FAILED)
@@ -220,10 +220,6 @@ class Daemon:
                 replayed=recovered.replayed,
             ),
         )
-        if config.journal.keep_days:
-            journal.keep_s = config.journal.keep_days * 86_400.0
-        if config.journal.keep_past_jobs_days:
-            journal.keep_jobs_s = config.journal.keep_past_jobs_days * 86_400.0
         secret = read_secret(config.state_dir)
         watermarks = Watermarks(
             secret=secret,
@@ -521,7 +517,7 @@ class MetricsView:
             "disk": {"free_bytes": self._disk.free_bytes, "is_low": self._disk.is_low},
             "loop_lag_s": round(self._requests.lag_s, 6),
             "memory_bytes": memory_bytes,
-            # The kernel's own figure comes late.
+            # The kernel updates its own peak late.
             "memory_peak_bytes": max(memory_bytes, peak_kb * 1024),
         }
 

@@ -169,7 +169,7 @@ class MqttPublisher:
                     group.create_task(self._drain(client))
                     group.create_task(_until_lost(client))
             except BaseExceptionGroup as group:
-                # What is raised in `except*` is a group again, or is not: it depends on Python.
+                # Whether `except*` raises a group again depends on the Python version.
                 lost, others = group.split(aiomqtt.MqttError)
                 if lost is None or others is not None:
                     raise
@@ -209,7 +209,7 @@ class MqttPublisher:
 async def _until_lost(client: aiomqtt.Client) -> None:
     """Raise MqttError when the connection ends: an idle publisher would not notice otherwise."""
     async for _ in client.messages:
-        pass  # nothing was subscribed to
+        pass  # no subscriptions
     raise aiomqtt.MqttError("the broker closed the connection")
 
 

@@ -85,7 +85,7 @@ class _Sandbox:
             wrong = error_of(answer)
         except PolicyTimeoutError:
             wrong = f"no answer in {self._limit_s:g} s"
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever others wrote
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code
             wrong = f"{type(error).__name__}: {error}"
         if not wrong:
             return answer

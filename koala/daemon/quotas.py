@@ -142,9 +142,9 @@ class FairQueue:
             what = f"{calls.calls} calls of {_display_name(user)} wait to be answered"
             raise _exhausted(what, f"{self._most} (limits.calls_per_user)", CALL_RETRY_S)
         if calls.size_bytes + size_bytes > CALLS_BYTES_MAX:
-            told = calls.size_bytes + size_bytes
+            total = calls.size_bytes + size_bytes
             what = (
-                f"the calls of {_display_name(user)} that are not answered would have {told} bytes"
+                f"the calls of {_display_name(user)} that are not answered would have {total} bytes"
             )
             raise _exhausted(what, f"{CALLS_BYTES_MAX} in all", CALL_RETRY_S)
         calls.calls += 1
@@ -245,7 +245,7 @@ class Quotas:
     def publish(self, notices: Sequence[Notice]) -> None:
         """Remove jobs that ended from the usage."""
         for notice in notices:
-            if notice.phase in ENDS and notice.job in self._live:  # an end may be told twice
+            if notice.phase in ENDS and notice.job in self._live:  # an end may be published twice
                 owner, size = self._live.pop(JobId(notice.job))
                 for load in (self._all, self._of_user[owner]):
                     load.jobs -= 1

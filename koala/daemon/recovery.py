@@ -22,7 +22,7 @@ import structlog
 from koala.core.model.actions import Announce
 from koala.core.model.events import KINDS, DaemonStarted, Event, JobSubmitted, ParametersChanged
 from koala.core.model.parameters import Parameters
-from koala.core.model.values import Instant, JobId, SiteName
+from koala.core.model.values import FOREVER, Instant, JobId, SiteName
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import NotSavedError, load, save
@@ -56,8 +56,9 @@ from koala.identity.private_files import private_folder, read_private, write_pri
 from koala.runtime.disk_formats import CORE
 from koala.views.documents import digest
 
-PUBLISHED_MAX = 10_000  # of the newest jobs that are over, looked at again after a start
+PUBLISHED_MAX = 10_000  # newest ended jobs whose files are processed again after a start
 SECRET = "secret"
+DAY_S = 86_400.0
 _KEY = re.compile(rb"[0-9a-f]{64}")
 LOST_EPOCHS_MAX = 1_000
 LOST_JOBS_MAX = 1_000_000
@@ -106,7 +107,7 @@ class Recovered:
     settings: str
 
 
-class _Past:
+class _ReplayFacts:
     """Facts that a replay collects beside the state."""
 
     def __init__(self, jobs: int = 0, settings: Event | None = None) -> None:
@@ -172,8 +173,13 @@ def _drop_history(state_dir: Path) -> bool:
 def _open_and_recover(
     config: Config, *, make_room: Callable[[], bool], accept_loss: bool
 ) -> tuple[Journal, Recovered]:
-    journal = Journal.open(config.state_dir)
-    journal.make_room = make_room
+    keep = config.journal
+    journal = Journal.open(
+        config.state_dir,
+        keep_s=keep.keep_days * DAY_S or FOREVER,
+        keep_jobs_s=keep.keep_past_jobs_days * DAY_S or FOREVER,
+        make_room=make_room,
+    )
     try:
         return journal, recover(journal, config, accept_loss=accept_loss)
     except BaseException:
@@ -196,19 +202,23 @@ def recover(
     begun_s = boot_s()
     start, scheduler = _start(journal, config)
     snapshot = None if start is None else start.snapshot
-    past = _Past() if snapshot is None else _Past(snapshot.jobs, _settings(snapshot.settings))
+    facts = (
+        _ReplayFacts()
+        if snapshot is None
+        else _ReplayFacts(snapshot.jobs, _settings(snapshot.settings))
+    )
     begun = JournalPosition() if start is None else start.mark
     last_at = 0.0 if start is None else start.at
     if begun.seq:
         journal.check_history(begun, accept_loss=accept_loss)
     is_taken_over = journal.last_event() > 0 and journal.core() != CORE
     if is_taken_over:
-        _replay_of_other(journal, scheduler, past, begun, last_at, accept_loss=accept_loss)
+        _replay_of_other(journal, scheduler, facts, begun, last_at, accept_loss=accept_loss)
     else:
         recorded = None if accept_loss else journal.last_digest()
         for record in journal.records(begun, last_at=last_at, accept_loss=accept_loss):
             repeat(journal.path, scheduler, record)
-            past.note(record.event)
+            facts.note(record.event)
             if recorded is not None and record.seq == recorded[0]:
                 require_digest(journal.path, scheduler, *recorded)
     replayed = journal.seq - begun.seq
@@ -221,14 +231,14 @@ def recover(
     )
     epoch = scheduler.epoch + (LOST_EPOCHS_MAX if accept_loss else 1)
     events: list[Event] = [DaemonStarted(epoch=epoch, after_loss=accept_loss)]
-    if past.settings != changed:
+    if facts.settings != changed:
         events.insert(0, changed)
     last = journal.seq
     for seq in journal.ready(accept_loss=accept_loss):
         log.warning("snapshot.dropped", after_event=seq, reason="it is not as it was written")
     settings = encode_event(changed)
     wrote = journal.core()
-    saved = partial(_snapshot, jobs=past.jobs, settings=settings) if is_taken_over else None
+    saved = partial(_snapshot, jobs=facts.jobs, settings=settings) if is_taken_over else None
     _begin(journal, scheduler, events, clock.now(), saved)
     if is_taken_over:
         log.warning("journal.taken_over", core=CORE, wrote=wrote, replayed=replayed)
@@ -245,7 +255,7 @@ def recover(
     return Recovered(
         scheduler=scheduler,
         clock=clock,
-        jobs=past.jobs + (LOST_JOBS_MAX if accept_loss else 0),
+        jobs=facts.jobs + (LOST_JOBS_MAX if accept_loss else 0),
         over=tuple(scheduler.ended)[-PUBLISHED_MAX:],
         replayed=0 if is_taken_over else replayed,
         settings=settings,
@@ -287,7 +297,7 @@ def _start(journal: Journal, config: Settings) -> tuple[KeptSnapshot | None, Sch
 def _replay_of_other(
     journal: Journal,
     scheduler: Scheduler,
-    past: _Past,
+    facts: _ReplayFacts,
     begun: JournalPosition,
     begun_at: Instant,
     *,
@@ -310,7 +320,7 @@ def _replay_of_other(
                 journal.path, wrote, last - begun.seq, str(error.__cause__)
             ) from error
         comparison.note(record.at, actions)
-        past.note(record.event)
+        facts.note(record.event)
     if journal.seq > begun.seq:
         why = comparison.difference(journal.notices_since, is_cut=accept_loss)
         try:

@@ -45,7 +45,7 @@ def require_initialized(state_dir: Path, *, may_begin: bool = False) -> None:
 
 def leave_witness(state_dir: Path) -> None:
     """Record that a daemon serves with this state directory."""
-    with suppress(OSError):  # nothing can be told there later: then only `--init` begins
+    with suppress(OSError):  # without a witness only `--init` initializes
         witness_path(state_dir).touch(mode=0o644)
 
 

@@ -43,7 +43,7 @@ depends on it, so it is no part of the format."""
 REMOVED_MAX = 50_000  # at each snapshot
 LOOKED_AT_MAX = 250
 """Jobs in one read: about a fortieth of a second."""
-_LEVEL = 1  # of compression: the quickest is a fortieth of the text already
+_LEVEL = 1  # compression level: even the fastest gives a fortieth of the text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +136,10 @@ def _snapshot(connection: sqlite3.Connection, seq: int) -> KeptSnapshot:
 def drop_damaged_snapshots(connection: sqlite3.Connection) -> list[int]:
     """Delete damaged snapshots, so that none counts as a fallback; return their events."""
     rows = connection.execute("SELECT * FROM snapshot")
-    spoilt = [row[0] for row in rows if not is_good(row)]
-    for seq in spoilt:
+    damaged_seqs = [row[0] for row in rows if not is_good(row)]
+    for seq in damaged_seqs:
         connection.execute("DELETE FROM snapshot WHERE seq = ?", (seq,))
-    return spoilt
+    return damaged_seqs
 
 
 # --- jobs -----------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def write_jobs(connection: sqlite3.Connection, forgotten: Sequence[Forgotten]) -
     for one in forgotten:
         job = one.job
         body = _packed(save_object(job))
-        instants = (float(job.submitted_at), float(one.ended_at))  # as they are read back
+        instants = (float(job.submitted_at), float(one.ended_at))  # as SQLite returns them
         facts = (job.id, job.spec.owner, *instants, one.key, one.digest)
         rows.append((*facts, body, _sum(*facts, body)))
     connection.executemany("INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
@@ -206,7 +206,7 @@ def read_jobs(connection: sqlite3.Connection, path: Path, wanted: ArchiveQuery) 
         rows = connection.execute(question, values).fetchall()
         before: Place | None = None
         if len(rows) == wanted.most:
-            while not is_good(rows[-1][1:]):  # its place is not to be trusted; the next part has it
+            while not is_good(rows[-1][1:]):  # untrusted place; the next page has it
                 if len(rows) == 1:
                     raise not_as_archived(path, str(rows[0][1]))
                 rows.pop()
@@ -274,7 +274,7 @@ def _packed(plain: object) -> bytes:
     return zlib.compress(msgspec.json.encode(plain), _LEVEL)
 
 
-def _unpacked(body: bytes) -> Any:  # noqa: ANN401 - whatever was packed
+def _unpacked(body: bytes) -> Any:  # noqa: ANN401 - any JSON
     return msgspec.json.decode(zlib.decompress(body))
 
 

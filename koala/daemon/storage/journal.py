@@ -53,7 +53,7 @@ from koala.errors import DiskError, JournalError
 from koala.runtime.disk_formats import CORE, JOURNAL
 
 NOTICES_MAX = 100_000
-_NOTICES_SPARE = 1_000  # removed in lots, not one by one
+_NOTICES_SPARE = 1_000  # removed in bulk
 
 _TABLES = """
 CREATE TABLE event (seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL,
@@ -62,8 +62,8 @@ CREATE TABLE notice (number INTEGER PRIMARY KEY, at REAL NOT NULL, job TEXT NOT 
                      site TEXT NOT NULL, phase TEXT NOT NULL, text TEXT NOT NULL);
 CREATE TABLE digest (seq INTEGER PRIMARY KEY, digest TEXT NOT NULL);
 """
-SNAPSHOTS_KEPT = 2  # the older one is for when the newer cannot be read
-REMOVED_MAX = 1_000  # rows a commit, so that none waits for it
+SNAPSHOTS_KEPT = 2  # the older one is a fallback
+REMOVED_MAX = 1_000  # rows per commit, so that no commit takes long
 CORE_FACT = "core"
 SINCE_FACT = "core_since"
 """The event after which this core took over from another one; missing: it wrote all of them."""
@@ -79,6 +79,10 @@ class Journal:
         place: JournalLocation,
         connection: sqlite3.Connection,
         look: Callable[[], sqlite3.Connection] | None = None,
+        *,
+        keep_s: Seconds = FOREVER,
+        keep_jobs_s: Seconds = FOREVER,
+        make_room: Callable[[], bool] = lambda: False,
     ) -> None:
         """Open the journal; `look` opens the event loop's own connection (default: share one)."""
         self.path = place.path
@@ -89,17 +93,17 @@ class Journal:
         self._connection = connection
         self._marked: JournalPosition | None = None
         self._has_failed = False
-        self._is_cut = False  # rows after the mark are lost, and go with the next commit
+        self._is_cut = False  # rows after the mark are deleted by the next commit
         self.first_event = _first_event(connection, place.path)
-        self.keep_s: Seconds = FOREVER  # how long events are kept that no start needs
-        self.keep_jobs_s: Seconds = FOREVER  # how long jobs are kept that have left the state
+        self.keep_s = keep_s  # retention of events that no start needs
+        self.keep_jobs_s = keep_jobs_s  # retention of archived jobs
         self._remove_to = 0
-        self.make_room: Callable[[], bool] = lambda: False  # asked when a commit finds none
+        self.make_room = make_room  # called when the disk is full
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._questions = ReadConnection(place.path, "questions")
-        self._lists = ReadConnection(place.path, "lists")  # parts of what is long
-        self._looking: sqlite3.Connection | None = None  # of the event loop's
-        self._look = look or (lambda: connection)
+        self._lists = ReadConnection(place.path, "lists")  # pages of long lists
+        self._loop_connection: sqlite3.Connection | None = None  # of the event loop
+        self._connect_for_loop = look or (lambda: connection)
 
     def ready(self, *, accept_loss: bool) -> list[int]:
         """Prepare for commits: delete damaged snapshots and return the events before them.
@@ -122,7 +126,14 @@ class Journal:
         return self.mark.seq
 
     @classmethod
-    def open(cls, state_dir: Path) -> Journal:
+    def open(
+        cls,
+        state_dir: Path,
+        *,
+        keep_s: Seconds = FOREVER,
+        keep_jobs_s: Seconds = FOREVER,
+        make_room: Callable[[], bool] = lambda: False,
+    ) -> Journal:
         """Open or create the journal of a state directory. Raises JournalError."""
         lock = acquire_lock(state_dir)
         try:
@@ -130,7 +141,14 @@ class Journal:
             connection = _connect(state_dir / FILE)
             try:
                 place = StateFolder(state_dir, lock)
-                return cls(place, connection, partial(connect_reader, place.path))
+                return cls(
+                    place,
+                    connection,
+                    partial(connect_reader, place.path),
+                    keep_s=keep_s,
+                    keep_jobs_s=keep_jobs_s,
+                    make_room=make_room,
+                )
             except BaseException:
                 connection.close()
                 raise
@@ -210,7 +228,7 @@ class Journal:
             for record, mark in read_events(self._connection, self.path, self.mark):
                 self.mark, self.last_at = mark, record.at
                 if self._marked == mark:
-                    self._marked = None  # what had been committed is here
+                    self._marked = None  # the last commit is here
                 yield record
         except JournalError:
             if not accept_loss:
@@ -246,10 +264,10 @@ class Journal:
     def chain_at(self, seq: int) -> bytes | None:
         """Return the chain value of a committed row; None if not kept. Raises JournalError."""
         try:
-            if self._looking is None:
-                self._looking = self._look()
+            if self._loop_connection is None:
+                self._loop_connection = self._connect_for_loop()
             question = "SELECT chain FROM event WHERE seq = ?"
-            row = self._looking.execute(question, (seq,)).fetchone()
+            row = self._loop_connection.execute(question, (seq,)).fetchone()
         except sqlite3.Error as error:
             raise JournalError(f"{self.path}: event {seq} cannot be read: {error}") from error
         return None if row is None else bytes(row[0])
@@ -277,8 +295,8 @@ class Journal:
             try:
                 self._write(batch, rows, mark)
             except sqlite3.OperationalError as error:
-                # Of a full disk alone SQLite takes the whole transaction back; after any other
-                # error nobody knows what is there, and trying again could hide a loss.
+                # Only on a full disk does SQLite roll back the whole transaction. After any other
+                # error the state is unknown, and a retry could hide a loss.
                 if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self.make_room():
                     raise
                 self._write(batch, rows, mark)
@@ -339,11 +357,11 @@ class Journal:
             "SELECT seq FROM snapshot ORDER BY seq DESC LIMIT ?", (SNAPSHOTS_KEPT,)
         ).fetchall()
         (oldest,) = kept[-1]
-        _, since = written_by(self._connection, self.path)  # where a replay of all has to begin
+        _, since = written_by(self._connection, self.path)  # where a full replay begins
         self._connection.execute("DELETE FROM snapshot WHERE seq < ? AND seq != ?", (oldest, since))
         archive.remove_jobs(self._connection, before=now - self.keep_jobs_s)
         if len(kept) == SNAPSHOTS_KEPT and self.keep_s < FOREVER:
-            # Its own event stays: a start at a snapshot looks whether the journal is still its own.
+            # Its own event stays: a start verifies the snapshot against it.
             self._remove_to = self._last_before(now - self.keep_s, oldest - 1)
 
     def _last_before(self, instant: Instant, last: int) -> int:
@@ -407,8 +425,8 @@ class Journal:
         self._writer.shutdown()
         self._questions.close()
         self._lists.close()
-        if self._looking is not None and self._looking is not self._connection:
-            self._looking.close()
+        if self._loop_connection is not None and self._loop_connection is not self._connection:
+            self._loop_connection.close()
         with suppress(sqlite3.Error):
             if not self._has_failed:
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -426,7 +444,7 @@ class Journal:
         self._place.write_mark(mark_text(self.mark))
 
 
-# --- rows and files, also for those who only read (past.py) ---------------------------------------
+# --- rows and files, also for readers (journal_reader) --------------------------------------------
 
 
 def read_events(

@@ -36,7 +36,7 @@ from koala.errors import JournalError
 from koala.runtime.disk_formats import CORE, JOURNAL
 from koala.views.documents import digest
 
-ROWS = 4096  # read at once: a reader that is slow must not keep the writer's log from being folded
+ROWS = 4096  # per read: a slow reader must not delay the writer's checkpoints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class JournalReader:
     begin: KeptSnapshot | None
     first_at: Instant
     last_at: Instant
-    mark: JournalPosition | None  # of an event that had been committed
+    mark: JournalPosition | None  # of a committed event
     core: int  # the version of the core that wrote last
 
 
@@ -73,26 +73,26 @@ def open_journal(path: Path, *, source: Path | None = None) -> JournalReader:
     Messages name `source` in its place. Raises JournalError.
     """
     file = path / FILE if path.is_dir() else path
-    told = file if source is None else source
-    mark = _mark(file)  # before the rows: it never runs ahead of them
+    shown = file if source is None else source
+    mark = _mark(file)  # read before the rows: it is never ahead of them
     with closing(connect(file)) as connection:
-        check_format(connection, told)
+        check_format(connection, shown)
         try:
             first, last, first_at, last_at = connection.execute(
                 "SELECT min(seq), max(seq), min(at), max(at) FROM event"
             ).fetchone()
         except (sqlite3.Error, UnicodeError) as error:
-            raise damaged(told, f"{error}") from error
-        core, since = written_by(connection, told)
+            raise damaged(shown, f"{error}") from error
+        core, since = written_by(connection, shown)
         if core > CORE:
-            raise newer_release_error(told, core)
-        begin = _begin(connection, told, first or 1, core=core, since=since)
+            raise newer_release_error(shown, core)
+        begin = _begin(connection, shown, first or 1, core=core, since=since)
         events = max(last or 0, 0 if begin is None else begin.mark.seq)
     if mark is not None and mark.seq > events:
-        raise cut_short(told, told.parent / MARK, events, mark.seq)
+        raise cut_short(shown, shown.parent / MARK, events, mark.seq)
     return JournalReader(
         path=file,
-        source=told,
+        source=shown,
         events=events,
         begin=begin,
         first_at=(first_at or 0.0) if begin is None else begin.at,

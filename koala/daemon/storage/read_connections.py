@@ -25,7 +25,7 @@ class ReadConnection:
     def __init__(self, path: Path, name: str) -> None:
         self._path = path
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
-        self._connection: sqlite3.Connection | None = None  # of that thread
+        self._connection: sqlite3.Connection | None = None  # used in that thread only
 
     async def ask(
         self, read: Callable[[sqlite3.Connection, Path, Question], Answer], question: Question

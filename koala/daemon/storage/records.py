@@ -77,8 +77,8 @@ class Batch:
     digest: str | None = None
     forgotten: Sequence[Forgotten] = ()
     snapshot: Snapshot | None = None
-    core: int | None = None  # from here on this version of the core writes
-    is_takeover: bool = False  # until here another one did
+    core: int | None = None  # this version of the core writes from now on
+    is_takeover: bool = False  # another one wrote before
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ UNREADABLE = (msgspec.DecodeError, RecursionError)
 _ENCODER = msgspec.json.Encoder()
 _DECODERS = {name: msgspec.json.Decoder(cls) for name, cls in EVENTS.items()}
 _ANSWERS = msgspec.json.Decoder(list[Any])
-_INFINITY = "inf"  # JSON has none; of all events only parameters may be infinite
+_INFINITY = "inf"  # not in JSON; only parameters may be infinite
 
 
 def encode_event(event: Event) -> str:
@@ -179,10 +179,10 @@ def read_rows(
             raise damaged(source, f"event {seq} is not as it was written")
         try:
             event = decode_event(kind, body)
-            said = _ANSWERS.decode(answers) if answers else []
+            given = _ANSWERS.decode(answers) if answers else []
         except UNREADABLE as error:
             raise JournalError(f"{source}: event {seq} cannot be read: {error}") from error
-        yield Record(seq=seq, at=at, event=event, answers=said), JournalPosition(seq, chain)
+        yield Record(seq=seq, at=at, event=event, answers=given), JournalPosition(seq, chain)
 
 
 def unchained(rows: Iterable[Row], mark: JournalPosition) -> Iterator[tuple[int, str]]:

@@ -95,7 +95,7 @@ def finish(state_dir: Path) -> None:
 
 def _put_in_place(state_dir: Path) -> None:
     """Move the new journal into place. May be interrupted at any point and repeated."""
-    # The database goes last: a folder without it is that of a move which was cut short.
+    # The database is moved last: a folder without it is of an interrupted move.
     names = (*(f"{FILE}{more}" for more in _BESIDE), FILE)
     found = [name for name in names if (state_dir / name).exists()]
     if found:
@@ -178,7 +178,7 @@ def _write(
         target.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (CORE_FACT, str(core)))
         for table, columns in (("job", 8), ("notice", 6)):
             marks = ", ".join("?" * columns)
-            with suppress(sqlite3.IntegrityError):  # a row that is read as what was never written
+            with suppress(sqlite3.IntegrityError):  # a damaged row that reads as another key
                 for row in _readable(source, table):
                     target.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
         target.execute("COMMIT")

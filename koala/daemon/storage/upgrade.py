@@ -86,10 +86,10 @@ class ReplayComparison:
 
         If the journal `is_cut`, the notices may go further than the events.
         """
-        told = [(n.at, n.job, n.phase) for n in notices(self._begin_at) if n.job]
+        published = [(n.at, n.job, n.phase) for n in notices(self._begin_at) if n.job]
         found = list(_changes(self._found, dict(self._before)))
-        expected = list(_changes(told, dict(self._before)))
-        # Of the instant of the saved state itself some were told before it.
+        expected = list(_changes(published, dict(self._before)))
+        # At the instant of the saved state some notices were published before it.
         while expected and expected[0][0] <= self._begin_at and expected[: len(found)] != found:
             expected.pop(0)
         if is_cut:
