@@ -239,7 +239,7 @@ class Daemon:
             scheduler,
             event_loop,
             clock,
-            guests=allowlist,
+            allowlist=allowlist,
             timing=timing,
             sites_max=config.limits.sites,
         )
@@ -304,7 +304,10 @@ class Daemon:
         self._publish_notices.append(quotas.publish)
         metrics = MetricsView(scheduler, event_loop, requests, registry, notices, self._disk)
         registrar = Registrar(
-            listeners.authority, listeners.enrolments, listeners.audit, cut=registry.cut
+            listeners.authority,
+            listeners.enrolments,
+            listeners.audit,
+            disconnect=registry.disconnect,
         )
         parts = Parts(
             scheduler=scheduler,

@@ -97,7 +97,7 @@ def check_upward(case: list[bytes]) -> None:
                 continue
             events = list(reports.of_registration(news, (), scheduler, ReplicaReports(), now))
         elif isinstance(news, FileNews):
-            events = list(holdings.take(news, site, scheduler))
+            events = list(holdings.events_of(news, site, scheduler))
         else:
             events = list(reports.of_news(news, site, scheduler, rtt_s=0.0, now=now))
         if isinstance(news, ClaimNews) and news.claim in others:

@@ -103,7 +103,7 @@ class Life:
                 ):
                     self.happen(event)
         elif isinstance(news, FileNews):
-            for event in self.holdings.take(news, site, self.scheduler):
+            for event in self.holdings.events_of(news, site, self.scheduler):
                 self.happen(event)
         elif isinstance(news, ClaimNews | SiteNews | TransferNews):
             is_foreign = isinstance(news, ClaimNews) and reports.is_foreign(

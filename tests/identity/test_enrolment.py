@@ -262,7 +262,7 @@ MONTH_S = 31 * 86_400.0
 async def test_a_link_ends_with_its_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "EXPIRY_LOOK_S", 0.1)
+    monkeypatch.setattr(streams, "EXPIRY_CHECK_S", 0.1)
     async with secured(tmp_path) as stage:
         identity = await stage.site("delft")
         async with linked(stage, identity, "delft") as call:
@@ -418,9 +418,9 @@ def test_enrolments_are_the_same_when_read_again(tmp_path: Path) -> None:
 CHANGES: list[Callable[[Enrolments], object]] = [
     lambda known: known.add_site("delft", owner="", by="root"),
     lambda known: known.add_site("leiden", owner="eve", by="root"),
-    lambda known: known.take_join("leiden", "cd", 9e9),
+    lambda known: known.complete_join("leiden", "cd", 9e9),
     lambda known: known.enrol("delft", serial="cd", expires_at=9e9),
-    lambda known: known.take_renewal("leiden", "cd", 9e9),
+    lambda known: known.add_renewal("leiden", "cd", 9e9),
     lambda known: known.revoke_site("leiden"),
     lambda known: known.add_user("ann", Role.OPERATOR, by="root"),
     lambda known: known.add_user("bob", Role.USER, by="root"),
@@ -483,7 +483,7 @@ def test_a_full_disk_shuts_no_site_out(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     one = Enrolments(tmp_path)
     one.enrol("leiden", serial="ab", expires_at=9e9)
-    one.take_renewal("leiden", "cd", 9e9)
+    one.add_renewal("leiden", "cd", 9e9)
     two = Enrolments(tmp_path, full)
     for serial in ("cd", "ab", "cd"):
         assert two.check_site("leiden", serial).name == "leiden"

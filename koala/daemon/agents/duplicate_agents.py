@@ -1,10 +1,13 @@
-"""Two agents for one site, as after a copy of a state directory: each session takes the place of
-the other's, and each that does is an event of the journal with all the site's facts.
+"""Detection of two agents that run for one site, with exponential back-off between them.
 
-The newest session wins, for an agent that dials again may have left one behind whose connection
-died unnoticed. So the first few take the place of the one before at once. After these the one that
-is open keeps its place for a pause, which doubles with each that takes it; others are refused.
-A connection that is dead ends by its silence before the pause is long.
+Two agents run after a state directory was copied. Each new session replaces the other agent's, and
+each replacement journals all facts of the site.
+
+- The newest session wins: an agent that reconnects may have left a dead connection behind. So the
+  first few replacements happen at once.
+- After that the open session keeps its place for a pause; newer ones are refused meanwhile. The
+  pause doubles with each replacement.
+- A dead connection times out by its silence before the pause is long.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ from koala.core.model.values import Instant, Seconds, SiteName
 
 CONTENDED_S = 60.0
 CONTENDED_AT = 5
-"""So many sessions of one site within that time, and the pauses, each of which took the place of
-one that was open: two agents are at it."""
+"""Two agents contend for a site after `CONTENDED_AT` replacements of an open session within
+`CONTENDED_S` plus the pauses."""
 PAUSE_MIN_S = 1.0
 PAUSE_MAX_S = 300.0
 
@@ -26,11 +29,11 @@ WORDS = "two agents run with one identity or with copies of one state directory"
 
 @dataclass(slots=True)
 class _Replaced:
-    """When sessions of a site last were, by newer ones; how many pauses that made."""
+    """Latest replacements of a site's sessions, and the number of pauses that they caused."""
 
     at: deque[Instant] = field(default_factory=lambda: deque(maxlen=CONTENDED_AT))
     pauses: int = 0
-    tried_at: Instant = 0.0  # when one last was, or was refused
+    tried_at: Instant = 0.0  # of the latest replacement, done or refused
 
     @property
     def pause_s(self) -> Seconds:
@@ -44,26 +47,28 @@ class _Replaced:
 
 
 class DuplicateAgents:
-    """Of all sites."""
+    """Replacements of sessions at all sites; refuses those that come too soon."""
 
     def __init__(self) -> None:
         self._replaced: dict[SiteName, _Replaced] = {}
 
     def note(self, site: SiteName, now: Instant) -> None:
-        """A session that was open was replaced by a newer one."""
+        """Record that a newer session replaced an open one."""
         replaced = self._replaced.setdefault(site, _Replaced())
         replaced.at.append(now)
         replaced.tried_at = now
         replaced.pauses = replaced.pauses + 1 if replaced.is_contended(now) else 0
 
     def is_contended(self, site: SiteName, now: Instant) -> bool:
-        """Whether its sessions replace each other again and again, or would."""
+        """Check for two agents: sessions replace each other repeatedly, or are refused for it."""
         replaced = self._replaced.get(site, _Replaced())
         return replaced.is_contended(now) and now < replaced.tried_at + CONTENDED_S
 
     def objection(self, site: SiteName, now: Instant) -> str:
-        """Why no session may take the place of the one that is open now; empty when it may. It is
-        the same for as long as that one stays, so that the refused agent's log says it once."""
+        """Reason to refuse a new session in favour of the open one; empty to accept it.
+
+        The text is constant while the open session stays, so the refused agent logs it once.
+        """
         replaced = self._replaced.get(site, _Replaced())
         if not replaced.is_contended(now) or now >= replaced.at[-1] + replaced.pause_s:
             return ""

@@ -1,9 +1,13 @@
-"""The key-value exchange: values that components know only at run time (ports, MPI port names).
+"""Key-value store of an attempt: values that components know only at run time, such as ports.
 
-Names are common to a job within one attempt. A value is given once; giving the same again is
-well, giving another is an error, so that a component and its successor cannot both be believed. A
-get waits for its name. Nothing is journaled: after a start the agents tell, in their inventories,
-what their components had put. Pure; the carrier keeps the time of waiting gets.
+- Names are shared by all components of a job, within one attempt.
+- A put is idempotent. Putting another value under the same name is an error, so a component and
+  its successor cannot both be believed.
+- A get blocks until its name has a value, or until it times out.
+- Nothing is journaled: after a restart agents repeat the puts of their components in their
+  inventories.
+
+Pure; the caller expires waiting gets.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ WAIT_S_MAX = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingGet:
-    """A get whose name has no value yet; `asker` is the carrier's, given back with the answer."""
+    """Get whose name has no value yet; `asker` is opaque and identifies the caller."""
 
     asker: object
     name: str
@@ -31,68 +35,69 @@ class PendingGet:
 
 
 @dataclass(slots=True)
-class _Board:
-    """The values of one attempt, and who waits for more."""
+class _AttemptValues:
+    """Values and pending gets of one attempt."""
 
-    values: dict[str, str] = field(default_factory=dict)
+    by_name: dict[str, str] = field(default_factory=dict)
     waiting: list[PendingGet] = field(default_factory=list)
 
 
 class KeyValueStore:
-    """All boards, by job and attempt."""
+    """Values and pending gets of all live attempts."""
 
     def __init__(self) -> None:
-        self._boards: dict[tuple[JobId, int], _Board] = {}
+        self._attempts: dict[tuple[JobId, int], _AttemptValues] = {}
 
     def put(self, job: JobId, attempt: int, *, name: str, value: str) -> list[PendingGet]:
-        """Give a value; the gets that it answers. Raises SpecError, RejectedError."""
+        """Store a value; return the gets that it answers. Raises SpecError, RejectedError."""
         _check(name, value)
-        board = self._boards.setdefault((job, attempt), _Board())
-        known = board.values.get(name)
+        values = self._attempts.setdefault((job, attempt), _AttemptValues())
+        known = values.by_name.get(name)
         if known is not None and known != value:
             raise RejectedError(f"{name!r} has another value already: {known[:80]!r}")
-        if known is None and len(board.values) >= NAMES_MAX:
+        if known is None and len(values.by_name) >= NAMES_MAX:
             raise RejectedError(f"{NAMES_MAX} names have values already; more are not allowed")
-        board.values[name] = value
-        answered = [waiting for waiting in board.waiting if waiting.name == name]
-        board.waiting = [waiting for waiting in board.waiting if waiting.name != name]
+        values.by_name[name] = value
+        answered = [waiting for waiting in values.waiting if waiting.name == name]
+        values.waiting = [waiting for waiting in values.waiting if waiting.name != name]
         return answered
 
     def get(
         self, job: JobId, attempt: int, *, asker: object, name: str, wait_s: float, now: Instant
     ) -> str | None:
-        """The value of a name, or None: then the get waits. Raises SpecError, RejectedError."""
+        """Return the value of a name, or None to wait for it. Raises SpecError, RejectedError."""
         _check(name, "")
-        board = self._boards.setdefault((job, attempt), _Board())
-        value = board.values.get(name)
+        values = self._attempts.setdefault((job, attempt), _AttemptValues())
+        value = values.by_name.get(name)
         if value is None:
-            if len(board.waiting) >= WAITING_MAX:
+            if len(values.waiting) >= WAITING_MAX:
                 raise RejectedError(f"{WAITING_MAX} gets of {job}/{attempt} wait already")
             until = now + min(wait_s, WAIT_S_MAX)
-            board.waiting.append(PendingGet(asker=asker, name=name, until=until, wait_s=wait_s))
+            values.waiting.append(PendingGet(asker=asker, name=name, until=until, wait_s=wait_s))
         return value
 
     @property
     def wake_at(self) -> Instant | None:
-        """When the first waiting get is over."""
+        """Earliest timeout of a waiting get."""
         return min(
-            (w.until for board in self._boards.values() for w in board.waiting), default=None
+            (get.until for values in self._attempts.values() for get in values.waiting),
+            default=None,
         )
 
     def expire(self, now: Instant) -> list[PendingGet]:
-        """The gets whose time is over; they wait no more."""
+        """Remove and return the gets that have timed out."""
         expired = []
-        for board in self._boards.values():
-            expired += [waiting for waiting in board.waiting if waiting.until <= now]
-            board.waiting = [waiting for waiting in board.waiting if waiting.until > now]
+        for values in self._attempts.values():
+            expired += [waiting for waiting in values.waiting if waiting.until <= now]
+            values.waiting = [waiting for waiting in values.waiting if waiting.until > now]
         return expired
 
     def forget(self, live: dict[JobId, int]) -> list[PendingGet]:
-        """Drop the boards of all but the live attempts; the gets that waited there."""
+        """Drop the values of all but the live attempts; return the gets that waited there."""
         dropped = []
-        for job, attempt in tuple(self._boards):
+        for job, attempt in tuple(self._attempts):
             if live.get(job) != attempt:
-                dropped += self._boards.pop((job, attempt)).waiting
+                dropped += self._attempts.pop((job, attempt)).waiting
         return dropped
 
 

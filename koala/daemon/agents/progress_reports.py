@@ -1,8 +1,7 @@
-"""Reports of progress, gathered until all components of a job have told of the same cycle. Pure.
+"""Collection of progress reports until all components of a job have reported a cycle. Pure.
 
-A controller decides about a job after all its subtasks have reported (SQ figure 5), so single
-reports are nobody's event. They are not journaled and not said again: what is lost is made up for
-by the next cycle.
+A controller decides about a job after all its subtasks have reported (SQ figure 5), so a single
+report is no event. Reports are neither journaled nor repeated: the next cycle replaces a lost one.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from koala.core.scheduler import Scheduler
 from koala.protocol.from_agent import ProgressNews
 
 CYCLES_MAX = 8
-"""Cycles of a job that may be incomplete: a site that is further behind is away, or nearly so."""
+"""Incomplete cycles kept of a job: a site that is further behind is away, or nearly so."""
 
 _Cycles = dict[int, dict[int, MemberReport]]
 
 
 class ProgressGatherer:
-    """What was told and is not complete yet, by job and attempt."""
+    """Incomplete cycles, by job and attempt."""
 
     def __init__(self) -> None:
         self._jobs: dict[tuple[JobId, int], _Cycles] = {}
 
-    def take(
+    def add(
         self, news: ProgressNews, site: SiteName, scheduler: Scheduler
     ) -> ProgressReported | None:
-        """A component's report; the event when it was the last one of its cycle."""
+        """Add a component's report; return the event when it completes its cycle."""
         claim = scheduler.ledger.get(news.claim)
         if claim is None or claim.site != site:
             return None
@@ -44,20 +43,20 @@ class ProgressGatherer:
         if key not in self._jobs:
             self._drop_ended(scheduler)
         cycles = self._jobs.setdefault(key, {})
-        told = cycles.setdefault(news.cycle, {})
-        told[claim.component] = MemberReport(
+        reported = cycles.setdefault(news.cycle, {})
+        reported[claim.component] = MemberReport(
             component=claim.component,
             work=news.work,
             is_told=news.is_told,
             can_pace=news.can_pace,
         )
-        if any(member.component not in told for member in watched(job)):
+        if any(member.component not in reported for member in watched(job)):
             while len(cycles) > CYCLES_MAX:
                 del cycles[min(cycles)]
             return None
         for cycle in [cycle for cycle in cycles if cycle <= news.cycle]:
             del cycles[cycle]
-        members = tuple(told[component] for component in sorted(told))
+        members = tuple(reported[component] for component in sorted(reported))
         return ProgressReported(
             job=job.id, attempt=claim.attempt, cycle=news.cycle, members=members
         )

@@ -1,9 +1,11 @@
-"""Which copies of files count, of all those that sites say they hold.
+"""Reconciliation of the files that sites report with the replica catalogue.
 
-A name means one content. The content that the catalogue has for it stays as long as another site
-holds it: a site that says something else under the same name adds nothing and replaces nothing, or
-any site could put its own bytes in place of everybody's input. What it said counts as soon as
-nobody holds the former content any more. No I/O; the events are the core's.
+- A name means one content. The catalogued content stays as long as another site holds it.
+- A site that reports another content under the same name changes nothing; otherwise any site could
+  replace everybody's input by its own bytes.
+- Its report counts as soon as no site holds the former content.
+
+No I/O; the result is events of the core.
 """
 
 from __future__ import annotations
@@ -16,30 +18,30 @@ from koala.core.scheduler import Scheduler
 from koala.protocol.from_agent import FileNews
 
 FILES_MAX = 50_000
-"""That one site may have; its agent lists no more."""
+"""Files that one site may have; its agent lists no more."""
 
 
 class ReplicaReports:
-    """What was said since this daemon's start."""
+    """File reports of all sites since this daemon's start."""
 
     def __init__(self, files_max: int = FILES_MAX) -> None:
         self._files_max = files_max
-        self._said: dict[SiteName, dict[FileName, FileNews]] = {}
+        self._reported: dict[SiteName, dict[FileName, FileNews]] = {}
 
-    def begin(self, site: SiteName) -> None:
-        """The site says all anew."""
-        self._said[site] = {}
+    def reset(self, site: SiteName) -> None:
+        """Forget the reports of a site; it sends all of them again."""
+        self._reported[site] = {}
 
-    def holds(self, site: SiteName, file: FileName) -> bool:
-        """Whether the site says that it holds the file, with whatever content."""
-        return file in self._said.get(site, {})
+    def is_reported(self, site: SiteName, file: FileName) -> bool:
+        """True when the site reports the file, with whatever content."""
+        return file in self._reported.get(site, {})
 
     def objection(self, news: FileNews, site: SiteName, scheduler: Scheduler) -> str:
-        """Why what is said does not count now; empty when it does."""
-        said = self._said.get(site, {})
+        """Reason why a report does not count now; empty when it does."""
+        reported = self._reported.get(site, {})
         if news.is_removed:
             return ""
-        if news.file not in said and len(said) >= self._files_max:
+        if news.file not in reported and len(reported) >= self._files_max:
             return f"the site has {self._files_max} files already: no more are taken"
         known = scheduler.replicas.get(news.file)
         if known is None or (known.size_bytes, known.checksum) == (news.size_bytes, news.checksum):
@@ -47,14 +49,14 @@ class ReplicaReports:
         others = ", ".join(other for other in known.sites if other != site)
         return f"another content is held by {others}: remove it there first" if others else ""
 
-    def take(self, news: FileNews, site: SiteName, scheduler: Scheduler) -> Iterator[Event]:
-        """The events of a report; each is to be handled before the next is asked for."""
+    def events_of(self, news: FileNews, site: SiteName, scheduler: Scheduler) -> Iterator[Event]:
+        """Record a report and yield its events; handle each before asking for the next."""
         objection = self.objection(news, site, scheduler)
-        said = self._said.setdefault(site, {})
+        reported = self._reported.setdefault(site, {})
         if news.is_removed:
-            said.pop(news.file, None)
-        elif not objection or len(said) < self._files_max:
-            said[news.file] = news
+            reported.pop(news.file, None)
+        elif not objection or len(reported) < self._files_max:
+            reported[news.file] = news
         known = scheduler.replicas.get(news.file)
         is_listed = known is not None and site in known.sites
         if news.is_removed or objection:
@@ -71,9 +73,9 @@ class ReplicaReports:
             )
 
     def _successors(self, file: FileName, scheduler: Scheduler) -> Iterator[Event]:
-        """What others said of a file that nobody holds as it was."""
-        for site in sorted(self._said):
+        """Yield the events of other sites' reports that count once the former content is gone."""
+        for site in sorted(self._reported):
             if file not in scheduler.replicas or site not in scheduler.replicas[file].sites:
-                news = self._said[site].get(file)
+                news = self._reported[site].get(file)
                 if news is not None and not self.objection(news, site, scheduler):
-                    yield from self.take(news, site, scheduler)
+                    yield from self.events_of(news, site, scheduler)

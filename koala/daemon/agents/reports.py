@@ -1,9 +1,10 @@
-"""What an agent tells, as events of the core. Pure.
+"""Translation of agents' reports into events of the core. Pure.
 
-Only what is news becomes an event: agents say everything again at each registration, and a journal
-of repetitions helps nobody. A report about another site's claim is nobody's event, and no site can
-say that another one failed which has no part in it, or that something was long ago or is to come:
-what users are charged is counted from it.
+- Only changes become events: agents repeat everything at each registration, and the journal needs
+  no repetitions.
+- A report about another site's claim is ignored.
+- A site can report a failed transfer only of itself and of the transfer's other end.
+- Instants are clamped to plausible ones, because users are charged by them.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from koala.protocol.from_agent import (
 )
 
 CLOCK_ERROR_S = 60.0
-"""How far an instant that a site tells may be from what the daemon knows itself."""
+"""Greatest accepted difference between a site's instants and the daemon's own."""
 TOOK_S_MIN = 1e-4
-"""Of a copy; a shorter one would make the link infinitely fast."""
+"""Shortest duration of a copy; a shorter one would make the link infinitely fast."""
 
 
 def of_registration(
     registration: Registration,
     inventory: Sequence[News],
     scheduler: Scheduler,
-    holdings: ReplicaReports,
+    replica_reports: ReplicaReports,
     now: Instant,
 ) -> Iterator[ev.Event]:
-    """A registration and its whole inventory; to be handled one by one while they are taken."""
+    """Yield the events of a registration and its inventory; handle each before the next."""
     name = registration.site
     site = scheduler.sites.get(name)
     if site is not None and site.is_connected:
@@ -51,23 +52,25 @@ def of_registration(
         facts=registration.facts,
         idle=min(registration.idle, registration.facts.processors),
     )
-    holdings.begin(name)
+    replica_reports.reset(name)
     for news in inventory:
         if isinstance(news, FileNews):
-            yield from holdings.take(news, name, scheduler)
+            yield from replica_reports.events_of(news, name, scheduler)
         else:
             yield from of_news(news, name, scheduler, rtt_s=0.0, now=now)
     for file, replica in tuple(scheduler.replicas.items()):
-        if name in replica.sites and not holdings.holds(name, file):
+        if name in replica.sites and not replica_reports.is_reported(name, file):
             removed = FileNews(file=file, size_bytes=0, checksum="", is_removed=True)
-            yield from holdings.take(removed, name, scheduler)
+            yield from replica_reports.events_of(removed, name, scheduler)
 
 
 def of_news(
     news: News, site: SiteName, scheduler: Scheduler, *, rtt_s: Seconds, now: Instant
 ) -> Iterator[ev.Event]:
-    """The events of one report but of a file (`ReplicaReports`); each is to be handled before the
-    next is asked for."""
+    """Yield the events of one report; handle each before asking for the next.
+
+    Reports of files are `ReplicaReports`' part.
+    """
     match news:
         case ClaimNews():
             claim = scheduler.ledger.get(news.claim)
@@ -88,14 +91,14 @@ def of_news(
 
 
 def is_foreign(news: ClaimNews, site: SiteName, scheduler: Scheduler) -> bool:
-    """The claim is another site's."""
+    """True when the claim belongs to another site."""
     claim = scheduler.ledger.get(news.claim)
     return claim is not None and claim.site != site
 
 
 def _plausible(news: ClaimNews, claim: Claim, now: Instant) -> ClaimNews:
-    """With instants between the asking and now, but for what clocks may err, and no more statuses
-    than there can be processes."""
+    """Clamp the instants of a report to between claiming and now, give or take clock errors, and
+    its statuses to the number of processes."""
     end = news.end
     if end is not None:
         end = replace(end, statuses=end.statuses[: claim.processors])
@@ -155,7 +158,7 @@ def _of_transfer(
         at = news.at if news.at in (transfer.source, transfer.target) else None
         return (ev.TransferFailed(transfer=news.transfer, at=at, reason=news.reason),)
     if site != transfer.target:
-        return ()  # only who fetched it knows that it is whole
+        return ()  # only the target knows that the copy is complete
     took_s = _possible(news.took_s, transfer, now)
     size_bytes = min(news.size_bytes, transfer.size_bytes)
     return (ev.TransferFinished(transfer=news.transfer, size_bytes=size_bytes, took_s=took_s),)
@@ -164,7 +167,7 @@ def _of_transfer(
 def _of_copy(
     news: CopyNews, site: SiteName, scheduler: Scheduler, now: Instant
 ) -> Iterable[ev.Event]:
-    """How far a copy is; only its target knows, and the same again is no news."""
+    """Progress of a copy; only its target knows it, and a repetition is no event."""
     transfer = scheduler.files.transfers.get(news.transfer)
     if transfer is None or transfer.is_done or site != transfer.target:
         return ()
@@ -176,5 +179,5 @@ def _of_copy(
 
 
 def _possible(took_s: Seconds, transfer: Transfer, now: Instant) -> Seconds:
-    """No longer than since it was ordered, and no shorter than a clock can tell."""
+    """Clamp a duration to between what a clock can measure and the transfer's age."""
     return min(max(took_s, TOOK_S_MIN), max(now - transfer.started_at, TOOK_S_MIN))

@@ -1,8 +1,8 @@
-"""What agents ask for and get without the core's state changing: leases and key-values.
+"""Requests of starters that do not change the core's state: lease renewals and key-values.
 
-A ping is answered only while its claim is wanted here, at this site, by this starter, and while
-commits work: a daemon that cannot write must let leases run out, because the next one may know of
-nothing that this one promised (design: Fence).
+A ping is answered only while its claim is wanted, at this site, by this starter, and while commits
+succeed. A daemon that cannot write must let leases expire, because its successor may not know what
+it promised (design: Fence).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from koala.protocol.from_agent import KvGet, KvPut, LogPart, Ping
 from koala.wire.v1 import link_pb2 as pb
 
 ROUND_S = 0.25
-OVERDUE_EVERY = 4  # rounds: leases are long
+OVERDUE_EVERY = 4  # rounds; leases are long
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class _Asker:
-    """Who waits for a value."""
+    """Starter and request that wait for a value."""
 
     site: SiteName
     claim: ClaimId
@@ -41,7 +41,7 @@ class _Asker:
 
 
 class RequestHandler:
-    """Answers through `send`; `take_log` gets the parts of logs."""
+    """Answers requests through `send`; passes parts of logs to `take_log`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class RequestHandler:
         self._rounds = 0
 
     def answer(self, site: SiteName, news: Tidings) -> bool:
-        """Answer what concerns only the desk; False when it is for the core."""
+        """Answer a request; return False for a report, which is the core's to handle."""
         match news:
             case Ping():
                 self._answer_ping(site, news)
@@ -78,15 +78,15 @@ class RequestHandler:
         return True
 
     async def run(self) -> None:
-        """Fence what is overdue, and end gets that waited long enough; until cancelled."""
+        """Fence overdue claims and expire waiting gets periodically, until cancelled."""
         while True:
             due_at = self._clock.now() + ROUND_S
             await asyncio.sleep(ROUND_S)
             self.lag_s = max(0.0, self._clock.now() - due_at)
-            self.go_round()
+            self.expire()
 
-    def go_round(self) -> None:
-        """One look at what is overdue."""
+    def expire(self) -> None:
+        """Expire waiting gets, and every few calls fence claims whose leases are overdue."""
         self._end_gets(self._exchange.expire(self._clock.now()))
         self._rounds += 1
         if self._rounds % OVERDUE_EVERY == 0:
@@ -112,7 +112,8 @@ class RequestHandler:
             self.leases.note_unanswered(claim.id, now)
 
     def _stop_if_unknown(self, site: SiteName, claim: ClaimId) -> None:
-        """Through the pump: the claim may have left the ledger by an event not yet durable."""
+        """Order a stop through the event loop: the event that removed the claim from the ledger
+        may not be durable yet."""
 
         def is_known(turn: BatchContext) -> bool:
             return claim in turn.scheduler.ledger
@@ -124,7 +125,7 @@ class RequestHandler:
         self._pump.post(is_known, stop)
 
     def _fence(self) -> None:
-        """In the pump's turn, where the ledger is what the events so far have made it."""
+        """Fence overdue claims in a batch, where the ledger reflects all events so far."""
 
         def fence(turn: BatchContext) -> None:
             scheduler = turn.scheduler
@@ -184,7 +185,7 @@ class RequestHandler:
             self._send(asker.site, to_agent.kv_answer(asker.claim, asker.request, error=error))
 
     def _live_claim(self, site: SiteName, identity: ClaimId) -> Claim:
-        """The claim, if it is of its job's live attempt and wanted. Raises RejectedError."""
+        """Return the claim if it is wanted and of its job's live attempt. Raises RejectedError."""
         claim = self._scheduler.ledger.get(identity)
         job = self._scheduler.placed.get(claim.job) if claim is not None else None
         attempt = job.attempt if job is not None else None

@@ -1,16 +1,16 @@
-"""The daemon's end of a link, as a pure state machine: what to believe of an agent, what to answer.
+"""Session with an agent, as a pure state machine: the daemon's end of the link.
 
     opened -> registering -> joining -> live -> over
-              (inventory)    (the pump handles it)      cut, silent, Goodbye: over from anywhere
+              (inventory)    (the core handles it)      cut, silent, Goodbye: over from anywhere
 
-No I/O and no clock. `receive`, `join` and `wake` answer what the carrier must do, in order.
-`link.proto` has the order of a session. What this machine guarantees:
+No I/O and no clock. `receive`, `join` and `wake` return the outputs to carry out, in order.
+`link.proto` defines the order of messages. Guarantees:
 
-- Nothing of a session reaches the core before its inventory is complete; then all of it does, at
+- Nothing of a session reaches the core before its inventory is complete. Then all of it does, at
   once: a cut in between changes nothing.
-- Nothing is wanted of the agent before Welcome, and all that is wanted comes between Welcome and
-  WantedEnd, taken from one state of the core; what is told before `join` is part of that state.
-- A session that is silent for `silence_s`, or says what cannot be said where it stands, is over.
+- Orders come after Welcome. The whole wanted state, of one state of the core, comes between
+  Welcome and WantedEnd; that state includes all reports received before `join`.
+- A session that is silent for `silence_s`, or sends a message that its state does not allow, ends.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
 from koala.wire.v1 import link_pb2 as pb
 
 INVENTORY_MAX = 100_000
-INVENTORY_BYTES_MAX = 64 * 2**20  # of messages, which are kept until the last of them is there
-BEATS_MAX = 100  # that are remembered of an agent that says all sorts of things, and echoes none
+INVENTORY_BYTES_MAX = 64 * 2**20  # of messages, buffered until the inventory is complete
+BEATS_MAX = 100  # remembered of an agent that sends messages but echoes no beat
 RTT_WEIGHT = 0.3  # of the newest beat in the estimate
 
 Tidings: TypeAlias = (
@@ -62,12 +62,12 @@ Tidings: TypeAlias = (
     | Ping
     | LogPart
 )
-"""What an agent may say in an inventory and afterwards."""
+"""Messages that an agent may send in an inventory and afterwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Seconds: a beat every `beat_s`; a session silent for `silence_s` is over."""
+    """Heartbeat interval, and the silence after which a session times out."""
 
     beat_s: Seconds = 2.0
     silence_s: Seconds = 15.0
@@ -75,8 +75,10 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowlist:
-    """Who may register: any site when `is_open`, else those that are listed, with their owners.
-    `verdict` says what follows from the row of the journal that an agent shows."""
+    """Sites that may register: any when `is_open`, else the listed ones, with their owners.
+
+    `verdict` compares an agent's watermark with the daemon's journal.
+    """
 
     epoch: int
     sites: Mapping[SiteName, UserName | None]
@@ -91,14 +93,14 @@ class Allowlist:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Put these on the stream, all or none, in order."""
+    """Send all of these messages in order, or none."""
 
     messages: Sequence[pb.ToAgent]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinSession:
-    """The inventory is complete: have the core take it in, then answer by `join`."""
+    """The inventory is complete: let the core handle it, then call `join`."""
 
     registration: Registration
     inventory: Sequence[Tidings]
@@ -106,21 +108,21 @@ class JoinSession:
 
 @dataclass(frozen=True, slots=True)
 class DeliverMessage:
-    """The agent said this in a live session."""
+    """Message of a live session, for the core or the request handler."""
 
     news: Tidings
 
 
 @dataclass(frozen=True, slots=True)
 class RoundTripMeasured:
-    """A beat came back: the estimate of the round trip, seconds."""
+    """New estimate of the round trip, in seconds: a beat was echoed."""
 
     rtt_s: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalForked:
-    """The agent has orders of which our journal knows nothing: this daemon must not go on."""
+    """The agent holds orders that are missing in the daemon's journal; the daemon must stop."""
 
     site: SiteName
     mark: SiteWatermark
@@ -128,7 +130,7 @@ class JournalForked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndSession:
-    """The session is over. What was sent before still goes out."""
+    """The session is over; messages sent before it still go out."""
 
     reason: str
     is_fault: bool
@@ -143,12 +145,12 @@ Output: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A stream, and nothing said yet."""
+    """Stream on which nothing was received yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registering:
-    """Registered; the inventory is coming in."""
+    """Registered; the inventory is being received."""
 
     registration: Registration
     inventory: list[Tidings]
@@ -156,7 +158,7 @@ class Registering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """The inventory is with the core; `later` came meanwhile."""
+    """The core is handling the inventory; `later` was received meanwhile."""
 
     registration: Registration
     later: list[Tidings]
@@ -164,40 +166,45 @@ class Joining:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Both sides know all; differences go both ways."""
+    """Both sides are in sync; changes go both ways."""
 
     registration: Registration
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """For good."""
+    """Final state."""
 
 
 State: TypeAlias = Opened | Registering | Joining | Live | Over
 
 
 class Session:
-    """The machine of one stream."""
+    """State machine of one stream."""
 
     def __init__(
-        self, guests: Allowlist, timing: Timing, *, now: Instant, bound_to: SiteName | None = None
+        self,
+        allowlist: Allowlist,
+        timing: Timing,
+        *,
+        now: Instant,
+        bound_to: SiteName | None = None,
     ) -> None:
-        """`bound_to`: the only site that may register; whoever dialled has proved to be it."""
+        """`bound_to` is the authenticated site, the only one that may register."""
         self.state: State = Opened()
         self.bound_to = bound_to
         self.rtt_s: Seconds | None = None
-        self._guests = guests
+        self._allowlist = allowlist
         self._timing = timing
-        self._heard_at = now
+        self._received_at = now
         self._beat_at = now
-        self._beats: dict[int, Instant] = {}  # those that did not come back yet
+        self._beats: dict[int, Instant] = {}  # not echoed yet, with when they were sent
         self._number = 0
         self._kept_bytes = 0
 
     @property
     def site(self) -> SiteName | None:
-        """The registered site."""
+        """Registered site."""
         match self.state:
             case Registering() | Joining() | Live():
                 return self.state.registration.site
@@ -206,23 +213,23 @@ class Session:
 
     @property
     def is_live(self) -> bool:
-        """Whether differences may be sent."""
+        """True when changes may be sent."""
         return isinstance(self.state, Live)
 
     @property
     def wake_at(self) -> Instant | None:
-        """When `wake` is wanted next."""
+        """Instant at which `wake` must be called next."""
         match self.state:
             case Over():
                 return None
             case Opened():
-                return self._heard_at + self._timing.silence_s
+                return self._received_at + self._timing.silence_s
             case _:
-                return min(self._beat_at, self._heard_at + self._timing.silence_s)
+                return min(self._beat_at, self._received_at + self._timing.silence_s)
 
     def receive(self, news: News, now: Instant, size_bytes: int = 0) -> list[Output]:
-        """The agent said this, in a message of so many bytes."""
-        self._heard_at = now
+        """Handle a message of `size_bytes` bytes."""
+        self._received_at = now
         self._kept_bytes += size_bytes
         if isinstance(self.state, Over):
             return []
@@ -237,23 +244,23 @@ class Session:
             case InventoryEnd():
                 return self._complete()
             case _:
-                return self._hear(news)
+                return self._handle(news)
 
     def join(self, messages: Iterable[pb.ToAgent], now: Instant) -> list[Output]:
-        """The core has taken the inventory in; `messages` are Welcome and all that is wanted."""
+        """Go live after the core has handled the inventory, by Welcome and the wanted state."""
         if not isinstance(self.state, Joining):
             return []
         later = self.state.later
         self.state = Live(self.state.registration)
         self._beat_at = now
-        said: list[Output] = [Send((*messages, to_agent.wanted_end())), *self._beat(now)]
-        return [*said, *(DeliverMessage(news) for news in later)]
+        sent: list[Output] = [Send((*messages, to_agent.wanted_end())), *self._beat(now)]
+        return [*sent, *(DeliverMessage(news) for news in later)]
 
     def wake(self, now: Instant) -> list[Output]:
-        """`wake_at` may have come."""
+        """Time out a silent session, or send a beat that is due."""
         if isinstance(self.state, Over):
             return []
-        if now >= self._heard_at + self._timing.silence_s:
+        if now >= self._received_at + self._timing.silence_s:
             self.state = Over()
             reason = f"silent for {self._timing.silence_s:g} s"
             return [EndSession(reason=reason, is_fault=True)]
@@ -261,12 +268,12 @@ class Session:
             return []
         return self._beat(now)
 
-    def misunderstood(self, reason: str) -> list[Output]:
-        """The agent said what cannot be meant."""
+    def reject_message(self, reason: str) -> list[Output]:
+        """End the session because of an invalid message."""
         return [] if isinstance(self.state, Over) else self._refuse(reason, is_final=False)
 
     def close(self, reason: str, *, is_rejected: bool = False) -> list[Output]:
-        """End the session in order; jobs run on."""
+        """End the session by Goodbye or Reject; jobs run on."""
         if isinstance(self.state, Over):
             return []
         self.state = Over()
@@ -276,7 +283,7 @@ class Session:
     # --- steps ------------------------------------------------------------------------------------
 
     def _register(self, registration: Registration) -> list[Output]:
-        guests = self._guests
+        allowlist = self._allowlist
         if not isinstance(self.state, Opened):
             return self._refuse("a second Register in one session", is_final=False)
         if registration.spoken is None:
@@ -291,20 +298,21 @@ class Session:
             return self._refuse(
                 f"{proved}: it may not register as {registration.site!r}", is_final=True
             )
-        if not guests.is_open and registration.site not in guests.sites:
-            known = ", ".join(sorted(guests.sites)) or "none"
+        if not allowlist.is_open and registration.site not in allowlist.sites:
+            known = ", ".join(sorted(allowlist.sites)) or "none"
             reason = f"unknown site {registration.site!r}: the configuration lists {known}"
             return self._refuse(reason, is_final=True)
-        owner = guests.sites.get(registration.site)
+        site, owner = registration.site, allowlist.sites.get(registration.site)
         if owner is not None and not registration.facts.admits(owner):
-            return self._refuse(_not_of(owner, registration), is_final=True)
-        if registration.epoch_seen > guests.epoch:
-            reason = f"the agent has served epoch {registration.epoch_seen}, this is {guests.epoch}"
+            return self._refuse(_owner_mismatch(owner, registration), is_final=True)
+        seen = registration.epoch_seen
+        if seen > allowlist.epoch:
+            reason = f"the agent has served epoch {seen}, this is {allowlist.epoch}"
             return self._refuse(reason, is_final=False)
         mark = registration.mark
-        if mark is not None and guests.verdict(registration.site, mark) is WatermarkVerdict.BEHIND:
+        if mark is not None and allowlist.verdict(site, mark) is WatermarkVerdict.BEHIND:
             reason = f"the agent's orders rest on event {mark.seq} of another journal than ours"
-            forked = JournalForked(site=registration.site, mark=mark)
+            forked = JournalForked(site=site, mark=mark)
             return [forked, *self._refuse(reason, is_final=False)]
         self.state = Registering(registration=registration, inventory=[])
         return []
@@ -316,7 +324,7 @@ class Session:
         self.state = Joining(registration=state.registration, later=[])
         return [JoinSession(registration=state.registration, inventory=state.inventory)]
 
-    def _hear(self, news: Tidings) -> list[Output]:
+    def _handle(self, news: Tidings) -> list[Output]:
         match self.state:
             case Registering(inventory=gathered) | Joining(later=gathered):
                 gathered.append(news)
@@ -351,7 +359,7 @@ class Session:
         self._beats = {n: at for n, at in self._beats.items() if n > number}
         newest = max(0.0, now - sent_at)
         before = newest if self.rtt_s is None else self.rtt_s
-        # A slower link is believed at once: the lead of a release is counted from it.
+        # Take over a longer round trip at once: the lead of a release is computed from it.
         self.rtt_s = max(newest, (1 - RTT_WEIGHT) * before + RTT_WEIGHT * newest)
         return [RoundTripMeasured(self.rtt_s)]
 
@@ -360,8 +368,9 @@ def _versions(newest: int, oldest: int) -> str:
     return f"{oldest} to {newest}" if 0 < oldest < newest else str(newest)
 
 
-def _not_of(owner: UserName, registration: Registration) -> str:
-    """A site whose two ends name different users could be used by nobody."""
+def _owner_mismatch(owner: UserName, registration: Registration) -> str:
+    """Reason to refuse a site whose agent does not admit its configured owner: no user could use
+    it."""
     facts = registration.facts
     takes = f"those of {facts.owner}" if facts.owner else f"those of its {len(facts.users)} users"
     return (

@@ -1,9 +1,10 @@
-"""The streams of the agents' link: gRPC at the daemon's end.
+"""gRPC streams of the agents' link, at the daemon's end.
 
-One handler a stream, with a reader, one writer behind a bounded outbox, and a timer; what is said
-and believed is the roster's. Nothing times a read or write out, because gRPC then cancels the whole
-stream: a peer that does not read fills its outbox, and one that is silent is found by its beats.
-Leaving a handler never waits: it may be cancelled anywhere.
+- Each stream has one handler with a reader, a writer behind a bounded outbox, and a timer. The
+  registry makes all decisions.
+- No read or write has a timeout, because gRPC would then cancel the whole stream. A peer that does
+  not read fills its outbox; beats detect one that is silent.
+- Leaving a handler never waits: it may be cancelled anywhere.
 """
 
 from __future__ import annotations
@@ -26,104 +27,105 @@ from koala.daemon.quotas import RateLimits
 from koala.wire.v1 import link_pb2 as pb
 from koala.wire.v1.link_pb2_grpc import AgentLinkServicer
 
-OUTBOX_MAX = 20_000  # messages; what is wanted at a registration counts as one
-EXPIRY_LOOK_S = 60.0  # the wall clock may be set
-REPORTS_WAITING_MAX = 100  # of one session in the pump's inbox, so that others' turns come soon
-BURST_S = 10.0  # a session may say at once what the limit allows in this time
-FLOOD_S = 10.0  # an agent that is slowed down for so long does not mean well
-RESTED_SHARE = 0.5  # of the burst is there again: it is not slowed down any more
+OUTBOX_MAX = 20_000  # batches of messages; the wanted state at a registration is one
+EXPIRY_CHECK_S = 60.0  # the wall clock may be set
+REPORTS_WAITING_MAX = 100  # of one session in the event loop's inbox, for fairness to others
+BURST_S = 10.0  # a session may send at once as much as the limit allows in this time
+FLOOD_S = 10.0  # an agent that is throttled for so long is cut
+RESTED_SHARE = 0.5  # of the burst; an agent whose bucket is that full is no longer throttled
 SLOW_S = 0.01  # shorter waits are put together
-LAST_WORDS_S = 1.0  # for what is in the outbox when a session ends
+LAST_WORDS_S = 1.0  # to flush the outbox when a session ends
 
 Context: TypeAlias = "grpc.aio.ServicerContext[pb.FromAgent, pb.ToAgent]"
 
 
 class Outbox:
-    """Messages for one writer. Full means that the agent does not read."""
+    """Bounded queue of messages for one writer; it fills up when the agent does not read."""
 
     def __init__(self) -> None:
-        self._lots: deque[Sequence[pb.ToAgent]] = deque()
+        self._batches: deque[Sequence[pb.ToAgent]] = deque()
         self._changed = asyncio.Event()
         self._is_closed = False
 
-    def put(self, lot: Sequence[pb.ToAgent]) -> bool:
+    def put(self, batch: Sequence[pb.ToAgent]) -> bool:
         """Queue these together; False when the outbox is full."""
-        if self._is_closed or len(self._lots) >= OUTBOX_MAX:
+        if self._is_closed or len(self._batches) >= OUTBOX_MAX:
             return False
-        self._lots.append(lot)
+        self._batches.append(batch)
         self._changed.set()
         return True
 
     def close(self) -> None:
-        """Nothing more comes; `lots` ends after what is queued."""
+        """Accept no more messages; `batches` ends after those that are queued."""
         self._is_closed = True
         self._changed.set()
 
-    async def lots(self) -> AsyncIterator[Sequence[pb.ToAgent]]:
-        """What was put, until closed."""
-        while self._lots or not self._is_closed:
-            if self._lots:
-                yield self._lots.popleft()
+    async def batches(self) -> AsyncIterator[Sequence[pb.ToAgent]]:
+        """Yield the queued batches until closed."""
+        while self._batches or not self._is_closed:
+            if self._batches:
+                yield self._batches.popleft()
             else:
                 self._changed.clear()
                 await self._changed.wait()
 
 
 class Stream:
-    """One stream, as the roster's end of it (`roster.Line`)."""
+    """One gRPC stream (`registry.AgentStream`)."""
 
     def __init__(self) -> None:
         self.outbox = Outbox()
         self.over = asyncio.Event()
-        self.wakes_at: Instant = inf  # when the session's timer rings, as it was set last
-        self.changed = asyncio.Event()  # it is to ring earlier
-        self.settled = asyncio.Event()  # a report was
+        self.wakes_at: Instant = inf  # when the session's timer fires, as it was set last
+        self.changed = asyncio.Event()  # the timer must fire earlier
+        self.settled = asyncio.Event()  # a report was committed
 
     @property
     def is_over(self) -> bool:
-        """Nothing more is sent."""
+        """See `registry.AgentStream`."""
         return self.over.is_set()
 
-    def put(self, lot: Sequence[pb.ToAgent]) -> bool:
-        """See `roster.Line`."""
-        return self.outbox.put(lot)
+    def put(self, batch: Sequence[pb.ToAgent]) -> bool:
+        """See `registry.AgentStream`."""
+        return self.outbox.put(batch)
 
     def end(self) -> None:
-        """See `roster.Line`."""
+        """See `registry.AgentStream`."""
         self.over.set()
 
 
 class Streams(AgentLinkServicer):
-    """All streams; agents are heard from when `open` is set: the relay's address is then known."""
+    """gRPC service of all streams; it reads from agents once `open` is set, when the relay's
+    address is known."""
 
     def __init__(
         self,
-        roster: AgentRegistry,
+        registry: AgentRegistry,
         pump: EventLoop,
         clock: Clock,
         *,
         reports_per_s: float,
         is_awaited: Callable[[SiteName | None, pb.FromAgent], bool],
     ) -> None:
-        """`is_awaited` says of a message whether it answers a question of ours: how many there are
-        of those is up to us, and they are no reports."""
+        """`is_awaited` tells answers to the daemon's own requests from reports: only reports are
+        rate-limited."""
         self.open = asyncio.Event()
         self._is_awaited = is_awaited
         self._reports_per_s = reports_per_s
-        self._roster = roster
+        self._registry = registry
         self._pump = pump
         self._clock = clock
-        # All streams of a site share one, the next ones, too: dialling anew gives nothing.
+        # All streams of a site share one bucket, later ones, too: a reconnect does not refill it.
         self._buckets = RateLimits[SiteName | int](reports_per_s, burst=reports_per_s * BURST_S)
 
     async def Connect(  # type: ignore[override]  # noqa: N802 - gRPC's name; its stubs know no coroutine that reads and writes by its context
         self, request_iterator: AsyncIterator[pb.FromAgent], context: Context
     ) -> None:
-        """One session, from its stream's beginning to its end."""
+        """Serve one session, from its stream's beginning to its end."""
         stream = Stream()
         caller = caller_of_call()
         bound_to = SiteName(caller.name) if caller.name else None
-        connection = self._roster.opened(stream, context.peer(), bound_to=bound_to)
+        connection = self._registry.accept(stream, context.peer(), bound_to=bound_to)
         try:
             async with asyncio.TaskGroup() as group:
                 writing = group.create_task(self._write(stream, context))
@@ -138,13 +140,13 @@ class Streams(AgentLinkServicer):
                 for task in (writing, *others):
                     task.cancel()
         finally:
-            self._roster.left(connection)
+            self._registry.detach(connection)
 
     async def _read(
         self, connection: AgentConnection, stream: Stream, requests: AsyncIterator[pb.FromAgent]
     ) -> None:
-        """What comes, no faster than the limit: more than that stays at the agent's end. An agent
-        that goes on with it is cut."""
+        """Read messages no faster than the rate limit, by backpressure; cut an agent that keeps
+        exceeding it."""
         await self.open.wait()
         connection.on_settled = stream.settled.set
         slowed_at: Instant | None = None
@@ -154,7 +156,7 @@ class Streams(AgentLinkServicer):
                 await stream.settled.wait()
             await self._pump.wait_for_room()
             is_report = not self._is_awaited(connection.site, message)
-            self._roster.heard(connection, message)
+            self._registry.receive(connection, message)
             wake_at = connection.session.wake_at
             if wake_at is not None and wake_at < stream.wakes_at:
                 stream.changed.set()
@@ -168,13 +170,13 @@ class Streams(AgentLinkServicer):
             elif wait_s > 0 and (slowed_at is None or not connection.session.is_live):
                 slowed_at = now  # an inventory may be long
             elif slowed_at is not None and now - slowed_at > FLOOD_S:
-                self._roster.flooded(
+                self._registry.block_flood(
                     connection,
                     f"a flood: more than {self._reports_per_s:g} reports a second for"
                     f" {FLOOD_S + BURST_S:g} s; allowed are {self._reports_per_s:g}"
                     " (limits.reports_per_s)",
                 )
-                break  # what else has come of it is the same flood
+                break  # the rest is the same flood
             if wait_s > SLOW_S:
                 await asyncio.sleep(wait_s)
         stream.end()
@@ -182,35 +184,35 @@ class Streams(AgentLinkServicer):
     async def _messages(
         self, connection: AgentConnection, requests: AsyncIterator[pb.FromAgent]
     ) -> AsyncIterator[pb.FromAgent]:
-        """What comes, as long as it can be read."""
+        """Yield messages as long as they can be decoded."""
         try:
             async for message in requests:
                 yield message
         except DecodeError as error:
-            self._roster.refuse(connection, f"what came is no message: {error}")
+            self._registry.refuse(connection, f"what came is no message: {error}")
 
     async def _write(self, stream: Stream, context: Context) -> None:
         try:
-            async for lot in stream.outbox.lots():
-                for message in lot:
+            async for batch in stream.outbox.batches():
+                for message in batch:
                     await context.write(message)
         except (grpc.aio.BaseError, grpc.RpcError, asyncio.InvalidStateError):
-            pass  # the agent is gone; the reader's end says so, too
+            pass  # the agent is gone; the reader ends, too
         stream.end()
 
     async def _expire(self, connection: AgentConnection, caller: Caller) -> None:
-        """A link does not outlive the certificate by which it was let in."""
+        """End the stream when the certificate that authenticated it expires."""
         if caller.expires_at is None:
             return
         left_s = caller.expires_at - wall_s()
         while left_s > 0:
-            await asyncio.sleep(min(left_s + 0.01, EXPIRY_LOOK_S))
+            await asyncio.sleep(min(left_s + 0.01, EXPIRY_CHECK_S))
             left_s = caller.expires_at - wall_s()
-        self._roster.refuse(connection, f"the certificate of {caller.name} has expired")
+        self._registry.refuse(connection, f"the certificate of {caller.name} has expired")
 
     async def _tick(self, connection: AgentConnection, stream: Stream) -> None:
-        """Drive the session's timer. Most of what is heard only makes it ring later: then it looks
-        again when it rings."""
+        """Drive the session's timer. Most messages only postpone it, so it is set again only when
+        it fires."""
         while True:
             stream.changed.clear()
             wake_at = connection.session.wake_at
@@ -221,4 +223,4 @@ class Streams(AgentLinkServicer):
                 ):
                     await stream.changed.wait()
             except TimeoutError:
-                self._roster.woke(connection)
+                self._registry.wake(connection)

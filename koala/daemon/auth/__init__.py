@@ -1,8 +1,8 @@
-"""Who may connect and call: certificate authority, enrolment, roles, audit.
+"""Authentication and authorization: certificate authority, enrolment, roles, audit.
 
 interceptor          authenticate and authorize every call, and write the audit log
-access_rules         the rule of each call; the caller of the call under way
-authority            the certificate authority; `authority_rotation` replaces it
+access_rules         the access rule of each call; the current caller
+authority            the certificate authority; `authority_rotation` replaces its key
 enrolments           sites and users with their credentials; `enrolment_service` changes them
 local_provisioning   certificates for sites that run on the daemon's machine
 audit                one line for each call that changes something or is refused

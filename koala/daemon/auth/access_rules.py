@@ -1,8 +1,9 @@
-"""Who may do what: a rule for each call of each service, and the caller of the call under way.
+"""Access rules: the authorization of each call of each service, and the current caller.
 
-`RULES` is the whole of it. A call without a rule is refused, and a test compares the table with the
-services, so that a new call is thought about. What a user sees of jobs is the other half: own ones,
-operators all (`Caller.sees`); a job of somebody else is answered like one that is not there.
+- `RULES` holds all rules. A call without a rule is refused; a test compares the table with the
+  services, so a new call cannot be forgotten.
+- Users see their own jobs, operators all jobs (`Caller.sees`). A job of another user is answered
+  like one that does not exist.
 """
 
 from __future__ import annotations
@@ -16,26 +17,29 @@ from typing import Any
 from koala.identity.tls import Kind
 
 NAMES_MAX = 20
-"""So many jobs of one call are named in the audit log."""
+"""Jobs of one call that the audit log names."""
 
 
 class Role(StrEnum):
-    """What a user may do; each may what those before may."""
+    """Role of a user; each includes the rights of those before it."""
 
     USER = "user"
     OPERATOR = "operator"
     ADMINISTRATOR = "administrator"
 
     def covers(self, other: Role) -> bool:
-        """Whether this is that role or a greater one."""
+        """True for the same role or one with fewer rights."""
         order = tuple(Role)
         return order.index(self) >= order.index(other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who makes a call. `kind` None: nobody that is known. A site's certificate ends `expires_at`;
-    a site without a name (plain text) may say it is any."""
+    """Identity of a call's caller; unauthenticated when `kind` is None.
+
+    `expires_at` is the end of its credentials. A site without a name (plain text) may register
+    under any name.
+    """
 
     name: str = ""
     kind: Kind | None = None
@@ -44,7 +48,7 @@ class Caller:
     peer: str = ""
 
     def sees(self, owner: str) -> bool:
-        """Whether jobs of this owner exist for the caller."""
+        """True when the caller may see jobs of this owner."""
         return self.role.covers(Role.OPERATOR) or (owner == self.name and owner != "")
 
 
@@ -53,17 +57,17 @@ _CALLER: ContextVar[Caller] = ContextVar("koala-caller", default=NOBODY)
 
 
 def caller_of_call() -> Caller:
-    """Who makes the call that this task answers."""
+    """Caller of the call that this task answers."""
     return _CALLER.get()
 
 
 def set_caller(caller: Caller) -> None:
-    """From now on in this task."""
+    """Set the caller for the rest of this task."""
     _CALLER.set(caller)
 
 
 class Who(StrEnum):
-    """Whom a call is for."""
+    """Callers that may make a call."""
 
     ANYBODY = "anybody"
     SITE = "site"
@@ -74,8 +78,10 @@ class Who(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Whom a call is for; what of it the audit log names. Without `names` only refusals are in
-    it: questions change nothing, and are many."""
+    """Access rule of a call: its allowed callers, and the objects that the audit log names.
+
+    Without `names` only refusals are logged: queries change nothing, and are many.
+    """
 
     who: Who
     names: Callable[[Any, Any], str] | None = None

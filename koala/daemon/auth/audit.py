@@ -1,18 +1,17 @@
-"""Who did what: one JSON line for each call that changes something, and for each that was refused.
+"""Audit log: one JSON line for each call that changes something, and for each that was refused.
 
     {"at": "2026-11-21T15:00:00Z", "who": "ann", "role": "user", "from": "ipv4:10.0.0.7:50412",
      "verb": "Cancel", "object": "j17", "outcome": "done"}
 
-What is done with the state directory itself, without a call (a backup, a restore, a start that
-accepts a loss), is in it with the account that did it, the role "account" and no address.
-
-The file is this user's alone and only ever appended to; when it is full it becomes `audit.jsonl.1`,
-and the one before is dropped. Anybody may knock, so what was refused to callers that are not known
-is in a smaller file of its own (`audit.strangers.jsonl`): at most so many lines a second, of which
-the first after a silence says how many calls it stands for. They can push out only each other.
-Lines are handed to the kernel at once, so they survive the daemon but perhaps not the machine: what
-was accepted is in the journal, this says who asked. A line that cannot be written is told in the
-daemon's log, and the call is answered all the same.
+- Operations on the state directory itself, without a call (a backup, a restore, a start that
+  accepts a loss), are logged with the account that ran them, the role "account" and no address.
+- The file is private to this user and append-only. A full file becomes `audit.jsonl.1`, and the
+  previous one is dropped.
+- Refused calls of unauthenticated callers go to a smaller file (`audit.strangers.jsonl`), so they
+  can displace only each other. They are rate-limited; the next line states how many were skipped.
+- Lines are written to the kernel at once: they survive the daemon, but perhaps not the machine.
+  Accepted changes are in the journal; this log names the caller.
+- A line that cannot be written is reported in the daemon's log, and the call is answered anyway.
 """
 
 from __future__ import annotations
@@ -49,11 +48,13 @@ _APPENDING = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def note(state_dir: Path, *, verb: str, subject: str) -> None:
-    """A line about what this process's account has done with a state directory, also while a
-    daemon runs there. As with calls, one that cannot be written is told in the log."""
+    """Add a line about an operation of this process's account on a state directory.
+
+    A daemon may run there. A line that cannot be written is reported in the log.
+    """
     line = _line(who=account(), role="account", peer="", verb=verb, subject=subject, outcome="done")
     try:
-        # One that somebody else made, as root may, would keep the daemon from starting.
+        # A file made by another account, such as root, would keep the daemon from starting.
         is_ours = state_dir.stat().st_uid == os.geteuid()
         opened = os.open(state_dir / FILE, _APPENDING | (os.O_CREAT if is_ours else 0), 0o600)
         try:
@@ -65,7 +66,7 @@ def note(state_dir: Path, *, verb: str, subject: str) -> None:
 
 
 def account() -> str:
-    """The name of this process's account, its number where that has none that users may have."""
+    """Name of this process's account; `u<uid>` where it has no valid user name."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # an account without a name
@@ -74,15 +75,15 @@ def account() -> str:
 
 
 class Audit:
-    """The audit log of a state directory."""
+    """Audit log of a state directory."""
 
     def __init__(self, state_dir: Path, *, bytes_max: int = BYTES_MAX) -> None:
-        """Raises ConfigError when others may read or change it."""
+        """Open the files. Raises ConfigError when other accounts may read or change them."""
         self._known = _Lines(state_dir / FILE, bytes_max)
         self._strange = _Lines(state_dir / STRANGERS_FILE, min(bytes_max, STRANGERS_BYTES_MAX))
         self._second = 0
-        self._calls = 0  # of strangers in that second
-        self._untold = 0
+        self._calls = 0  # of unauthenticated callers in that second
+        self._skipped = 0
 
     def write(
         self,
@@ -95,15 +96,14 @@ class Audit:
         outcome: str,
         is_strange: bool = False,
     ) -> bool:
-        """Add a line, and answer True; what was refused to callers that are not known may only be
-        counted."""
+        """Add a line; return False when a call of an unauthenticated caller was only counted."""
         if is_strange:
-            if not self._has_turn():
-                self._untold += 1
+            if not self._is_within_rate():
+                self._skipped += 1
                 return False
-            if self._untold:
-                outcome = f"{outcome[: TEXT_MAX // 2]} (and {self._untold} more calls before)"
-                self._untold = 0
+            if self._skipped:
+                outcome = f"{outcome[: TEXT_MAX // 2]} (and {self._skipped} more calls before)"
+                self._skipped = 0
         line = _line(who=who, role=role, peer=peer, verb=verb, subject=subject, outcome=outcome)
         try:
             (self._strange if is_strange else self._known).add(line)
@@ -112,17 +112,18 @@ class Audit:
         return True
 
     def last(self, count: int) -> list[dict[str, Any]]:
-        """The newest lines, oldest first. Blocks."""
+        """Read the newest lines of both files, oldest first. Blocks."""
         most = min(count or LAST, LAST_MAX)
         both = (self._known.last(most), self._strange.last(most))
         return list(heapq.merge(*both, key=lambda line: str(line.get("at", ""))))[-most:]
 
     def close(self) -> None:
-        """No line is written any more."""
+        """Close the files."""
         self._known.close()
         self._strange.close()
 
-    def _has_turn(self) -> bool:
+    def _is_within_rate(self) -> bool:
+        """Count a call of an unauthenticated caller; False beyond the rate limit."""
         second = int(wall_s())
         if second != self._second:
             self._second, self._calls = second, 0
@@ -131,7 +132,7 @@ class Audit:
 
 
 class _Lines:
-    """A file of lines and the one before it, neither much larger than a bound."""
+    """Log file of bounded size, and the previous one that it replaced."""
 
     def __init__(self, path: Path, bytes_max: int) -> None:
         self._path = path
@@ -140,25 +141,25 @@ class _Lines:
         self._file = self._open()
 
     def add(self, line: dict[str, str]) -> None:
-        """Raises OSError."""
+        """Append a line; rotate a full file. Raises OSError."""
         _append(self._file, line)
         if os.fstat(self._file).st_size > self._bytes_max:
-            self._turn_over()
+            self._rotate()
 
     def last(self, count: int) -> list[dict[str, Any]]:
-        """The newest ones, oldest first."""
+        """Read the newest lines, oldest first."""
         kept: deque[dict[str, Any]] = deque(maxlen=count)
         for path in (self._older, self._path):
             with suppress(FileNotFoundError), path.open("rb") as file:
                 for line in deque(file, maxlen=count):
                     with suppress(
                         msgspec.DecodeError, RecursionError
-                    ):  # a torn one, of a disk that was full
+                    ):  # a torn line, written while the disk was full
                         kept.append(msgspec.json.decode(line, type=dict[str, Any]))
         return list(kept)
 
     def close(self) -> None:
-        """No line is added any more."""
+        """Close the file."""
         os.close(self._file)
 
     def _open(self) -> int:
@@ -170,10 +171,13 @@ class _Lines:
             raise
         return opened
 
-    def _turn_over(self) -> None:
-        """The descriptor changes last: lines go on where they went if this fails, and the next
-        tries again."""
-        with suppress(FileNotFoundError):  # somebody has moved it
+    def _rotate(self) -> None:
+        """Rename the full file and open a new one.
+
+        The descriptor changes last: if this fails, lines go on to the old file, and the next line
+        tries again.
+        """
+        with suppress(FileNotFoundError):  # an operator has moved it
             self._path.replace(self._older)
         opened = self._open()
         os.close(self._file)
@@ -181,7 +185,7 @@ class _Lines:
 
 
 def _append(file: int, line: dict[str, str]) -> None:
-    """Add a line, on a line of its own also where the last one is torn. Raises OSError."""
+    """Append a line; after a torn line, start with a line break. Raises OSError."""
     size = os.fstat(file).st_size
     is_torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
     text = (b"\n" if is_torn else b"") + msgspec.json.encode(line) + b"\n"

@@ -1,19 +1,19 @@
 """The daemon's certificate authority: its key, and the certificates that it signs.
 
-It is small on purpose: one key, no intermediates, no revocation lists. The daemon knows which
-certificates are good (`enrolments`) and looks at each call, so that a revoked one is refused at
-once; for all others a certificate is good until it expires, which is why it expires soon.
-Everything secret of a daemon lives in one folder, so that a backup that has it has all of it:
+Small on purpose: one key, no intermediates, no revocation lists. The daemon checks the certificate
+of each call against its records (`enrolments`), so a revoked one is refused at once. For all other
+parties a certificate is valid until it expires, so lifetimes are short. All secrets of a daemon
+are in one folder, so that one backup covers them:
 
     STATE/authority/ca.pem               the authority's key and certificate
     STATE/authority/daemon.pem           the daemon's own, as a server; the relay's, too
     STATE/authority/enrolments.json      sites and users (`enrolments`); of secrets only hashes
     STATE/authority/administrator.toml   the first administrator's credentials
     STATE/authority/secret               the key of transfers' tokens (`recovery`)
-    STATE/authority/rotation.json        while it is replaced: the old and the new one (`rotation`)
+    STATE/authority/rotation.json        the old and new authority, during a rotation
 
-Keys are P-256: made and signed with in well under a millisecond, so a grid on one machine starts as
-quickly with them as without.
+Keys are P-256: a key or a signature takes well under a millisecond, so they do not slow the start
+of a grid on one machine.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """A certificate that was signed: PEM, its number, and when it expires (epoch seconds)."""
+    """Signed certificate: PEM, serial number, and expiry (epoch seconds)."""
 
     pem: bytes
     serial: str
@@ -69,22 +69,24 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A client's certificate, as gRPC found it to be signed by the authority."""
+    """Certificate shown by a client; gRPC has verified the authority's signature."""
 
     serial: str
     expires_at: float
 
 
 class Stage(StrEnum):
-    """Of a rotation: which of the two signs, the old or the new one."""
+    """Stage of a rotation: the old authority signs (SPREAD), or the new one does (MOVED)."""
 
     SPREAD = "spread"
     MOVED = "moved"
 
 
 class Rotation(msgspec.Struct, frozen=True, kw_only=True):
-    """Two authorities are trusted; `old` and `new` are key and certificate, `since` when the stage
-    began (wall clock)."""
+    """Rotation under way: both authorities are trusted.
+
+    `old` and `new` are key and certificate; `since` is the start of the stage (wall clock).
+    """
 
     stage: Stage
     since: float
@@ -94,7 +96,7 @@ class Rotation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_rotation(folder: Path) -> Rotation | None:
-    """The one under way. Raises ConfigError."""
+    """Read the rotation under way, if any. Raises ConfigError."""
     path = folder / ROTATION_FILE
     try:
         found = msgspec.json.decode(read_private(path), type=Rotation)
@@ -108,8 +110,11 @@ def read_rotation(folder: Path) -> Rotation | None:
 
 
 class Authority:
-    """Signs. `open` makes it at the first start. `certificate` is what is trusted, of two
-    authorities during a rotation; `signer` that of the one which signs, the daemon's own, too."""
+    """Certificate authority of a daemon.
+
+    `certificate` is the trust bundle: during a rotation it holds both authorities' certificates.
+    `signer` is the certificate of the authority that signs.
+    """
 
     def __init__(
         self,
@@ -127,7 +132,8 @@ class Authority:
 
     @classmethod
     def open(cls, state_dir: Path) -> Authority:
-        """The authority of a state directory. Raises ConfigError."""
+        """Open the authority of a state directory; create it at the first start. Raises
+        ConfigError."""
         folder = private_folder(state_dir / FOLDER)
         path = folder / AUTHORITY_FILE
         try:
@@ -149,9 +155,12 @@ class Authority:
         return cls(folder, key, own, also=also)
 
     def serving(self) -> Path:
-        """Where the daemon's own identity is: made when missing or spoilt, anew in its last third,
-        and when it is of another authority. One that is good for a while stays where the new one
-        cannot be written: a full disk ends no daemon. Raises ConfigError."""
+        """Return the path of the daemon's own identity; issue a new one where that is due.
+
+        It is issued when missing or damaged, in the last third of its life, and after a change of
+        authority. If the new one cannot be written, one that is still valid stays in use: a full
+        disk must not end the daemon. Raises ConfigError.
+        """
         path = self.folder / DAEMON_FILE
         is_good = False
         try:
@@ -163,7 +172,7 @@ class Authority:
         except FileNotFoundError:
             pass
         except SpoiltIdentityError as error:
-            log.warning("certificate.spoilt", reason=str(error))  # nobody knows it but by its name
+            log.warning("certificate.spoilt", reason=str(error))  # clients check only its name
         key = ec.generate_private_key(ec.SECP256R1())
         extensions: tuple[x509.ExtensionType, ...] = (
             x509.SubjectAlternativeName([x509.DNSName(DAEMON_HOST)]),
@@ -180,7 +189,7 @@ class Authority:
         return path
 
     def sign_site(self, site: str, request: str, *, lifetime_s: float) -> Certificate:
-        """A site's certificate: it dials the daemon, and serves files. Raises SpecError."""
+        """Sign a site's certificate, for a TLS client and a file server. Raises SpecError."""
         extensions: tuple[x509.ExtensionType, ...] = (
             x509.SubjectAlternativeName(
                 [
@@ -195,7 +204,7 @@ class Authority:
         return self._sign(site, _public_key(request), lifetime_s, extensions)
 
     def sign_user(self, user: str, request: str, *, lifetime_s: float) -> Certificate:
-        """A user's certificate: it calls, and serves nothing. Raises SpecError."""
+        """Sign a user's certificate, for a TLS client. Raises SpecError."""
         extensions: tuple[x509.ExtensionType, ...] = (
             x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri_of(Kind.USER, user))]),
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]),
@@ -233,19 +242,19 @@ class Authority:
 
 
 def read_certificate(pem: bytes) -> Shown:
-    """What the daemon needs of a certificate that gRPC has verified."""
+    """Read the serial number and expiry of a certificate that gRPC has verified."""
     found = x509.load_pem_x509_certificate(pem)
     expires_at = found.not_valid_after_utc.timestamp()
     return Shown(serial=f"{found.serial_number:x}", expires_at=expires_at)
 
 
 def is_due(certificate: bytes) -> bool:
-    """Whether the last third of its life has begun."""
+    """True in the last third of a certificate's life: it must be renewed."""
     return wall_s() > renew_at(certificate)
 
 
 def make_authority() -> bytes:
-    """Key and certificate of a new one."""
+    """Create a new authority: its key and certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = wall_s()
     name = _name("koala authority")
@@ -277,7 +286,7 @@ def make_authority() -> bytes:
 
 
 def _public_key(request: str) -> ec.EllipticCurvePublicKey:
-    """The key of a request that whoever asks has the private part of. Raises SpecError."""
+    """Extract the key of a signing request that its private key has signed. Raises SpecError."""
     allowed = "allowed is a certificate signing request in PEM for a P-256 key, signed with it"
     if len(request) > REQUEST_BYTES_MAX:
         raise SpecError(f"request of {len(request)} characters: {allowed}")

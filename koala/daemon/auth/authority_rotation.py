@@ -1,14 +1,14 @@
-"""A new authority in the place of the old one, without a moment at which a site is not believed.
+"""Rotation of the certificate authority, without a moment at which a site is not trusted.
 
     whole ──> spread ──────────────> moved ─────────────> whole
               both are trusted,      both are trusted,    the new one alone
               the old one signs      the new one signs
 
-Whoever gets a certificate or credentials while both are trusted hears of both. So the new one may
-sign when everybody has heard of it, and the old one may go when nobody shows its certificates any
-more; sites come that far by their renewals alone, users by getting credentials anew. Each step is
-one file that is written whole (`STATE/authority/rotation.json`, with both keys), done while the
-daemon is stopped: it and its sites read keys at their starts, and jobs run on without it.
+- Certificates and credentials that are issued while both are trusted carry both authorities.
+- The new one may sign once all sites and users know it. The old one may go once no certificates
+  that it signed are in use. Sites get there by their renewals, users by new credentials.
+- Each step replaces one file atomically (`STATE/authority/rotation.json`, with both keys).
+- The daemon is stopped meanwhile: it and its sites read keys at their starts. Jobs run on.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from koala.identity.private_files import read_private, write_private
 
 
 class RotationStatus(StrEnum):
-    """How far it is."""
+    """Stage of a rotation; WHOLE when none is under way."""
 
     WHOLE = "whole"
     SPREAD = "spread"
@@ -51,7 +51,7 @@ class RotationStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotationProgress:
-    """Where a rotation stands, and whom the next step would shut out."""
+    """Progress of a rotation, with the sites and users that the next step would lock out."""
 
     standing: RotationStatus
     since: float | None
@@ -60,11 +60,11 @@ class RotationProgress:
 
     @property
     def is_ready(self) -> bool:
-        """Nobody would be shut out."""
+        """True when the next step would lock out no site and no user."""
         return not self.sites and not self.users
 
     def document(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Render for `--json`."""
         return {
             "standing": self.standing.value,
             "since": self.since,
@@ -74,7 +74,7 @@ class RotationProgress:
 
 
 def progress(state_dir: Path) -> RotationProgress:
-    """Where it stands; a daemon may run meanwhile. Raises ConfigError."""
+    """Return the progress of the rotation; a daemon may run meanwhile. Raises ConfigError."""
     folder = state_dir / FOLDER
     if not (folder / AUTHORITY_FILE).is_file():
         raise ConfigError(f"{state_dir}: no state directory of a daemon with an authority")
@@ -98,8 +98,11 @@ def progress(state_dir: Path) -> RotationProgress:
 
 
 def rotate(state_dir: Path, *, force: bool = False) -> RotationProgress:
-    """One step; where it stands then. Raises JournalError while a daemon runs, ConfigError, and
-    RejectedError when somebody would be shut out, unless by `force`."""
+    """Take one step and return the new progress.
+
+    Raises JournalError while a daemon runs, ConfigError, and RejectedError when a site or user
+    would be locked out, unless by `force`.
+    """
     before = progress(state_dir)
     lock = acquire_lock(state_dir)
     try:
@@ -129,8 +132,11 @@ def _step(folder: Path) -> None:
 
 
 def _is_behind(site: SiteRecord, rotation: Rotation) -> bool:
-    """Whether it has no certificate yet of those that this stage gives; a renewed one counts when
-    it was used. One that has a join token knows by it who signed until then."""
+    """True when a site has no certificate of this stage yet.
+
+    A renewed certificate counts once it was used. A join token names the authority that signed
+    when it was made.
+    """
     if site.state == "awaited":
         return rotation.stage is Stage.SPREAD
     is_old = site.issued_at < rotation.since or bool(site.next_serial)
@@ -138,15 +144,18 @@ def _is_behind(site: SiteRecord, rotation: Rotation) -> bool:
 
 
 def _has_old(user: UserRecord, rotation: Rotation) -> bool:
-    """Whether this user's credentials name the old authority alone; afterwards, whether the old one
-    has signed them: what has a token is not signed."""
+    """True when a user's credentials depend on the old authority.
+
+    While it spreads: they trust the old one alone. Afterwards: the old one has signed them, which
+    a token is not.
+    """
     if user.state != "good" or user.added_at >= rotation.since:
         return False
     return rotation.stage is Stage.SPREAD or bool(user.serial)
 
 
 def _own_user(folder: Path) -> str:
-    """Whose credentials the daemon writes anew by itself."""
+    """User whose credentials the daemon rewrites by itself."""
     path = folder / ADMINISTRATOR_FILE
     return read_credentials(path).user if path.exists() else ""
 

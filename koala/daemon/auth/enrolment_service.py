@@ -1,9 +1,7 @@
-"""How sites get certificates and keep them (`Enrolment`), and what operators and administrators say
-about sites and users.
+"""Enrolment service for sites, and management of sites and users by operators.
 
-A private key never leaves the machine that made it: what comes in is a request to sign its public
-part. A site that joins shows the secret of its join token, one that renews shows the certificate
-that it has.
+A private key never leaves the machine that made it: requests carry only its public part. A site
+joins by the secret of its join token, and renews by its current certificate.
 """
 
 from __future__ import annotations
@@ -33,14 +31,14 @@ USER_CERTIFICATE_S = 365 * 86_400.0
 EXPIRES_S_MAX = 10 * 365 * 86_400.0
 RENEWALS_AT_ONCE = 10
 RENEWALS_PER_S = 0.1
-"""Of one site: each is signed, written and made durable while nobody else is answered."""
+"""Rate limit of one site's renewals: each is signed and synced to disk on the event loop."""
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 log = structlog.get_logger()
 
 
 class EnrolmentService(EnrolmentServicer):
-    """The calls of sites. `port` is that for callers with a certificate, once it is open."""
+    """Calls of sites. `port` is the one for callers with a certificate, once it is open."""
 
     def __init__(self, authority: Authority, enrolments: Enrolments, *, lifetime_s: float) -> None:
         self.port = 0
@@ -50,19 +48,19 @@ class EnrolmentService(EnrolmentServicer):
         self._renewals = RateLimits[str](RENEWALS_PER_S, burst=RENEWALS_AT_ONCE)
 
     async def Where(self, _: pb.WhereRequest, __: Context) -> pb.WhereReply:  # noqa: N802 - gRPC's
-        """Where callers with a certificate dial."""
+        """Return the port for callers with a certificate."""
         return pb.WhereReply(port=self.port, now=wall_s())
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.Issued:  # noqa: N802
-        """A first certificate, for the secret of a join token, once."""
+        """Issue a first certificate for the secret of a join token, once."""
         try:
             self._enrolments.check_join(request.site, request.secret)
             made = self._authority.sign_site(
                 request.site, request.request, lifetime_s=self._lifetime_s
             )
-            self._enrolments.take_join(request.site, made.serial, made.expires_at)
+            self._enrolments.complete_join(request.site, made.serial, made.expires_at)
         except KoalaError as error:
-            log.debug(  # anybody may try; the audit log has it, and a bound
+            log.debug(  # unauthenticated; the audit log has it, rate-limited
                 "site.not_joined",
                 site=request.site[:64],
                 peer=context.peer(),
@@ -74,20 +72,20 @@ class EnrolmentService(EnrolmentServicer):
         return self._issued(made.pem)
 
     async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.Issued:  # noqa: N802
-        """A further certificate for the site that calls."""
+        """Issue a further certificate for the site that calls."""
         site = caller_of_call().name
         try:
-            self._take_turn(site)
+            self._take_renewal_token(site)
             made = self._authority.sign_site(site, request.request, lifetime_s=self._lifetime_s)
-            self._enrolments.take_renewal(site, made.serial, made.expires_at)
+            self._enrolments.add_renewal(site, made.serial, made.expires_at)
         except KoalaError as error:
             await abort(context, error)
             raise AssertionError("abort returned") from error
         log.info("site.renewed", site=site, peer=context.peer(), certificate=made.serial)
         return self._issued(made.pem)
 
-    def _take_turn(self, site: str) -> None:
-        """Raises ExhaustedError for a site that renews again and again."""
+    def _take_renewal_token(self, site: str) -> None:
+        """Consume a token of the rate limit. Raises ExhaustedError when a site renews too often."""
         now = asyncio.get_running_loop().time()
         bucket = self._renewals.of(site, now)
         wait_s = bucket.wait_s(now)
@@ -105,7 +103,7 @@ class EnrolmentService(EnrolmentServicer):
 
 
 class Registrar:
-    """What people say about sites and users. `cut` ends the session of a site, if it has one."""
+    """Management of sites and users. `disconnect` ends the session of a site, if it has one."""
 
     def __init__(
         self,
@@ -113,16 +111,16 @@ class Registrar:
         enrolments: Enrolments | None,
         audit: Audit,
         *,
-        cut: Callable[[SiteName, str], None],
+        disconnect: Callable[[SiteName, str], None],
     ) -> None:
-        self.address = ""  # of the daemon, as join tokens have it
+        self.address = ""  # of the daemon, for join tokens
         self._authority = authority
         self._known = enrolments
         self._audit = audit
-        self._cut = cut
+        self._disconnect = disconnect
 
     def add_site(self, request: AddSiteRequest) -> dict[str, Any]:
-        """The join token of a site. Raises SpecError, RejectedError."""
+        """Add a site and return its join token. Raises SpecError, RejectedError."""
         secret = self._enrolments.add_site(
             request.name, owner=request.owner, by=caller_of_call().name, ttl_s=request.ttl_s
         )
@@ -131,25 +129,28 @@ class Registrar:
             site=request.name,
             address=self.address,
             secret=secret,
-            authority=self._authority.signer,  # who joins hears of both in the answer
+            authority=self._authority.signer,  # the answer to Join carries both
         )
         return {**site_picture(self._enrolments.sites[request.name]), "token": token.text()}
 
     def revoke_site(self, name: str) -> dict[str, Any]:
-        """Its certificates are good no more, and its link ends. Raises UnknownNameError."""
+        """Revoke a site's certificates and end its session. Raises UnknownNameError."""
         by = caller_of_call().name
         record = self._enrolments.revoke_site(name)
         log.warning("site.revoked", site=name, by=by)
-        self._cut(SiteName(name), f"the certificate of {name} was revoked by {by}")
+        self._disconnect(SiteName(name), f"the certificate of {name} was revoked by {by}")
         return site_picture(record)
 
     def sites(self) -> dict[str, Any]:
-        """Every site that was ever added."""
+        """Return every site that was ever added."""
         known = self._enrolments.sites
         return {"sites": [site_picture(known[name]) for name in sorted(known)]}
 
     def add_user(self, request: AddUserRequest) -> dict[str, Any]:
-        """A user's token or certificate, this once. Raises SpecError, RejectedError."""
+        """Add a user; return the token or certificate, which is shown only once.
+
+        Raises SpecError, RejectedError.
+        """
         role, by = _role(request.role), caller_of_call().name
         if not 0 <= request.expires_s <= EXPIRES_S_MAX:
             allowed = f"0 to {EXPIRES_S_MAX:g} (0: until it is revoked)"
@@ -172,18 +173,19 @@ class Registrar:
         return {**user_picture(enrolments.users[request.name]), **shown}
 
     def revoke_user(self, name: str) -> dict[str, Any]:
-        """Raises UnknownNameError, SpecError for the last administrator."""
+        """Revoke a user's credentials. Raises UnknownNameError, SpecError for the last
+        administrator."""
         record = self._enrolments.revoke_user(name)
         log.warning("user.revoked", user=name, by=caller_of_call().name)
         return user_picture(record)
 
     def users(self) -> dict[str, Any]:
-        """Every user that was ever added."""
+        """Return every user that was ever added."""
         users = self._enrolments.users
         return {"users": [user_picture(users[name]) for name in sorted(users)]}
 
     async def audit(self, last: int) -> dict[str, Any]:
-        """The newest lines of the audit log, oldest first."""
+        """Return the newest lines of the audit log, oldest first."""
         return {"audit": await asyncio.to_thread(self._audit.last, last)}
 
     @property

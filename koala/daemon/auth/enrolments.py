@@ -1,11 +1,12 @@
-"""Who may dial and who may call: sites and users, and what they show.
+"""Records of sites and users, and validation of their certificates and tokens.
 
-A site has at most one good certificate, and during its renewal two: the old one is good until the
-new one was used for the first time, so that a crash between the two costs nothing; from then on the
-old one is refused, and whoever still shows it is told of (a copy of a key shows itself that way).
-Secrets are kept as SHA-256: they are 256 random bits, which no dictionary has and no slow hash is
-needed for. The file is written whole at each change; there are few. A change is written first and
-believed then: one that cannot be written is refused, and has changed nothing.
+- A site has at most one valid certificate, and two during its renewal. The old one is valid until
+  the new one is first used, so a crash in between costs nothing. From then on the old one is
+  refused and its use logged, which reveals a copied key.
+- Secrets are stored as SHA-256: they are 256 random bits, so a slow hash is not needed.
+- The file is replaced atomically at each change; changes are few.
+- A change takes effect once it is written. One that cannot be written is refused and changes
+  nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ log = structlog.get_logger()
 
 
 class SiteRecord(msgspec.Struct, kw_only=True):
-    """A site: its join token while it waits, its certificate afterwards."""
+    """Site with its join token while it is awaited, and its certificate afterwards."""
 
     name: str
     owner: str = ""
@@ -67,17 +68,17 @@ class SiteRecord(msgspec.Struct, kw_only=True):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a join token of it is still good."""
+        """True while a join token of the site is valid."""
         return bool(self.join_hash) and self.join_expires_at > wall_s()
 
     @property
     def may_come(self) -> bool:
-        """Whether it can register, now or when it has joined."""
+        """True when the site can register, now or once it has joined."""
         return self.state in ("enrolled", "awaited")
 
     @property
     def state(self) -> str:
-        """A word for people."""
+        """State of the enrolment, for documents."""
         if self.serial and self.is_awaited and self.expires_at <= wall_s():
             return "awaited"
         if self.serial:
@@ -88,7 +89,7 @@ class SiteRecord(msgspec.Struct, kw_only=True):
 
 
 class UserRecord(msgspec.Struct, kw_only=True):
-    """A user: one token or one certificate."""
+    """User with one token or one certificate."""
 
     name: str
     role: Role
@@ -102,12 +103,12 @@ class UserRecord(msgspec.Struct, kw_only=True):
 
     @property
     def is_good_administrator(self) -> bool:
-        """Whether what it shows lets an administrator in."""
+        """True for an administrator with valid credentials."""
         return self.role is Role.ADMINISTRATOR and self.state == "good"
 
     @property
     def state(self) -> str:
-        """A word for people."""
+        """State of the credentials, for documents."""
         if self.revoked_at:
             return "revoked"
         is_over = self.expires_at is not None and self.expires_at <= wall_s()
@@ -115,8 +116,10 @@ class UserRecord(msgspec.Struct, kw_only=True):
 
 
 class Owners(Mapping[SiteName, UserName | None]):
-    """The sites that may register, with their owners: those that the configuration lists, and
-    those that are enrolled or awaited. What the configuration says of a site wins."""
+    """Sites that may register, with their owners: configured, enrolled and awaited ones.
+
+    The configuration of a site wins.
+    """
 
     def __init__(
         self, listed: Mapping[SiteName, UserName | None], enrolled: Mapping[str, SiteRecord]
@@ -143,7 +146,7 @@ class Owners(Mapping[SiteName, UserName | None]):
 
 
 class _File(msgspec.Struct, kw_only=True):
-    """The whole file."""
+    """Content of the file."""
 
     format: int = 1
     sites: dict[str, SiteRecord] = {}
@@ -151,19 +154,21 @@ class _File(msgspec.Struct, kw_only=True):
 
 
 class Enrolments:
-    """Sites and users. Every change is durable when it returns; one that finds no room raises
-    ExhaustedError, one that cannot be written for another reason RejectedError. `changed` is called
-    after each.
+    """Sites and users.
 
-    What sees somebody off, or keeps a site in, is written by `write_surely`, if need be where the
-    ballast was. What lets somebody in is not: it can wait until there is room."""
+    - Every change is durable when it returns; `changed` is called after each.
+    - A change raises ExhaustedError on a full disk, and RejectedError when it cannot be written for
+      another reason.
+    - Revocations and renewals are written by `write_surely`, which may use the ballast of a full
+      disk. Additions are not: they can wait until there is room.
+    """
 
     def __init__(
         self,
         folder: Path,
         write_surely: Callable[[Callable[[], None]], None] = lambda write: write(),
     ) -> None:
-        """Raises ConfigError."""
+        """Read the file. Raises ConfigError."""
         self.changed: Callable[[], None] = lambda: None
         self._path = folder / FILE
         self._write_surely = write_surely
@@ -181,12 +186,15 @@ class Enrolments:
 
     @property
     def sites(self) -> dict[str, SiteRecord]:
-        """By name."""
+        """Sites by name."""
         return self._file.sites
 
     def add_site(self, name: str, *, owner: str, by: str, ttl_s: float = 0.0) -> str:
-        """A new join token's secret; an earlier one of the site is good no more, but its
-        certificate is, until the site has joined anew. Raises SpecError."""
+        """Create a join token and return its secret. Raises SpecError.
+
+        It replaces an earlier token of the site. The site's certificate stays valid until the site
+        joins again.
+        """
         _check_name(NAME, "site", name)
         if owner:
             _check_name(USER, "owner", owner)
@@ -207,8 +215,11 @@ class Enrolments:
         return secret
 
     def check_join(self, name: str, secret: str) -> SiteRecord:
-        """The site that waits for this secret. Raises UnauthenticatedError, which does not tell a
-        wrong secret from a site that is not awaited."""
+        """Check the secret of a join token and return its site.
+
+        Raises UnauthenticatedError, which does not distinguish a wrong secret from a site that is
+        not awaited.
+        """
         record = self.sites.get(name)
         known = record.join_hash if record is not None else ""
         is_right = hmac.compare_digest(known.encode(), _hash(secret).encode())
@@ -225,23 +236,23 @@ class Enrolments:
             )
         return record
 
-    def take_join(self, name: str, serial: str, expires_at: float) -> None:
-        """The site has joined: its token is used up, an older certificate of it is good no more."""
+    def complete_join(self, name: str, serial: str, expires_at: float) -> None:
+        """Use up a site's join token; its new certificate replaces an older one."""
         self._join(self.sites[name], serial, expires_at)
 
     def enrol(self, name: str, *, serial: str, expires_at: float) -> None:
-        """A site that has its certificate without a token: its account is the daemon's."""
+        """Enrol a site without a join token: it runs under the daemon's account."""
         record = self.sites.get(name) or SiteRecord(name=name, by="", added_at=wall_s())
         self._join(record, serial, expires_at)
 
-    def take_renewal(self, name: str, serial: str, expires_at: float) -> None:
-        """A second certificate, which replaces the first when it is first used."""
+    def add_renewal(self, name: str, serial: str, expires_at: float) -> None:
+        """Add a second certificate, which replaces the first when it is first used."""
         self._put_site(
             replace(self.sites[name], next_serial=serial, expires_at=expires_at, issued_at=wall_s())
         )
 
     def check_site(self, name: str, serial: str) -> SiteRecord:
-        """The site, if this is a good certificate of it. Raises UnauthenticatedError."""
+        """Check a site's certificate and return the site. Raises UnauthenticatedError."""
         record = self.sites.get(name)
         if record is None:
             raise UnauthenticatedError(f"site {name[:64]!r} is not enrolled here")
@@ -256,7 +267,7 @@ class Enrolments:
         return record
 
     def revoke_site(self, name: str) -> SiteRecord:
-        """From now on no certificate and no join token of it is good. Raises UnknownNameError."""
+        """Revoke a site's certificates and join token. Raises UnknownNameError."""
         record = self.sites.get(name)
         if record is None:
             raise UnknownNameError(f"no site {name[:64]!r} was ever added")
@@ -275,11 +286,11 @@ class Enrolments:
 
     @property
     def users(self) -> dict[str, UserRecord]:
-        """By name."""
+        """Users by name."""
         return self._file.users
 
     def add_user(self, name: str, role: Role, *, by: str, expires_s: float = 0.0) -> str:
-        """A new token; what the user had before is good no more. Raises SpecError."""
+        """Create a user's token, which replaces earlier credentials. Raises SpecError."""
         record = self._new_user(name, role, by)
         identity, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         record.token_id, record.token_hash = identity, _hash(secret)
@@ -290,13 +301,13 @@ class Enrolments:
     def add_user_certificate(
         self, name: str, role: Role, *, by: str, serial: str, expires_at: float
     ) -> None:
-        """The same with a certificate that was signed. Raises SpecError."""
+        """Add a user's signed certificate, which replaces earlier credentials. Raises SpecError."""
         record = self._new_user(name, role, by)
         record.serial, record.expires_at = serial, expires_at
         self._put_user(record, can_wait=True)
 
     def user_of_token(self, token: str) -> Caller:
-        """Whose token it is. Raises UnauthenticatedError, which never shows it."""
+        """Authenticate a user by token. Raises UnauthenticatedError, which never shows it."""
         identity = token.split("_", 2)[1] if token.count("_") >= 2 else ""
         name = self._by_token.get(identity, "")
         record = self.users.get(name)
@@ -311,7 +322,7 @@ class Enrolments:
         return self._caller(record, "token")
 
     def user_of_certificate(self, name: str, serial: str) -> Caller:
-        """The user, if this is the good certificate. Raises UnauthenticatedError."""
+        """Authenticate a user by certificate. Raises UnauthenticatedError."""
         record = self.users.get(name)
         if record is None or not record.serial or record.serial != serial:
             raise UnauthenticatedError(
@@ -321,7 +332,7 @@ class Enrolments:
         return self._caller(record, "certificate")
 
     def revoke_user(self, name: str) -> UserRecord:
-        """From now on nothing of this user is good. Raises UnknownNameError, SpecError."""
+        """Revoke a user's credentials. Raises UnknownNameError, SpecError."""
         record = self.users.get(name)
         if record is None:
             raise UnknownNameError(f"no user {name[:64]!r} was ever added")
@@ -331,7 +342,7 @@ class Enrolments:
 
     @property
     def has_administrator(self) -> bool:
-        """Whether what somebody shows lets an administrator in."""
+        """True when any administrator has valid credentials."""
         return any(user.is_good_administrator for user in self.users.values())
 
     # --- parts ------------------------------------------------------------------------------------
@@ -357,8 +368,10 @@ class Enrolments:
         )
 
     def _promoted(self, record: SiteRecord) -> SiteRecord:
-        """The site with its second certificate as the only one. Where that cannot be written both
-        stay good: no site is shut out by a full disk of ours."""
+        """Make a site's second certificate its only one.
+
+        If that cannot be written, both stay valid: the daemon's full disk must not lock out a site.
+        """
         promoted = replace(record, serial=record.next_serial, next_serial="")
         try:
             self._put_site(promoted)
@@ -373,7 +386,7 @@ class Enrolments:
         self.changed()
 
     def _put_user(self, record: UserRecord, *, can_wait: bool = False) -> None:
-        """Raises SpecError when nobody was left who may do this."""
+        """Store a user's record. Raises SpecError when no administrator would be left."""
         before, users = self.users.get(record.name), self.users | {record.name: record}
         was_good = before is not None and before.is_good_administrator
         if was_good and not any(user.is_good_administrator for user in users.values()):
@@ -420,7 +433,7 @@ class Enrolments:
 
 
 def site_picture(record: SiteRecord) -> dict[str, Any]:
-    """What may be shown of a site's enrolment."""
+    """Render a site's enrolment without secrets."""
     return {
         "site": record.name,
         "owner": record.owner or None,
@@ -436,7 +449,7 @@ def site_picture(record: SiteRecord) -> dict[str, Any]:
 
 
 def user_picture(record: UserRecord) -> dict[str, Any]:
-    """What may be shown of a user."""
+    """Render a user without secrets."""
     kind = "token" if record.token_id else "certificate" if record.serial else None
     return {
         "user": record.name,

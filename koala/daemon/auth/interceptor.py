@@ -1,7 +1,7 @@
-"""What every call passes: the protocol version, who calls, whether a rule allows it; the audit.
+"""gRPC interceptor: checks the protocol version, authenticates, authorizes and audits every call.
 
-This is the one place where a caller is believed or not. What it finds is the `Caller` of the task
-that answers the call; the methods behind it only ask that. Errors are made statuses here, too.
+This is the only place that authenticates callers. It sets the `Caller` of the task that answers
+the call, and service methods rely on that. It also turns errors into gRPC statuses.
 """
 
 from __future__ import annotations
@@ -49,8 +49,11 @@ log = structlog.get_logger()
 
 
 class AuthInterceptor(grpc.aio.ServerInterceptor):
-    """Lets a call through, or refuses it before anything of it is read. Without `enrolments` plain
-    text is spoken: callers are who they say they are, and may everything."""
+    """Authenticates and authorizes each call before its message is read.
+
+    Without `enrolments` the daemon speaks plain text: the name that a caller gives is trusted, and
+    every caller is an administrator.
+    """
 
     def __init__(
         self,
@@ -65,7 +68,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         self._guard = guard
         self._streams: dict[asyncio.Timeout, Callable[[], None]] = {}
         if enrolments is not None:
-            enrolments.changed = self._look_again
+            enrolments.changed = self._recheck_streams
 
     async def intercept_service(
         self,
@@ -97,11 +100,11 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
                 return await self._answer(behaviour, request, context, what)
             if handler.response_streaming:
 
-                def believe() -> None:
-                    self._identify(metadata, context, rule)
+                def authenticate() -> None:
+                    self._authenticate(metadata, context, rule)
 
                 answer = self._answer(behaviour, request, context, what)
-                return await self._while_believed(answer, context, caller, believe)
+                return await self._while_authenticated(answer, context, caller, authenticate)
             try:
                 async with self._turnstile.slot(caller.name, request.ByteSize()):
                     return await self._answer(behaviour, request, context, what)
@@ -113,13 +116,13 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
     async def _admit(
         self, call: str, rule: Rule | None, metadata: Mapping[str, str], context: Context
     ) -> Caller:
-        """Who calls, if it may; the call ends here if not."""
+        """Authenticate and authorize a call and return its caller, or abort the call."""
         caller = replace(NOBODY, peer=str(context.peer()))
         try:
             if call.startswith(_CLIENTS):
                 _check_protocol(metadata)
-            caller = self._identify(metadata, context, rule)
-            _check(rule, caller, call)
+            caller = self._authenticate(metadata, context, rule)
+            _authorize(rule, caller, call)
         except KoalaError as error:
             self._refuse(call, caller, error)
             await abort(context, error)
@@ -138,7 +141,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         call, rule, caller = what
         if rule.names is None:
             return await behaviour(request, context)
-        if call == "AgentLink/Connect":  # lasts; its end is the roster's to tell
+        if call == "AgentLink/Connect":  # long-lived; the registry logs its end
             self._note(call, caller, "", "accepted")
             return await behaviour(request, context)
         reply, outcome = None, "cut"
@@ -152,20 +155,22 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             self._note(call, caller, rule.names(request, reply), outcome)
         return reply
 
-    async def _while_believed(
+    async def _while_authenticated(
         self,
         answer: Coroutine[Any, Any, Any],
         context: Context,
         caller: Caller,
-        believe: Callable[[], None],
+        authenticate: Callable[[], None],
     ) -> None:
-        """A stream lasts no longer than what its caller has shown is good. Another role comes with
-        another token or certificate, so that is seen, too."""
+        """Serve a stream for as long as its caller's credentials are valid.
+
+        A change of role comes with new credentials, so it ends the stream, too.
+        """
         left_s = None if caller.expires_at is None else max(0.0, caller.expires_at - wall_s())
         limit = asyncio.timeout(left_s)
         try:
             async with limit:
-                self._streams[limit] = believe
+                self._streams[limit] = authenticate
                 try:
                     await answer
                 finally:
@@ -174,17 +179,17 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             if not limit.expired():
                 raise
             try:
-                believe()
+                authenticate()
                 error: KoalaError = UnauthenticatedError(f"what {caller.name} shows has expired")
             except KoalaError as found:
                 error = found
             await abort(context, error)
 
-    def _look_again(self) -> None:
-        """Somebody is believed no more, or as somebody else: end such streams."""
-        for limit, believe in tuple(self._streams.items()):
+    def _recheck_streams(self) -> None:
+        """End the streams whose credentials are no longer valid after a change of enrolments."""
+        for limit, authenticate in tuple(self._streams.items()):
             try:
-                believe()
+                authenticate()
             except KoalaError:
                 del self._streams[limit]
                 if not limit.expired():
@@ -192,9 +197,9 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
     def _refuse(self, call: str, caller: Caller, error: KoalaError) -> None:
         if isinstance(error, UnauthenticatedError | DeniedError):
-            is_told = self._note(call, caller, "", f"refused: {error}")
-            say = log.warning if is_told else log.debug
-            say("call.refused", call=call, who=caller.name, peer=caller.peer, reason=str(error))
+            is_logged = self._note(call, caller, "", f"refused: {error}")
+            emit = log.warning if is_logged else log.debug
+            emit("call.refused", call=call, who=caller.name, peer=caller.peer, reason=str(error))
 
     def _note(self, call: str, caller: Caller, subject: str, outcome: str) -> bool:
         role = "" if caller.kind is None else caller.kind.value
@@ -209,10 +214,12 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             outcome=outcome,
         )
 
-    # --- who --------------------------------------------------------------------------------------
+    # --- authentication ---------------------------------------------------------------------------
 
-    def _identify(self, metadata: Mapping[str, str], context: Context, rule: Rule | None) -> Caller:
-        """Who calls. Raises UnauthenticatedError for what is shown and not good."""
+    def _authenticate(
+        self, metadata: Mapping[str, str], context: Context, rule: Rule | None
+    ) -> Caller:
+        """Return the caller by its credentials. Raises UnauthenticatedError for invalid ones."""
         peer = str(context.peer())
         if self._enrolments is None:
             if rule is not None and rule.who is Who.SITE:
@@ -234,7 +241,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         if found is None:
             raise UnauthenticatedError("the certificate is neither a site's nor a user's")
         kind, name = found
-        if shown.expires_at <= wall_s():  # a connection may be older than that
+        if shown.expires_at <= wall_s():  # it may have expired since the TLS handshake
             raise UnauthenticatedError(f"the certificate of {kind} {name} has expired")
         if kind is Kind.SITE:
             self._enrolments.check_site(name, shown.serial)
@@ -244,12 +251,12 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
 @lru_cache(maxsize=4096)
 def _read(pem: bytes) -> Shown:
-    """The same certificate comes with every call of its connection."""
+    """Read a certificate, cached: every call of a connection carries the same one."""
     return read_certificate(pem)
 
 
 def _check_protocol(metadata: Mapping[str, str]) -> None:
-    """Raises RejectedError."""
+    """Check the client's protocol version. Raises RejectedError."""
     found = metadata.get(PROTOCOL_KEY)
     if found in tuple(map(str, range(PROTOCOL_MIN, PROTOCOL + 1))):
         return
@@ -260,8 +267,8 @@ def _check_protocol(metadata: Mapping[str, str]) -> None:
     )
 
 
-def _check(rule: Rule | None, caller: Caller, call: str) -> None:
-    """Whether the rule lets the caller through. Raises UnauthenticatedError, DeniedError."""
+def _authorize(rule: Rule | None, caller: Caller, call: str) -> None:
+    """Check a caller against the rule. Raises UnauthenticatedError, DeniedError."""
     if rule is None:
         raise DeniedError(f"{call[:80]} has no rule: nobody may call it")
     if rule.who is Who.ANYBODY:
@@ -288,7 +295,7 @@ def _check(rule: Rule | None, caller: Caller, call: str) -> None:
 
 
 async def _only(messages: AsyncIterator[Any], context: Context) -> Any:  # noqa: ANN401 - any call
-    """The message of a call that has one; it is read after its caller was let through."""
+    """Read the single message of a call, after its caller was authorized."""
     message = await anext(messages, None)
     if message is None:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call has no message")

@@ -1,8 +1,7 @@
-"""Certificates for sites whose agents run on the daemon's machine under the same account, before
-either has started: a grid that one command runs needs no tokens to be carried about.
+"""Certificates for sites whose agents run on the daemon's machine under the same account.
 
-What is good already stays as it is, so that doing it again, beside a running daemon too, changes
-nothing.
+They are issued before daemon and agents start, so a grid run by one command needs no join tokens.
+Idempotent: valid certificates stay, also beside a running daemon.
 """
 
 from __future__ import annotations
@@ -20,8 +19,10 @@ from koala_agent.link.enrolment import identity_path
 
 
 def provision(state_dir: Path, sites: Mapping[str, Path], *, lifetime_s: float) -> None:
-    """Enrol these sites with the daemon of `state_dir`, each with the state directory of its agent.
-    Raises ConfigError, OSError."""
+    """Enrol sites with the daemon of `state_dir`; `sites` maps each to its agent's state directory.
+
+    Raises ConfigError, OSError.
+    """
     authority = Authority.open(state_dir)
     enrolments = Enrolments(authority.folder)
     for site, folder in sites.items():

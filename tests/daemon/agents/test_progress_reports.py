@@ -32,7 +32,7 @@ def take(
     gathering: ProgressGatherer, script: Script, told: ProgressNews
 ) -> ProgressReported | None:
     site = SiteName("a" if told.claim.split("/")[2] == "0" else "b")
-    return gathering.take(told, site, script.scheduler)
+    return gathering.add(told, site, script.scheduler)
 
 
 def test_the_last_report_of_a_cycle_completes_it(script: Script) -> None:
@@ -57,7 +57,7 @@ def test_a_component_that_ended_is_not_waited_for(script: Script) -> None:
 def test_reports_of_nobody_are_dropped(script: Script) -> None:
     one, other = begun(script)
     gathering = ProgressGatherer()
-    assert gathering.take(news(other, 1), SiteName("a"), script.scheduler) is None
+    assert gathering.add(news(other, 1), SiteName("a"), script.scheduler) is None
     assert take(gathering, script, news("j1/2/0/1", 1)) is None
     assert take(gathering, script, news(one, 1)) is None
     for _ in range(2):

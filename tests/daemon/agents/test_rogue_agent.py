@@ -196,7 +196,7 @@ def told(
 ) -> list[Any]:
     """The events that come of a report, handled one by one."""
     if isinstance(news, FileNews):
-        events = (holdings or ReplicaReports()).take(news, site, script.scheduler)
+        events = (holdings or ReplicaReports()).events_of(news, site, script.scheduler)
     else:
         events = reports.of_news(news, site, script.scheduler, rtt_s=0.0, now=script.now)
     found = []

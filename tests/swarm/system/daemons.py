@@ -253,7 +253,7 @@ class Daemon(Process):
             chain_at=journal.chain_at,
         )
         guests = Allowlist(epoch=scheduler.epoch, sites={}, is_open=True, verdict=watermarks.verify)
-        self.roster = AgentRegistry(scheduler, turns, clock, guests=guests, timing=self._timing)
+        self.roster = AgentRegistry(scheduler, turns, clock, allowlist=guests, timing=self._timing)
         self.desk = RequestHandler(
             scheduler, turns, clock, send=self.roster.send, take_log=lambda _site, _part: None
         )
@@ -372,7 +372,7 @@ class Daemon(Process):
     def _round(self) -> None:
         if self.scheduler.ledger:
             for _ in range(4):
-                self.desk.go_round()
+                self.desk.expire()
         self.after(ROUND_S, self._round)
 
     def ask(self, decide: Callable[[BatchContext], T], settle: Callable[[T], None]) -> None:
@@ -431,7 +431,7 @@ class Daemon(Process):
         self._lines = [other for other in self._lines if other.is_believed]
         self._lines.append(end)
         line = Line(end, lambda: self.soon(left), self.point)
-        connection = self.roster.opened(line, end.name)
+        connection = self.roster.accept(line, end.name)
         timer = Timer(self, lambda: self._woke(connection, timer))
         life = self.life
         is_left: list[bool] = []
@@ -448,7 +448,7 @@ class Daemon(Process):
                 is_left.append(True)
                 line.is_over = True
                 timer.stop()
-                self.roster.left(connection)
+                self.roster.detach(connection)
 
         def lost() -> None:
             if life == self.life:
@@ -458,13 +458,13 @@ class Daemon(Process):
         arm()
 
     def _woke(self, connection: AgentConnection, timer: Timer) -> None:
-        self.roster.woke(connection)
+        self.roster.wake(connection)
         timer.set(self._to_boot(connection.session.wake_at))
 
     def _hear(
         self, connection: AgentConnection, message: pb.FromAgent, arm: Callable[[], None]
     ) -> None:
-        self.roster.heard(connection, message)
+        self.roster.receive(connection, message)
         arm()
 
     # --- leases ---
