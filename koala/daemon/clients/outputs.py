@@ -39,10 +39,10 @@ class Publisher:
         self._waiting: asyncio.Queue[EndedJob] = asyncio.Queue()
         self._unsettled: dict[str, asyncio.Event] = {}
 
-    def settle(self, over: EndedJob) -> None:
+    def settle(self, ended: EndedJob) -> None:
         """Its turn will come."""
-        self._unsettled.setdefault(over.job, asyncio.Event())
-        self._waiting.put_nowait(over)
+        self._unsettled.setdefault(ended.job, asyncio.Event())
+        self._waiting.put_nowait(ended)
 
     async def settled(self, job: JobId) -> None:
         """Returns when nothing more is to be done for the job."""
@@ -52,16 +52,16 @@ class Publisher:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            over = await self._waiting.get()
+            ended = await self._waiting.get()
             try:
-                await asyncio.to_thread(self._spool.settle, over)
+                await asyncio.to_thread(self._spool.settle, ended)
             except (OSError, SpecError, RejectedError) as error:
-                log.warning("outputs.not_published", job=over.job, reason=str(error))
+                log.warning("outputs.not_published", job=ended.job, reason=str(error))
                 if isinstance(error, OSError) and error.errno in NO_ROOM:
                     await asyncio.sleep(PUBLISH_AGAIN_S)
-                    self._waiting.put_nowait(over)
+                    self._waiting.put_nowait(ended)
                     continue
-            settled = self._unsettled.pop(over.job, None)
+            settled = self._unsettled.pop(ended.job, None)
             if settled is not None:
                 settled.set()
 

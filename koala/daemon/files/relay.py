@@ -1,16 +1,17 @@
-"""The relay: file bytes of sites without an open port, and outputs on their way to the spool.
+"""The relay: a proxy for files of sites without an open port, and for uploads to the spool.
 
-A process of its own beside the daemon, so that no byte of a file passes the daemon's event loop:
+It is a separate process, so that file bytes do not pass through the daemon's event loop:
 
     python -m koala.daemon.files.relay    reads one line of JSON (RelaySettings) from standard
     input,
                                     prints {"port": N}, or {"error": WHY} at its end, and ends when
                                     its standard input closes
 
-`Files.Read` of a target and `Relay.Offer` of its source are joined by the transfer's id; whoever
-comes first waits, the reader only for a bounded time. Between them lie at most a few messages: when
-the reader is slow, the source is not read. The newest reader wins, because an older one is most
-likely a connection that died unnoticed. It keeps no state but the spool.
+- `Files.Read` of a target and `Relay.Offer` of its source are joined by the transfer's id. The
+  first to arrive waits, a reader only for a bounded time.
+- At most a few messages are buffered between them: a slow reader exerts backpressure.
+- The newest reader wins, because an older one is most likely a dead connection.
+- The relay keeps no state but the spool.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from koala.files.rate_limits import TokenBucket, chunk_bytes
 from koala.files.threads import in_thread
 from koala.files.uploads import LOG_BYTES_MAX
 from koala.identity.tls import IdentityFile, server_credentials
-from koala.wire import connection_limits as strangers
+from koala.wire import connection_limits
 from koala.wire.flood_guard import FloodGuard
 from koala.wire.grpc_shutdown import to_the_end
 from koala.wire.interceptors import Readable
@@ -57,27 +58,29 @@ log = structlog.get_logger(__name__)
 
 _PIPE_CHUNKS = 4
 _LARGE_BYTES = 64 * 2**20
-"""Of an output; for smaller ones there is room, or the disk says so."""
+"""Larger outputs must leave `free_bytes_min`; smaller ones fit, or the write fails."""
 _NO_START = RefusalError(grpc.StatusCode.INVALID_ARGUMENT, "the first message is `start`")
 _START_S = 30.0
 _END_S = 1.0
 _RESTART_S = 0.2
 _RESTART_S_MAX = 10.0
 _PART_OF_SITE = 4
-"""One site has at most a quarter of the places for readers or stores: who takes and sends a byte a
-minute keeps its places for ever."""
+"""One site has at most a quarter of the slots for readers or stores: a peer that moves a byte a
+minute could occupy its slots indefinitely."""
 _NOTE_BYTES_MAX = 1024
-"""What an agent may add to a log of the greatest size to say that something is left out."""
+"""Allowance for the agent's note, in a log of the greatest size, that a part was left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaySettings:
-    """`listen` is host:port, port 0 for any; `spool` a folder; `secret` the tokens' key, in hex.
-    `identity` is the file of what it shows itself by; with it only holders of a certificate get
-    through, empty means plain text.
+    """Settings of the relay process.
 
-    `bytes_per_s` bounds all copies together (None: no limit). A reader waits `offer_wait_s` for its
-    source, and a peer that takes or sends nothing for `stalled_s` is cut.
+    - `listen` is host:port, port 0 for any; `spool` a folder; `secret` the tokens' key, in hex.
+    - `identity` is the file of the relay's certificate. With it clients must show a certificate,
+      too; empty means plain text.
+    - `bytes_per_s` bounds all copies together (None: no limit).
+    - A reader waits `offer_wait_s` for its source. A peer that moves no byte for `stalled_s` is
+      cut.
     """
 
     secret: str = field(repr=False)
@@ -93,17 +96,17 @@ class RelaySettings:
     output_bytes_max: int = 2**40
     log_bytes_max: int = LOG_BYTES_MAX
     free_bytes_min: int = 0
-    """What a large file must leave of the spool's disk: the journal may be on it, too."""
+    """Free space that a large file must leave on the spool's disk: the journal may be there, too."""
     kept_bytes: int = 0
-    """What every file must leave: so much the journal's ballast gives up, for the journal alone."""
+    """Free space that every file must leave: the space of the ballast is for the journal alone."""
 
 
 class PipeClosedError(Exception):
-    """The other end of a pipe is gone; nothing more will come."""
+    """The other end of the pipe has closed it."""
 
 
 class Pipe:
-    """A few messages between two tasks; either end may close it at any time."""
+    """Bounded queue of messages between two tasks; either end may close it at any time."""
 
     def __init__(self, chunks_max: int) -> None:
         self._chunks: deque[files_pb2.Chunk] = deque()
@@ -112,7 +115,7 @@ class Pipe:
         self._is_closed = False
 
     async def put(self, chunk: files_pb2.Chunk) -> None:
-        """Waits for room. Raises PipeClosedError."""
+        """Wait for room, and queue a message. Raises PipeClosedError."""
         while len(self._chunks) >= self._chunks_max and not self._is_closed:
             await self._change()
         if self._is_closed:
@@ -121,8 +124,7 @@ class Pipe:
         self._changed.set()
 
     async def get(self) -> files_pb2.Chunk:
-        """Waits for a message; those put before the pipe was closed still come, then it raises
-        PipeClosedError."""
+        """Wait for a message. Raises PipeClosedError once a closed pipe is drained."""
         while not self._chunks and not self._is_closed:
             await self._change()
         if not self._chunks:
@@ -131,7 +133,7 @@ class Pipe:
         return self._chunks.popleft()
 
     def close(self) -> None:
-        """Ends both sides. May be called again."""
+        """Close both ends. Idempotent."""
         self._is_closed = True
         self._changed.set()
 
@@ -141,13 +143,13 @@ class Pipe:
 
     @property
     def is_closed(self) -> bool:
-        """Whether one end is gone."""
+        """True when either end has closed the pipe."""
         return self._is_closed
 
 
 @dataclass(kw_only=True, eq=False)
 class _Meeting:
-    """A reader and, once it has come, its source. `hang_up` ends the source's call early."""
+    """Reader and, once it has arrived, its source. `hang_up` ends the source's call early."""
 
     offset: int
     pipe: Pipe
@@ -162,7 +164,7 @@ class _Meeting:
 
 
 class _Meetings:
-    """Who waits for whom, by transfer. The newest of each kind wins."""
+    """Rendezvous of readers and sources, by transfer. The newest of each kind wins."""
 
     def __init__(self) -> None:
         self._readers: dict[str, _Meeting] = {}
@@ -170,21 +172,21 @@ class _Meetings:
 
     @property
     def readers(self) -> int:
-        """How many read or wait for their source."""
+        """Number of readers that read or wait for their source."""
         return len(self._readers)
 
     @property
     def sources(self) -> int:
-        """How many wait for their reader."""
+        """Number of sources that wait for their reader."""
         return len(self._sources)
 
     def readers_of(self, reader: str, but: str) -> int:
-        """How many of these are of one site, besides that of the transfer `but`."""
+        """Number of one site's readers, without that of the transfer `but`."""
         found = [name for name, one in self._readers.items() if one.reader == reader]
         return len(found) - (but in found)
 
     def enter(self, transfer: str, offset: int, reader: str) -> _Meeting:
-        """A reader comes."""
+        """Register a reader; it replaces an older one of the transfer."""
         if (older := self._readers.get(transfer)) is not None:
             older.end()
         meeting = self._readers[transfer] = _Meeting(
@@ -196,18 +198,18 @@ class _Meetings:
         return meeting
 
     def leave(self, transfer: str, meeting: _Meeting) -> None:
-        """A reader goes."""
+        """Remove a reader."""
         meeting.end()
         if self._readers.get(transfer) is meeting:
             del self._readers[transfer]
 
     async def reader_for(self, transfer: str) -> _Meeting | None:
-        """A source comes, and waits for its reader. None: it came again meanwhile."""
+        """Wait, as a source, for the reader; None when a newer source replaced this one."""
         meeting = self._readers.get(transfer)
         if meeting is not None and not meeting.joined.is_set():
             return meeting
         if meeting is not None:
-            meeting.end()  # the source would not come again if the call that serves it still lived
+            meeting.end()  # a source that offers again has lost its earlier call
         if (older := self._sources.pop(transfer, None)) is not None:
             older.cancel()
         waiting: asyncio.Future[_Meeting] = asyncio.get_running_loop().create_future()
@@ -221,7 +223,7 @@ class _Meetings:
 
 
 class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
-    """The three calls. Every one is refused without its token."""
+    """The relay's three calls; each requires its token."""
 
     def __init__(self, settings: RelaySettings, spool: Spool) -> None:
         self._settings = settings
@@ -237,25 +239,25 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
     async def Read(  # type: ignore[override]  # noqa: N802 - the service's name for it
         self, request: files_pb2.ReadRequest, context: _ReadContext
     ) -> None:
-        """Passes on what the transfer's source sends."""
+        """Forward the bytes of a transfer from its source to the reader."""
         try:
             await self._read(request, context)
         except RefusalError as refusal:
             await context.abort(refusal.code, refusal.reason)
-        except aio.InternalError as error:  # how a write says that the reader is gone
+        except aio.InternalError as error:  # raised by a write when the reader is gone
             log.debug("reader.gone", transfer=request.transfer, error=str(error))
 
     async def _read(self, request: files_pb2.ReadRequest, context: _ReadContext) -> None:
         self._check(request.token, Purpose.READ, request.transfer)
         if self._meetings.readers >= self._settings.readers_max:
             raise _busy(f"{self._meetings.readers} others are reading")
-        reader = _who(context)
+        reader = _site_of(context)
         own = self._meetings.readers_of(reader, but=request.transfer)
         _check_share(reader, own, self._settings.readers_max, "reading")
         meeting = self._meetings.enter(request.transfer, request.offset, reader)
         try:
             await self._join(meeting)
-            await self._pass_on(meeting, context)
+            await self._forward(meeting, context)
         except PipeClosedError as error:
             raise RefusalError(
                 grpc.StatusCode.ABORTED, "the source's offer was cut, or another reader came"
@@ -267,7 +269,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             self._meetings.leave(request.transfer, meeting)
 
     async def _join(self, meeting: _Meeting) -> None:
-        """Waits for the source."""
+        """Wait for the source."""
         wait_s = self._settings.offer_wait_s
         try:
             async with asyncio.timeout(wait_s):
@@ -276,11 +278,11 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             reason = f"the source did not offer the file within {wait_s:g} s"
             raise RefusalError(grpc.StatusCode.ABORTED, reason) from error
 
-    async def _pass_on(self, meeting: _Meeting, context: _ReadContext) -> None:
+    async def _forward(self, meeting: _Meeting, context: _ReadContext) -> None:
         async with asyncio.timeout(None) as limit:
             while True:
                 chunk = await meeting.pipe.get()
-                await self._hold_back(len(chunk.data))
+                await self._throttle(len(chunk.data))
                 limit.reschedule(_now() + self._settings.stalled_s)
                 await context.write(chunk)
                 limit.reschedule(None)
@@ -290,7 +292,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
     async def Offer(  # type: ignore[override]  # noqa: N802 - the service's name for it
         self, request_iterator: AsyncIterator[files_pb2.OfferUp], context: _OfferContext
     ) -> None:
-        """Waits until somebody reads the transfer, then takes its bytes in."""
+        """Wait for a reader of the transfer, then receive its bytes."""
         try:
             await self._offer(request_iterator, context)
         except RefusalError as refusal:
@@ -312,20 +314,22 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         if meeting is None:
             raise RefusalError(grpc.StatusCode.ABORTED, "the same transfer was offered anew")
         try:
-            await self._take_in(meeting, messages, context)
+            await self._receive_offer(meeting, messages, context)
         except (PipeClosedError, TimeoutError) as error:
             raise RefusalError(grpc.StatusCode.ABORTED, "the reader is gone") from error
         finally:
             meeting.pipe.close()
 
-    async def _take_in(
+    async def _receive_offer(
         self,
         meeting: _Meeting,
         messages: AsyncIterator[files_pb2.OfferUp],
         context: _OfferContext,
     ) -> None:
-        """Reads from the source as fast as the reader takes. The source may send nothing for long;
-        that the reader has left must end this also then."""
+        """Read from the source as fast as the reader reads.
+
+        The reader's departure must end this even while the source sends nothing.
+        """
         if meeting.pipe.is_closed:
             raise PipeClosedError
         async with asyncio.timeout(None) as limit:
@@ -343,9 +347,9 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
     async def Store(  # noqa: N802 - the service's name for it
         self, request_iterator: AsyncIterator[files_pb2.StoreUp], context: _StoreContext
     ) -> files_pb2.StoreReply:
-        """Takes a file into the spool; it is there when this answers."""
+        """Receive a file into the spool; it is durable when this answers."""
         try:
-            return await self._store(request_iterator, _who(context))
+            return await self._store(request_iterator, _site_of(context))
         except RefusalError as refusal:
             await context.abort(refusal.code, refusal.reason)
 
@@ -365,7 +369,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             raise RefusalError(grpc.StatusCode.OUT_OF_RANGE, reason)
         if start.size_bytes > _LARGE_BYTES:
             self._require_room(start)
-        self._require_left(start.size_bytes)
+        self._require_reserve(start.size_bytes)
         if (others := self._stores.total()) >= self._settings.stores_max:
             raise _busy(f"{others} others are storing")
         _check_share(who, self._stores[who], self._settings.stores_max, "storing")
@@ -388,25 +392,26 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             raise RefusalError(grpc.StatusCode.DEADLINE_EXCEEDED, reason) from error
         except OSError as error:
             reason = f"the spool: {error.strerror}"
-            # The reason says it all, and the agent tries again.
+            # No traceback: the reason suffices, and the agent tries again.
             log.error("store.failed", claim=start.claim, name=start.name, reason=reason)  # noqa: TRY400
             raise RefusalError(grpc.StatusCode.UNAVAILABLE, reason) from error
         finally:
             self._stores[who] -= 1
-            self._stores += Counter()  # forgets who stores nothing
+            self._stores += Counter()  # drops zero entries
             part.unlink(missing_ok=True)
         return files_pb2.StoreReply(size_bytes=start.size_bytes)
 
     def _require_room(self, start: files_pb2.StoreStart) -> None:
-        """Raises RefusalError, for good: what a program has made of holes may be of any size."""
+        """Check that a large file fits. Raises a permanent RefusalError: a sparse file may have any
+        size."""
         room_bytes = self._spool.free_bytes() - self._settings.free_bytes_min
         if start.size_bytes > room_bytes:
             room = f"the spool has room for {max(0, room_bytes)}"
             reason = f"{shown(start.name)} has {start.size_bytes} bytes; {room}"
             raise RefusalError(grpc.StatusCode.OUT_OF_RANGE, reason)
 
-    def _require_left(self, size_bytes: int) -> None:
-        """Raises RefusalError, after which another try is worth it."""
+    def _require_reserve(self, size_bytes: int) -> None:
+        """Check that the journal's reserve stays free. Raises a RefusalError that allows a retry."""
         kept_bytes = self._settings.kept_bytes
         if kept_bytes and self._spool.free_bytes() - size_bytes < kept_bytes:
             reason = f"the spool's disk is full but for {kept_bytes} bytes of the journal's"
@@ -418,7 +423,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         part: Path,
         messages: AsyncIterator[files_pb2.StoreUp],
     ) -> None:
-        """Writes what comes to `part`, and makes it durable. Raises RefusalError, SpecError."""
+        """Write the received bytes to `part` and sync it. Raises RefusalError, SpecError."""
         self._spool.check(
             claim=start.claim, label=start.label, name=start.name, is_log=start.is_log
         )
@@ -431,11 +436,11 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
                     limit.reschedule(None)
                     if digest.size_bytes + len(message.data) > start.size_bytes:
                         raise SpecError(f"more came than the announced {start.size_bytes} bytes")
-                    self._require_left(len(message.data))  # others store meanwhile
+                    self._require_reserve(len(message.data))  # others store meanwhile
                     await in_thread(_append, descriptor, digest, message.data)
-                    await self._hold_back(len(message.data))
+                    await self._throttle(len(message.data))
                     limit.reschedule(_now() + self._settings.stalled_s)
-            # The stream of a client that was killed ends like any other, so the end proves nothing.
+            # The stream of a killed client ends like any other, so check size and checksum.
             if (digest.size_bytes, digest.value()) != (start.size_bytes, start.checksum):
                 reason = f"{digest.size_bytes} of {start.size_bytes} bytes came, or wrong ones"
                 raise RefusalError(grpc.StatusCode.DATA_LOSS, reason)
@@ -448,18 +453,18 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             log.warning("token.refused", purpose=purpose.value, identity=shown(identity))
             raise RefusalError(grpc.StatusCode.UNAUTHENTICATED, "wrong token")
 
-    async def _hold_back(self, size_bytes: int) -> None:
+    async def _throttle(self, size_bytes: int) -> None:
         if self._bucket is not None:
             await asyncio.sleep(self._bucket.take(size_bytes, _now()))
 
 
 async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) -> None:
-    """Runs the relay until cancelled; tells its port once it answers. Raises ConfigError."""
+    """Run the relay until cancelled; report its port once it listens. Raises ConfigError."""
     spool = Spool(Path(settings.spool))
     await in_thread(spool.sweep)
     relay, guard = RelayServer(settings, spool), FloodGuard(is_open=True)
     server = aio.server(
-        options=SERVER_OPTIONS + strangers.options(ports=1), interceptors=(Readable(guard),)
+        options=SERVER_OPTIONS + connection_limits.options(ports=1), interceptors=(Readable(guard),)
     )
     files_pb2_grpc.add_FilesServicer_to_server(relay, server)
     files_pb2_grpc.add_RelayServicer_to_server(relay, server)
@@ -483,9 +488,9 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
 
 
 class RelayProcess:
-    """The relay as a child of the daemon, started again when it dies, on the same port.
+    """Relay as a child process of the daemon, restarted on the same port when it dies.
 
-    Copies that it was passing on are cut and go on when it is back.
+    Copies under way are cut, and resume when it is back.
     """
 
     def __init__(self, settings: RelaySettings, on_started: Callable[[int], None]) -> None:
@@ -495,9 +500,11 @@ class RelayProcess:
         self._status = 0
 
     async def run(self) -> None:
-        """Until cancelled. Raises UnreachableError when the relay ends by itself at its first
-        start: a port that is taken, a folder that cannot be used. One that is killed, or takes too
-        long, is started again."""
+        """Supervise the relay until cancelled.
+
+        Raises UnreachableError when the relay exits by itself at its first start: the port is in
+        use, or a folder is unusable. A relay that is killed or too slow is restarted.
+        """
         has_started = False
         pause_s = _RESTART_S
         while True:
@@ -519,7 +526,7 @@ class RelayProcess:
 
     @asynccontextmanager
     async def _child(self) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
-        """A living relay and its port; it is gone when the block is left."""
+        """Run a relay for the length of the block; yields its process and port."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "koala.daemon.files.relay"),
@@ -528,7 +535,7 @@ class RelayProcess:
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,  # Ctrl-C at the daemon must not end it first
             )
-        except OSError as error:  # no process, descriptor or memory for it: that may pass
+        except OSError as error:  # a temporary lack of processes, descriptors or memory
             reason = f"no process can be started for the relay: {error.strerror}"
             raise UnreachableError(reason) from error
         assert process.stdin is not None
@@ -540,8 +547,8 @@ class RelayProcess:
         finally:
             self.process = None
             process.stdin.close()
-            # It ends by that. Killed before it is reaped, its own status would be lost; but whoever
-            # is cancelled once more does not wait, and leaves none behind either.
+            # The relay exits when its input closes. Wait for that, because a kill would hide its
+            # own status; but kill it if this task is cancelled again.
             try:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_END_S):
@@ -565,13 +572,13 @@ async def _port(stdout: asyncio.StreamReader) -> int:
 
 
 async def _main() -> None:
-    """Reads the settings, serves, and ends when standard input closes: the daemon is gone then."""
+    """Read the settings, and serve until standard input closes: the daemon is gone then."""
     loop = asyncio.get_running_loop()
     stdin = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
     line = await stdin.readline()
     if not line.endswith(b"\n"):
-        return  # the daemon was killed before it had said all
+        return  # the daemon was killed before it had sent all settings
     settings = msgspec.json.decode(line, type=RelaySettings)
     try:
         async with asyncio.TaskGroup() as group:
@@ -584,7 +591,7 @@ async def _main() -> None:
 
 
 def _print(**said: int | str) -> None:
-    with suppress(BrokenPipeError):  # the daemon was killed meanwhile: standard input says so, too
+    with suppress(BrokenPipeError):  # the daemon was killed meanwhile; standard input closes, too
         os.write(sys.stdout.fileno(), json.dumps(said).encode() + b"\n")
 
 
@@ -593,14 +600,14 @@ def _append(descriptor: Descriptor, digest: Digest, content: bytes) -> None:
     digest.update(content)
 
 
-def _who(context: _ReadContext | _StoreContext) -> str:
-    """The site that has proved to be at the other end; empty in plain text."""
+def _site_of(context: _ReadContext | _StoreContext) -> str:
+    """Authenticated site at the other end; empty in plain text."""
     uris = context.auth_context().get("peer_uri", ())
     return b" ".join(uris).decode("utf-8", "replace")
 
 
 def _check_share(who: str, own: int, most: int, what: str) -> None:
-    """Raises RefusalError for a site that has its part already."""
+    """Check a site's share of the slots. Raises RefusalError."""
     if who and own >= max(1, most // _PART_OF_SITE):
         raise _busy(f"{own} others of the same site are {what}")
 

@@ -1,18 +1,18 @@
-"""The daemon's spool: outputs and logs of jobs, where the relay puts them and people find them.
+"""The daemon's spool: a folder of the jobs' outputs and logs, written by the relay.
 
-    jobs/<job>/attempt-<n>/<component>/output/<name>     as it came
+    jobs/<job>/attempt-<n>/<component>/output/<name>     as received
     jobs/<job>/attempt-<n>/<component>/log/<name>        stdout.0, stderr.0 ...
     jobs/<job>/attempt-<n>/<component>/label             the component's label
     jobs/<job>/output/<label>/<name>                     published: of the attempt that Finished
     jobs/<job>/published                                 its number
-    jobs/<job>/given-up                                  that of the last one of a job that Failed
-    incoming/                                            what is not complete yet
+    jobs/<job>/given-up                                  the last attempt of a job that Failed
+    incoming/                                            incomplete files
 
-Files appear whole or not at all: written beside, made durable, renamed. Ids and labels are escaped,
-names of files are checked, so no text leads out of the spool. All calls block.
-
-Of a job that is over only what people can see stays, which is its last attempt's: all logs, and the
-outputs if it Finished. What else comes then is refused.
+- Files appear by an atomic rename, after they were synced to disk.
+- Ids and labels are escaped and file names checked, so no name leads out of the spool.
+- All calls block.
+- A job that is over keeps only its last attempt's logs, and its outputs if it Finished. Any other
+  file that arrives later is refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ GIVEN_UP = "given-up"
 
 
 class Purpose(StrEnum):
-    """What a token allows its bearer to do."""
+    """Permission that a token grants to its bearer."""
 
     READ = "read"
     """Read a transfer; the identity is the transfer's."""
@@ -53,21 +53,24 @@ class Purpose(StrEnum):
 
 
 def token(secret: bytes, purpose: Purpose, identity: str) -> str:
-    """What shows that the daemon ordered this: HMAC-SHA256, so that the relay, which knows only
-    the secret, can check tokens of transfers and claims that it never heard of."""
+    """Make a token, which proves that the daemon ordered a transfer or upload.
+
+    It is an HMAC-SHA256, so the relay can check it by the secret alone, without a list of transfers
+    and claims.
+    """
     message = f"{purpose}\0{identity}".encode("utf-8", "surrogatepass")
     return hmac.new(secret, message, hashlib.sha256).hexdigest()
 
 
 def is_token(shown_token: str, secret: bytes, purpose: Purpose, identity: str) -> bool:
-    """Whether the token is right; takes as long for a wrong one."""
+    """Check a token in constant time."""
     expected = token(secret, purpose, identity)
     return hmac.compare_digest(expected.encode(), shown_token.encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptComponent:
-    """A component in an attempt of a job."""
+    """Component in an attempt of a job."""
 
     job: str
     attempt: int
@@ -75,7 +78,7 @@ class AttemptComponent:
 
 
 def place_of(claim: str) -> AttemptComponent:
-    """The component that a claim `job/attempt/component/n` is for. Raises SpecError."""
+    """Parse a claim `job/attempt/component/n` to its component. Raises SpecError."""
     found = _CLAIM.fullmatch(claim)
     if found is None:
         raise SpecError(f"claim {shown(claim)}: allowed is job/attempt/component/n")
@@ -86,7 +89,7 @@ def place_of(claim: str) -> AttemptComponent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedJob:
-    """A job that is over; `attempt` was its last."""
+    """Job that is over; `attempt` was its last."""
 
     job: str
     attempt: int
@@ -94,8 +97,10 @@ class EndedJob:
 
 
 class Spool:
-    """The spool in `folder`, which is made when missing, for this user alone; it may be a link to
-    where there is room. Raises ConfigError when others may use it."""
+    """Spool in `folder`, which is created when missing, private to this user.
+
+    `folder` may be a link to a larger disk. Raises ConfigError when other accounts may use it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -104,26 +109,28 @@ class Spool:
             private_folder(made.resolve())
 
     def logs(self, place: AttemptComponent) -> Path:
-        """The folder of a component's logs."""
+        """Folder of a component's logs."""
         return self._component(place) / "log"
 
     def log(self, place: AttemptComponent, name: str) -> Path:
-        """The path of one log. Raises SpecError."""
+        """Path of one log. Raises SpecError."""
         return self.logs(place).joinpath(*check_name(name))
 
     def outputs(self, place: AttemptComponent) -> Path:
-        """The folder of a component's outputs, as they came."""
+        """Folder of a component's outputs, as received."""
         return self._component(place) / "output"
 
     def published(self, job: str) -> Path:
-        """The folder of the outputs of a Finished job: `<label>/<name>`."""
+        """Folder of the outputs of a Finished job: `<label>/<name>`."""
         return self._job(job) / "output"
 
     def published_files(
         self, job: str, components: Mapping[int, str] | None = None
     ) -> tuple[Folder, list[tuple[str, int]]]:
-        """That folder, and the names below it with their sizes in bytes, in order: those of the
-        components with these labels, or all."""
+        """Return the folder of published outputs, and its names with sizes in bytes, in order.
+
+        `components` selects by index and label; None selects all.
+        """
         folder = Folder(self.published(job))
         chosen = {
             name
@@ -137,14 +144,14 @@ class Spool:
         ]
 
     def store(self, part: Path, *, claim: str, label: str, name: str, is_log: bool) -> None:
-        """Takes a durable file out of `incoming` to its place. Raises SpecError, OSError."""
+        """Move a durable file from `incoming` to its place. Raises SpecError, OSError."""
         place = self.check(claim=claim, label=label, name=name, is_log=is_log)
         self._note(self._component(place) / "label", label)
         folder = self.logs(place) if is_log else self.outputs(place)
         Folder(folder).take(part, name)
 
     def check(self, *, claim: str, label: str, name: str, is_log: bool) -> AttemptComponent:
-        """Whether `store` would take this, before anything was sent. Raises SpecError."""
+        """Check that `store` would accept a file, before it is sent. Raises SpecError."""
         check_name(name)
         _check_label(label)
         place = place_of(claim)
@@ -155,19 +162,21 @@ class Spool:
                 raise SpecError(f"{shown(name)} of {claim}: the job is over, and does not need it")
         return place
 
-    def settle(self, over: EndedJob) -> None:
-        """Keeps what people can see of a job that is over; may be called again. Raises as
-        `publish` does."""
-        if over.is_finished:
-            self.publish(over.job, over.attempt)
+    def settle(self, ended: EndedJob) -> None:
+        """Publish the outputs of a Finished job, and delete those of another. Idempotent.
+
+        Raises as `publish` does.
+        """
+        if ended.is_finished:
+            self.publish(ended.job, ended.attempt)
         else:
-            self.give_up(over.job, over.attempt)
+            self.give_up(ended.job, ended.attempt)
 
     def publish(self, job: str, attempt: int) -> tuple[str, ...]:
-        """Makes the outputs of the attempt that Finished visible; the result names them.
+        """Make the outputs of the attempt that Finished visible; return their names.
 
-        Doing it again changes nothing but that outputs which came since appear, too. What other
-        attempts have left goes. Raises RejectedError when a later attempt was published.
+        Idempotent; outputs that arrived since appear, too. Files of other attempts are deleted.
+        Raises RejectedError when a later attempt was published.
         """
         self._claim_publication(job, attempt)
         components = self._components(job, attempt)
@@ -187,7 +196,7 @@ class Spool:
         return tuple(names)
 
     def give_up(self, job: str, attempt: int) -> None:
-        """Of a job that Failed or was Cancelled only the logs of its last attempt stay."""
+        """Delete all files of a Failed or Cancelled job but the logs of its last attempt."""
         self._note(self._job(job) / GIVEN_UP, str(attempt))
         self._remove_others(job, attempt)
         for place in self._components(job, attempt):
@@ -195,11 +204,11 @@ class Spool:
                 shutil.rmtree(self.outputs(place))
 
     def free_bytes(self) -> int:
-        """What the disk has left."""
+        """Free space of the disk."""
         return shutil.disk_usage(self._folder).free
 
     def sweep(self) -> None:
-        """Deletes what an earlier life left unfinished."""
+        """Delete incomplete files of an earlier life."""
         for path in sorted(self.incoming.iterdir()):
             with suppress(FileNotFoundError):
                 path.unlink()
@@ -216,21 +225,21 @@ class Spool:
             )
 
     def _read(self, job: str, marker: str) -> str:
-        """The attempt in a marker of a job; empty where there is none."""
+        """Read the attempt in a marker of a job; empty where there is none."""
         try:
             return _text(self._job(job) / marker)
         except FileNotFoundError:
             return ""
 
     def _remove_others(self, job: str, attempt: int) -> None:
-        """What other attempts have left."""
+        """Delete the files of other attempts."""
         for folder in sorted(self._job(job).glob("attempt-*")):
             if folder.name != f"attempt-{attempt}":
                 with suppress(FileNotFoundError):
                     shutil.rmtree(folder)
 
     def _components(self, job: str, attempt: int) -> tuple[AttemptComponent, ...]:
-        """Those from which something came, in order."""
+        """List the components that have sent a file, in order."""
         folder = self._job(job) / f"attempt-{attempt}"
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         return tuple(
@@ -239,7 +248,7 @@ class Spool:
         )
 
     def _label(self, place: AttemptComponent) -> str:
-        """The label as the relay noted it; without one the component's index."""
+        """Label recorded by the relay; the component's index without one."""
         try:
             text = _text(self._component(place) / "label")
         except FileNotFoundError:
@@ -247,7 +256,7 @@ class Spool:
         return text or str(place.component)
 
     def _note(self, path: Path, text: str) -> None:
-        """Writes a small file whole; nothing when it says so already."""
+        """Replace a small file atomically, unless it already has this content."""
         with suppress(FileNotFoundError):
             if _text(path) == text:
                 return
@@ -270,19 +279,21 @@ class Spool:
 
 
 def _visible_names(component: int, label: str) -> tuple[str, str]:
-    """The folder of a component's published outputs, and that where its label is not the only one
-    of its kind."""
+    """Folder of a component's published outputs, and the one used when its label is not unique."""
     return escape(label), f"{escape(label)}.{component}"
 
 
 def _is_before(marked: str, attempt: int) -> bool:
-    """Whether a marker is of an earlier attempt. There is a later one only where a part of the
-    journal was lost, the job's end in it: then it runs once more, and this end counts."""
+    """True when a marker is of an earlier attempt.
+
+    An attempt after a job's end exists only where the journal lost that end: the job then ran once
+    more, and its new end counts.
+    """
     return marked.isdecimal() and int(marked) < attempt
 
 
 def _text(path: Path) -> str:
-    """What is in a small file. One that is damaged says something else, and is no error."""
+    """Read a small file; damaged bytes are replaced and are no error."""
     return path.read_text(encoding="utf-8", errors="replace")
 
 
