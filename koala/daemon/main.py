@@ -311,24 +311,24 @@ class Daemon:
         )
         parts = Parts(
             scheduler=scheduler,
-            pump=event_loop,
-            notices=notices,
-            standing=SiteStatus(registry, listeners.enrolled),
+            event_loop=event_loop,
+            event_feed=notices,
+            site_status=SiteStatus(registry, listeners.enrolled),
             logs=logs,
             outputs=Outputs(spool, publisher),
             registrar=registrar,
             journal=journal,
-            past=ArchiveQueries(journal, calls_per_user=config.limits.calls_per_user),
-            turnstile=listeners.call_queue,
-            submitting=SubmitService(
+            archive=ArchiveQueries(journal, calls_per_user=config.limits.calls_per_user),
+            call_queue=listeners.call_queue,
+            submit_service=SubmitService(
                 event_loop,
-                texts=parser,
+                description_parser=parser,
                 quotas=quotas,
                 journal=journal,
-                roster=registry,
+                registry=registry,
                 disk=self._disk,
             ),
-            seats=ConcurrencyQuota(
+            stream_quota=ConcurrencyQuota(
                 "watchers",
                 most=config.limits.watchers,
                 most_of_user=config.limits.watchers_per_user,

@@ -124,7 +124,7 @@ class AgentRegistry:
     def __init__(
         self,
         scheduler: Scheduler,
-        pump: GroupCommit,
+        event_loop: GroupCommit,
         clock: Clock,
         *,
         allowlist: Allowlist,
@@ -133,7 +133,7 @@ class AgentRegistry:
     ) -> None:
         self.sessions: dict[SiteName, AgentConnection] = {}
         self._scheduler = scheduler
-        self._pump = pump
+        self._event_loop = event_loop
         self._clock = clock
         self._allowlist = allowlist
         self._timing = timing
@@ -265,7 +265,7 @@ class AgentRegistry:
         if self._links is not None:
             self._links.lose(site)
         self._replica_reports.reset(site)
-        self._pump.post(lambda turn: turn.emit(SiteDisconnected(site=site)))
+        self._event_loop.post(lambda batch: batch.emit(SiteDisconnected(site=site)))
 
     def _forget(self, connection: AgentConnection) -> None:
         """Remove a connection from those that are open."""
@@ -342,17 +342,17 @@ class AgentRegistry:
             inventory=len(join.inventory),
         )
 
-        def handle_inventory(turn: BatchContext) -> None:
+        def handle_inventory(batch: BatchContext) -> None:
             for event in reports.of_registration(
-                registration, join.inventory, turn.scheduler, self._replica_reports, turn.now
+                registration, join.inventory, batch.scheduler, self._replica_reports, batch.now
             ):
-                turn.emit(event)
+                batch.emit(event)
 
         def welcome(_: None, error: KoalaError | None) -> None:
             assert error is None, error
             self._welcome(connection, registration, join.inventory)
 
-        self._pump.post(handle_inventory, welcome)
+        self._event_loop.post(handle_inventory, welcome)
 
     def _welcome(
         self, connection: AgentConnection, registration: Registration, inventory: Sequence[Tidings]
@@ -407,9 +407,9 @@ class AgentRegistry:
             if is_other and not self._take_registration_token(connection):
                 news = replace(news, processors=0)  # its next report repeats the change
 
-        def handle_report(turn: BatchContext) -> bool:
-            is_known = not isinstance(news, ClaimNews) or news.claim in turn.scheduler.ledger
-            self._handle_report(connection, site, news, turn)
+        def handle_report(batch: BatchContext) -> bool:
+            is_known = not isinstance(news, ClaimNews) or news.claim in batch.scheduler.ledger
+            self._handle_report(connection, site, news, batch)
             return is_known
 
         def answer(is_known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - post's form
@@ -421,30 +421,30 @@ class AgentRegistry:
                 self.send(site, (to_agent.acknowledge if is_gone else to_agent.stop)(news.claim))
 
         connection.reports += 1
-        self._pump.post(handle_report, answer)
+        self._event_loop.post(handle_report, answer)
 
     def _handle_report(
-        self, connection: AgentConnection, site: SiteName, news: Tidings, turn: BatchContext
+        self, connection: AgentConnection, site: SiteName, news: Tidings, batch: BatchContext
     ) -> None:
         """Emit the events of a report into a batch."""
-        scheduler = turn.scheduler
+        scheduler = batch.scheduler
         match news:
             case ProgressNews():
                 reported = self._progress_reports.add(news, site, scheduler)
                 if reported is not None:
-                    turn.emit(reported)
+                    batch.emit(reported)
             case FileNews():
                 objection = self._replica_reports.objection(news, site, scheduler)
                 if objection:
                     log.warning("file.not_counted", site=site, file=news.file, reason=objection)
                 for event in self._replica_reports.events_of(news, site, scheduler):
-                    turn.emit(event)
+                    batch.emit(event)
             case _:
                 if isinstance(news, ClaimNews) and reports.is_foreign(news, site, scheduler):
                     log.warning("claim.foreign", site=site, claim=news.claim)
                 rtt_s = connection.reported_rtt_s
-                for event in reports.of_news(news, site, scheduler, rtt_s=rtt_s, now=turn.now):
-                    turn.emit(event)
+                for event in reports.of_news(news, site, scheduler, rtt_s=rtt_s, now=batch.now):
+                    batch.emit(event)
 
     def _measure(self, connection: AgentConnection, rtt_s: Seconds) -> None:
         """Report a round trip much longer than the core knows: leads are counted from it."""
@@ -459,4 +459,4 @@ class AgentRegistry:
             rtt_s=rtt_s,
             local=report.local_processors,
         )
-        self._pump.post(lambda turn: turn.emit(event))
+        self._event_loop.post(lambda batch: batch.emit(event))

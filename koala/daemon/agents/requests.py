@@ -46,7 +46,7 @@ class RequestHandler:
     def __init__(
         self,
         scheduler: Scheduler,
-        pump: GroupCommit,
+        event_loop: GroupCommit,
         clock: Clock,
         *,
         send: Callable[[SiteName, pb.ToAgent], None],
@@ -54,12 +54,12 @@ class RequestHandler:
     ) -> None:
         self.lag_s = 0.0
         self._scheduler = scheduler
-        self._pump = pump
+        self._event_loop = event_loop
         self._clock = clock
         self._send = send
         self._take_log = take_log
         self.leases = Leases(clock.now())
-        self._exchange = KeyValueStore()
+        self._kvstore = KeyValueStore()
         self._rounds = 0
 
     def answer(self, site: SiteName, news: Tidings) -> bool:
@@ -68,9 +68,9 @@ class RequestHandler:
             case Ping():
                 self._answer_ping(site, news)
             case KvPut():
-                self._take_value(site, news)
+                self._put_value(site, news)
             case KvGet():
-                self._give_value(site, news)
+                self._get_value(site, news)
             case LogPart():
                 self._take_log(site, news)
             case _:
@@ -87,13 +87,13 @@ class RequestHandler:
 
     def expire(self) -> None:
         """Expire waiting gets, and every few calls fence claims whose leases are overdue."""
-        self._end_gets(self._exchange.expire(self._clock.now()))
+        self._end_gets(self._kvstore.expire(self._clock.now()))
         self._rounds += 1
         if self._rounds % OVERDUE_EVERY == 0:
             self._fence()
             placed = self._scheduler.placed.values()
             live = {job.id: job.attempt.number for job in placed if job.attempt is not None}
-            self._end_gets(self._exchange.forget(live))
+            self._end_gets(self._kvstore.forget(live))
 
     # --- leases -----------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class RequestHandler:
             return
         is_wanted = claim.site == site and claim.phase is not ClaimPhase.STOPPING
         is_bound = claim.nonce in ("", ping.nonce)
-        if is_wanted and is_bound and self._pump.can_renew_leases(now):
+        if is_wanted and is_bound and self._event_loop.can_renew_leases(now):
             self.leases.answer(claim.id, now)
             self._send(site, to_agent.pong(ping, now))
         elif claim.site == site:
@@ -115,39 +115,39 @@ class RequestHandler:
         """Order a stop through the event loop: the event that removed the claim from the ledger
         may not be durable yet."""
 
-        def is_known(turn: BatchContext) -> bool:
-            return claim in turn.scheduler.ledger
+        def is_known(batch: BatchContext) -> bool:
+            return claim in batch.scheduler.ledger
 
-        def stop(known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - the pump's form
+        def stop(known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - post's form
             if not known:
                 self._send(site, to_agent.stop(claim))
 
-        self._pump.post(is_known, stop)
+        self._event_loop.post(is_known, stop)
 
     def _fence(self) -> None:
         """Fence overdue claims in a batch, where the ledger reflects all events so far."""
 
-        def fence(turn: BatchContext) -> None:
-            scheduler = turn.scheduler
+        def fence(batch: BatchContext) -> None:
+            scheduler = batch.scheduler
             for event in self.leases.overdue(
                 scheduler.ledger,
                 scheduler.sites,
                 fence_s=scheduler.parameters.fence_s,
                 hold_fence_s=scheduler.parameters.hold_fence_s,
-                now=turn.now,
+                now=batch.now,
             ):
                 log.warning("claim.fenced", claim=event.claim)
-                turn.emit(event)
+                batch.emit(event)
 
         if self._scheduler.ledger:
-            self._pump.post(fence)
+            self._event_loop.post(fence)
 
     # --- key-values -------------------------------------------------------------------------------
 
-    def _take_value(self, site: SiteName, put: KvPut) -> None:
+    def _put_value(self, site: SiteName, put: KvPut) -> None:
         try:
             claim = self._live_claim(site, put.claim)
-            answered = self._exchange.put(claim.job, claim.attempt, name=put.name, value=put.value)
+            answered = self._kvstore.put(claim.job, claim.attempt, name=put.name, value=put.value)
         except KoalaError as error:
             if put.request:
                 self._send(site, to_agent.kv_answer(put.claim, put.request, error=str(error)))
@@ -160,10 +160,10 @@ class RequestHandler:
             answer = to_agent.kv_answer(asker.claim, asker.request, value=put.value)
             self._send(asker.site, answer)
 
-    def _give_value(self, site: SiteName, get: KvGet) -> None:
+    def _get_value(self, site: SiteName, get: KvGet) -> None:
         try:
             claim = self._live_claim(site, get.claim)
-            value = self._exchange.get(
+            value = self._kvstore.get(
                 claim.job,
                 claim.attempt,
                 asker=_Asker(site, get.claim, get.request),

@@ -101,7 +101,7 @@ class Streams(AgentLinkServicer):
     def __init__(
         self,
         registry: AgentRegistry,
-        pump: EventLoop,
+        event_loop: EventLoop,
         clock: Clock,
         *,
         reports_per_s: float,
@@ -113,7 +113,7 @@ class Streams(AgentLinkServicer):
         self._is_awaited = is_awaited
         self._reports_per_s = reports_per_s
         self._registry = registry
-        self._pump = pump
+        self._event_loop = event_loop
         self._clock = clock
         # All streams of a site share one bucket, later ones, too: a reconnect does not refill it.
         self._buckets = RateLimits[SiteName | int](reports_per_s, burst=reports_per_s * BURST_S)
@@ -154,7 +154,7 @@ class Streams(AgentLinkServicer):
             while connection.reports >= REPORTS_WAITING_MAX:
                 stream.settled.clear()
                 await stream.settled.wait()
-            await self._pump.wait_for_room()
+            await self._event_loop.wait_for_room()
             is_report = not self._is_awaited(connection.site, message)
             self._registry.receive(connection, message)
             wake_at = connection.session.wake_at

@@ -1,9 +1,9 @@
-"""The daemon's service for clients: one module a kind of call.
+"""The daemon's service for clients: one module for each kind of call.
 
 service              the gRPC methods; each delegates to one of the following
 submit_service       accept jobs; `rsl_parsing` reads descriptions, `admission` rejects
-listing              lists of jobs, a page at a time; `archive_queries` for jobs of the past
+listing              paged lists of jobs; `archive_queries` for archived jobs
 event_feed           notices for watchers, from memory or the journal
-logs, outputs        what programs wrote, and output files
+logs, outputs        standard output and error of programs, and output files
 site_status          sites as documents for people
 """

@@ -1,10 +1,11 @@
-"""What the daemon refuses at submission, because no waiting would help: checks of a job against
-the grid.
+"""Admission control: reject jobs at submission that could never start on the grid.
 
-Pure. The grid is asked as its members declare it, as if nothing ran there. Sites that are away
-count: they may come back. A site that the configuration lists and that never registered has a size
-that nobody knows. A job that fits only with such sites is accepted with a warning; while there is
-no site at all, size refuses nothing.
+Pure. A job is checked against an empty grid of the sites' declared sizes.
+
+- Disconnected sites count: they may come back.
+- A configured site that has never registered has an unknown size. A job that fits only with such
+  sites is accepted with a warning.
+- While there is no site at all, no job is rejected for its size.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from koala.policies import BUILT_IN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is to be said of a job on an empty grid: why it is refused, or warnings."""
+    """Result of checking a job against an empty grid: a reason to reject it, or warnings."""
 
     refusal: str = ""
     warnings: tuple[str, ...] = ()
 
 
 class Verdicts:
-    """Those of late, as long as the grid stays as it is: most jobs are like one before."""
+    """Cache of recent verdicts, by shape of the job; a change of the grid invalidates it."""
 
     def __init__(self) -> None:
         self._grid: list[object] = []
@@ -51,7 +52,7 @@ class Verdicts:
         self._most = ANY  # components of a job at a site
 
     def of(self, spec: JobSpec, scheduler: Scheduler, unseen: tuple[SiteName, ...]) -> Verdict:
-        """The verdict on a job; `unseen` are sites that never registered."""
+        """Return the verdict on a job; `unseen` are sites that never registered."""
         grid: list[object] = [scheduler.policies.place, scheduler.parameters]
         for site in scheduler.sites.values():
             grid += (site.name, site.facts, is_usable(site))
@@ -62,7 +63,7 @@ class Verdicts:
         shape = _shape(spec, unseen)
         verdict = self._known.get(shape)
         if verdict is None:
-            verdict = self._known[shape] = _judge(spec, scheduler, unseen, self._most)
+            verdict = self._known[shape] = _evaluate(spec, scheduler, unseen, self._most)
         return verdict
 
 
@@ -70,7 +71,7 @@ VERDICTS_MAX = 1000
 
 
 def _shape(spec: JobSpec, unseen: tuple[SiteName, ...]) -> Hashable:
-    """All of a job that its verdict depends on."""
+    """Cache key: the fields of a job that its verdict depends on."""
     return (
         *(unseen, spec.owner, spec.queue, spec.quorum),
         *(spec.hint, spec.length_mi, spec.preferred_mips),
@@ -84,10 +85,10 @@ def check(
     listed: Mapping[SiteName, UserName | None],
     verdicts: Verdicts | None = None,
 ) -> tuple[str, ...]:
-    """Raises RejectedError when the job could never be placed on the grid as it is known. Warnings,
-    when that takes a site that is away, or of which nobody knows how large it is.
+    """Check that a job can be placed on the known grid. Raises RejectedError, SpecError.
 
-    A SpecError is left to what is wrong on every grid: the description, not this daemon's sites.
+    Returns warnings when it needs a disconnected site, or one of unknown size. A SpecError means
+    that the description is wrong on every grid.
     """
     _check_progress(spec, scheduler)
     _check_hold(spec, scheduler)
@@ -105,34 +106,34 @@ def check(
     return verdict.warnings
 
 
-def _judge(
+def _evaluate(
     spec: JobSpec, scheduler: Scheduler, unseen: tuple[SiteName, ...], most: float
 ) -> Verdict:
-    """The empty grid is asked."""
+    """Check a job against the empty grid."""
     sites = {name: site for name, site in scheduler.sites.items() if site.facts.admits(spec.owner)}
     try:
-        told = _check_components(spec, sites, set(unseen))
+        found = _check_components(spec, sites, set(unseen))
         if spec.quorum is None:
             _check_sums(spec, sites)
         is_whole = spec.needed == len(spec.components)
         if not unseen and is_whole:
             _check_policy(spec, scheduler, sites)
-        told += _check_together(spec, sites, unseen, most)
+        found += _check_together(spec, sites, unseen, most)
         if not unseen and is_whole:
-            told += _doubts(spec, scheduler, sites)
+            found += _placement_warnings(spec, scheduler, sites)
     except RejectedError as error:
         return Verdict(refusal=str(error))
-    return Verdict(warnings=tuple(told))
+    return Verdict(warnings=tuple(found))
 
 
 def _check_components(
     spec: JobSpec, sites: Mapping[SiteName, Site], unseen: set[SiteName]
 ) -> list[str]:
-    """Each by itself; the job can start without an optional one that is too large."""
+    """Check each component by itself; an optional one that is too large gives a warning."""
     if spec.queue is not None and spec.queue not in {*sites, *unseen}:
         known = ", ".join(sorted([*sites, *unseen])) or "none"
         raise RejectedError(f"queue {spec.queue!r} is of no site: known sites are {known}")
-    told: list[str] = []
+    found: list[str] = []
     for index, component in enumerate(spec.components):
         label = spec.label(index)
         try:
@@ -144,19 +145,19 @@ def _check_components(
         except _TooLargeError as error:
             if spec.quorum is None and component.start_type is StartType.STRICT:
                 raise RejectedError(str(error)) from error
-            told.append(f"{error}: it will not take part")
-    return told
+            found.append(f"{error}: it will not take part")
+    return found
 
 
 class _TooLargeError(Exception):
-    """A component is larger than where it may run."""
+    """A component is larger than the sites where it may run."""
 
 
 def _check_together(
     spec: JobSpec, sites: Mapping[SiteName, Site], unseen: tuple[SiteName, ...], most: float
 ) -> list[str]:
-    """All that the job needs, at once: on all sites, on those that ever registered, on those that
-    can be used now."""
+    """Check that all needed components fit at once: on all sites, on the registered ones, and on
+    those that are usable now."""
     pieces, needed = pieces_of(spec), spec.needed
     rooms = rooms_of(sites.values(), spec.owner, most)
     unknown = [Room(name, ANY) for name in unseen]
@@ -181,7 +182,7 @@ def _check_together(
 
 
 def _state(site: Site) -> str:
-    """A site that cannot be used, and why."""
+    """Describe a site that cannot be used, with the reason."""
     why = "disconnected" if not site.is_connected else "drained" if site.is_drained else "unusable"
     return f"{site.name} ({why}, {site.facts.processors} processors)"
 
@@ -194,10 +195,14 @@ def _few(names: Sequence[str]) -> str:
 NAMES_MAX = 6
 
 
-def _doubts(spec: JobSpec, scheduler: Scheduler, sites: Mapping[SiteName, Site]) -> list[str]:
-    """Policies do not search for a place as hard as they could: one that finds none on an empty
-    grid may find one when some of it is in use, so that is no reason to refuse. Where one site
-    could take the whole of a job that asks for nothing else, there is nothing to search for."""
+def _placement_warnings(
+    spec: JobSpec, scheduler: Scheduler, sites: Mapping[SiteName, Site]
+) -> list[str]:
+    """Warn of a job for which the placement policy finds no place on the empty grid.
+
+    Policies are heuristic: one that finds no place on an empty grid may find one on a busy grid, so
+    this does not reject the job. A plain job that fits whole on one site needs no search.
+    """
     demand = demand_of_spec(spec, scheduler.parameters)
     largest = max((s.facts.processors for s in sites.values() if s.facts.slots is None), default=0)
     total = sum(component.processors for component in spec.components)
@@ -228,8 +233,7 @@ def _doubts(spec: JobSpec, scheduler: Scheduler, sites: Mapping[SiteName, Site])
 
 
 def at_queue(spec: JobSpec, site: SiteName) -> JobSpec:
-    """The job as it is when it is submitted at this site's local queue. SpecError when it can only
-    run at another one."""
+    """Bind a job to a site's local queue. Raises SpecError when it can only run elsewhere."""
     fixed = spec.components[0].site
     if len(spec.components) == 1 and fixed not in (None, site):
         raise SpecError(
@@ -242,8 +246,8 @@ def at_queue(spec: JobSpec, site: SiteName) -> JobSpec:
 def warnings(
     spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserName | None]
 ) -> tuple[str, ...]:
-    """What the job asks of local managers, none of which acts on it where the job may run, and of
-    a placement policy that does not heed it."""
+    """Warn of attributes that no local manager of an eligible site honours, and of demands that the
+    placement policy ignores."""
     found: dict[str, list[str]] = {}
     for index, component in enumerate(spec.components):
         asked = {
@@ -264,26 +268,26 @@ def warnings(
         for name, labels in found.items()
     ) + tuple(
         f"{name} is ignored: the placement policy in force, {policy}, does not heed it"
-        for name, policy in _unheeded(spec, scheduler.policies.place)
+        for name, policy in _ignored_demands(spec, scheduler.policies.place)
     )
 
 
-def _unheeded(spec: JobSpec, place: PlacementPolicy) -> Iterator[tuple[str, str]]:
-    """What of a job's demands (Hints 3.4) a policy of ours leaves aside; of others nobody knows."""
+def _ignored_demands(spec: JobSpec, place: PlacementPolicy) -> Iterator[tuple[str, str]]:
+    """Yield a job's demands (Hints 3.4) that a built-in policy ignores; plugins are not known."""
     policy = next((name for name, known in BUILT_IN["placement"].items() if known == place), "")
-    heeded = HEEDED.get(policy, ())
-    said = {"hint": spec.hint, "length": spec.length_mi, "mips": spec.preferred_mips}
-    for name, value in said.items():
-        if policy and value is not None and name not in heeded:
+    supported = DEMANDS_SUPPORTED.get(policy, ())
+    demands = {"hint": spec.hint, "length": spec.length_mi, "mips": spec.preferred_mips}
+    for name, value in demands.items():
+        if policy and value is not None and name not in supported:
             yield name, policy
 
 
-HEEDED = {
+DEMANDS_SUPPORTED = {
     "NoNetwork": ("mips",),
     "PreferLocal": ("mips", "length"),
     "Service": ("mips", "length", "hint"),
 }
-"""What placement policies heed of a job's demands."""
+"""Demands of a job that each placement policy takes into account."""
 
 
 def _honoured(
@@ -292,8 +296,8 @@ def _honoured(
     scheduler: Scheduler,
     listed: Mapping[SiteName, UserName | None],
 ) -> set[str] | None:
-    """What the local managers of the sites that a component may use act on; None as long as there
-    is one of which nobody knows."""
+    """Attributes honoured by the local managers of a component's eligible sites; None while any of
+    them is unknown."""
     seen = {known: s.facts.admits(owner) for known, s in scheduler.sites.items()}
     shown = {**{site: of in (None, owner) for site, of in listed.items()}, **seen}
     usable = [site for site, is_shown in shown.items() if is_shown and name in (None, site)]
@@ -304,7 +308,7 @@ def _honoured(
 
 
 def with_progress(spec: JobSpec, scheduler: Scheduler) -> JobSpec:
-    """The job with the progress policy that counts for those that name none."""
+    """Set the default progress policy on a job that names none."""
     default = scheduler.policies.progress_default
     if spec.progress is not None or default == "free":
         return spec
@@ -318,8 +322,9 @@ def _check_progress(spec: JobSpec, scheduler: Scheduler) -> None:
 
 
 def check_deadline(spec: JobSpec, now: Instant) -> None:
-    """Raises SpecError for one that is past, and where a component has no barrier: it could not
-    wait for a deadline.
+    """Check a job's deadline: it is not past, and every component has a barrier to wait at.
+
+    Raises SpecError.
     """
     at = spec.deadline_at(now)
     if at is None:
@@ -335,7 +340,7 @@ def check_deadline(spec: JobSpec, now: Instant) -> None:
 
 
 def _instant(at: Instant) -> str:
-    """ISO 8601, as far as calendars go."""
+    """Format an instant by ISO 8601; seconds since 1970 where the calendar ends."""
     try:
         return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
     except (OverflowError, ValueError, OSError):
@@ -343,7 +348,8 @@ def _instant(at: Instant) -> str:
 
 
 def _check_hold(spec: JobSpec, scheduler: Scheduler) -> None:
-    """A starter arms only when its hold outlasts D, which has a least value."""
+    """Check that maxHold exceeds the least value of D: a starter arms only if its hold outlasts
+    D."""
     limits = scheduler.parameters
     least_s = limits.late_max_s + limits.lead_min_s
     if spec.max_hold_s is not None and spec.max_hold_s <= least_s:
@@ -395,8 +401,10 @@ def _check_fixed(label: str, processors: int, site: Site) -> None:
 
 
 def _check_policy(spec: JobSpec, scheduler: Scheduler, sites: Mapping[SiteName, Site]) -> None:
-    """What the placement policy could place on no sites of these names, however large they were:
-    with WF-distinct a job with more components than there are sites."""
+    """Check that the policy can place the job on sites of unlimited size.
+
+    With WF-distinct it cannot place a job with more components than there are sites.
+    """
     request = PlacementRequest(
         parts=tuple(
             Part(component=index, processors=1, site=component.site)
@@ -413,7 +421,7 @@ def _check_policy(spec: JobSpec, scheduler: Scheduler, sites: Mapping[SiteName, 
 
 
 def _check_sums(spec: JobSpec, sites: Mapping[SiteName, Site]) -> None:
-    """Components that must start together at one site need its processors at the same time."""
+    """Check that components which must start together at one site fit there together."""
     sums: dict[SiteName, int] = {}
     for component in spec.components:
         site = component.site

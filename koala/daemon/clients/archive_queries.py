@@ -1,6 +1,7 @@
-"""Long reads of the journal's archive, for lists and reports: a part at a time, with all others'
-reads in between; one call of each user at a time, and few in all, so that neither memory nor others
-have to wait for who asks for much.
+"""Paged reads of the journal's archive, for lists and reports.
+
+Concurrency and memory are bounded: reads are interleaved page by page, each user has one long call
+at a time, and few run in all.
 """
 
 from __future__ import annotations
@@ -18,21 +19,23 @@ READS_MAX = 2  # at a time
 
 
 class ArchiveQueries:
-    """The jobs that have left the state."""
+    """Queries of archived jobs, which have left the core's state."""
 
     def __init__(self, journal: Journal, *, calls_per_user: int) -> None:
         self._journal = journal
-        self._turns = SlowCallQueue(most=calls_per_user, at_once=READS_MAX)
+        self._slots = SlowCallQueue(most=calls_per_user, at_once=READS_MAX)
 
     def slot(self, user: str) -> AbstractAsyncContextManager[None]:
-        """While a user's long call is answered: all of it, also what it asks of the state. Raises
+        """Hold the user's slot for a long call, including its queries of the state. Raises
         ExhaustedError."""
-        return self._turns.slot(user)
+        return self._slots.slot(user)
 
     async def read(self, wanted: ArchiveQuery) -> AsyncGenerator[ArchivePage, None]:
-        """All that are wanted, the last that ended first; who has enough closes it. For who has the
-        turn. What has left the state before is among them if the pump was asked something first.
-        Raises JournalError."""
+        """Yield the wanted jobs page by page, latest end first; the caller must hold the slot.
+
+        Close the generator to stop early. To include all jobs that have left the state so far, ask
+        the event loop first. Raises JournalError.
+        """
         before: Place | None = wanted.before
         while before is not None:
             part = await self._journal.jobs(replace(wanted, before=before))
@@ -41,6 +44,6 @@ class ArchiveQueries:
 
 
 def owner_wanted(caller: Caller, owner: str) -> str | None:
-    """Whose jobs are to be read for a caller who asks for those of `owner` (empty: of all); None:
-    those of all."""
+    """Owner whose jobs to read when a caller asks for those of `owner` (empty: all); None for all
+    owners."""
     return (owner or None) if caller.sees(owner) else caller.name

@@ -1,7 +1,7 @@
-"""Notices for watchers: the newest in memory, older ones from the journal.
+"""Feed of notices for watchers: the newest from memory, older ones from the journal.
 
-A watcher is a cursor, not a queue, so that one who does not read costs nothing. One that fell
-behind what memory holds is cut; it resumes by its last number, from the journal, without a gap.
+A watcher is a cursor, not a queue, so a watcher that does not read costs nothing. One that falls
+behind the notices in memory is cut. It resumes from the journal by its last number, without a gap.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from koala.errors import RejectedError, SpecError
 
 RECENT_MAX = 20_000
 LOT_MAX = 100
-"""So many notices at a time: a watcher that is behind, or one of many, gets them together."""
+"""Notices in one batch, for watchers that lag or read in batches."""
 
 
 class CutError(Exception):
@@ -28,7 +28,7 @@ class CutError(Exception):
 
 
 class EventFeed:
-    """`publish` gets what is durable; `since` reads on from a number, for as long as it is open."""
+    """Feed of durable notices: `publish` appends, `since` reads on from a number."""
 
     def __init__(self, journal: Journal) -> None:
         self.last = journal.notice_number
@@ -39,18 +39,18 @@ class EventFeed:
         self._is_closed = False
 
     def publish(self, notices: Sequence[Notice]) -> None:
-        """These come next."""
+        """Append notices and wake the watchers."""
         self._recent.extend(notices)
         self.last = notices[-1].number
         self._wake()
 
     def close(self) -> None:
-        """All watchers are cut after what they have not seen yet."""
+        """Cut all watchers once they have received the remaining notices."""
         self._is_closed = True
         self._wake()
 
     def start(self, after: int) -> int:
-        """The number after which a watch begins. Raises SpecError, RejectedError."""
+        """Return the number after which a watch begins. Raises SpecError, RejectedError."""
         if after < -1:
             raise SpecError(f"after = {after}: allowed are -1 and up")
         first = self._journal.first_notice
@@ -65,8 +65,7 @@ class EventFeed:
         return after
 
     async def since(self, after: int) -> AsyncGenerator[Sequence[Notice], None]:
-        """Every notice with a greater number, in order: those that are there, then those that have
-        come meanwhile. Raises CutError."""
+        """Yield batches of all later notices in order, then wait for new ones. Raises CutError."""
         is_live = False
         self.watchers += 1
         try:
@@ -90,7 +89,7 @@ class EventFeed:
             self.watchers -= 1
 
     def _from_memory(self, after: int) -> list[Notice] | None:
-        """What memory has after a number; None when it does not reach back that far."""
+        """Next notices from memory; None when it does not reach back that far."""
         if after >= self.last:
             return []
         if not self._recent or self._recent[0].number > after + 1:

@@ -1,7 +1,7 @@
-"""Lists of jobs, a part at a time, so that one of a hundred thousand keeps nobody waiting.
+"""Lists of jobs, read in parts, so that a long list does not block other calls.
 
-What happens between two parts may show in the later one: each job is as it was at some instant of
-the call. Jobs are numbered in the order of their submission, which is the order of the list.
+A change between two parts may show in the later one: each job is shown as of some instant of the
+call. Jobs are listed in the order of their numbers, which is that of submission.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from koala.wire.v1 import koala_pb2 as pb
 
 PAGE_MAX = 1_000
 PART = 500
-"""So many jobs are looked at between two chances for others."""
+"""Jobs read in one batch of the event loop, for fairness to other calls."""
 _ID = re.compile(r"j(\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Which jobs a caller wants to see: the newest `last` of them, or those after the job numbered
-    `after`, at most `page` (0: all)."""
+    """Query for a list of jobs: the newest `last`, or a page of those after number `after`.
+
+    `page` 0 means all.
+    """
 
     caller: Caller
     sees_all: bool
@@ -42,7 +44,7 @@ class Listing:
 
     @classmethod
     def of(cls, request: pb.ListRequest, caller: Caller) -> Listing:
-        """As a client asks. Raises SpecError."""
+        """Parse a client's request. Raises SpecError."""
         if request.last and (request.page or request.after):
             text = (
                 f"last = {request.last} with page = {request.page}, after = {request.after[:40]!r}"
@@ -58,10 +60,9 @@ class Listing:
             page=min(request.page, PAGE_MAX),
         )
 
-    async def read(self, pump: EventLoop) -> tuple[list[dict[str, Any]], JobId | None]:
-        """The pictures of these jobs in order; after a full page the job behind which the next one
-        begins."""
-        names = await pump.ask(lambda turn: list(turn.scheduler.jobs))
+    async def read(self, event_loop: EventLoop) -> tuple[list[dict[str, Any]], JobId | None]:
+        """Read summaries of the jobs in order; after a full page also the next page's `after`."""
+        names = await event_loop.ask(lambda batch: list(batch.scheduler.jobs))
         if self.last:
             names.reverse()
         elif self.after >= 0:
@@ -71,11 +72,11 @@ class Listing:
         for first in range(0, len(names), PART):
             part = names[first : first + PART]
 
-            def look(turn: BatchContext, part: Sequence[JobId] = part) -> list[dict[str, Any]]:
-                jobs = turn.scheduler.jobs
+            def query(batch: BatchContext, part: Sequence[JobId] = part) -> list[dict[str, Any]]:
+                jobs = batch.scheduler.jobs
                 return self.pictures(jobs[name] for name in part if name in jobs)
 
-            found += await pump.ask(look)
+            found += await event_loop.ask(query)
             if len(found) >= most:
                 break
         found = found[:most]
@@ -85,7 +86,7 @@ class Listing:
         return found, JobId(found[-1]["job"]) if is_full else None
 
     def pictures(self, jobs: Iterable[Job]) -> list[dict[str, Any]]:
-        """Those that are wanted, and that the caller may see."""
+        """Summarize the jobs that match and that the caller may see."""
         return [summary(job) for job in jobs if self._is_wanted(job)]
 
     def _is_wanted(self, job: Job) -> bool:
@@ -98,7 +99,7 @@ class Listing:
 
 
 def damaged_picture(job: str) -> dict[str, Any]:
-    """The place in a list of an archived job that cannot be read any longer."""
+    """Placeholder in a list for an archived job that is damaged."""
     return {
         "job": job,
         "owner": "",
@@ -114,7 +115,7 @@ def damaged_picture(job: str) -> dict[str, Any]:
 
 
 def _number(job: str) -> int:
-    """The number of a job's id. Raises SpecError."""
+    """Parse the number of a job's id. Raises SpecError."""
     found = _ID.fullmatch(job)
     if found is None:
         raise SpecError(f"after = {job[:40]!r}: allowed is a job's id, as j17")

@@ -1,9 +1,11 @@
-"""What programs wrote, for `koala logs`: from the agent of a claim while it lives, then from the
-spool, or from its site, which keeps the folders of ended claims for a while.
+"""Logs of programs, for `koala logs`.
 
-A part is asked for when the one before was taken, so a client that does not read costs nothing.
-Several sources of a job are read at once when they are followed, each through a queue of a few
-parts. Who follows many sees what is new in them later: so many looks a second are a user's.
+- A live claim's logs come from its agent; later ones from the spool, or from the site, which keeps
+  the folders of ended claims for a while.
+- A part is requested once the client has read the one before, so a client that does not read costs
+  nothing.
+- The sources of a followed job are read concurrently, each through a queue of a few parts.
+- Polls per user are limited, so a user who follows many sources sees new parts later.
 """
 
 from __future__ import annotations
@@ -35,22 +37,22 @@ PART_BYTES_MAX = 256 * 1024
 ANSWER_S_MAX = 20.0
 POLL_S = 0.3
 POLLS_PER_S = 200.0
-"""So often all that one user follows is looked at, however many sources these are."""
+"""Polls per second of one user, over all followed sources."""
 READ_MAX = 1_000
 SOURCES_MAX = 512
 PARTS_WAITING = 4
 EARLIER_MAX = 10
-"""Attempts before the newest, of which the rest is read for a client that was cut off in one."""
+"""Earlier attempts whose rest is read for a client that resumes in one of them."""
 STREAMS = ("stdout", "stderr")
 
 
 Named: TypeAlias = tuple[int, int, int, str]
-"""Attempt, component, process and stream."""
+"""Name of a source: attempt, component, process and stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One stream of one process of a component, in one attempt."""
+    """Stream of one process of a component, in one attempt."""
 
     attempt: int
     component: int
@@ -60,14 +62,17 @@ class Source:
 
     @property
     def named(self) -> Named:
-        """As a client names it."""
+        """Name that clients use."""
         return self.attempt, self.component, self.process, self.stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogsWanted:
-    """Which of a job's logs: component (index or label, empty: all), stream, process (-1: all); and
-    for which user. Those that `offsets` names are read from there on."""
+    """Query for logs of a job.
+
+    `component` is an index or label (empty: all), `process` an index (-1: all). `offsets` states
+    where to resume sources.
+    """
 
     user: str
     job: JobId
@@ -79,7 +84,7 @@ class LogsWanted:
 
     @classmethod
     def of(cls, request: koala_pb2.LogsRequest, user: str) -> LogsWanted:
-        """As a client asks. Raises SpecError."""
+        """Parse a client's request. Raises SpecError."""
         stream = request.stream or "both"
         if stream not in (*STREAMS, "both", "starter"):
             allowed = "stdout, stderr, both, starter"
@@ -104,7 +109,7 @@ class LogsWanted:
 
 
 class Logs:
-    """Reads parts from agents through `send`, or from the spool."""
+    """Reader of logs, from agents through `send`, or from the spool."""
 
     def __init__(
         self,
@@ -122,20 +127,20 @@ class Logs:
         self._is_live = is_live
         self._known = known
         self._past = past
-        self._read: dict[JobId, Job] = {}  # of late; they may leave the state meanwhile
+        self._read: dict[JobId, Job] = {}  # recently read; they may leave the state meanwhile
         self._asked: dict[int, tuple[SiteName, asyncio.Future[LogPart]]] = {}
         self._requests = 0
         self._followed: Counter[str] = Counter()  # sources, of each user
 
     def is_awaited(self, site: SiteName | None, message: pb.FromAgent) -> bool:
-        """Whether it is an answer that we asked this site for, and have not had yet."""
+        """True for a site's answer to a pending request."""
         if message.WhichOneof("kind") != "log" or len(message.log.data) > PART_BYTES_MAX:
             return False
         asked, answer = self._asked.get(message.log.request, (None, None))
         return answer is not None and asked == site and not answer.done()
 
     def take(self, site: SiteName, part: LogPart) -> None:
-        """An agent's answer. Only the one that was asked may give it, and no more than that."""
+        """Deliver an agent's answer to its request; ignore one that was not requested."""
         asked, answer = self._asked.get(part.request, (None, None))
         if asked != site or len(part.data) > PART_BYTES_MAX:
             log.warning("log.not_asked_for", site=site, size_bytes=len(part.data))
@@ -143,13 +148,13 @@ class Logs:
             answer.set_result(part)
 
     def lose(self, site: SiteName) -> None:
-        """The site's session is over: its answers will not come."""
+        """Fail the pending requests to a site: its session is over."""
         for where, answer in tuple(self._asked.values()):
             if where == site and not answer.done():
                 answer.set_exception(UnreachableError(f"{site} is disconnected"))
 
     async def read(self, wanted: LogsWanted) -> AsyncGenerator[koala_pb2.LogPart, None]:
-        """All parts; those of one source in order. Raises KoalaError."""
+        """Yield all parts; those of one source are in order. Raises KoalaError."""
         job = self._known(wanted.job) or await self._past(wanted.job)
         if job is not None:
             self._read[job.id] = self._read.pop(job.id, job)
@@ -169,7 +174,7 @@ class Logs:
                     yield followed
                 following.cancel()
         except BaseExceptionGroup as errors:
-            # Whoever reads leaves by GeneratorExit, and expects no group of it.
+            # A consumer that closes this generator expects GeneratorExit, not a group of it.
             raise first_error(errors) from None
 
     async def _follow(
@@ -185,7 +190,7 @@ class Logs:
                     await queue.put(part)
             finally:
                 self._followed[wanted.user] -= 1
-                self._followed += Counter()  # forgets who follows nothing
+                self._followed += Counter()  # drops zero entries
 
         for source in self._earlier(wanted):
             async for part in self._read_source(wanted, source):
@@ -209,7 +214,7 @@ class Logs:
         return found
 
     def _sources(self, wanted: LogsWanted) -> list[Source]:
-        """What there is to read in the job's newest attempt. Raises SpecError."""
+        """List the wanted sources of the job's newest attempt. Raises SpecError."""
         job = self._job(wanted.job)
         sources = []
         for index in chosen_components(job, wanted.component):
@@ -234,9 +239,11 @@ class Logs:
         return sources if job.attempts else []
 
     def _earlier(self, wanted: LogsWanted) -> list[Source]:
-        """What a client that goes on has not had of attempts before the newest: of each source
-        since the attempt in which it was, where it was anywhere; else since the last that the
-        client knows of."""
+        """List the sources of earlier attempts that a resuming client has not read to the end.
+
+        Each source starts at the attempt that the client names for it, or else at the latest one
+        that it names.
+        """
         since = {named[1:]: named[0] for named in wanted.offsets}
         last = max(since.values(), default=0)
         if last == 0:
@@ -265,7 +272,7 @@ class Logs:
                     data=part.data,
                 )
                 offset += len(part.data)
-                # A program may write all the time: what is little so far is left to become more.
+                # A program may write steadily: pause so that a short part can grow.
                 is_all = len(part.data) < PART_BYTES_MAX and not self._job(wanted.job).is_over
             elif part.is_over or not wanted.is_followed:
                 return
@@ -275,12 +282,11 @@ class Logs:
                 await asyncio.sleep(self._pause_s(wanted))
 
     def _pause_s(self, wanted: LogsWanted) -> Seconds:
-        """Between two looks at a source, so that all that the user follows are not looked at too
-        often."""
+        """Pause between two polls of a source, by the user's rate limit."""
         return max(POLL_S, self._followed[wanted.user] / POLLS_PER_S)
 
     async def _part(self, wanted: LogsWanted, source: Source, offset: int) -> LogPart:
-        """The next part: of the living claim, else of the spool, else of the site where it was."""
+        """Read the next part: from the live claim, the spool, or the site of the ended claim."""
         try:
             living = self._living_claim(wanted.job, source)
             if living is not None:
@@ -315,11 +321,11 @@ class Logs:
         return self._scheduler.ledger.get(claim) if claim is not None else None
 
     def _is_earlier(self, job: JobId, source: Source) -> bool:
-        """Whether another attempt has begun since."""
+        """True when a newer attempt has begun."""
         return source.attempt != self._job(job).attempts
 
     def _past_claim(self, identity: JobId, source: Source) -> tuple[SiteName, ClaimId] | None:
-        """The last claim of the component, whose folder its site keeps for a while."""
+        """Last claim of the component; its site keeps the folder for a while."""
         job = self._job(identity)
         attempt = job.attempt
         if self._is_earlier(identity, source):
@@ -337,7 +343,7 @@ class Logs:
         return member.site, claim
 
     async def _ask(self, site: SiteName, claim: ClaimId, source: Source, offset: int) -> LogPart:
-        """One part from the agent. Raises UnreachableError."""
+        """Request one part from the agent. Raises UnreachableError."""
         if not self._is_live(site):
             raise UnreachableError(f"{site} is disconnected")
         self._requests += 1
@@ -365,7 +371,7 @@ class Logs:
 
 
 def chosen_components(job: Job, name: str) -> list[int]:
-    """The components that an index or a label names; empty: all. Raises SpecError."""
+    """Find components by index or label; empty means all. Raises SpecError."""
     labels = [job.spec.label(index) for index in range(len(job.spec.components))]
     chosen = [index for index, label in enumerate(labels) if name in ("", label, str(index))]
     if not chosen:
@@ -375,7 +381,7 @@ def chosen_components(job: Job, name: str) -> list[int]:
 
 
 def _read_file(path: Path, offset: int) -> bytes | None:
-    """A part of a spooled log; None when it is not there."""
+    """Read a part of a spooled log; None when it does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

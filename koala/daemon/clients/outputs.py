@@ -1,7 +1,7 @@
-"""Output files of jobs: made visible when a job has Finished, and read for `koala outputs`.
+"""Output files of jobs: published when a job has Finished, and read for `koala outputs`.
 
-A part is read when the one before was taken, so a client that does not read costs nothing but its
-open file.
+A part is read once the client has read the one before, so a client that does not read costs only
+its open file.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ log = structlog.get_logger()
 
 PUBLISH_AGAIN_S = 2.0
 PUBLISH_S = 20.0
-"""So long who asks for outputs waits until they are visible."""
+"""Longest wait of a reader for outputs to be published."""
 
 
 class Publisher:
-    """Settles what the spool has of jobs that are over, one job after the other, beside the loop.
+    """Background task that publishes or deletes outputs of ended jobs, one job at a time.
 
-    Its jobs are in memory only: after a restart they are given again.
+    Its queue is in memory only; after a restart the jobs are queued again.
     """
 
     def __init__(self, spool: Spool) -> None:
@@ -40,17 +40,17 @@ class Publisher:
         self._unsettled: dict[str, asyncio.Event] = {}
 
     def settle(self, ended: EndedJob) -> None:
-        """Its turn will come."""
+        """Enqueue an ended job."""
         self._unsettled.setdefault(ended.job, asyncio.Event())
         self._waiting.put_nowait(ended)
 
     async def settled(self, job: JobId) -> None:
-        """Returns when nothing more is to be done for the job."""
+        """Wait until nothing is queued for the job."""
         if job in self._unsettled:
             await self._unsettled[job].wait()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Process the queue until cancelled; retry on a full disk."""
         while True:
             ended = await self._waiting.get()
             try:
@@ -68,8 +68,10 @@ class Publisher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputsWanted:
-    """Of a job that has Finished: of which components, by label (None: of all), and whether only
-    the names."""
+    """Query for outputs of a Finished job.
+
+    `components` selects by index and label (None: all).
+    """
 
     job: JobId
     components: dict[int, str] | None
@@ -77,7 +79,8 @@ class OutputsWanted:
 
     @classmethod
     def of(cls, request: pb.OutputsRequest, job: Job) -> OutputsWanted:
-        """As a client asks. Raises SpecError, RejectedError when there are none to come."""
+        """Parse a client's request. Raises SpecError, RejectedError for a job that has not
+        Finished."""
         chosen = chosen_components(job, request.component)
         if not isinstance(job.phase, Finished):
             known = "only a job that Finished has" if job.is_over else "when it has Finished it has"
@@ -91,15 +94,18 @@ class OutputsWanted:
 
 
 class Outputs:
-    """Reads what the spool has published."""
+    """Reader of published outputs."""
 
     def __init__(self, spool: Spool, publisher: Publisher) -> None:
         self._spool = spool
         self._publisher = publisher
 
     async def read(self, wanted: OutputsWanted) -> AsyncGenerator[pb.OutputPart, None]:
-        """All files in order of name. Raises UnusableFileError when one goes meanwhile,
-        ExhaustedError when they are not visible after `PUBLISH_S`, as on a full disk."""
+        """Yield all files in order of name.
+
+        Raises UnusableFileError when one disappears meanwhile, and ExhaustedError when they are not
+        published within `PUBLISH_S`, as on a full disk.
+        """
         try:
             async with asyncio.timeout(PUBLISH_S):
                 await self._publisher.settled(wanted.job)

@@ -1,8 +1,7 @@
-"""Descriptions of jobs, read: short ones at once, long ones in a thread, one after the other.
+"""Parsing of job descriptions: short ones inline, long ones in a worker thread, one at a time.
 
-Reading is pure computing and shares one processor with everything else of the daemon, and what is
-read takes many times the memory of its text. So what is long waits: one text of each user, and one
-in all, in turns between users.
+Parsing is CPU-bound, and a parsed description takes many times the memory of its text. So long
+texts are queued fairly between users: one of each user, and one in all.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from koala.wire.v1 import koala_pb2 as pb
 KEY_MAX = 256
 DEFINITIONS_MAX = 1_000
 INLINE_CHARACTERS = 4 * 1024  # of a text and its definitions: some 20 ms at worst
-YIELD_CHARACTERS = 8 * 1024  # of texts read between two chances for others
+YIELD_CHARACTERS = 8 * 1024  # of texts parsed before yielding to other tasks
 LOT_BYTES = 4 * MB  # of descriptions
 CACHED_CHARACTERS = 64 * 1024
 CACHED_TEXTS = 16
@@ -34,18 +33,20 @@ _Definitions = tuple[tuple[str, str], ...]
 
 
 class DescriptionParser:
-    """Reads what clients submit."""
+    """Parser of the descriptions that clients submit."""
 
     def __init__(self, *, calls_per_user: int) -> None:
-        self._turns = SlowCallQueue(most=calls_per_user, at_once=1)
-        # A thread of its own: one that reads for a call that was given up is waited for.
+        self._slots = SlowCallQueue(most=calls_per_user, at_once=1)
+        # A dedicated thread: it finishes even for a call that was cancelled.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="texts")
 
     async def read_lot(
         self, submissions: Sequence[pb.Submission], owner: str
     ) -> list[JobReading | pb.Submitted]:
-        """What these say, or the answer that says what is wrong with them; only of the first of
-        them where these are large enough already to be dealt with before more are read."""
+        """Parse submissions to readings, or to answers that state the error.
+
+        Stops early once the parsed ones exceed `LOT_BYTES`; the caller passes the rest again.
+        """
         readings: list[JobReading | pb.Submitted] = []
         characters = size = 0
         for submission in submissions:
@@ -54,7 +55,7 @@ class DescriptionParser:
                 size += description_bytes(reading.spec)
                 readings.append(reading)
             except KoalaError as error:
-                # The error itself would keep all that was read until it was raised.
+                # The error's traceback would keep the whole parsed text in memory.
                 readings.append(submitted_error(error))
             if size >= LOT_BYTES:
                 break
@@ -65,14 +66,14 @@ class DescriptionParser:
         return readings
 
     async def read(self, submission: pb.Submission, owner: str) -> JobReading:
-        """The job of a submission. Raises SpecError, ExhaustedError."""
+        """Parse one submission. Raises SpecError, ExhaustedError."""
         definitions, size = _checked(submission)
         if size <= INLINE_CHARACTERS:
             reading = _read_cached(submission.rsl, definitions, owner)
         else:
             loop = asyncio.get_running_loop()
             read = _read_cached if size <= CACHED_CHARACTERS else _read
-            async with self._turns.slot(owner):
+            async with self._slots.slot(owner):
                 reading = await loop.run_in_executor(
                     self._thread, read, submission.rsl, definitions, owner
                 )
@@ -82,12 +83,12 @@ class DescriptionParser:
         return replace(reading, spec=at_queue(reading.spec, site))
 
     def close(self) -> None:
-        """After what is being read."""
+        """Stop the worker thread after the text that it parses."""
         self._thread.shutdown(cancel_futures=True)
 
 
 def _checked(submission: pb.Submission) -> tuple[_Definitions, int]:
-    """The definitions in order, and the characters of all. Raises SpecError."""
+    """Check sizes; return the sorted definitions and the total characters. Raises SpecError."""
     if len(submission.key) > KEY_MAX:
         raise SpecError(f"key has {len(submission.key)} characters: allowed are {KEY_MAX}")
     if len(submission.definitions) > DEFINITIONS_MAX:
@@ -105,4 +106,4 @@ def _read(text: str, definitions: _Definitions, owner: str) -> JobReading:
 
 
 _read_cached = lru_cache(maxsize=CACHED_TEXTS)(_read)
-"""The same text often comes many times; what it says is a frozen value."""
+"""Cached `_read`: the same text is often submitted many times, and a reading is immutable."""

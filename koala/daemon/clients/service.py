@@ -1,7 +1,7 @@
-"""What clients ask: the Koala service. Every answer is taken in the pump's turn and given after its
-commit, so nobody sees what a crash could take back.
+"""The Koala gRPC service for clients.
 
-A document's schema is in docs/api.md.
+Every answer is computed in a batch of the event loop and sent after its commit, so no client sees
+state that a crash could undo. The schemas of documents are in docs/api.md.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaServicer
 
 SUBMISSIONS_MAX = 1_000
-WRITE_S_MAX = 60.0  # for one notice: a watcher that takes nothing for so long is cut
+WRITE_S_MAX = 60.0  # for one notice: a watcher that does not read for so long is cut
 SITE_VERBS = ("drain", "resume", "lost")
 CANCELS_MAX = 10_000
-REPORT_JOBS_MAX = 50_000  # of those that have left the state, in a report
-PAST_JOBS_MAX = 10_000  # the newest of those that have left the state, in a list
+REPORT_JOBS_MAX = 50_000  # archived jobs in a report
+PAST_JOBS_MAX = 10_000  # newest archived jobs in a list
 _ENDS = tuple(phase.__name__ for phase in TERMINAL)
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -78,7 +78,7 @@ T = TypeVar("T")
 def _answering(
     method: Callable[[Self, Request, Context], Coroutine[Any, Any, Reply]],
 ) -> Callable[[Self, Request, Context], Coroutine[Any, Any, Reply]]:
-    """A call whose errors become statuses."""
+    """Turn a call's KoalaErrors into gRPC statuses."""
 
     @wraps(method)
     async def call(self: Self, request: Request, context: Context) -> Reply:
@@ -93,24 +93,24 @@ def _answering(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts of the daemon that are asked."""
+    """Parts of the daemon that the service calls."""
 
     scheduler: Scheduler
-    pump: EventLoop
-    notices: EventFeed
-    standing: SiteStatus
+    event_loop: EventLoop
+    event_feed: EventFeed
+    site_status: SiteStatus
     logs: Logs
     outputs: Outputs
     registrar: Registrar
     journal: Journal
-    past: ArchiveQueries
-    seats: ConcurrencyQuota
-    turnstile: FairQueue
-    submitting: SubmitService
+    archive: ArchiveQueries
+    stream_quota: ConcurrencyQuota
+    call_queue: FairQueue
+    submit_service: SubmitService
 
 
 class Service(KoalaServicer):
-    """The calls, one method each. Their names are gRPC's."""
+    """gRPC service, one method a call; method names are gRPC's."""
 
     def __init__(
         self,
@@ -120,23 +120,23 @@ class Service(KoalaServicer):
         metrics: Callable[[Scheduler], dict[str, Any]],
     ) -> None:
         self._scheduler = parts.scheduler
-        self._pump = parts.pump
-        self._notices = parts.notices
-        self._standing = parts.standing
+        self._event_loop = parts.event_loop
+        self._event_feed = parts.event_feed
+        self._site_status = parts.site_status
         self._logs = parts.logs
         self._outputs = parts.outputs
         self._registrar = parts.registrar
         self._version = version
         self._journal = parts.journal
-        self._past = parts.past
-        self._seats = parts.seats
-        self._turnstile = parts.turnstile
+        self._archive = parts.archive
+        self._stream_quota = parts.stream_quota
+        self._call_queue = parts.call_queue
         self._metrics = metrics
-        self._submitting = parts.submitting
+        self._submit_service = parts.submit_service
 
     @_answering
     async def Hello(self, _: pb.HelloRequest, __: Context) -> pb.HelloReply:  # noqa: N802
-        epoch = await self._pump.ask(lambda turn: turn.scheduler.epoch)
+        epoch = await self._event_loop.ask(lambda batch: batch.scheduler.epoch)
         caller = caller_of_call()
         return pb.HelloReply(
             protocol=PROTOCOL,
@@ -153,7 +153,7 @@ class Service(KoalaServicer):
         if len(request.submissions) > SUBMISSIONS_MAX:
             count = len(request.submissions)
             raise SpecError(f"{count} submissions in one call: allowed are {SUBMISSIONS_MAX}")
-        results = await self._submitting.take(
+        results = await self._submit_service.submit(
             request.submissions, caller_of_call().name, is_dry_run=request.dry_run
         )
         errors = [from_submitted(result) for result in results]
@@ -173,17 +173,17 @@ class Service(KoalaServicer):
         for first in range(0, len(request.jobs), LOT):
             lot = request.jobs[first : first + LOT]
 
-            def cancel(turn: BatchContext, lot: Sequence[str] = lot) -> list[pb.Cancelled]:
-                return [_cancel(turn, JobId(job), by) for job in lot]
+            def cancel(batch: BatchContext, lot: Sequence[str] = lot) -> list[pb.Cancelled]:
+                return [_cancel(batch, JobId(job), by) for job in lot]
 
             results += [
                 result if result.phase else await self._cancel_past(result, by)
-                for result in await self._pump.ask(cancel)
+                for result in await self._event_loop.ask(cancel)
             ]
         return pb.CancelReply(results=results)
 
     async def _cancel_past(self, result: pb.Cancelled, by: Caller) -> pb.Cancelled:
-        """What is said of a job that has left the state: it is over."""
+        """Answer the cancel of an archived job: it is over."""
         past = await self._journal.job(result.job)
         if past is None:
             return result
@@ -195,7 +195,7 @@ class Service(KoalaServicer):
     async def List(self, request: pb.ListRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
         listing = Listing.of(request, caller)
-        found, next_after = await listing.read(self._pump)
+        found, next_after = await listing.read(self._event_loop)
         if request.past and not 0 < request.last <= len(found):
             found = [*await self._older(listing, found), *found]
         return _document({"jobs": found[-request.last :], "next": next_after})
@@ -203,14 +203,14 @@ class Service(KoalaServicer):
     async def _older(
         self, listing: Listing, found: Sequence[dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        """Those of the archive, in the order of their ends."""
+        """Read matching jobs of the archive, in the order of their ends."""
         caller = listing.caller
         known = {picture["job"] for picture in found}
         wanted = ArchiveQuery(owner=owner_wanted(caller, listing.owner))
         older: list[dict[str, Any]] = []
         looked_at = 0
-        turn = self._past.slot(caller.name)
-        async with turn, aclosing(self._past.read(wanted)) as parts:
+        slot = self._archive.slot(caller.name)
+        async with slot, aclosing(self._archive.read(wanted)) as parts:
             async for part in parts:
                 looked_at += len(part.jobs) + len(part.damaged)
                 older += map(damaged_picture, part.damaged)
@@ -225,34 +225,34 @@ class Service(KoalaServicer):
     async def Show(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
         return _document(
-            await self._ask_about(request.job, lambda turn: _picture(turn, request.job, caller))
+            await self._query_job(request.job, lambda batch: _picture(batch, request.job, caller))
         )
 
     @_answering
     async def Why(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
-        def explain(turn: BatchContext) -> dict[str, Any]:
-            job = _known(turn, request.job, caller)
-            phase = turn.scheduler.jobs[job].phase_name
-            return {"job": job, "phase": phase, "why": why(turn.scheduler, job, turn.now)}
+        def explain(batch: BatchContext) -> dict[str, Any]:
+            job = _known(batch, request.job, caller)
+            phase = batch.scheduler.jobs[job].phase_name
+            return {"job": job, "phase": phase, "why": why(batch.scheduler, job, batch.now)}
 
-        return _document(await self._ask_about(request.job, explain))
+        return _document(await self._query_job(request.job, explain))
 
     @_answering
     async def Timeline(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
-        def timeline(turn: BatchContext) -> dict[str, Any]:
-            picture = _picture(turn, request.job, caller)
+        def timeline(batch: BatchContext) -> dict[str, Any]:
+            picture = _picture(batch, request.job, caller)
             return {key: picture[key] for key in ("job", "phase", "timeline", "transfers", "story")}
 
-        return _document(await self._ask_about(request.job, timeline))
+        return _document(await self._query_job(request.job, timeline))
 
-    async def _ask_about(self, job: str, decide: Callable[[BatchContext], T]) -> T:
-        """Ask the pump; about a job that has left the state, what the journal keeps of it."""
+    async def _query_job(self, job: str, decide: Callable[[BatchContext], T]) -> T:
+        """Query a job in the state, or else in the journal's archive."""
         try:
-            return await self._pump.ask(decide)
+            return await self._event_loop.ask(decide)
         except UnknownJobError:
             past = await self._journal.job(job)
             if past is None:
@@ -263,64 +263,64 @@ class Service(KoalaServicer):
     async def Sites(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
-        def pictures(turn: BatchContext) -> list[dict[str, Any]]:
-            shown = _shown(turn, caller)
+        def pictures(batch: BatchContext) -> list[dict[str, Any]]:
+            shown = _shown(batch, caller)
             return [
                 picture
-                for picture in self._standing.pictures(turn.scheduler, turn.now)
+                for picture in self._site_status.pictures(batch.scheduler, batch.now)
                 if picture["site"] in shown
             ]
 
-        return _document({"sites": await self._pump.ask(pictures)})
+        return _document({"sites": await self._event_loop.ask(pictures)})
 
     @_answering
     async def ChangeSite(self, request: pb.SiteRequest, _: Context) -> pb.Document:  # noqa: N802
         by = UserName(caller_of_call().name)
 
-        def change(turn: BatchContext) -> dict[str, Any]:
-            _change_site(turn, SiteName(request.site), request.verb, by)
-            pictures = self._standing.pictures(turn.scheduler, turn.now)
+        def change(batch: BatchContext) -> dict[str, Any]:
+            _change_site(batch, SiteName(request.site), request.verb, by)
+            pictures = self._site_status.pictures(batch.scheduler, batch.now)
             return next(picture for picture in pictures if picture["site"] == request.site)
 
-        return _document(await self._pump.ask(change))
+        return _document(await self._event_loop.ask(change))
 
     @_answering
     async def ListFiles(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
-        def pictures(turn: BatchContext) -> list[dict[str, Any]]:
-            shown = _shown(turn, caller)
+        def pictures(batch: BatchContext) -> list[dict[str, Any]]:
+            shown = _shown(batch, caller)
             found = [
                 picture | {"sites": [site for site in picture["sites"] if site in shown]}
-                for picture in files_picture(turn.scheduler)
+                for picture in files_picture(batch.scheduler)
             ]
             return [picture for picture in found if picture["sites"] or caller.sees("")]
 
-        return _document({"files": await self._pump.ask(pictures)})
+        return _document({"files": await self._event_loop.ask(pictures)})
 
     @_answering
     async def Metrics(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
-        return _document(await self._pump.ask(lambda turn: self._metrics(turn.scheduler)))
+        return _document(await self._event_loop.ask(lambda batch: self._metrics(batch.scheduler)))
 
     @_answering
     async def Report(self, request: pb.ReportRequest, _: Context) -> pb.Document:  # noqa: N802
         by, period = _wanted_report(request)
         caller = caller_of_call()
-        async with self._past.slot(caller.name):  # a look at all jobs takes long, too
+        async with self._archive.slot(caller.name):  # a scan of all jobs takes long, too
             return _document(await self._report(by, period, caller))
 
     async def _report(self, by: By, period: Period, caller: Caller) -> dict[str, Any]:
-        def begin(turn: BatchContext) -> Report:
-            shown = _shown(turn, caller)
+        def begin(batch: BatchContext) -> Report:
+            shown = _shown(batch, caller)
             if period.site is not None and period.site not in shown:
                 raise _unknown_site(shown, period.site)
-            return Report(turn.scheduler, by, period, turn.now, caller.sees)
+            return Report(batch.scheduler, by, period, batch.now, caller.sees)
 
-        report = await self._pump.ask(begin)  # first: what it has not is in the archive then
+        report = await self._event_loop.ask(begin)  # first: jobs that it lacks are archived by then
         owner = owner_wanted(caller, period.user or "")
         wanted = ArchiveQuery(since=period.since, until=min(period.until, report.now), owner=owner)
         count = 0
-        async with aclosing(self._past.read(wanted)) as parts:
+        async with aclosing(self._archive.read(wanted)) as parts:
             async for part in parts:
                 if part.damaged:  # figures without it would be wrong
                     raise not_as_archived(self._journal.path, part.damaged[0])
@@ -368,10 +368,10 @@ class Service(KoalaServicer):
     async def Watch(self, request: pb.WatchRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
         caller = caller_of_call()
         try:
-            with self._seats.slot(caller.name):
-                after = self._notices.start(request.after)  # first: the job may end meanwhile
-                is_over = bool(request.job) and await self._look_up(request.job, caller)
-                until = self._notices.last if is_over else None
+            with self._stream_quota.slot(caller.name):
+                after = self._event_feed.start(request.after)  # first: the job may end meanwhile
+                is_over = bool(request.job) and await self._check_job(request.job, caller)
+                until = self._event_feed.last if is_over else None
                 await self._watch(request, context, caller, after, until)
         except KoalaError as error:
             await abort(context, error)
@@ -384,16 +384,16 @@ class Service(KoalaServicer):
         after: int,
         until: int | None,
     ) -> None:
-        """Send what is wanted; end behind notice `until`, or behind the one with the job's end."""
-        # The client knows by this that from here on it misses nothing.
+        """Send matching notices; end after notice `until`, or after the one with the job's end."""
+        # Tells the client that it misses no notice from here on.
         await context.send_initial_metadata((("koala-after", str(after)),))
         if until is not None and until <= after:
             return
         try:
-            async with aclosing(self._notices.since(after)) as lots:
+            async with aclosing(self._event_feed.since(after)) as lots:
                 async for lot in lots:
                     chosen = [notice for notice in lot if _is_wanted(notice, request)]
-                    wanted = [_message(n) for n in await self._seen(caller, chosen)]
+                    wanted = [_message(n) for n in await self._visible(caller, chosen)]
                     if request.in_lots and wanted:
                         wanted[0].more.extend(wanted[1:])
                         del wanted[1:]
@@ -414,9 +414,9 @@ class Service(KoalaServicer):
         try:
             caller = caller_of_call()
             wanted = LogsWanted.of(request, caller.name)
-            with self._seats.slot(caller.name):
-                await self._look_up(request.job, caller)
-                if wanted.is_followed:  # the client knows by this that it may be cut, and go on
+            with self._stream_quota.slot(caller.name):
+                await self._check_job(request.job, caller)
+                if wanted.is_followed:  # tells the client that it can resume after a cut
                     await context.send_initial_metadata((("koala-resumes", "1"),))
                 async with aclosing(self._logs.read(wanted)) as parts:
                     async for part in parts:
@@ -427,33 +427,34 @@ class Service(KoalaServicer):
     async def Outputs(self, request: pb.OutputsRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
         caller = caller_of_call()
 
-        def read(turn: BatchContext) -> OutputsWanted:
-            job = turn.scheduler.jobs[_known(turn, request.job, caller)]
+        def read(batch: BatchContext) -> OutputsWanted:
+            job = batch.scheduler.jobs[_known(batch, request.job, caller)]
             return OutputsWanted.of(request, job)
 
         try:
-            with self._seats.slot(caller.name):
-                async with self._turnstile.slot(caller.name):
-                    wanted = await self._ask_about(request.job, read)
+            with self._stream_quota.slot(caller.name):
+                async with self._call_queue.slot(caller.name):
+                    wanted = await self._query_job(request.job, read)
                 async with aclosing(self._outputs.read(wanted)) as parts:
                     async for part in parts:
                         await context.write(part)
         except KoalaError as error:
             await abort(context, error)
 
-    async def _look_up(self, job: str, caller: Caller) -> bool:
-        """Look a job up; true when it is over. A call that stays asks once, and takes its turn for
-        that as one that is answered at once does. Raises UnknownJobError, ExhaustedError."""
+    async def _check_job(self, job: str, caller: Caller) -> bool:
+        """Look a job up; True when it is over. Raises UnknownJobError, ExhaustedError.
 
-        def is_over(turn: BatchContext) -> bool:
-            return turn.scheduler.jobs[_known(turn, job, caller)].is_over
+        A streaming call queues for this one query as a unary call does.
+        """
 
-        async with self._turnstile.slot(caller.name):
-            return await self._ask_about(job, is_over)
+        def is_over(batch: BatchContext) -> bool:
+            return batch.scheduler.jobs[_known(batch, job, caller)].is_over
 
-    async def _seen(self, caller: Caller, notices: Sequence[Notice]) -> Sequence[Notice]:
-        """What is told of a site is for those who may use it, what is told of a job for who sees
-        the job."""
+        async with self._call_queue.slot(caller.name):
+            return await self._query_job(job, is_over)
+
+    async def _visible(self, caller: Caller, notices: Sequence[Notice]) -> Sequence[Notice]:
+        """Filter notices: a caller sees those of visible jobs, and of sites that admit it."""
         if caller.sees(""):
             return notices
         owners = await self._owners({notice.job for notice in notices if notice.job})
@@ -467,11 +468,11 @@ class Service(KoalaServicer):
         return [notice for notice in notices if sees(notice)]
 
     async def _owners(self, jobs: Iterable[str]) -> dict[str, str]:
-        """Whose these jobs are, wherever they are."""
+        """Look up the owners of jobs, in the state and the archive."""
         found: dict[str, str] = {}
         past = []
         for name in jobs:
-            job = self._pump.job(JobId(name))
+            job = self._event_loop.job(JobId(name))
             if job is None:
                 past.append(name)
             else:
@@ -498,42 +499,42 @@ def _is_wanted(notice: Notice, request: pb.WatchRequest) -> bool:
 
 
 def _is_end(notice: Notice, job: str) -> bool:
-    """A job's last notice; nothing is told of a job that is over."""
+    """True for a job's last notice: there are none after its end."""
     return bool(job) and notice.job == job and notice.phase in _ENDS
 
 
-def _cancel(turn: BatchContext, job: JobId, by: Caller) -> pb.Cancelled:
-    found = turn.scheduler.jobs.get(job)
+def _cancel(batch: BatchContext, job: JobId, by: Caller) -> pb.Cancelled:
+    found = batch.scheduler.jobs.get(job)
     if found is None or not by.sees(found.spec.owner):
         return pb.Cancelled(job=job, error=f"no job {str(job)[:80]!r}")
     if found.is_over and not isinstance(found.phase, Cancelled):
         error = f"{job} is {found.phase_name} already"
         return pb.Cancelled(job=job, phase=found.phase_name, error=error)
     if not found.is_over:
-        turn.emit(JobCancelRequested(job=job, by=UserName(by.name)))
+        batch.emit(JobCancelRequested(job=job, by=UserName(by.name)))
     return pb.Cancelled(job=job, phase=found.phase_name)
 
 
-def _change_site(turn: BatchContext, site: SiteName, verb: str, by: UserName) -> None:
+def _change_site(batch: BatchContext, site: SiteName, verb: str, by: UserName) -> None:
     if verb not in SITE_VERBS:
         raise SpecError(f"verb = {verb[:40]!r}: allowed are {', '.join(SITE_VERBS)}")
-    if site not in turn.scheduler.sites:
-        raise _unknown_site(turn.scheduler.sites, site)
+    if site not in batch.scheduler.sites:
+        raise _unknown_site(batch.scheduler.sites, site)
     if verb == "drain":
-        turn.emit(SiteDrained(site=site, by=by))
+        batch.emit(SiteDrained(site=site, by=by))
     elif verb == "resume":
-        turn.emit(SiteResumed(site=site, by=by))
-    elif turn.scheduler.sites[site].is_connected:
+        batch.emit(SiteResumed(site=site, by=by))
+    elif batch.scheduler.sites[site].is_connected:
         raise RejectedError(f"{site} is connected and can say itself what lives there: drain it")
     else:
-        turn.emit(SiteDeclaredLost(site=site, by=by))
-        for file, replica in tuple(turn.scheduler.replicas.items()):
+        batch.emit(SiteDeclaredLost(site=site, by=by))
+        for file, replica in tuple(batch.scheduler.replicas.items()):
             if site in replica.sites:  # another content may have the name now
-                turn.emit(ReplicaRemoved(file=file, site=site))
+                batch.emit(ReplicaRemoved(file=file, site=site))
 
 
 def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:
-    """Raises SpecError."""
+    """Parse a report request. Raises SpecError."""
     try:
         by = By(request.by or By.USER)
     except ValueError as error:
@@ -548,11 +549,10 @@ def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:
     return by, Period(since=since, until=until, user=user, site=site)
 
 
-def _shown(turn: BatchContext, caller: Caller) -> list[SiteName]:
-    """The sites that are there for the caller: those that the caller's jobs may use, and all for an
-    operator."""
+def _shown(batch: BatchContext, caller: Caller) -> list[SiteName]:
+    """Sites visible to the caller: those that admit its jobs; all for an operator."""
     user = UserName(caller.name)
-    sites = turn.scheduler.sites.values()
+    sites = batch.scheduler.sites.values()
     return [site.name for site in sites if caller.sees("") or site.facts.admits(user)]
 
 
@@ -561,16 +561,16 @@ def _unknown_site(sites: Iterable[SiteName], site: SiteName) -> UnknownSiteError
     return UnknownSiteError(f"no site {str(site)[:80]!r}: known are {known}")
 
 
-def _known(turn: BatchContext, job: str, caller: Caller) -> JobId:
-    """The job's id; what the caller may not see is not there. Raises UnknownJobError."""
-    found = turn.scheduler.jobs.get(JobId(job))
+def _known(batch: BatchContext, job: str, caller: Caller) -> JobId:
+    """Check that the job exists and is visible to the caller. Raises UnknownJobError."""
+    found = batch.scheduler.jobs.get(JobId(job))
     if found is None or not caller.sees(found.spec.owner):
         raise UnknownJobError(f"no job {job[:80]!r}")
     return JobId(job)
 
 
-def _picture(turn: BatchContext, job: str, caller: Caller) -> dict[str, Any]:
-    return whole_picture(turn.scheduler, _known(turn, job, caller), turn.now)
+def _picture(batch: BatchContext, job: str, caller: Caller) -> dict[str, Any]:
+    return whole_picture(batch.scheduler, _known(batch, job, caller), batch.now)
 
 
 def _document(picture: dict[str, Any]) -> pb.Document:

@@ -1,4 +1,4 @@
-"""How sites stand, for people: the core's picture of each, and what it does not know of them."""
+"""Status of sites for people: the core's view, with agents' problems and enrolments."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from koala.views.documents import sites_picture
 
 
 class SiteStatus:
-    """The documents of sites (docs/api.md): also what their agents say of troubles, and whether
-    their certificates let them come back. `enrolled` are those that were ever added."""
+    """Renderer of site documents (docs/api.md), with the agents' problems and certificates.
 
-    def __init__(self, roster: AgentRegistry, enrolled: Mapping[str, SiteRecord]) -> None:
-        self._roster = roster
+    `enrolled` are the sites that were ever added.
+    """
+
+    def __init__(self, registry: AgentRegistry, enrolled: Mapping[str, SiteRecord]) -> None:
+        self._registry = registry
         self._enrolled = enrolled
 
     def pictures(self, scheduler: Scheduler, now: Instant) -> list[dict[str, Any]]:
-        """Every site, in order of name."""
+        """Render all sites, in order of name."""
         drained = {site.name for site in scheduler.sites.values() if site.is_drained}
         return [
             {
                 **picture,
                 "is_drained": picture["site"] in drained,
-                "trouble": self._roster.trouble(picture["site"]),
+                "trouble": self._registry.trouble(picture["site"]),
                 **self._enrolment(picture["site"]),
             }
             for picture in sites_picture(scheduler, now)

@@ -1,5 +1,7 @@
-"""Jobs taken in: read outside the pump (`texts`), then in one turn of it a job, a known one, or an
-error for each. A key is looked for in the state and among the jobs that have left it.
+"""Submission of jobs: parse outside the event loop (`rsl_parsing`), then accept in batches.
+
+Each submission is answered by a new job, an earlier one with the same idempotency key, or an error.
+Keys are looked up in the state and in the archive.
 """
 
 from __future__ import annotations
@@ -25,53 +27,55 @@ from koala.runtime.disk import Disk
 from koala.wire.status import submitted_error
 from koala.wire.v1 import koala_pb2 as pb
 
-LOT = 25  # submissions or cancels of one call between two chances for others
-KEY_TRIES = 5  # to find keys in memory or archive while others go from one to the other
+LOT = 25  # submissions or cancels of one call in one batch, for fairness to other calls
+KEY_TRIES = 5  # to look up keys while jobs move from memory to the archive
 KEY_RETRY_S = 1.0
-DISK_RETRY_S = 10.0  # somebody has to make room
+DISK_RETRY_S = 10.0  # an operator has to make room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedKeys:
-    """Idempotency keys of jobs that had left the state when so many were `forgotten`."""
+    """Idempotency keys of archived jobs, valid while `forgotten` keys have left the state."""
 
     forgotten: int
     jobs: dict[str, tuple[JobId, str]]
 
 
 class SubmitService:
-    """What becomes of the submissions of a call."""
+    """Accepts or rejects the submissions of a call."""
 
     def __init__(
         self,
-        pump: EventLoop,
+        event_loop: EventLoop,
         *,
-        texts: DescriptionParser,
+        description_parser: DescriptionParser,
         quotas: Quotas,
         journal: Journal,
-        roster: AgentRegistry,
+        registry: AgentRegistry,
         disk: Disk,
     ) -> None:
-        self._pump = pump
-        self._texts = texts
+        self._event_loop = event_loop
+        self._description_parser = description_parser
         self._quotas = quotas
         self._journal = journal
-        self._roster = roster
+        self._registry = registry
         self._disk = disk
         self._verdicts = Verdicts()
 
-    async def take(
+    async def submit(
         self, submissions: Sequence[pb.Submission], owner: str, *, is_dry_run: bool
     ) -> list[pb.Submitted]:
-        """A job or an error for each, in order. Raises ExhaustedError when this user submits more
-        quickly than is allowed."""
+        """Submit jobs; return a job or an error for each, in order.
+
+        Raises ExhaustedError when the user exceeds the rate limit.
+        """
         now = asyncio.get_running_loop().time()
         self._quotas.require_rate(owner, len(submissions), now)
         results: list[pb.Submitted] = []
         while len(results) < len(submissions):
             first = len(results)
             lot = submissions[first : first + LOT]
-            readings = await self._texts.read_lot(lot, owner)
+            readings = await self._description_parser.read_lot(lot, owner)
             read = lot[: len(readings)]
             results += await self._submit_lot(read, readings, owner, is_dry_run=is_dry_run)
         return results
@@ -84,20 +88,20 @@ class SubmitService:
         *,
         is_dry_run: bool,
     ) -> list[pb.Submitted]:
-        """Some submissions in one turn of the pump; others' turns are between those of two lots."""
+        """Submit some jobs in one batch of the event loop; other calls run between two lots."""
         keys = [key for submission in submissions if (key := _key(submission, owner))]
         for _ in range(KEY_TRIES):
             past = await self._past_keys(keys)
 
-            def take_in(turn: BatchContext, past: ArchivedKeys = past) -> list[pb.Submitted] | None:
-                if keys and turn.scheduler.keys_forgotten != past.forgotten:
-                    return None  # one of them may have left the state meanwhile
+            def accept(batch: BatchContext, past: ArchivedKeys = past) -> list[pb.Submitted] | None:
+                if keys and batch.scheduler.keys_forgotten != past.forgotten:
+                    return None  # one of the keys may have left the state meanwhile
                 return [
-                    self._submit(turn, submission, reading, owner, past, is_dry_run=is_dry_run)
+                    self._submit(batch, submission, reading, owner, past, is_dry_run=is_dry_run)
                     for submission, reading in zip(submissions, readings, strict=True)
                 ]
 
-            results = await self._pump.ask(take_in)
+            results = await self._event_loop.ask(accept)
             if results is not None:
                 return results
         busy = ExhaustedError(
@@ -108,14 +112,14 @@ class SubmitService:
         return [submitted_error(busy) for _ in submissions]
 
     async def _past_keys(self, keys: Sequence[str]) -> ArchivedKeys:
-        """Which keys were used by jobs that have left the state."""
-        forgotten = self._pump.keys_archived
+        """Look up keys among the archived jobs."""
+        forgotten = self._event_loop.keys_archived
         jobs = await self._journal.jobs_of_keys(keys) if forgotten and keys else {}
         return ArchivedKeys(forgotten=forgotten, jobs=jobs)
 
     def _submit(
         self,
-        turn: BatchContext,
+        batch: BatchContext,
         submission: pb.Submission,
         reading: JobReading | pb.Submitted,
         owner: str,
@@ -123,14 +127,14 @@ class SubmitService:
         *,
         is_dry_run: bool,
     ) -> pb.Submitted:
-        """One submission in the pump's turn: its job, or its error, whatever becomes of others."""
+        """Submit one job in a batch; return its job or its error, independently of others."""
         if isinstance(reading, pb.Submitted):
             return reading
         try:
             key = _key(submission, owner)
             digest = _digest(submission, owner)
-            known = turn.scheduler.keys.get(key, past.jobs.get(key)) if key else None
-            ignored = warnings(reading.spec, turn.scheduler, self._roster.owners)
+            known = batch.scheduler.keys.get(key, past.jobs.get(key)) if key else None
+            ignored = warnings(reading.spec, batch.scheduler, self._registry.owners)
             told = (*reading.warnings, *ignored)
             if known is not None:
                 if known[1] != digest:
@@ -138,19 +142,19 @@ class SubmitService:
                         f"key {submission.key!r} was used for {known[0]}, which has another text"
                     )
                 return pb.Submitted(job=known[0], warnings=told, is_known=True)
-            check_deadline(reading.spec, turn.now)
-            owners = self._roster.owners
-            told = (*told, *check(reading.spec, turn.scheduler, owners, self._verdicts))
-            if submission.no_wait and not turn.scheduler.has_room:
-                limit = turn.scheduler.parameters.queue_jobs_max
-                raise queues_full(len(turn.scheduler.queues), limit)
+            check_deadline(reading.spec, batch.now)
+            owners = self._registry.owners
+            told = (*told, *check(reading.spec, batch.scheduler, owners, self._verdicts))
+            if submission.no_wait and not batch.scheduler.has_room:
+                limit = batch.scheduler.parameters.queue_jobs_max
+                raise queues_full(len(batch.scheduler.queues), limit)
             self._quotas.require_job_quota(reading.spec)
             if is_dry_run or reading.is_dry_run:
                 return pb.Submitted(warnings=told)
             _require_room(self._disk)
-            job = turn.new_job()
-            spec = with_progress(reading.spec, turn.scheduler)
-            turn.emit(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
+            job = batch.new_job()
+            spec = with_progress(reading.spec, batch.scheduler)
+            batch.emit(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
             self._quotas.accepted(job, spec)
             return pb.Submitted(job=job, warnings=told)
         except KoalaError as error:
@@ -158,7 +162,7 @@ class SubmitService:
 
 
 def _key(submission: pb.Submission, owner: str) -> str:
-    """Keys are a user's own: nobody can take another's."""
+    """Scope an idempotency key to its user."""
     return f"{owner}\0{submission.key}" if submission.key else ""
 
 
@@ -169,7 +173,7 @@ def _digest(submission: pb.Submission, owner: str) -> str:
 
 
 def _require_room(disk: Disk) -> None:
-    """Raises ExhaustedError when there is too little for new jobs."""
+    """Check that the disk has room for new jobs. Raises ExhaustedError."""
     if shortage := disk.shortage:
         raise ExhaustedError(
             f"the daemon's disk is nearly full: {shortage} for new jobs. Jobs that were accepted go"

@@ -96,7 +96,7 @@ class RelaySettings:
     output_bytes_max: int = 2**40
     log_bytes_max: int = LOG_BYTES_MAX
     free_bytes_min: int = 0
-    """Free space that a large file must leave on the spool's disk: the journal may be there, too."""
+    """Free space that a large file must leave: the journal may be on the same disk."""
     kept_bytes: int = 0
     """Free space that every file must leave: the space of the ballast is for the journal alone."""
 
@@ -411,7 +411,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             raise RefusalError(grpc.StatusCode.OUT_OF_RANGE, reason)
 
     def _require_reserve(self, size_bytes: int) -> None:
-        """Check that the journal's reserve stays free. Raises a RefusalError that allows a retry."""
+        """Check that the journal's reserve stays free. Raises a RefusalError, to be retried."""
         kept_bytes = self._settings.kept_bytes
         if kept_bytes and self._spool.free_bytes() - size_bytes < kept_bytes:
             reason = f"the spool's disk is full but for {kept_bytes} bytes of the journal's"
