@@ -1,15 +1,17 @@
 """Messages of the link between daemon, agent and starter, as plain values.
 
 Field names are those of `link.proto`. Instants are seconds of the daemon's clock unless a field
-says otherwise; durations are seconds, sizes bytes. Checksums are sha256 in hexadecimal.
+says otherwise; durations are seconds, sizes bytes. Checksums are sha256 in hexadecimal. Constraints
+are checked where a message is decoded (`codec`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
+from koala.protocol.constraints import Claim, Duration, Finite, Offset, Port, Rate, Share
 from koala.protocol.names import ClaimId
 
 # Parts of several messages -----------------------------------------------------------------------
@@ -93,8 +95,8 @@ class Program:
     stderr: str = ""
     processes: int = 1
     hosts: int = 0
-    wall_time_s: float = 0.0
-    cpu_time_s: float = 0.0
+    wall_time_s: Annotated[float, Duration(zero=True)] = 0.0
+    cpu_time_s: Annotated[float, Duration(zero=True)] = 0.0
     memory_min_mb: int = 0
     memory_max_mb: int = 0
     queue: str = ""
@@ -128,7 +130,7 @@ class PathTarget:
 
     label: str
     address: str
-    port: int
+    port: Annotated[int, Port()]
     claim: ClaimId
 
 
@@ -188,10 +190,10 @@ class Welcome:
 
     epoch: int
     protocol: int
-    hold_lease_s: float
-    run_lease_s: float
-    kill_s: float
-    now: float
+    hold_lease_s: Annotated[float, Duration(infinite=True)]
+    run_lease_s: Annotated[float, Duration(infinite=True)]
+    kill_s: Annotated[float, Duration(zero=True)]
+    now: Annotated[float, Finite()]
     relay: str
 
 
@@ -248,7 +250,7 @@ class Hold:
 
     claim: ClaimId
     processors: int
-    hold_s: float
+    hold_s: Annotated[float, Duration()]
     program: Program
     ask_number: int = 0
     is_granted: bool = False
@@ -256,12 +258,12 @@ class Hold:
     no_barrier: bool = False
     inputs: tuple[str, ...] = ()
     local_input: str = ""
-    chunk_offset: int = 0
-    chunk_bytes: int = 0
+    chunk_offset: Annotated[int, Offset()] = 0
+    chunk_bytes: Annotated[int, Offset()] = 0
     store_token: str = ""
     is_preempting: bool = False
     may_kill: bool = False
-    progress_s: float = 0.0
+    progress_s: Annotated[float, Duration(zero=True)] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,9 +273,9 @@ class TryPaths:
     claim: ClaimId
     label: str
     address: str
-    listens: tuple[int, ...]
+    listens: tuple[Annotated[int, Port()], ...]
     targets: tuple[PathTarget, ...]
-    limit_s: float
+    limit_s: Annotated[float, Duration()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,8 +284,8 @@ class Arm:
 
     claim: ClaimId
     number: ArmNumber
-    release_at: float
-    late_s: float
+    release_at: Annotated[float, Finite()]
+    late_s: Annotated[float, Duration()]
     peers: tuple[Peer, ...] = ()
 
 
@@ -293,7 +295,7 @@ class Release:
 
     claim: ClaimId
     number: ArmNumber
-    release_at: float
+    release_at: Annotated[float, Finite()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +303,7 @@ class Pace:
     """Share of the time that a claim's program may run."""
 
     claim: ClaimId
-    share: float
+    share: Annotated[float, Share()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,8 +383,8 @@ class Pong:
 
     claim: ClaimId
     nonce: str
-    sent_at: float
-    now: float
+    sent_at: Annotated[float, Finite()]
+    now: Annotated[float, Finite()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,10 +429,10 @@ class LogRequest:
     """
 
     request: int
-    claim: str
+    claim: Annotated[str, Claim()]
     stream: str
     process: int
-    offset: int
+    offset: Annotated[int, Offset()]
     size_max: int
 
 
@@ -466,8 +468,8 @@ class FetchOrder:
     offset: int = 0
     size_bytes: int
     checksum: str = ""
-    booked_bps: float = 0.0
-    report_s: float = 0.0
+    booked_bps: Annotated[float, Rate()] = 0.0
+    report_s: Annotated[float, Rate()] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -485,7 +487,7 @@ class ServeOrder:
     offset: int = 0
     size_bytes: int
     relay: str = ""
-    booked_bps: float = 0.0
+    booked_bps: Annotated[float, Rate()] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from tests.tidy.sources import ROOT, Module, imports, is_within, top_level
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "koala.errors",
+        "koala.protocol.constraints",
         "koala.protocol.limits",
         "koala.protocol.messages",
         "koala.protocol.names",
