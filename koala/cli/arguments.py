@@ -1,6 +1,6 @@
-"""What several commands take: texts from files or standard input, -D definitions, an address.
+"""Options and arguments that several commands share, and the readers of their values.
 
-Everything wrong is a SpecError (exit status 2) that names the file or the word and what is allowed.
+Invalid input raises SpecError (exit status 2) naming the file or word and the allowed values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Address = Annotated[
         "--address",
         envvar="KOALA_ADDRESS",
         metavar="HOST:PORT",
-        help="Where the daemon listens.",
+        help="Address of the daemon.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -42,13 +42,15 @@ AnyPort = Annotated[
 ]
 Component = Annotated[
     str | None,
-    typer.Option("-c", "--component", metavar="N", help="Index or label; default: all."),
+    typer.Option(
+        "-c", "--component", metavar="N", help="Index or label of a component; default: all."
+    ),
 ]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as submit printed it.")]
 
 
 def read_text(source: str) -> bytes:
-    """The bytes of a file, or of standard input for `-`."""
+    """Read a file, or standard input for `-`. Raises SpecError."""
     try:
         if source == STANDARD_INPUT:
             text = sys.stdin.buffer.read(TEXT_BYTES_MAX + 1)
@@ -66,8 +68,8 @@ def read_text(source: str) -> bytes:
 
 
 def chosen_component(name: str | None) -> str:
-    """As the daemon is asked, which has an empty text for all. Raises SpecError."""
-    if name == "":  # as of a script whose variable is not set
+    """Component name of a request, where an empty text means all. Raises SpecError."""
+    if name == "":  # typical of an unset shell variable
         raise SpecError("--component '': allowed is an index or a label; without it all are meant")
     return name or ""
 
@@ -76,7 +78,7 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
 def read_duration(option: str, text: str) -> float:
-    """Seconds of a text as 90s, 30m, 12h, 7d or 0. Raises SpecError."""
+    """Parse a duration such as 90s, 30m, 12h, 7d or 0 into seconds. Raises SpecError."""
     number, unit = text[:-1], text[-1:]
     if text == "0":
         return 0.0
@@ -86,7 +88,7 @@ def read_duration(option: str, text: str) -> float:
 
 
 def read_definitions(words: Iterable[str] | None) -> dict[str, str]:
-    """The variables of `-D NAME=VALUE`; a value may be empty and may hold further `=`."""
+    """Parse `-D NAME=VALUE` words; a value may be empty and may contain `=`. Raises SpecError."""
     definitions: dict[str, str] = {}
     for word in words or ():
         name, equals, value = word.partition("=")
@@ -99,7 +101,7 @@ def read_definitions(words: Iterable[str] | None) -> dict[str, str]:
 
 
 class SourceError(SpecError):
-    """An error in a text, with the file that the text is from before line and column."""
+    """Error in a text, prefixed with the name of its file."""
 
     def __init__(self, source: str, error: SpecError) -> None:
         self._source = "standard input" if source == STANDARD_INPUT else source

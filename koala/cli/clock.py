@@ -1,4 +1,4 @@
-"""The command line's one look at a clock: durations of waiting, never instants of the grid."""
+"""Monotonic clock of the command line, for waiting times; never for instants of the grid."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import time
 
 
 def now_s() -> float:
-    """Seconds of a clock that never runs back."""
+    """Read the monotonic clock, in seconds."""
     return time.monotonic()

@@ -1,7 +1,7 @@
-"""Asking the daemon, and putting answers out: what all commands but `rsl` have in common.
+"""Call the daemon and print results: shared by all commands except `rsl`.
 
-gRPC is imported here and late. A question is a coroutine function over a client; errors pass as the
-KoalaErrors that `koala.cli.main` turns into messages and exit statuses.
+gRPC is imported late. A request is a coroutine function over a client. Errors are KoalaErrors,
+which `koala.cli.main` turns into messages and exit statuses.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _ADDRESS = re.compile(r"(?:[^\s:]+|\[[0-9A-Fa-f:]+\]):(?P<port>[0-9]{1,5})|unix:
 PORT_MAX = 65_535
 
 ENDS = ("Finished", "Failed", "Cancelled")
-"""Phases that a job never leaves."""
+"""Terminal phases of a job."""
 
 
-def ask(address: str | None, question: Callable[[Client], Awaitable[T]]) -> T:
-    """The answer to one question, over a connection of its own."""
+def ask(address: str | None, request: Callable[[Client], Awaitable[T]]) -> T:
+    """Run one request over its own connection and return the result."""
     import asyncio
 
     from koala.client import Client
@@ -43,7 +43,7 @@ def ask(address: str | None, question: Callable[[Client], Awaitable[T]]) -> T:
 
     async def run() -> T:
         async with Client(address) as client:
-            return await question(client)
+            return await request(client)
 
     return asyncio.run(run())
 
@@ -54,28 +54,30 @@ def _is_address(text: str) -> bool:
 
 
 def show_json(document: object) -> None:
-    """A document on standard output, readable and stable."""
+    """Print a document as indented JSON."""
     print(_json(document, indent=2), flush=True)
 
 
 def show_json_line(document: object) -> None:
-    """One of a stream of documents, a line each, at once."""
+    """Print one document of a stream as a line of JSON, and flush."""
     print(_json(document), flush=True)
 
 
-_UNSHOWN = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What JSON leaves as it is, and terminals obey: they stand in strings only, where they may be
-escaped."""
+_CONTROL = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that JSON does not escape but terminals interpret. They occur in strings only, where
+an escape is allowed."""
 
 
 def _json(document: object, indent: int | None = None) -> str:
     text = json.dumps(document, indent=indent, ensure_ascii=False)
-    return _UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def say(text: str) -> None:
-    """Something that is no result: on standard error, without what a terminal would obey: names and
-    reasons come from anywhere. Lost where that cannot be written: what is done has been done."""
+    """Print a message on standard error, without terminal control characters.
+
+    Names and reasons come from untrusted sources. A write error is ignored: the work is done.
+    """
     from koala.cli.render.table import clean_lines
 
     with suppress(OSError):
@@ -83,10 +85,10 @@ def say(text: str) -> None:
 
 
 def width() -> int | None:
-    """How wide lines may be; None where nobody reads them on a terminal."""
+    """Width of the terminal, None where standard output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def is_coloured() -> bool:
-    """Whether standard output is a terminal that wants colours."""
+    """True if standard output is a terminal and NO_COLOR is not set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

@@ -1,4 +1,4 @@
-"""Packages that come with extras of ours: simulations need some that a grid does without."""
+"""Checks for optional packages (extras): simulations need some that a grid does not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIM = ("scipy", "matplotlib")
 
 
 def needs_sim(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The command; where a package of the extra `sim` is missing that is said before it begins."""
+    """Decorate a command: raise ConfigError first if a package of the extra `sim` is missing."""
 
     @wraps(command)
     def checked(*args: Parameters.args, **options: Parameters.kwargs) -> Result:

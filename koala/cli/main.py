@@ -1,7 +1,7 @@
-"""Entry point of `koala`: the table of commands, and how errors become messages and exit statuses.
+"""Entry point of `koala`: the command table, error messages and exit statuses.
 
-Only the module of the command that was called is imported; when no command was recognised (help,
-completion, a misspelt name) all are, which is quick because they import what is heavy late.
+Only the module of the called command is imported. Help, completion and a misspelt name import all
+of them. That is quick, because the modules import heavy packages late.
 """
 
 from __future__ import annotations
@@ -55,71 +55,74 @@ COMMANDS: dict[str, str] = {
     "restore": "koala.cli.admin.backup:restore",
     "reproduce": "koala.cli.research.reproduce:reproduce",
 }
-"""Every command and where its function is, in the order of the help text."""
+"""Maps each command to its function, in the order of the help text."""
 
 GROUPS = ("sites", "site", "user", "authority", "simulate")
-"""Commands with commands of their own: the function makes their typer application, from the words
-that follow."""
+"""Commands with subcommands. Their function builds a typer application from the words that
+follow."""
 
 DEBUG_VARIABLE = "KOALA_DEBUG"
 
 
-LASTING = ("demo", "up", "daemon")
-"""Commands that end as any program does; the others end at once, see `main`."""
+LONG_RUNNING = ("demo", "up", "daemon")
+"""Commands that exit through the interpreter's normal shutdown; the others skip it, see `main`."""
 
-TIDYING = ("demo", "up", "backup", "restore")
-"""Commands with folders that go with them: the first signal that ends them is the only one."""
+WITH_TEMPORARY_FOLDERS = ("demo", "up", "backup", "restore")
+"""Commands that remove temporary folders on exit. They react to the first ending signal only."""
 
-WORKING = ("simulate", "reproduce")
-"""Commands with workers and half-written files, which they take down when a signal ends them."""
+WITH_WORKERS = ("simulate", "reproduce")
+"""Commands with worker processes and partial files. They clean both up when a signal ends them."""
 
-YOUNG_MAX = 100_000
-"""New objects before garbage is looked for: those of imports stay, and looking at them again and
-again would be a fifteenth of a short command's time."""
+GC_THRESHOLD = 100_000
+"""New objects before a garbage collection. Imported objects stay alive; scanning them repeatedly
+costs a fifteenth of a short command's time."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the result is the exit status.
+    """Run one command and return the exit status.
 
-    As a process of its own (no `arguments`) a short command does not wait until the interpreter
-    has taken gRPC and itself apart, which would be a fifth of its time.
+    Without `arguments` the command is the process. A short command then exits with `os._exit`:
+    the shutdown of gRPC and the interpreter would take a fifth of its time.
     """
     open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     named = next((word for word in words if word in COMMANDS), "")
-    is_lasting = named in LASTING
+    is_long_running = named in LONG_RUNNING
     if arguments is None:
-        _keep_grpc_quiet(words)
-    if arguments is None and not is_lasting:
-        gc.set_threshold(YOUNG_MAX)
-    if arguments is None and named in TIDYING:
+        _silence_grpc(words)
+    if arguments is None and not is_long_running:
+        gc.set_threshold(GC_THRESHOLD)
+    if arguments is None and named in WITH_TEMPORARY_FOLDERS:
         from koala.runtime.child_lifetime import end_once, ended_by
 
         end_once(ended_by)
-    with _in_order() if arguments is None and named in WORKING else contextlib.nullcontext():
+    has_workers = arguments is None and named in WITH_WORKERS
+    with _orderly_shutdown() if has_workers else contextlib.nullcontext():
         status = _run(words)
-    if arguments is None and not is_lasting:
+    if arguments is None and not is_long_running:
         with contextlib.suppress(OSError):
             sys.stderr.flush()
         try:
             sys.stdout.flush()
-        except OSError as error:  # what was to be shown was not
+        except OSError as error:  # the result is lost
             if status == 0 and not isinstance(error, BrokenPipeError):
-                _say(words, f"standard output: cannot be written: {error.strerror}")
+                _print_error(words, f"standard output: cannot be written: {error.strerror}")
             status = status or FAILED
         os._exit(status)
     return status
 
 
-def _in_order() -> contextlib.AbstractContextManager[None]:
+def _orderly_shutdown() -> contextlib.AbstractContextManager[None]:
     from koala.runtime.child_lifetime import ended_in_order
 
     return ended_in_order()
 
 
-def _keep_grpc_quiet(words: Sequence[str]) -> None:
-    """Before gRPC is imported: else its core writes lines of its own to standard error. What the
-    daemon's log is to have of them, `koala.daemon` says."""
+def _silence_grpc(words: Sequence[str]) -> None:
+    """Keep gRPC's core from logging to standard error; call it before gRPC is imported.
+
+    The daemon sets its own level (`koala.daemon`).
+    """
     if next((word for word in words if word in COMMANDS), "") != "daemon":
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
@@ -133,10 +136,10 @@ def _run(words: Sequence[str]) -> int:
         return end.code if isinstance(end.code, int) else FAILED
     except KoalaError as error:
         return _report(error, words)
-    except UnicodeEncodeError as error:  # bytes of the command line come as halves of pairs
+    except UnicodeEncodeError as error:  # invalid bytes of the command line arrive as surrogates
         return _report(SpecError(f"{error.object!r} is no text in UTF-8"), words)
     except BrokenPipeError:
-        return FAILED  # nobody reads what we say
+        return FAILED  # the reader has closed the pipe
     except OSError as error:
         named = f"{error.filename}: " if error.filename is not None else ""
         return _report(KoalaError(f"{named}{error.strerror or error}"), words)
@@ -146,7 +149,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def application(words: Sequence[str] = ()) -> typer.Typer:
-    """The command line; with `words` that begin with a command's name, that command alone."""
+    """Build the command line; if `words` begin with a command's name, with that command alone."""
     app = typer.Typer(
         name="koala",
         help="Start the parts of one job on several clusters at the same time.",
@@ -170,7 +173,7 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
 
 
 def _is_plain(words: Sequence[str], named: str) -> bool:
-    """Whether nothing but `--debug` stands before the command, and the shell asks for nothing."""
+    """True if only `--debug` stands before the command, and no completion is requested."""
     before = list(words)[: list(words).index(named)]
     return "_KOALA_COMPLETE" not in os.environ and all(word == "--debug" for word in before)
 
@@ -187,7 +190,7 @@ def _options(
         bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)
     ] = False,
 ) -> None:
-    """Options before the command."""
+    """Handle the options before the command."""
     if version:
         print(f"koala {_version()}")
         raise typer.Exit
@@ -209,20 +212,20 @@ def _version() -> str:
 
 
 def _report(error: KoalaError, words: Sequence[str]) -> int:
-    """Say what was wrong and pick the exit status; the traceback only on demand."""
+    """Print the error and return its exit status; print the traceback only with `--debug`."""
     if os.environ.get(DEBUG_VARIABLE):
         import traceback
 
         traceback.print_exception(error)
-    _say(words, str(error))
+    _print_error(words, str(error))
     if isinstance(error, SpecError | ConfigError):
         return WRONG
     return UNREACHABLE if isinstance(error, UnreachableError) else FAILED
 
 
-def _say(words: Sequence[str], text: str) -> None:
+def _print_error(words: Sequence[str], text: str) -> None:
     from koala.cli.render.table import clean_lines
 
     command = next((word for word in words if word in COMMANDS), "")
-    with contextlib.suppress(OSError):  # nobody reads it; the status says it too
+    with contextlib.suppress(OSError):  # standard error is closed; the exit status is enough
         print(f"koala {command}:".replace(" :", ":"), clean_lines(text), file=sys.stderr)

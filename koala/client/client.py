@@ -4,12 +4,18 @@
         submitted = await client.submit("&(executable=/bin/hostname)(count=4)")
         phase = await client.wait(submitted.job)
 
-The address is the argument's, else that of KOALA_ADDRESS, else that in the user's credentials, else
-where a daemon of this account serves on this machine (of several that at the port of
-`DEFAULT_ADDRESS`, or a ConfigError names them), else `DEFAULT_ADDRESS`. Errors are those of
-`koala.errors`; where nobody listens, UnreachableError comes within `CONNECT_S`. Watching,
-waiting and following go on over restarts of the daemon, without gap or double. What dictionaries
-hold is in docs/api.md.
+The address is the first of these:
+
+- the argument;
+- KOALA_ADDRESS;
+- the address in the user's credentials;
+- a daemon of this account on this machine (of several, the one at the port of `DEFAULT_ADDRESS`;
+  without one there, a ConfigError names them);
+- `DEFAULT_ADDRESS`.
+
+Errors are those of `koala.errors`. If no daemon listens, UnreachableError follows within
+`CONNECT_S`. `watch`, `wait` and `logs(follow=True)` continue after a restart of the daemon, without
+gaps or duplicates. docs/api.md describes the dictionaries.
 """
 
 from __future__ import annotations
@@ -35,8 +41,8 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from koala.client.channel import DaemonEndpoint, nobody_at
-from koala.client.resumable_stream import RETRY_MIN_S, Begun, lasting
+from koala.client.channel import DaemonEndpoint, no_answer_text
+from koala.client.resumable_stream import RETRY_MIN_S, StreamOpened, resumable_stream
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnreachableError
 from koala.identity.credentials import Credentials, default_address, find_credentials, own_daemon
 from koala.protocol.versions import PROTOCOL
@@ -49,7 +55,7 @@ ADDRESS_VARIABLE = "KOALA_ADDRESS"
 CALL_S = 60.0
 BATCH_MAX = 500  # submissions in one message
 PAGE = 1_000  # jobs of a list in one message
-RETRY_AFTER_S_MAX = 60.0  # whatever a daemon says
+RETRY_AFTER_S_MAX = 60.0  # upper bound of the daemon's answer
 ENDS = ("Finished", "Failed", "Cancelled")
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
@@ -70,7 +76,7 @@ Document: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """An accepted submission; no `job` after a dry run. `is_known`: the key was used before."""
+    """An accepted submission. `job` is empty after a dry run; `is_known`: the key was reused."""
 
     job: str
     warnings: tuple[str, ...] = ()
@@ -89,10 +95,10 @@ class Submission:
 
 
 class Client:
-    """A connection to a daemon. Use it in `async with`.
+    """Connection to a daemon. Use it in `async with`.
 
-    `credentials` are found by themselves (`koala.identity.credentials`); `user` is who calls where
-    plain text is spoken, and means nothing else.
+    Without `credentials` the client finds them itself (`koala.identity.credentials`). `user` names
+    the caller on plain-text connections and is ignored elsewhere.
     """
 
     def __init__(
@@ -107,11 +113,11 @@ class Client:
             given = given or default_address() or own_daemon(DEFAULT_ADDRESS) or DEFAULT_ADDRESS
             credentials = find_credentials(given)
         self.address = given or (credentials and credentials.address) or DEFAULT_ADDRESS
-        self._door = DaemonEndpoint(self.address, credentials, options=_OPTIONS)
+        self._endpoint = DaemonEndpoint(self.address, credentials, options=_OPTIONS)
         self._user = _sendable(_user() if user is None else user)
 
     async def __aenter__(self) -> Client:
-        self._door.unlock()
+        self._endpoint.unlock()
         return self
 
     async def __aexit__(
@@ -120,7 +126,7 @@ class Client:
         __: BaseException | None,
         ___: TracebackType | None,
     ) -> None:
-        await self._door.close()
+        await self._endpoint.close()
 
     # --- jobs -------------------------------------------------------------------------------------
 
@@ -135,12 +141,15 @@ class Client:
         queue: str = "",
         patience_s: float = 0.0,
     ) -> Submitted:
-        """Submit a job description. Raises SpecError, RejectedError; ExhaustedError where there is
-        no room now, and after `patience_s` seconds of trying again still is none.
+        """Submit a job description.
 
-        With `key` the same call may be made again, and gives the same job. `no_wait` refuses
-        instead of delaying when the placement queues are full. `queue` is the site at whose local
-        queue it is submitted: a job of one component runs there and nowhere else.
+        - `key` is an idempotency key: the same call again returns the same job.
+        - `no_wait`: reject instead of delay when the placement queues are full.
+        - `queue` is the site whose local queue takes the job: a job of one component runs there
+          and nowhere else.
+        - `patience_s`: retry for so long while the daemon has no room.
+
+        Raises SpecError, RejectedError; ExhaustedError if there is no room after `patience_s`.
         """
         one = Submission(
             rsl=rsl, definitions=definitions or {}, key=key, no_wait=no_wait, queue=queue
@@ -158,9 +167,11 @@ class Client:
         dry_run: bool = False,
         patience_s: float = 0.0,
     ) -> list[Submitted | KoalaError]:
-        """Submit several descriptions; a result for each in order, refusals among them. Those for
-        which there is no room now are tried again for `patience_s` seconds, when the daemon says
-        that it is worth it."""
+        """Submit several descriptions; return a result or an error for each, in order.
+
+        Submissions for which the daemon has no room are retried for `patience_s` seconds, at the
+        intervals that the daemon asks for.
+        """
         messages = [_submission(one) for one in submissions]
         clock = asyncio.get_running_loop().time
         until = clock() + patience_s
@@ -182,21 +193,21 @@ class Client:
     async def _submit_all(
         self, messages: Sequence[pb.Submission], *, dry_run: bool
     ) -> list[Submitted | KoalaError]:
-        """One after the other, in calls of a bounded size."""
+        """Submit in batches of bounded size."""
         results: list[Submitted | KoalaError] = []
         for first in range(0, len(messages), BATCH_MAX):
             batch = messages[first : first + BATCH_MAX]
             request = pb.SubmitRequest(submissions=batch, dry_run=dry_run)
             try:
                 reply = await self._call("Submit", request, pb.SubmitReply)
-            except ExhaustedError as error:  # for none of them there was room
+            except ExhaustedError as error:  # refuses the whole batch
                 results += [error] * len(batch)
             else:
                 results += [_submitted(result) for result in reply.results]
         return results
 
     async def cancel(self, jobs: Sequence[str] | str) -> list[Document]:
-        """Cancel jobs; for each its id, phase, and an error where it could not be cancelled."""
+        """Cancel jobs; return the id, phase and error (empty when cancelled) of each."""
         names = [jobs] if isinstance(jobs, str) else list(jobs)
         reply = await self._call("Cancel", pb.CancelRequest(jobs=names), pb.CancelReply)
         return [{"job": r.job, "phase": r.phase, "error": r.error} for r in reply.results]
@@ -204,8 +215,7 @@ class Client:
     async def list_jobs(
         self, *, phases: Sequence[str] = (), owner: str = "", last: int = 0, past: bool = False
     ) -> list[Document]:
-        """A summary of each job, in order of submission; with `past` also of those that were over
-        long ago."""
+        """List summaries of jobs in order of submission; with `past` also archived jobs."""
         jobs: list[Document] = []
         after, page = "", 0 if last or past else PAGE
         while True:
@@ -215,33 +225,33 @@ class Client:
             document = await self._document("List", request)
             jobs += document["jobs"]
             after = document.get("next") or ""
-            if not after:  # nor does an older daemon know of pages: it answers all at once
+            if not after:  # also true for an older daemon, which answers without pages
                 return jobs
 
     async def show(self, job: str) -> Document:
-        """All that is known of a job. Raises UnknownJobError."""
+        """Return the full document of a job. Raises UnknownJobError."""
         return await self._document("Show", pb.JobRequest(job=job))
 
     async def why(self, job: str) -> Document:
-        """What a job waits for, in sentences: `why`."""
+        """Explain why a job waits or how it ended: sentences under the key `why`."""
         return await self._document("Why", pb.JobRequest(job=job))
 
     async def timeline(self, job: str) -> Document:
-        """A job's points A to E, the times between, and its story."""
+        """Return a job's points A to E, the times between, and its history."""
         return await self._document("Timeline", pb.JobRequest(job=job))
 
     async def wait(self, job: str) -> str:
-        """Wait until a job is over; its last phase. Goes on over restarts of the daemon."""
+        """Wait until a job is over; return its last phase. Continues after daemon restarts."""
         return (await self.wait_all([job]))[job]
 
     async def wait_all(self, jobs: Sequence[str]) -> dict[str, str]:
-        """Wait until all these jobs are over; the last phase of each. Raises UnknownJobError."""
+        """Wait until all jobs are over; return their last phases. Raises UnknownJobError."""
         phases = {job: str((await self.show(job))["phase"]) for job in jobs}
         only = jobs[0] if len(jobs) == 1 else ""
         while not all(phase in ENDS for phase in phases.values()):
             async for notice in self._watch(after=-1, job=only, is_marked=True):
-                if not notice:  # watching: what happened before is asked for, what comes is told
-                    with suppress(UnreachableError):  # the watch will begin anew, too
+                if not notice:  # the watch has started: fetch the phases of before, once
+                    with suppress(UnreachableError):  # the watch reconnects and repeats this
                         for job in [job for job, phase in phases.items() if phase not in ENDS]:
                             phases[job] = str((await self.show(job))["phase"])
                 elif notice["job"] in phases and notice["phase"]:
@@ -259,23 +269,25 @@ class Client:
         process: int = -1,
         follow: bool = False,
     ) -> AsyncIterator[pb.LogPart]:
-        """What a job's programs wrote, in parts that say whose they are. Who follows is brought on
-        over restarts of the daemon, without gap or double."""
+        """Stream the logs of a job's programs, in labelled parts.
+
+        With `follow` the stream continues after daemon restarts, without gaps or duplicates.
+        """
         request = pb.LogsRequest(
             job=job, component=str(component), stream=stream, process=process, follow=follow
         )
-        places: dict[tuple[int, int, str], pb.LogPlace] = {}
+        positions: dict[tuple[int, int, str], pb.LogPlace] = {}
 
-        async def ask() -> Any:  # noqa: ANN401 - gRPC's call
+        async def open_stream() -> Any:  # noqa: ANN401 - gRPC's call
             del request.after[:]
-            request.after.extend(places.values())
-            return (await self._reach()).Logs(request, metadata=self._metadata)
+            request.after.extend(positions.values())
+            return (await self._stub()).Logs(request, metadata=self._metadata)
 
-        async with aclosing(self._lasting(ask, key="koala-resumes")) as parts:
+        async with aclosing(self._resumable_stream(open_stream, key="koala-resumes")) as parts:
             async for part in parts:
-                if isinstance(part, Begun):
+                if isinstance(part, StreamOpened):
                     continue
-                places[part.component, part.process, part.stream] = pb.LogPlace(
+                positions[part.component, part.process, part.stream] = pb.LogPlace(
                     attempt=part.attempt,
                     component=part.component,
                     process=part.process,
@@ -287,42 +299,45 @@ class Client:
     async def outputs(
         self, job: str, *, component: str | int = "", is_names_only: bool = False
     ) -> AsyncIterator[pb.OutputPart]:
-        """The output files of a job that has Finished, one after the other: of each an empty part,
-        which has its name and size, and its content in order. Raises RejectedError where there are
-        none, or not yet."""
+        """Stream the output files of a Finished job, one after the other.
+
+        Each file is an empty part with its name and size, then its content in order. Raises
+        RejectedError where there are no files, or not yet.
+        """
         request = pb.OutputsRequest(job=job, component=str(component), is_names_only=is_names_only)
-        async with aclosing(self._parts("Outputs", request)) as parts:
+        async with aclosing(self._call_stream("Outputs", request)) as parts:
             async for part in parts:
                 yield part
 
     # --- grid -------------------------------------------------------------------------------------
 
     async def sites(self) -> list[Document]:
-        """Every site."""
+        """List the sites."""
         return list((await self._document("Sites", pb.Empty()))["sites"])
 
     async def change_site(self, site: str, verb: str) -> Document:
-        """`drain`, `resume` or `lost`; the site as it is then. Raises UnknownSiteError."""
+        """Apply `drain`, `resume` or `lost`; return the site's new document. Raises
+        UnknownSiteError."""
         return await self._document("ChangeSite", pb.SiteRequest(site=site, verb=verb))
 
     async def drain(self, site: str) -> Document:
-        """No new claims there; what runs goes on."""
+        """Stop new claims at the site; running jobs continue."""
         return await self.change_site(site, "drain")
 
     async def resume(self, site: str) -> Document:
-        """Use the site again; its errors are forgotten."""
+        """Use the site again and reset its error count."""
         return await self.change_site(site, "resume")
 
     async def lost(self, site: str) -> Document:
-        """Vouch that nothing of ours lives there any more."""
+        """Declare the site lost: the caller confirms that no program of Koala runs there."""
         return await self.change_site(site, "lost")
 
     async def files(self) -> list[Document]:
-        """The replica catalogue."""
+        """List the replica catalogue."""
         return list((await self._document("ListFiles", pb.Empty()))["files"])
 
     async def metrics(self) -> Document:
-        """What the daemon counts."""
+        """Return the daemon's metrics."""
         return await self._document("Metrics", pb.Empty())
 
     async def report(
@@ -334,16 +349,16 @@ class Client:
         user: str = "",
         site: str = "",
     ) -> Document:
-        """What jobs have cost, a row for each `by`: user, site, day, job or claim; see docs/api.md.
+        """Account for the cost of jobs, a row for each `by`: user, site, day, job or claim.
 
-        `since` and `until` are instants of the daemon's time, None for no bound; `user` and `site`
-        leave out what is not of this user's jobs, or not at this site.
+        `since` and `until` are instants of the daemon's clock, None for no bound. `user` and `site`
+        restrict the report to the user's jobs and to the site. docs/api.md describes the rows.
         """
         request = pb.ReportRequest(by=by, since=since, until=until, user=user, site=site)
         return await self._document("Report", request)
 
     async def hello(self) -> Document:
-        """The daemon's protocol, version and epoch; who we are to it."""
+        """Return the daemon's protocol, version and epoch, and the caller's user and role."""
         reply = await self._call("Hello", pb.HelloRequest(), pb.HelloReply)
         return {
             "protocol": reply.protocol,
@@ -356,35 +371,37 @@ class Client:
     # --- sites and users --------------------------------------------------------------------------
 
     async def add_site(self, name: str, *, owner: str = "", ttl_s: float = 0.0) -> Document:
-        """Let a site join, or join anew: `token` is for `koala-agent join`. For operators."""
+        """Create a join token (`token`) for `koala-agent join`; also for a site that joined
+        before. For operators."""
         request = pb.AddSiteRequest(name=name, owner=owner, ttl_s=ttl_s)
         return await self._document("AddSite", request)
 
     async def revoke_site(self, name: str) -> Document:
-        """End a site's link, and believe its certificates no more. Raises UnknownNameError."""
+        """Close a site's link and revoke its certificates. Raises UnknownNameError."""
         return await self._document("RevokeSite", pb.NameRequest(name=name))
 
     async def enrolments(self) -> list[Document]:
-        """Every site that was added, and how it stands with its certificate."""
+        """List the added sites with the state of their certificates."""
         return list((await self._document("ListEnrolments", pb.Empty()))["sites"])
 
     async def add_user(
         self, name: str, *, role: str = "user", expires_s: float = 0.0, request: str = ""
     ) -> Document:
-        """A user's `token`, shown this once; with a signing request a `certificate` instead."""
+        """Add a user; return a `token`, shown only once, or for a signing request a
+        `certificate`."""
         message = pb.AddUserRequest(name=name, role=role, expires_s=expires_s, request=request)
         return await self._document("AddUser", message)
 
     async def revoke_user(self, name: str) -> Document:
-        """Believe nothing that this user shows any more. Raises UnknownNameError."""
+        """Revoke all credentials of a user. Raises UnknownNameError."""
         return await self._document("RevokeUser", pb.NameRequest(name=name))
 
     async def users(self) -> list[Document]:
-        """Every user that was added. For administrators."""
+        """List the added users. For administrators."""
         return list((await self._document("ListUsers", pb.Empty()))["users"])
 
     async def audit(self, *, last: int = 0) -> list[Document]:
-        """Who did what: the newest lines, oldest first. For administrators."""
+        """Return the newest lines of the audit log, oldest first. For administrators."""
         return list((await self._document("Audit", pb.AuditRequest(last=last)))["audit"])
 
     # --- watching ---------------------------------------------------------------------------------
@@ -392,11 +409,14 @@ class Client:
     async def watch(
         self, *, after: int = -1, job: str = "", site: str = ""
     ) -> AsyncIterator[Document]:
-        """Notices with greater numbers, as they come; 0: from the first kept, -1: only new ones.
+        """Stream notices with numbers above `after`; 0: from the oldest kept, -1: only new ones.
 
-        Ends behind the last notice of `job`, at once where that job is over and has none; without
-        a job it has no end. A daemon that goes away is waited for; only at the beginning that is
-        an error. Raises UnknownJobError.
+        - With `job` the stream ends after the job's last notice, at once if it has none left.
+        - Without `job` the stream does not end.
+        - A daemon that goes away later is waited for; if it is away at the start, that is an
+          error.
+
+        Raises UnknownJobError.
         """
         async for notice in self._watch(after=after, job=job, site=site):
             yield notice
@@ -404,50 +424,50 @@ class Client:
     async def _watch(
         self, *, after: int, job: str = "", site: str = "", is_marked: bool = False
     ) -> AsyncIterator[Document]:
-        """The same; when marked, an empty document says each time that the watch has begun."""
+        """Stream as `watch`; if marked, yield an empty document each time the watch (re)starts."""
 
-        async def ask() -> Any:  # noqa: ANN401 - gRPC's call
+        async def open_stream() -> Any:  # noqa: ANN401 - gRPC's call
             request = pb.WatchRequest(after=after, job=job, site=site, in_lots=True)
-            return (await self._reach()).Watch(request, metadata=self._metadata)
+            return (await self._stub()).Watch(request, metadata=self._metadata)
 
-        async with aclosing(self._lasting(ask, key="koala-after")) as stream:
-            async for told in stream:
-                if isinstance(told, Begun):
-                    after = int(told.mark) if after < 0 and told.mark is not None else after
+        async with aclosing(self._resumable_stream(open_stream, key="koala-after")) as stream:
+            async for message in stream:
+                if isinstance(message, StreamOpened):
+                    after = int(message.mark) if after < 0 and message.mark is not None else after
                     if is_marked:
                         yield {}
                     continue
-                for notice in (told, *told.more):
+                for notice in (message, *message.more):
                     after = notice.number
                     yield _notice(notice)
-        if not job:  # only the watch of a job is ended in order
+        if not job:  # only the watch of one job ends in order
             raise UnreachableError(f"{self.address}: the watch has ended")
 
     # --- calls ------------------------------------------------------------------------------------
 
     @property
     def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return ((PROTOCOL_KEY, str(PROTOCOL)), *self._door.metadata(self._user))
+        return ((PROTOCOL_KEY, str(PROTOCOL)), *self._endpoint.metadata(self._user))
 
-    async def _reach(self) -> KoalaStub:
-        """The connection, waited for a bounded time. Raises UnreachableError, UnauthenticatedError
-        when one side does not believe the other."""
-        return KoalaStub(await self._door.open())
+    async def _stub(self) -> KoalaStub:
+        """Connect within a bounded time. Raises UnreachableError; UnauthenticatedError when either
+        side rejects the other's credentials."""
+        return KoalaStub(await self._endpoint.open())
 
-    async def _lasting(
-        self, ask: Callable[[], Awaitable[Any]], *, key: str
+    async def _resumable_stream(
+        self, open_stream: Callable[[], Awaitable[Any]], *, key: str
     ) -> AsyncGenerator[Any, None]:
-        """See `lasting`. Raises KoalaError."""
+        """Wrap `resumable_stream` and raise its gRPC errors as KoalaError."""
         try:
-            async with aclosing(lasting(ask, key=key)) as stream:
+            async with aclosing(resumable_stream(open_stream, key=key)) as stream:
                 async for message in stream:
                     yield message
         except grpc.aio.AioRpcError as error:
             raise self._error(error) from error
 
-    async def _parts(self, method: str, request: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401
-        """What a call answers piece by piece."""
-        stub = await self._reach()
+    async def _call_stream(self, method: str, request: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401
+        """Call a streaming method and yield its messages."""
+        stub = await self._stub()
         call = getattr(stub, method)(request, metadata=self._metadata)
         try:
             async for part in call:
@@ -458,7 +478,7 @@ class Client:
             call.cancel()
 
     async def _call(self, method: str, request: Any, _: type[Any]) -> Any:  # noqa: ANN401
-        stub = await self._reach()
+        stub = await self._stub()
         try:
             return await getattr(stub, method)(request, metadata=self._metadata, timeout=CALL_S)
         except grpc.aio.AioRpcError as error:
@@ -473,7 +493,7 @@ class Client:
         trailing = [(str(key), value) for key, value in error.trailing_metadata() or ()]
         found = from_status(error.code(), error.details(), trailing)
         if isinstance(found, UnreachableError):
-            return UnreachableError(f"{nobody_at(self.address)}: {found}")
+            return UnreachableError(f"{no_answer_text(self.address)}: {found}")
         return found
 
 
@@ -485,7 +505,7 @@ def _user() -> str:
 
 
 def _sendable(user: str) -> str:
-    """Metadata is printable ASCII."""
+    """Check that the user name fits into metadata: printable ASCII. Raises SpecError."""
     if not user.isascii() or not user.isprintable():
         raise SpecError(f"user {user!r}: allowed is printable ASCII")
     return user

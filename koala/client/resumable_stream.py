@@ -1,4 +1,4 @@
-"""Streams of the daemon that last: one that its end cut off is asked for again, where it was."""
+"""Resumable server streams: reopen a stream that a restart of the daemon cut off."""
 
 from __future__ import annotations
 
@@ -21,38 +21,41 @@ _CUT = (
     grpc.StatusCode.INTERNAL,
     grpc.StatusCode.UNKNOWN,
 )
-"""Ends of a stream after which it is taken up again."""
+"""Status codes after which a stream is reopened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """The stream has begun, or begun anew; `mark` is what the daemon says of it, if it did."""
+class StreamOpened:
+    """Marker: the stream was opened or reopened; `mark` is its value in the initial metadata."""
 
     mark: str | None
 
 
-async def lasting(ask: Callable[[], Awaitable[Any]], *, key: str) -> AsyncGenerator[Any, None]:
-    """A `Begun` and then the messages, each time that there is a stream; until one ends by itself.
+async def resumable_stream(
+    open_stream: Callable[[], Awaitable[Any]], *, key: str
+) -> AsyncGenerator[Any, None]:
+    """Yield a `StreamOpened` and the messages of a stream; reopen it with back-off when cut off.
 
-    `ask` calls. A daemon that has said something under this key of the initial metadata is waited
-    for when it goes away. Raises AioRpcError, UnreachableError before it has.
+    - A stream is resumable once the daemon has sent `key` in the initial metadata.
+    - Before that, errors pass: AioRpcError, UnreachableError.
+    - A stream that the daemon ends in order ends the iteration.
     """
-    has_begun, retry_s = False, RETRY_MIN_S
+    is_resumable, retry_s = False, RETRY_MIN_S
     while True:
         call: Any = None
         try:
-            call = await ask()
-            mark = _said(await call.initial_metadata(), key)
+            call = await open_stream()
+            mark = _metadata_value(await call.initial_metadata(), key)
             if mark is not None:
-                has_begun, retry_s = True, RETRY_MIN_S
-            yield Begun(mark=mark)
+                is_resumable, retry_s = True, RETRY_MIN_S
+            yield StreamOpened(mark=mark)
             async for message in call:
                 yield message
         except grpc.aio.AioRpcError as error:
-            if not has_begun or error.code() not in _CUT:
+            if not is_resumable or error.code() not in _CUT:
                 raise
         except UnreachableError:
-            if not has_begun:
+            if not is_resumable:
                 raise
         else:
             return
@@ -63,5 +66,5 @@ async def lasting(ask: Callable[[], Awaitable[Any]], *, key: str) -> AsyncGenera
         retry_s = min(2 * retry_s, RETRY_MAX_S)
 
 
-def _said(metadata: Any, key: str) -> str | None:  # noqa: ANN401 - gRPC's metadata
+def _metadata_value(metadata: Any, key: str) -> str | None:  # noqa: ANN401 - gRPC's metadata
     return next((value for name, value in metadata or () if name == key), None)

@@ -113,7 +113,7 @@ def test_json_says_the_same_and_obeys_nobody(
 def test_a_label_of_a_log_is_clean_and_its_content_is_the_programs_own() -> None:
     lines = LabelledLines(is_labelled=True)
     content = "\x1b[1mbold\x1b[0m"
-    shown = lines.take(Writer(0, HOSTILE, 0, "stdout"), f"{content}\n")
+    shown = lines.add(Writer(0, HOSTILE, 0, "stdout"), f"{content}\n")
     assert is_shown(shown.replace(content, ""))
     assert shown.endswith(f" | {content}\n")
 
@@ -123,7 +123,7 @@ def test_components_that_look_alike_have_their_index_before_their_lines() -> Non
     labels = ["1", "", "a\x1b[0m", "b", clean("a\x1b[0m")]
     job = {"parts": [{"component": n, "label": label} for n, label in enumerate(labels)]}
     lines = LabelledLines(is_labelled=True, shared=_shared_names(job))
-    shown = [lines.take(Writer(n, label, 3, "stdout"), "x\n") for n, label in enumerate(labels)]
+    shown = [lines.add(Writer(n, label, 3, "stdout"), "x\n") for n, label in enumerate(labels)]
     alike = clean("a\x1b[0m")
     expected = ["1.0.3", "1.1.3", f"{alike}.2.3", "b.3", f"{alike}.4.3"]
     assert shown == [f"{name} | x\n" for name in expected]
@@ -138,12 +138,12 @@ def test_a_character_may_be_in_two_parts_of_a_log() -> None:
         for piece in (data[:cut], data[cut:]):
             for stream in ("stdout", "stderr"):  # each has characters of its own
                 part = LogPart(label="a", stream=stream, data=piece)
-                shown += lines.take(Writer.of(part), texts.take(part))
+                shown += lines.add(Writer.of(part), texts.decode(part))
         assert shown == f"a.0 | {text}a.0 ! {text}"
-        assert texts.rest() == []
+        assert texts.finish() == []
     texts = TextDecoder()
-    assert texts.take(LogPart(label="a", data=b"x\xf0\x9f")) == "x"
-    assert texts.rest() == [(Writer(0, "a", 0, ""), "\ufffd")]
+    assert texts.decode(LogPart(label="a", data=b"x\xf0\x9f")) == "x"
+    assert texts.finish() == [(Writer(0, "a", 0, ""), "\ufffd")]
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=cmd|"/c x"!A1'])

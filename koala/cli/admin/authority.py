@@ -1,4 +1,4 @@
-"""`koala authority`: the daemon's certificate authority, looked at and replaced."""
+"""`koala authority`: show and rotate the daemon's certificate authority."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NEXT = {
 
 
 def authority_commands(_words: Sequence[str] = ()) -> typer.Typer:
-    """`koala authority`: show, rotate."""
+    """Build the group `koala authority`: show, rotate."""
     group = typer.Typer(
-        help="Look at the daemon's certificate authority, or replace it (show, rotate).",
+        help="Show or rotate the daemon's certificate authority (show, rotate).",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -38,30 +38,30 @@ def authority_commands(_words: Sequence[str] = ()) -> typer.Typer:
 
 
 def show(state_dir: StateDir, json: Json = False) -> None:
-    """Say how far a replacement is, and whom its next step would shut out."""
+    """Show the state of a rotation, and the sites and users that its next step would lock out."""
     from koala.daemon.auth.authority_rotation import progress
 
-    _tell(progress(state_dir), json=json)
+    _print_progress(progress(state_dir), json=json)
 
 
 def rotate(
     state_dir: StateDir,
     force: Annotated[
-        bool, typer.Option("--force", help="Though some sites or users would be shut out.")
+        bool, typer.Option("--force", help="Proceed even if sites or users would be locked out.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Go one of three steps towards a new authority, while the daemon is stopped.
+    """Take the next of three steps to a new authority, while the daemon is stopped.
 
-    First both are trusted, then the new one signs, then the old one goes. A step is refused as long
-    as sites or users would be shut out by it. Jobs run on.
+    First both are trusted, then the new one signs, then the old one is dropped. A step is refused
+    while it would lock out sites or users. Jobs continue.
     """
     from koala.daemon.auth.authority_rotation import rotate as step
 
-    _tell(step(state_dir, force=force), json=json)
+    _print_progress(step(state_dir, force=force), json=json)
 
 
-def _tell(found: RotationProgress, *, json: bool) -> None:
+def _print_progress(found: RotationProgress, *, json: bool) -> None:
     if json:
         show_json(found.document())
         return

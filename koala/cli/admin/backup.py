@@ -1,4 +1,4 @@
-"""`koala backup` and `koala restore`: the state of a daemon, copied while it runs and put back."""
+"""`koala backup` and `koala restore`: copy the state of a running daemon, and restore it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def backup(
     target: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR|FILE", help="Where nothing is yet; .tar, .tar.gz or .tgz: one file."
+            metavar="DIR|FILE", help="A new path; .tar, .tar.gz or .tgz makes one archive file."
         ),
     ],
     outputs: Annotated[
-        bool, typer.Option("--outputs", help="Also outputs and logs of jobs, not their list alone.")
+        bool, typer.Option("--outputs", help="Copy outputs and logs of jobs too, not only a list.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Copy a daemon's state, while it runs or not.
+    """Back up a daemon's state; the daemon may be running.
 
-    The journal as of one commit, with all its events checked, keys and users: keep it as safe as
-    the directory itself.
+    The backup has the journal as of one commit, with every event verified, and the keys and users.
+    Protect it like the directory itself.
     """
     from koala.daemon.backup import back_up
 
@@ -43,20 +43,20 @@ def backup(
 
 
 def restore(
-    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="What koala backup made.")],
+    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="A backup of koala backup.")],
     state_dir: Annotated[
         Path, typer.Argument(metavar="STATE_DIR", help="An empty or missing directory.")
     ],
     json: Json = False,
 ) -> None:
-    """Put a backup back.
+    """Restore a backup.
 
-    The daemon that starts there knows that sites may have gone further than its journal: it begins
-    a later epoch, and gives up what it cannot be sure of.
+    Sites may be ahead of the restored journal. The daemon that starts there begins a later epoch,
+    and gives up the attempts whose state is uncertain.
     """
-    from koala.daemon.backup import restore as put_back
+    from koala.daemon.backup import restore as restore_backup
 
-    found = put_back(source, state_dir)
+    found = restore_backup(source, state_dir)
     if json:
         show_json({**found.document(), "state_dir": str(state_dir)})
         return

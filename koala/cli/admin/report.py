@@ -1,4 +1,4 @@
-"""`koala report`: what jobs have cost, as a table, as CSV or as JSON."""
+"""`koala report`: the cost of jobs, as a table, as CSV or as JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FORMULAS = ("=", "+", "-", "@")
 
 
 class By(StrEnum):
-    """What the report has a row for."""
+    """Subject of a report's rows."""
 
     USER = "user"
     SITE = "site"
@@ -54,31 +54,31 @@ class By(StrEnum):
 
 
 def report(
-    by: Annotated[By, typer.Option("--by", help="What a row is for; days are those of UTC.")] = (
+    by: Annotated[By, typer.Option("--by", help="Subject of the rows; days are UTC days.")] = (
         By.USER
     ),
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="INSTANT", help="Only what was then or later (ISO 8601)."),
+        typer.Option("--since", metavar="INSTANT", help="Start of the period (ISO 8601)."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="INSTANT", help="Only what was before.")
+        str | None, typer.Option("--until", metavar="INSTANT", help="End of the period.")
     ] = None,
     user: Annotated[
-        str, typer.Option("--user", metavar="USER", help="Only of this user's jobs.")
+        str, typer.Option("--user", metavar="USER", help="Only jobs of this user.")
     ] = "",
     site: Annotated[
-        str, typer.Option("--site", metavar="SITE", help="Only what was claimed at this site.")
+        str, typer.Option("--site", metavar="SITE", help="Only claims at this site.")
     ] = "",
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of text.")] = False,
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """Report what jobs have cost.
+    """Report the cost of jobs.
 
-    Processor-seconds run, held at the barrier, and wasted by claims and attempts that came to
-    nothing; how even the starts were; claims that sites failed, and setbacks. `--by claim` has the
-    batch systems' own job numbers.
+    The columns are processor-seconds run, held at the barrier, and wasted by failed claims and
+    attempts; the start skew; claims that sites failed; and setbacks. `--by claim` adds the batch
+    systems' job ids.
     """
     if csv and json:
         raise SpecError("--csv and --json: allowed is one of them")
@@ -100,9 +100,11 @@ def report(
 
 
 def csv_text(document: Mapping[str, Any]) -> str:
-    """The rows as CSV with the names of the document; without the total, which a reader can add
-    up (but for jobs at several sites, which count at each). A text that a spreadsheet would take
-    for a formula begins with an apostrophe."""
+    """Format the rows as CSV, with the keys of the document as header.
+
+    - The total is left out. Readers can sum it, except that a job at several sites counts at each.
+    - Text that a spreadsheet would read as a formula is prefixed with an apostrophe.
+    """
     import csv
     from io import StringIO
 
@@ -125,7 +127,7 @@ def _cell(value: object) -> object:
 
 
 def _instant(option: str, text: str | None) -> float | None:
-    """Epoch seconds. Raises SpecError."""
+    """Parse an ISO 8601 instant into epoch seconds. Raises SpecError."""
     from datetime import datetime
 
     if text is None:

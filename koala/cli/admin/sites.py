@@ -1,4 +1,4 @@
-"""Commands about the grid: sites, site, drain, resume, files, metrics."""
+"""Commands for the grid: sites, site, drain, resume, files, metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from koala.cli.connection import ask, is_coloured, say, show_json, width
 if TYPE_CHECKING:
     from koala.client import Client
 
-LOOK_S = 0.5
+POLL_S = 0.5
 
 SiteArgument = Annotated[str, typer.Argument(metavar="SITE", help="The site's name.")]
 OptionalSite = Annotated[
@@ -23,9 +23,9 @@ AllSites = Annotated[bool, typer.Option("--all", help="All sites that the daemon
 
 
 def sites_commands(_words: Sequence[str] = ()) -> typer.Typer:
-    """`koala sites`, which lists, and `koala sites lost`."""
+    """Build the group `koala sites`, which lists, with `koala sites lost`."""
     group = typer.Typer(
-        help="List the sites, or give one up (lost).",
+        help="List the sites, or declare one lost (lost).",
         invoke_without_command=True,
         rich_markup_mode=None,
     )
@@ -35,7 +35,7 @@ def sites_commands(_words: Sequence[str] = ()) -> typer.Typer:
 
 
 def _list(context: typer.Context, json: Json = False, address: Address = None) -> None:
-    """List the sites: state, processors, idle ones, errors in a row."""
+    """List the sites with state, processors, idle processors and consecutive errors."""
     if context.invoked_subcommand is not None:
         context.obj = (json, address)
         return
@@ -51,10 +51,10 @@ def _list(context: typer.Context, json: Json = False, address: Address = None) -
 def lost(
     context: typer.Context, site: SiteArgument, json: Json = False, address: Address = None
 ) -> None:
-    """Vouch that nothing of ours lives there.
+    """Declare a site lost: confirm that no program of Koala runs there.
 
-    Jobs that waited for the site may then start elsewhere. If programs do live there still, they
-    run twice.
+    Jobs that waited for the site may then start elsewhere. Programs that still run at the site
+    would then run twice.
     """
     json_before, address_before = context.obj  # given before `lost`
     source = context.get_parameter_source("address")
@@ -63,9 +63,9 @@ def lost(
 
 
 def site_commands(_words: Sequence[str] = ()) -> typer.Typer:
-    """`koala site`: which sites may register."""
+    """Build the group `koala site`: enrolment of sites."""
     group = typer.Typer(
-        help="Let sites join and see them off (add, list, revoke).",
+        help="Enrol and revoke sites (add, list, revoke).",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -78,19 +78,19 @@ def site_commands(_words: Sequence[str] = ()) -> typer.Typer:
 def add(
     site: SiteArgument,
     owner: Annotated[
-        str, typer.Option("--owner", metavar="USER", help="Only jobs of this user see the site.")
+        str, typer.Option("--owner", metavar="USER", help="Only jobs of this user use the site.")
     ] = "",
     ttl: Annotated[
         str,
-        typer.Option("--ttl", metavar="TIME", help="How long the token is good: 30m, 12h, 7d."),
+        typer.Option("--ttl", metavar="TIME", help="Lifetime of the token: 30m, 12h, 7d."),
     ] = "24h",
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """Let a site join: print the command to run there.
+    """Enrol a site: print the command to run there.
 
-    The command has a join token, which is good once, and not for long. For a site that has joined
-    before the command makes a new certificate, and ends the old one. For operators.
+    The command has a join token, which works once and expires. For a site that has joined before,
+    the command makes a new certificate and revokes the old one. For operators.
     """
     from koala.cli.arguments import read_duration
     from koala.errors import SpecError
@@ -107,7 +107,7 @@ def add(
 
 
 def enrolled(json: Json = False, address: Address = None) -> None:
-    """List the sites that were added, and how they stand with their certificates."""
+    """List the enrolled sites with the state of their certificates."""
     from koala.cli.render.access import enrolments_text
 
     sites = ask(address, lambda client: client.enrolments())
@@ -118,9 +118,9 @@ def enrolled(json: Json = False, address: Address = None) -> None:
 
 
 def revoke(site: SiteArgument, json: Json = False, address: Address = None) -> None:
-    """See a site off: its link ends now, and no certificate of it is good any more.
+    """Revoke a site: close its link and revoke its certificates.
 
-    Its jobs run on until their leases end; `koala site add` lets it join anew. For operators.
+    Its jobs run until their leases expire. `koala site add` enrols it again. For operators.
     """
     enrolment = ask(address, lambda client: client.revoke_site(site))
     if json:
@@ -133,14 +133,14 @@ def drain(
     site: OptionalSite = None,
     every: AllSites = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Return when nothing of ours is left there.")
+        bool, typer.Option("--wait", help="Return when no claim is left at the site.")
     ] = False,
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """Give a site, or all of them, no new claims; what runs there runs on.
+    """Drain a site, or all sites: no new claims; running jobs continue.
 
-    It lasts, over restarts too, until koala resume. Ctrl-C ends the waiting, not the drain.
+    The drain lasts until koala resume, also over restarts. Ctrl-C ends the waiting, not the drain.
     """
     _change_all(_chosen(site, every), "drain", json, address, is_awaited=wait)
 
@@ -151,18 +151,18 @@ def resume(
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """Use a site again, or all of them, and forget its errors."""
+    """Use a site, or all sites, again and reset the error count."""
     _change_all(_chosen(site, every), "resume", json, address, is_awaited=False)
 
 
 def files(
     what: Annotated[
-        str, typer.Argument(metavar="[list]", help="Only `list`, which is also the default.")
+        str, typer.Argument(metavar="[list]", help="Only `list` is allowed; it is the default.")
     ] = "list",
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """List logical files and where copies are."""
+    """List logical files and the sites of their replicas."""
     from koala.cli.render.documents import files_text
     from koala.errors import SpecError
 
@@ -176,7 +176,7 @@ def files(
 
 
 def metrics(json: Json = False, address: Address = None) -> None:
-    """Show what the daemon counts."""
+    """Show the daemon's metrics."""
     from koala.cli.render.documents import metrics_text
 
     document = ask(address, lambda client: client.metrics())
@@ -187,7 +187,7 @@ def metrics(json: Json = False, address: Address = None) -> None:
 
 
 def _chosen(site: str | None, every: bool) -> str | None:
-    """The site; None means all."""
+    """Chosen site; None means all. Raises SpecError."""
     from koala.errors import SpecError
 
     if (site is None) is not every:
@@ -216,19 +216,19 @@ def _change_all(
 
 
 async def _until_empty(client: Client, names: list[str]) -> None:
-    """Until no claim is left at these sites; what is waited for is said when it changes."""
+    """Wait until no claim is left at these sites; print the held processors when they change."""
     import asyncio
 
-    said = ""
+    printed = ""
     while True:
         held = [s for s in await client.sites() if s["site"] in names and s["claimed"]]
         if not held:
             return
         text = ", ".join(f"{entry['site']} {entry['claimed']}" for entry in held)
-        if text != said:
+        if text != printed:
             say(f"koala drain: processors that are still held: {text}")
-        said = text
-        await asyncio.sleep(LOOK_S)
+        printed = text
+        await asyncio.sleep(POLL_S)
 
 
 def _change(site: str, verb: str, json: bool, address: str | None) -> None:

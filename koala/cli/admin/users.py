@@ -1,4 +1,4 @@
-"""Commands about who may call: user, audit."""
+"""Commands for access control: user, audit."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ROLES = "user, operator or administrator"
 
 
 def user_commands(_words: Sequence[str] = ()) -> typer.Typer:
-    """`koala user`: who may call."""
+    """Build the group `koala user`: add, list, revoke."""
     group = typer.Typer(
-        help="Let users in and see them off (add, list, revoke).",
+        help="Add and revoke users (add, list, revoke).",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -36,23 +36,23 @@ def add(
     role: Annotated[str, typer.Option("--role", metavar="ROLE", help=f"One of {ROLES}.")] = "user",
     expires: Annotated[
         str,
-        typer.Option("--expires", metavar="TIME", help="How long it is good: 12h, 90d; 0: always."),
+        typer.Option("--expires", metavar="TIME", help="Lifetime: 12h, 90d; 0: no expiry."),
     ] = "0",
     certificate: Annotated[
         Path | None,
         typer.Option(
             "--certificate",
             metavar="FILE",
-            help="Make a key and certificate in this file instead of a token.",
+            help="Write a key and certificate to this file instead of making a token.",
         ),
     ] = None,
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """Let a user in: print the user's credentials, this once.
+    """Add a user and print the user's credentials, only once.
 
-    They are the text of a file, ~/.config/koala/credentials.toml with mode 0600. What the user had
-    before is good no more. For administrators.
+    Save them as ~/.config/koala/credentials.toml with mode 0600. They replace the user's earlier
+    credentials. For administrators.
     """
     from koala.cli.arguments import read_duration
     from koala.errors import SpecError
@@ -62,14 +62,14 @@ def add(
         name_of = str(certificate)
         raise SpecError(f"--certificate {name_of!r} exists: allowed is the name of a new file")
 
-    async def question(client: Client) -> dict[str, Any]:
+    async def request(client: Client) -> dict[str, Any]:
         if certificate is None:
             made = await client.add_user(name, role=role, expires_s=expires_s)
         else:
             made = await _certified(client, name, role, expires_s, certificate)
         return {**made, "address": client.address}
 
-    made = ask(address, question)
+    made = ask(address, request)
     if json:
         show_json(made)
         return
@@ -89,21 +89,24 @@ def add(
 async def _certified(
     client: Client, name: str, role: str, expires_s: float, path: Path
 ) -> dict[str, Any]:
-    """The key is made here, and is on disk before the daemon hears of it; only the request to sign
-    its public part leaves this machine."""
+    """Add a user with a certificate.
+
+    The key is made here and written to disk before the daemon is called. Only the signing request
+    leaves this machine.
+    """
     from koala.errors import ConfigError, SpecError
     from koala.identity.keys import make_request
     from koala.identity.private_files import write_private
     from koala.identity.tls import Identity
 
-    key, request = make_request(name)
+    key, signing_request = make_request(name)
     try:
         write_private(path, key)
     except OSError as error:
         text = f"--certificate {str(path)!r} cannot be written: {error.strerror}"
         raise SpecError(f"{text}: allowed is the name of a new file") from error
     try:
-        made = await client.add_user(name, role=role, expires_s=expires_s, request=request)
+        made = await client.add_user(name, role=role, expires_s=expires_s, request=signing_request)
     except BaseException:
         path.unlink(missing_ok=True)  # noqa: ASYNC240 - nothing else runs here
         raise
@@ -121,7 +124,7 @@ async def _certified(
 
 
 def list_users(json: Json = False, address: Address = None) -> None:
-    """List the users that were added."""
+    """List the added users."""
     from koala.cli.render.access import users_text
 
     users = ask(address, lambda client: client.users())
@@ -132,7 +135,7 @@ def list_users(json: Json = False, address: Address = None) -> None:
 
 
 def revoke(name: UserArgument, json: Json = False, address: Address = None) -> None:
-    """See a user off: nothing that this user shows is good any more. The jobs stay."""
+    """Revoke a user's credentials. The user's jobs stay."""
     picture = ask(address, lambda client: client.revoke_user(name))
     if json:
         show_json(picture)
@@ -142,12 +145,12 @@ def revoke(name: UserArgument, json: Json = False, address: Address = None) -> N
 
 def audit(
     last: Annotated[
-        int, typer.Option("--last", metavar="N", min=1, max=100_000, help="The newest so many.")
+        int, typer.Option("--last", metavar="N", min=1, max=100_000, help="Only the newest N.")
     ] = 50,
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """Tell who did what: what changed something, and what was refused. For administrators."""
+    """Show the audit log: calls that changed something or were refused. For administrators."""
     from koala.cli.render.access import audit_text
 
     lines = ask(address, lambda client: client.audit(last=last))

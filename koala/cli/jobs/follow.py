@@ -1,4 +1,4 @@
-"""Commands that stay: wait, logs, watch; and the live phases of `koala submit --wait`."""
+"""Commands that follow jobs: wait, logs, watch; and the live phases of `koala submit --wait`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from koala.wire.v1.koala_pb2 import LogPart
 
 JOBS_NAMED_MAX = 20
-"""As many jobs that go on are named; the command that cancels them has all."""
+"""Jobs named in the message of Ctrl-C; its cancel command names all of them."""
 
 
 def wait(
@@ -40,9 +40,9 @@ def wait(
     Exits with 0 only if all of them have Finished.
     """
 
-    leaving = Leaving(address, jobs)
-    with leaving:
-        ends = ask(address, lambda client: until_over(client, jobs, leaving=leaving))
+    interrupt = InterruptNotice(address, jobs)
+    with interrupt:
+        ends = ask(address, lambda client: wait_until_over(client, jobs, interrupt=interrupt))
     if json:
         show_json([{"job": job, "phase": end.phase} for job, end in ends.items()])
     else:
@@ -62,7 +62,7 @@ def watch(
             "--after",
             metavar="N",
             min=-1,
-            help="Begin behind event N: 0 is the first one kept, -1 means only new ones.",
+            help="Start after event N: 0 is the oldest one kept, -1 means only new ones.",
         ),
     ] = -1,
     job: Annotated[str, typer.Option("--job", metavar="JOB", help="Only this job.")] = "",
@@ -72,30 +72,30 @@ def watch(
 ) -> None:
     """Print events as they happen, until Ctrl-C; with --job until that job is over.
 
-    Each line begins with the event's number: `--after` with the last one seen goes on without gap
-    or double. A daemon that restarts is waited for.
+    Each line begins with the event's number. `--after` with the last number seen continues without
+    gaps or duplicates. The command waits for a daemon that restarts.
     """
     from koala.cli.render.documents import notice_text
 
-    leaving = Leaving(address, [job] if job else [])
+    interrupt = InterruptNotice(address, [job] if job else [])
 
-    async def question(client: Client) -> None:
+    async def request(client: Client) -> None:
         if job:
-            leaving.look_at(await client.show(job))
+            interrupt.update(await client.show(job))
         async for notice in client.watch(after=after, job=job, site=site):
             if json:
                 show_json_line(notice)
             else:
                 print(notice_text(notice, coloured=is_coloured()), flush=True)
 
-    with leaving:
-        ask(address, question)
+    with interrupt:
+        ask(address, request)
 
 
 def logs(
     job: JobName,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on until the job is over.")
+        bool, typer.Option("-f", "--follow", help="Follow the logs until the job is over.")
     ] = False,
     component: Component = None,
     process: Annotated[
@@ -107,85 +107,87 @@ def logs(
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """Print what a job's programs wrote.
+    """Print the logs of a job's programs.
 
-    Each line says whose it is, unless there is only one process to be read: the component's label,
-    or index (both, where several have one label), and the process.
+    With several processes each line begins with the component's label and the process. The index
+    stands in for a missing label, and follows one that several components share.
     """
     from koala.errors import SpecError
 
     if stream not in ("stdout", "stderr", "both"):
         raise SpecError(f"--stream {stream!r}: allowed are stdout, stderr, both")
     chosen = chosen_component(component)
-    leaving = Leaving(address, [job] if follow else [])
+    interrupt = InterruptNotice(address, [job] if follow else [])
 
-    async def question(client: Client) -> None:
+    async def request(client: Client) -> None:
         shown = await client.show(job)
-        leaving.look_at(shown)
-        writers = _writers(shown, component=chosen, process=process)
+        interrupt.update(shown)
+        writers = _count_writers(shown, component=chosen, process=process)
         lines = LabelledLines(is_labelled=writers > 1, shared=_shared_names(shown))
-        texts = TextDecoder()
+        decoder = TextDecoder()
         async for part in client.logs(
             job, component=chosen, stream=stream, process=process, follow=follow
         ):
-            text = texts.take(part)
+            text = decoder.decode(part)
             if json and text:
                 show_json_line(part_document(Writer.of(part), text))
             elif not json:
-                sys.stdout.write(lines.take(Writer.of(part), text))
+                sys.stdout.write(lines.add(Writer.of(part), text))
                 sys.stdout.flush()
-        for writer, text in texts.rest():
+        for writer, text in decoder.finish():
             if json:
                 show_json_line(part_document(writer, text))
             else:
-                sys.stdout.write(lines.take(writer, text))
-        sys.stdout.write(lines.rest())
+                sys.stdout.write(lines.add(writer, text))
+        sys.stdout.write(lines.finish())
 
-    with leaving:
-        ask(address, question)
+    with interrupt:
+        ask(address, request)
 
 
-async def newest(client: Client) -> int:
-    """The number of the newest notice: what is watched behind it misses nothing from now on."""
+async def newest_notice(client: Client) -> int:
+    """Number of the newest notice; a watch after it misses no later notice."""
     return int((await client.metrics())["notices"])
 
 
 class End(NamedTuple):
-    """How a job ended: its last phase, and what is to be said of it beside."""
+    """End of a job: its last phase, and the reason, if any."""
 
     phase: str
     text: str
 
 
-class Leaving:
-    """A command that Ctrl-C may end before the jobs it waits for: says then that these go on, and
-    how to look at them and cancel them. Left with KeyboardInterrupt, it lets that pass."""
+class InterruptNotice:
+    """Context manager of a waiting command: on Ctrl-C print that its jobs continue.
+
+    The message names the commands that show and cancel them. KeyboardInterrupt passes on.
+    """
 
     def __init__(self, address: str | None, jobs: Iterable[str] = ()) -> None:
         is_found = address is None or address == os.environ.get("KOALA_ADDRESS")
         self._at = "" if is_found else f" --address {shlex.quote(address or '')}"
         self._jobs = list(dict.fromkeys(jobs))
         self.before = ""
-        """To be said first; where no job is known to go on it is all."""
+        """First line of the message; the only one if no job is known to continue."""
 
     def __enter__(self) -> None:
         return
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            for line in filter(None, (self.before, self._after())):
+            for line in filter(None, (self.before, self._continuing())):
                 say(f"koala: {line}")
 
-    def look_at(self, job: Mapping[str, Any]) -> None:
-        """Of a job that is over there is nothing to say."""
+    def update(self, job: Mapping[str, Any]) -> None:
+        """Drop the job of this document if it is over."""
         if job["phase"] in ENDS and job["job"] in self._jobs:
             self._jobs.remove(job["job"])
 
-    def expect(self, job: str) -> None:
-        """This job goes on, too."""
+    def add(self, job: str) -> None:
+        """Add a job that the message names."""
         self._jobs.append(job)
 
-    def _after(self) -> str:
+    def _continuing(self) -> str:
         if not self._jobs:
             return ""
         named = ", ".join(self._jobs[:JOBS_NAMED_MAX])
@@ -202,28 +204,31 @@ class Leaving:
 _SEVERAL = ("go", "JOB", "them")
 
 
-async def until_over(
+async def wait_until_over(
     client: Client,
     jobs: Sequence[str],
     *,
-    leaving: Leaving,
+    interrupt: InterruptNotice,
     after: int | None = None,
     every_event: bool = False,
 ) -> dict[str, End]:
-    """How each job ended; meanwhile the phases before that show on standard error: from now on, or
-    those of notices behind `after`.
+    """Wait for the ends of jobs and return them; show phases on standard error meanwhile.
+
+    The phases shown are those of notices after `after`, or from now on.
     """
-    begin = await newest(client) if after is None else after
-    pictures = {job: await client.show(job) for job in jobs}
+    begin = await newest_notice(client) if after is None else after
+    documents = {job: await client.show(job) for job in jobs}
     ends: dict[str, End] = {}
-    with Progress(is_live=sys.stderr.isatty() and not every_event, every_event=every_event) as told:
-        for job, picture in pictures.items():
-            leaving.look_at(picture)
-            if picture["phase"] in ENDS:
-                ends[job] = End(picture["phase"], picture["reason"])
+    is_live = sys.stderr.isatty() and not every_event
+    with Progress(is_live=is_live, every_event=every_event) as progress:
+        for job, document in documents.items():
+            interrupt.update(document)
+            if document["phase"] in ENDS:
+                ends[job] = End(document["phase"], document["reason"])
             elif after is None:
-                told.tell({"job": job, "phase": picture["phase"], "text": picture["reason"]})
-        waited = pictures.keys() - ends.keys()
+                shown = {"job": job, "phase": document["phase"], "text": document["reason"]}
+                progress.update(shown)
+        waited = documents.keys() - ends.keys()
         if not waited:
             return ends
         only = next(iter(waited)) if len(waited) == 1 else ""
@@ -231,22 +236,24 @@ async def until_over(
             if notice["job"] not in waited:
                 continue
             if notice["phase"] not in ENDS:
-                told.tell(notice)
+                progress.update(notice)
                 continue
-            leaving.look_at(notice)
+            interrupt.update(notice)
             waited.remove(notice["job"])
             ends[notice["job"]] = End(notice["phase"], notice["text"])
             if not waited:
                 break
-    for job in waited:  # over, and the daemon keeps no notice of it
-        picture = await client.show(job)
-        ends[job] = End(picture["phase"], picture["reason"])
+    for job in waited:  # over, but the daemon no longer keeps its notices
+        document = await client.show(job)
+        ends[job] = End(document["phase"], document["reason"])
     return {job: ends[job] for job in jobs}
 
 
 class Progress:
-    """The phases of jobs on standard error: one changing line on a terminal, which is gone at the
-    end, otherwise a line each."""
+    """Phases of jobs on standard error: one line in place on a terminal, otherwise a line each.
+
+    The line in place is erased at the end.
+    """
 
     def __init__(self, *, is_live: bool, every_event: bool) -> None:
         self._is_live = is_live
@@ -261,8 +268,8 @@ class Progress:
             sys.stderr.write("\r\x1b[2K" if kind is None else "\n")
             sys.stderr.flush()
 
-    def tell(self, notice: Mapping[str, Any]) -> None:
-        """Show the notice if it says something new."""
+    def update(self, notice: Mapping[str, Any]) -> None:
+        """Show the notice if it has a new phase, or if every event is shown."""
         from koala.cli.render.table import cut
 
         job, phase = notice["job"], notice["phase"]
@@ -276,14 +283,14 @@ class Progress:
 
 
 def progress_text(job: str, phase: str, text: str) -> str:
-    """A line about a job that is waited for."""
+    """Format the line for a job's phase."""
     from koala.cli.render.table import clean
 
     return f"{job}  {phase:<9}  {clean(text)}".rstrip()
 
 
 class Writer(NamedTuple):
-    """Who wrote a part of a log, and where."""
+    """Origin of a part of a log: component, process and stream."""
 
     component: int
     label: str
@@ -292,48 +299,52 @@ class Writer(NamedTuple):
 
     @classmethod
     def of(cls, part: LogPart) -> Writer:
-        """That of a part."""
+        """Return the writer of a part."""
         return cls(part.component, part.label, part.process, part.stream)
 
 
 class TextDecoder:
-    """The texts of logs whose parts may end within a character; bytes that are no UTF-8 are
-    replaced."""
+    """Incremental UTF-8 decoder of log parts, one state for each writer.
+
+    A part may end within a character. Invalid bytes are replaced.
+    """
 
     def __init__(self) -> None:
         self._decoders: dict[Writer, codecs.IncrementalDecoder] = {}
 
-    def take(self, part: LogPart) -> str:
-        """All whole characters up to the end of this part."""
+    def decode(self, part: LogPart) -> str:
+        """Decode the complete characters up to the end of this part."""
         writer = Writer.of(part)
         if writer not in self._decoders:
             self._decoders[writer] = codecs.getincrementaldecoder("utf-8")(errors="replace")
         return self._decoders[writer].decode(part.data)
 
-    def rest(self) -> list[tuple[Writer, str]]:
-        """Of those that ended within one."""
+    def finish(self) -> list[tuple[Writer, str]]:
+        """Decode the incomplete characters at the end, with replacement."""
         ends = [(writer, one.decode(b"", final=True)) for writer, one in self._decoders.items()]
         return [(writer, text) for writer, text in ends if text]
 
 
 class LabelledLines:
-    """Puts whole lines together from the parts of several programs, with a label before each.
-    Of components that `shared` a name the index stands behind it."""
+    """Assembles complete lines from the parts of several programs, with a label before each.
+
+    A name in `shared`, which several components have, is followed by the component's index.
+    """
 
     def __init__(self, *, is_labelled: bool, shared: Container[str] = ()) -> None:
         self._is_labelled = is_labelled
         self._shared = shared
         self._open: dict[Writer, str] = {}
 
-    def take(self, writer: Writer, text: str) -> str:
-        """The lines that this text completes."""
+    def add(self, writer: Writer, text: str) -> str:
+        """Add text of a writer; return the lines that it completes."""
         if not self._is_labelled:
             return text
         *whole, self._open[writer] = (self._open.get(writer, "") + text).split("\n")
         return "".join(f"{self._label(writer)}{line}\n" for line in whole)
 
-    def rest(self) -> str:
-        """Lines that nothing ended."""
+    def finish(self) -> str:
+        """Return the lines without a final newline."""
         left = ((writer, line) for writer, line in self._open.items() if line)
         return "".join(f"{self._label(writer)}{line}\n" for writer, line in left)
 
@@ -346,20 +357,20 @@ class LabelledLines:
 
 
 def _name(label: str, component: int) -> str:
-    """A component's, as it is shown: two may be written differently and look alike."""
+    """Displayed name of a component; different labels may have the same displayed name."""
     from koala.cli.render.table import clean
 
     return clean(label) or str(component)
 
 
 def _shared_names(job: Mapping[str, Any]) -> set[str]:
-    """The names that several components have."""
+    """Displayed names that several components have."""
     uses = Counter(_name(part["label"], part["component"]) for part in job["parts"])
     return {name for name, count in uses.items() if count > 1}
 
 
-def _writers(job: Mapping[str, Any], *, component: str, process: int) -> int:
-    """How many processes may have written what is asked for."""
+def _count_writers(job: Mapping[str, Any], *, component: str, process: int) -> int:
+    """Count the processes that the requested logs may come from."""
     chosen = [
         part for part in job["parts"] if component in ("", part["label"], str(part["component"]))
     ]
@@ -367,7 +378,7 @@ def _writers(job: Mapping[str, Any], *, component: str, process: int) -> int:
 
 
 def part_document(writer: Writer, text: str) -> dict[str, object]:
-    """A part of a log for `--json`."""
+    """Build the `--json` document of a part of a log."""
     return {**writer._asdict(), "text": text}
 
 

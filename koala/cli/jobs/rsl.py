@@ -1,4 +1,4 @@
-"""`koala rsl`: a description as its canonical tree, to see what Koala reads in it."""
+"""`koala rsl`: print the canonical tree of a description, as Koala parses it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from koala.cli.arguments import Definitions, Source, SourceError, read_definitio
 from koala.errors import SpecError
 
 PIECES = 4096
-"""How many pieces of the tree are written at once: a text of 10 MB has millions."""
+"""Pieces of the tree in one write; a text of 10 MB has millions of pieces."""
 
 
 def rsl(
     source: Source,
     evaluated: Annotated[
-        bool, typer.Option("--eval", help="Put the values of the variables in their places.")
+        bool, typer.Option("--eval", help="Substitute the values of the variables.")
     ] = False,
     define: Definitions = None,
 ) -> None:
     """Print a description's canonical tree as JSON.
 
-    A syntax error is shown with its place, and exits with 2. -D implies --eval.
+    A syntax error is shown with its line and column, and exits with 2. -D implies --eval.
     """
     import gc
     from itertools import islice
@@ -33,7 +33,7 @@ def rsl(
 
     definitions = read_definitions(define)
     text = read_text(source)
-    gc.disable()  # a large tree has no cycles, and looking for them takes a third of the time
+    gc.disable()  # a large tree has no cycles; collecting them would take a third of the time
     try:
         tree = parse(text)
         if evaluated or definitions:

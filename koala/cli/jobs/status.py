@@ -1,4 +1,4 @@
-"""Commands about jobs that ask once: list, show, why, timeline, cancel."""
+"""Commands with one request about jobs: list, show, why, timeline, cancel."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def list_jobs(
     ] = 0,
     past: Annotated[
         bool,
-        typer.Option("--all", help="Also jobs that ended so long ago that the daemon forgot them."),
+        typer.Option("--all", help="Also archived jobs, which ended long ago."),
     ] = False,
     json: Json = False,
     address: Address = None,
@@ -48,11 +48,11 @@ def list_jobs(
 
     phases = [_phase(name) for name in phase or ()]
 
-    async def question(client: Client) -> list[dict[str, Any]]:
-        owner = (await client.hello())["user"] if mine else ""  # as the daemon knows us
+    async def request(client: Client) -> list[dict[str, Any]]:
+        owner = (await client.hello())["user"] if mine else ""  # the name that the daemon uses
         return await client.list_jobs(phases=phases, owner=owner, last=last, past=past)
 
-    jobs = ask(address, question)
+    jobs = ask(address, request)
     if json:
         show_json(jobs)
     else:
@@ -60,21 +60,18 @@ def list_jobs(
 
 
 def show(job: JobName, json: Json = False, address: Address = None) -> None:
-    """Show all that is known of a job.
-
-    Its components with their sites, figures of its start, and the end of its story.
-    """
+    """Show a job: components with their sites, figures of its start, recent history."""
     from koala.cli.render.documents import job_text
 
-    picture = ask(address, lambda client: client.show(job))
+    document = ask(address, lambda client: client.show(job))
     if json:
-        show_json(picture)
+        show_json(document)
     else:
-        print(job_text(picture, width=width(), coloured=is_coloured()))
+        print(job_text(document, width=width(), coloured=is_coloured()))
 
 
 def why(job: JobName, json: Json = False, address: Address = None) -> None:
-    """Say what a job waits for, or how it ended."""
+    """Explain why a job waits, or how it ended."""
     from koala.cli.render.documents import why_text
 
     document = ask(address, lambda client: client.why(job))
@@ -85,7 +82,7 @@ def why(job: JobName, json: Json = False, address: Address = None) -> None:
 
 
 def timeline(job: JobName, json: Json = False, address: Address = None) -> None:
-    """Draw a job's way from submission to end.
+    """Draw the timeline of a job, from submission to end.
 
     A submitted, B placed, C claimed, D started, E ended, with the times between (KOALA, figure 1).
     """
@@ -103,7 +100,7 @@ def cancel(
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """Cancel jobs. One that is over stays as it is."""
+    """Cancel jobs. A job that is over stays unchanged."""
     results = ask(address, lambda client: client.cancel(jobs))
     if json:
         show_json(results)
@@ -117,7 +114,7 @@ def cancel(
 
 
 def _phase(name: str) -> str:
-    """A phase by its name in any case."""
+    """Parse the name of a phase, in any case. Raises SpecError."""
     found = {phase.lower(): phase for phase in PHASES}.get(name.lower())
     if found is None:
         raise SpecError(f"--phase {name!r}: allowed are {', '.join(PHASES)}")

@@ -1,7 +1,7 @@
-"""`koala submit`: hand a description to the daemon, and on demand wait for the job's end.
+"""`koala submit`: submit a description, and optionally wait for the job's end.
 
-The description is sent as it is; the daemon reads it, so that what one command line accepts does
-not depend on its version. The module imports nothing that only a table or a picture needs.
+- The daemon parses the description, so that its meaning does not depend on the client's version.
+- The module imports no rendering code, for a fast start.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from koala.cli.arguments import (
     read_text,
 )
 from koala.cli.connection import ask, say, show_json
-from koala.cli.jobs.follow import Leaving, newest, progress_text, until_over
+from koala.cli.jobs.follow import InterruptNotice, newest_notice, progress_text, wait_until_over
 from koala.errors import KoalaError, SpecError
 
 if TYPE_CHECKING:
     from koala.client import Client, Submitted
 
 TEXT_CHARACTERS_MAX = 1_000_000
-"""As `koala.rsl` has it, which is not loaded here: longer texts need not travel to be refused."""
+"""Limit of `koala.rsl`, repeated here to avoid its import; longer texts are refused unsent."""
 
 
 def submit(
@@ -40,34 +40,36 @@ def submit(
             "--component",
             metavar="SITE:SCRIPT",
             help="A batch script with #SBATCH or #$ lines as a component at this site (without"
-            " SITE: anywhere); one option a component, instead of FILE.",
+            " SITE: at any site). Repeat it for each component; it replaces FILE.",
         ),
     ] = None,
     show_rsl: Annotated[
-        bool, typer.Option("--show-rsl", help="Print the job as RSL; submit nothing.")
+        bool, typer.Option("--show-rsl", help="Print the job as RSL; do not submit it.")
     ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the end; exit with 0 only if it Finished.")
     ] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Like --wait, with every event of the job.")
+        bool, typer.Option("--watch", help="Like --wait, and print every event of the job.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check whether it would be accepted; submit nothing.")
+        bool,
+        typer.Option("--dry-run", help="Check whether it would be accepted; submit nothing."),
     ] = False,
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="K", help="The same key gives the same job, always."),
+        typer.Option("--key", metavar="K", help="Idempotency key: the same key, the same job."),
     ] = None,
     no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Be refused instead of delayed when queues are full.")
+        bool,
+        typer.Option("--no-wait", help="Refuse instead of delaying the job when queues are full."),
     ] = False,
     queue: Annotated[
         str,
         typer.Option(
             "--queue",
             metavar="SITE",
-            help="Submit at this site's local queue: a job of one component runs there only.",
+            help="Submit to this site's local queue: a job of one component runs there only.",
         ),
     ] = "",
     patience: Annotated[
@@ -76,29 +78,29 @@ def submit(
             "--patience",
             metavar="SECONDS",
             min=0,
-            help="When there is no room for it now, try again for so long.",
+            help="Retry for so long when the daemon has no room.",
         ),
     ] = 0.0,
     define: Definitions = None,
     json: Json = False,
     address: Address = None,
 ) -> None:
-    """Submit a job description; prints the job's id."""
+    """Submit a job description and print the job's id."""
     definitions = read_definitions(define)
-    if key is not None and not key.strip():  # as of a script whose variable is not set
+    if key is not None and not key.strip():  # typical of an unset shell variable
         raise SpecError(f"--key {key!r}: allowed is a text that is not empty; without --key no key")
     text = _chosen(source, component)
     if show_rsl:
         print(text)
         return
 
-    leaving = Leaving(address)
-    leaving.before = "nothing was submitted"
+    interrupt = InterruptNotice(address)
+    interrupt.before = "nothing was submitted"
 
-    async def question(client: Client) -> bool:
-        after = await newest(client) if wait or watch else 0
+    async def request(client: Client) -> bool:
+        after = await newest_notice(client) if wait or watch else 0
         if not dry_run:
-            leaving.before = _unanswered(key)
+            interrupt.before = _unanswered(key)
         try:
             submitted = await client.submit(
                 text,
@@ -112,31 +114,31 @@ def submit(
         except SpecError as error:
             raise SourceError(source, error) from error
         if submitted.job:
-            leaving.before = f"{submitted.job} was accepted"
-            leaving.expect(submitted.job)
+            interrupt.before = f"{submitted.job} was accepted"
+            interrupt.add(submitted.job)
         try:
-            _tell(submitted, is_json=json, is_dry_run=dry_run)
+            _print_submitted(submitted, is_json=json, is_dry_run=dry_run)
         except OSError as error:
             accepted = f"{submitted.job} was accepted, but " if submitted.job else ""
             reason = error.strerror or str(error)
             raise KoalaError(f"{accepted}standard output cannot be written: {reason}") from error
         if dry_run or not (wait or watch):
             return True
-        ends = await until_over(
-            client, [submitted.job], leaving=leaving, after=after, every_event=watch
+        ends = await wait_until_over(
+            client, [submitted.job], interrupt=interrupt, after=after, every_event=watch
         )
         end = ends[submitted.job]
         say(progress_text(submitted.job, end.phase, end.text))
         return end.phase == "Finished"
 
-    with leaving:
-        is_well = ask(address, question)
-    if not is_well:
+    with interrupt:
+        has_finished = ask(address, request)
+    if not has_finished:
         raise typer.Exit(1)
 
 
 def _unanswered(key: str | None) -> str:
-    """For who gives up on a submission before its answer."""
+    """Message for a Ctrl-C between the submission and its answer."""
     if key:
         again = f"the same command with --key {shlex.quote(key)} gives its job, or submits it"
     else:
@@ -145,11 +147,11 @@ def _unanswered(key: str | None) -> str:
 
 
 def _chosen(source: str, components: list[str] | None) -> str:
-    """The description in a file, or that of batch scripts."""
+    """Read the description from a file, or build it from batch scripts. Raises SpecError."""
     if components and source:
         raise SpecError(f"{source!r} and --component: allowed is one of them")
     if components:
-        return _of_scripts(components)
+        return _rsl_of_scripts(components)
     if not source:
         raise SpecError(
             "nothing to submit: allowed are a FILE (- is standard input) or --component"
@@ -157,8 +159,8 @@ def _chosen(source: str, components: list[str] | None) -> str:
     return _description(source)
 
 
-def _of_scripts(components: list[str]) -> str:
-    """RSL for `SITE:SCRIPT` words; what the scripts ask for and Koala leaves out is said."""
+def _rsl_of_scripts(components: list[str]) -> str:
+    """Convert `SITE:SCRIPT` words to RSL; print a warning for each ignored request."""
     from koala.rsl.jobtext import write_job
     from koala.rsl.scripts import read_scripts
 
@@ -175,7 +177,7 @@ def _of_scripts(components: list[str]) -> str:
 
 
 def _description(source: str) -> str:
-    """The text of a description; bytes that are no UTF-8 are an error with their place."""
+    """Read a description as UTF-8. Raises SpecError with the line of an invalid byte."""
     text = read_text(source)
     try:
         description = text.decode()
@@ -192,7 +194,7 @@ def _description(source: str) -> str:
     return description
 
 
-def _tell(submitted: Submitted, *, is_json: bool, is_dry_run: bool) -> None:
+def _print_submitted(submitted: Submitted, *, is_json: bool, is_dry_run: bool) -> None:
     for warning in submitted.warnings:
         say(f"koala submit: warning: {warning}")
     if is_json:

@@ -1,4 +1,4 @@
-"""A recorded run as `koala replay` reads it: checked whole, read to its end or to an instant."""
+"""Recorded run of `koala replay`: a verified journal, replayed to its end or to an instant."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from koala.sim.replay.chronicle import Chronicle
 from koala.sim.replay.story import Teller, Told
 
 QUIET = ("Woken", "SiteReported")
-"""Kinds of event that are told only when something came of them."""
+"""Kinds of event that the story skips unless they had consequences."""
 
 
 class PastRun:
-    """The run up to `until_at`; what comes after it in the journal is checked all the same."""
+    """Run up to `until_at`; the rest of the journal is verified too."""
 
     def __init__(self, past: JournalReader, *, until_at: Instant | None) -> None:
         self.past = past
@@ -35,11 +35,11 @@ class PastRun:
 
     @property
     def missing(self) -> int:
-        """How many events at its begin are not kept any longer."""
+        """Number of events at the start that the journal no longer keeps."""
         return 0 if self.past.begin is None else self.past.begin.mark.seq
 
     def require(self, job: str) -> JobId:
-        """A job of this run. Raises UnknownJobError."""
+        """Check that the run has this job. Raises UnknownJobError."""
         if job not in self.scheduler.jobs:
             known = list(self.scheduler.jobs)
             has = f"it has {known[0]} to {known[-1]}" if known else "it has none"
@@ -49,8 +49,10 @@ class PastRun:
     def story(
         self, since_at: Instant | None, *, job: JobId | None, is_whole: bool
     ) -> Iterator[Told]:
-        """What is to be told, from `since_at` on and of one job or all. Unless it is to be whole,
-        reports and timers are told only when something came of them."""
+        """Tell the events from `since_at` on, of one job or of all.
+
+        Unless `is_whole`, reports and timers are told only if they had consequences.
+        """
         teller = Teller()
         for step in replay(self.past, until_at=self._until_at):
             record = step.record
@@ -62,8 +64,8 @@ class PastRun:
                 yield about
 
     def _steps(self, until_at: Instant) -> Iterator[Step]:
-        with progress("reading the journal", self.past.events) as done:
+        with progress("reading the journal", self.past.events) as update:
             for step in replay(self.past, until_at=until_at):
                 if step.record.seq % 1000 == 0:
-                    done(step.record.seq)
+                    update(step.record.seq)
                 yield step

@@ -1,4 +1,4 @@
-"""`koala replay`: the story of a past run, and what would have happened otherwise."""
+"""`koala replay`: replay a journal; simulate it under other policies or parameters."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ def replay(
         ),
     ] = None,
     job: Annotated[
-        str | None, typer.Option("--job", metavar="JOB", help="Only what is about this job.")
+        str | None, typer.Option("--job", metavar="JOB", help="Only events of this job.")
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="T",
-            help="Tell the story from T on: +SECONDS from the journal's begin, or ISO 8601.",
+            help="Start the story at T: +SECONDS from the journal's start, or ISO 8601.",
         ),
     ] = None,
     until: Annotated[
         str | None, typer.Option("--until", metavar="T", help="Read the journal up to T only.")
     ] = None,
     events: Annotated[
-        bool, typer.Option("--events", help="Tell also reports and timers of which nothing came.")
+        bool, typer.Option("--events", help="Include reports and timers without consequences.")
     ] = False,
     summary: Annotated[
         bool, typer.Option("--summary", help="Only the summary, without the story.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Tell the story of a past run, or what would have happened otherwise.
+    """Tell the story of a past run, or simulate it with changes.
 
-    The journal is only read, and checked as a starting daemon checks it; a running daemon may
-    write it meanwhile, and a copy does as well.
+    The journal is only read, and verified as at the start of a daemon. The daemon may be running;
+    a copy of the journal works too.
 
-    With --with the same submissions meet the same world again (other users' load, run times and
-    faults as the journal tells them) under other policies or parameters. Three runs are shown: as
-    it was, simulated as it was, and simulated otherwise.
+    With --with the same submissions are simulated under other policies or parameters. Other users'
+    load, run times and faults are those of the journal. Three runs are shown: as recorded,
+    simulated without changes, and simulated with them.
     """
     from koala.cli.render.documents import moment
     from koala.cli.research.past_run import PastRun
@@ -97,8 +97,8 @@ def replay(
 
 @contextmanager
 def _opened(journal: Path) -> Iterator[JournalReader]:
-    """The journal, in a state directory or a backup of either kind, or that file itself. Raises
-    ConfigError, JournalError."""
+    """Open the journal: a file, a state directory, or a backup of either kind. Raises ConfigError,
+    JournalError."""
     from koala.daemon.backup import is_packed, open_packed
     from koala.daemon.storage.journal_reader import open_journal
 
@@ -144,10 +144,10 @@ def _compare(run: PastRun, changes: Changes, job: JobId | None, *, as_json: bool
 
     with ExitStack() as bars:
 
-        def seen(name: str, recording: Recording) -> Callable[[Instant], None]:
+        def observe(name: str, recording: Recording) -> Callable[[Instant], None]:
             return _progress(bars, name, recording)
 
-        comparison = compare(run.chronicle, run.scheduler, changes, seen)
+        comparison = compare(run.chronicle, run.scheduler, changes, observe)
     document = {**_head(run), **comparison.document()}
     if job is not None:
         document["jobs"] = [row for row in document["jobs"] if row["job"] == job]
@@ -164,8 +164,8 @@ def _progress(bars: ExitStack, name: str, recording: Recording) -> Callable[[Ins
 
     span_s = max(recording.last_at - recording.first_at, 1e-9)
     words = "simulating as it was" if name == "simulated" else "simulating what if"
-    done = bars.enter_context(progress(words, span_s))
-    return lambda now: done(now - recording.first_at)
+    update = bars.enter_context(progress(words, span_s))
+    return lambda now: update(now - recording.first_at)
 
 
 def _head(run: PastRun) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def _document(run: PastRun, job: JobId | None, story: list[Any]) -> dict[str, An
 
 
 def _instant(option: str, text: str | None, past: JournalReader) -> Instant | None:
-    """An instant of the journal. Raises ConfigError."""
+    """Parse an instant of the journal. Raises ConfigError."""
     from datetime import datetime
 
     if text is None:

@@ -1,4 +1,4 @@
-"""`koala reproduce`: the experiments of a paper, with figures and a verdict for each claim."""
+"""`koala reproduce`: run a paper's experiments; draw its figures and evaluate its claims."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAPERS: dict[str, str] = {
     "hints": "koala.papers.hints",
     "sq": "koala.papers.synchronous",
 }
-"""Every paper and the module whose PAPER says what it is."""
+"""Maps each paper to the module that defines its PAPER."""
 
 
 @needs_sim
@@ -36,16 +36,16 @@ def reproduce(
     *,
     figure: Annotated[
         int | None,
-        typer.Option(metavar="N", help="This figure of the paper and the claims about it alone."),
+        typer.Option(metavar="N", help="Only this figure of the paper and the claims about it."),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Publication quality; takes hours.")] = False,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Within minutes, and much undecided; the default."),
+        typer.Option("--quick", help="Takes minutes, leaves many claims undecided; the default."),
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where to write.  [default: reproduction/PAPER]"),
+        typer.Option(metavar="DIR", help="Output folder.  [default: reproduction/PAPER]"),
     ] = None,
     seed: shared.Seed = 1,
     reps: Annotated[
@@ -62,7 +62,7 @@ def reproduce(
 
     Writes every figure as SVG and PNG with 95 % confidence intervals, a CSV behind each, and
     report.md with a verdict for each claim of the text: holds, holds only near saturation,
-    undecided, fails. Ctrl-C writes what the finished runs tell, without pictures. --quick and
+    undecided, fails. Ctrl-C writes the results of the finished runs, without pictures. --quick and
     --full set the number and the length of the runs; --reps and --length change them.
     """
     from koala.papers.report import document, draw, report, summary, write
@@ -76,18 +76,19 @@ def reproduce(
     folder = out if out is not None else Path("reproduction") / found.name
     _make(folder)
     runs = len(wanted.runs())
-    with progress(f"{runs} runs", runs) as tell:
-        swept = sweep(wanted, workers=workers, progress=tell)
-    told = report(swept)
-    write(told, folder)
-    text = f"{summary(told)}\n{folder / 'report.md'}"
-    shared.show(document(told), as_json=as_json, text=lambda: text)
+    with progress(f"{runs} runs", runs) as update:
+        swept = sweep(wanted, workers=workers, progress=update)
+    written = report(swept)
+    write(written, folder)
+    text = f"{summary(written)}\n{folder / 'report.md'}"
+    shared.show(document(written), as_json=as_json, text=lambda: text)
     if swept.is_interrupted:
         print(f"interrupted: {swept.finished} of {runs} runs; no figure is drawn", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
     try:
-        with progress(f"{len(told.plan.figures)} figures", len(told.plan.figures)) as tell:
-            draw(told, folder, progress=tell)
+        figures = len(written.plan.figures)
+        with progress(f"{figures} figures", figures) as update:
+            draw(written, folder, progress=update)
     except KeyboardInterrupt:
         print("interrupted: not all figures are drawn", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
@@ -102,7 +103,7 @@ def _paper(name: str) -> Paper:
 
 
 def _effort(effort: Effort, *, reps: int | None, length: float | None) -> Effort:
-    """As asked for, with another length or number of runs."""
+    """Override the length or the number of replications of an effort. Raises ConfigError."""
     if length is not None and length < 1:
         raise ConfigError(f"--length {length:g}: allowed is 1 or more")
     return replace(

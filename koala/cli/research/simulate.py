@@ -1,4 +1,8 @@
-"""`koala simulate`: the group of simulations, one module each in koala.cli.simulating."""
+"""`koala simulate`: the group of simulations, one module each.
+
+A command checks its options, passes a setting to the simulation, and prints the result. It computes
+no numbers itself.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +24,15 @@ SIMULATIONS: dict[str, str] = {
     "trace": "koala.cli.research.trace:trace",
     "workload": "koala.cli.research.workload:workload",
 }
-"""Every simulation and where its function is, in the order of the help text."""
+"""Maps each simulation to its function, in the order of the help text."""
 
 
 def simulate_commands(words: Sequence[str] = ()) -> typer.Typer:
-    """`koala simulate NAME`; with `words` that begin with a name, that simulation alone: to make
-    the options of all of them takes longer than some replays."""
+    """Build the group `koala simulate`.
+
+    If `words` begin with a name, the group has that simulation alone: building the options of all
+    of them takes longer than some replays.
+    """
     group = typer.Typer(
         help="Replay the papers' workloads and real traces in simulated time.",
         no_args_is_help=True,

@@ -1,4 +1,4 @@
-"""What all simulations share: options, parsing of their words, progress, and output."""
+"""Options, value parsers, progress and output that all simulations share."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Outcome = TypeVar("Outcome")
 
 Seed = Annotated[int, typer.Option(help="Seed of all random streams.", min=0)]
 Reps = Annotated[int, typer.Option(help="Replications, with seeds SEED, SEED + 1, ...", min=1)]
-Workers = Annotated[int, typer.Option(help="Processes at once; 0: one a core.", min=0)]
-JSON = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")]
+Workers = Annotated[int, typer.Option(help="Parallel processes; 0: one a core.", min=0)]
+JSON = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 JobsOut = Annotated[
     Path | None, typer.Option(metavar="FILE.csv", help="Write a line for each job to this file.")
 ]
@@ -40,13 +40,13 @@ PICTURES = (".svg", ".png", ".pdf")
 STANDARD_INPUT = "-"
 INTERRUPTED = 130
 JOBS_MAX = 100_000_000
-"""Of one run: all of them are in memory."""
+"""Upper bound of the jobs of one run, which are all in memory."""
 PROCESSORS_MAX = 10_000_000
 SITES_MAX = 10_000
 
 
 def numbers(option: str, text: str, *, separator: str = ",") -> tuple[float, ...]:
-    """A list such as 25,25,25,25. Raises ConfigError that names the option and the value."""
+    """Parse a list such as 25,25,25,25. Raises ConfigError naming the option and the value."""
     try:
         found = tuple(float(word) for word in text.split(separator))
     except ValueError:
@@ -58,7 +58,7 @@ def numbers(option: str, text: str, *, separator: str = ",") -> tuple[float, ...
 
 
 def bounds(option: str, text: str) -> tuple[int, int]:
-    """A range of whole numbers such as 1:8, its ends included."""
+    """Parse a range of whole numbers such as 1:8, ends included. Raises ConfigError."""
     low, _, high = text.partition(":")
     try:
         found = int(low), int(high)
@@ -70,7 +70,8 @@ def bounds(option: str, text: str) -> tuple[int, int]:
 
 
 def sites(option: str, text: str) -> tuple[int, ...]:
-    """Processors of each site: 4x32 is four sites of 32; 128,3x24 one of 128 and three of 24."""
+    """Parse the processors of each site: 4x32 is four sites of 32; 128,3x24 one of 128 and three
+    of 24. Raises ConfigError."""
     found: list[int] = []
     for word in text.split(","):
         count, _, size = word.rpartition("x")
@@ -89,29 +90,31 @@ def sites(option: str, text: str) -> tuple[int, ...]:
 
 
 def one_of(option: str, text: str, allowed: tuple[str, ...]) -> str:
-    """A word of a list, in any case."""
+    """Match a word against the allowed ones, in any case. Raises ConfigError."""
     for word in allowed:
         if word.lower() == text.lower():
             return word
     raise ConfigError(f"--{option} {text}: allowed are {', '.join(allowed)}")
 
 
-def begin_files(jobs_out: Path | None, plot: Path | None = None) -> None:
-    """Look at the files that a long run will write: an error that they bring comes before the run.
-    What they hold stays until they are written."""
+def check_outputs(jobs_out: Path | None, plot: Path | None = None) -> None:
+    """Check before a long run that its output files can be written. Raises ConfigError.
+
+    Their content stays until they are written.
+    """
     if jobs_out is not None:
-        begin_file("jobs-out", jobs_out)
+        check_output("jobs-out", jobs_out)
     if plot is not None:
         if plot.suffix not in PICTURES:
             names = ", ".join(f"*{suffix}" for suffix in PICTURES)
             raise ConfigError(f"--plot {plot}: allowed are files named {names}")
-        begin_file("plot", plot)
-        # Drawing takes this long anyway, and after Ctrl-C somebody waits.
+        check_output("plot", plot)
+        # The slow import happens now: after Ctrl-C the user waits for the picture.
         importlib.import_module("matplotlib.figure")
 
 
-def begin_file(option: str, path: Path) -> None:
-    """Refuse a file that could not be written at the end of a long run; what it holds stays."""
+def check_output(option: str, path: Path) -> None:
+    """Check that a file can be written; its content stays. Raises ConfigError."""
     try:
         check_whole(path)
     except KoalaError as error:
@@ -120,7 +123,7 @@ def begin_file(option: str, path: Path) -> None:
 
 @contextmanager
 def jobs_file(path: Path | None) -> Iterator[Path | None]:
-    """Give what the first replication writes its jobs to, if they are wanted."""
+    """Yield the temporary file of the first replication's jobs, None without --jobs-out."""
     if path is None:
         yield None
         return
@@ -129,38 +132,39 @@ def jobs_file(path: Path | None) -> Iterator[Path | None]:
 
 
 def keep_jobs(part: Path | None, jobs_out: Path | None, *, is_whole: bool) -> None:
-    """Give the jobs of a replication up that was not finished; the older file stays."""
+    """Discard the jobs of an unfinished replication; the older file stays."""
     if part is None or is_whole or part == jobs_out:
         return
     part.unlink()
     print(f"interrupted: no jobs are written to {jobs_out}", file=sys.stderr)
 
 
-def keep_apart(read: Iterable[Path | None], written: Mapping[str, Path | None]) -> None:
-    """Refuse to write a file that the same command reads, or one twice: a log that somebody named
-    twice by mistake would be lost."""
-    taken = {path.resolve() for path in read if path is not None}
+def check_distinct(read: Iterable[Path | None], written: Mapping[str, Path | None]) -> None:
+    """Check that no output file is also an input file or another output. Raises ConfigError.
+
+    A log that is named twice by mistake would be lost.
+    """
+    used = {path.resolve() for path in read if path is not None}
     for option, path in written.items():
         if path is None:
             continue
-        if path.resolve() in taken:
+        if path.resolve() in used:
             raise ConfigError(f"--{option} {path}: allowed is a file that nothing else here names")
-        taken.add(path.resolve())
+        used.add(path.resolve())
 
 
-def can_be_read_again(log: Path) -> bool:
-    """Whether another run finds the same jobs there: not so in a pipe. What is not there at all is
-    said by whoever reads it."""
+def is_rereadable(log: Path) -> bool:
+    """True unless the log is a pipe. A missing file counts as rereadable: its reader reports it."""
     return str(log) != STANDARD_INPUT and (log.is_file() or log.is_dir() or not log.exists())
 
 
 @contextmanager
-def kept(log: Path) -> Iterator[Path]:
-    """A file that can be read as often as a replay has to (once for the header, once for the jobs):
-    the log itself, or a copy of what a pipe gives, which is there for as long as this lasts."""
+def rereadable(log: Path) -> Iterator[Path]:
+    """Yield a file that can be read twice (header, then jobs): the log, or a temporary copy of a
+    pipe's content."""
     from koala.workload import logs
 
-    if can_be_read_again(log):
+    if is_rereadable(log):
         yield log
         return
     is_standard_input = str(log) == STANDARD_INPUT
@@ -177,14 +181,14 @@ def kept(log: Path) -> Iterator[Path]:
             raise ConfigError(f"{log}: cannot be read: {error.strerror}") from None
         try:
             yield copy
-        except WorkloadError as error:  # of the log, as who called named it
-            told = copy.name if is_standard_input else str(log)
-            raise WorkloadError(str(error).replace(str(copy), told)) from error
+        except WorkloadError as error:  # names the copy: name the log instead
+            named = copy.name if is_standard_input else str(log)
+            raise WorkloadError(str(error).replace(str(copy), named)) from error
 
 
 @contextmanager
 def on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C calls `stop`, so that what runs can end between two steps and say how far it came."""
+    """Call `stop` on Ctrl-C, so that a run ends between two steps and reports its progress."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         stop()
@@ -197,20 +201,23 @@ def on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def show(document: Mapping[str, Any], *, as_json: bool, text: Callable[[], str]) -> None:
-    """The result on standard output."""
+    """Print the result, as JSON or as text."""
     print(json.dumps(document, indent=2, allow_nan=False) if as_json else text())
 
 
 def replications(
     run: Callable[[int], Outcome], seed: int, reps: int, workers: int
 ) -> Replications[int, Outcome]:
-    """`run` with `reps` seeds from `seed` on, with a bar; 0 workers: one a core. After an interrupt
-    those that were finished, and a line that says how many. Raises typer.Exit when none was."""
+    """Run `reps` replications with seeds from `seed` on, with a progress bar.
+
+    0 workers means one a core. After an interrupt, print how many have finished and return those.
+    Raises typer.Exit if none has.
+    """
     from koala.cli.render.progress_bar import progress
     from koala.sim.replication import replicate
 
-    with progress("replications", reps) as tell:
-        done = replicate(run, range(seed, seed + reps), workers=workers, progress=tell)
+    with progress("replications", reps) as update:
+        done = replicate(run, range(seed, seed + reps), workers=workers, progress=update)
     if done.is_interrupted:
         print(f"interrupted: {len(done.finished)} of {reps} replications", file=sys.stderr)
     if not done.finished:

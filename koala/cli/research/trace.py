@@ -1,4 +1,4 @@
-"""`koala simulate trace`: a log of jobs on one site."""
+"""`koala simulate trace`: replay a log of jobs on one site."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     jobs_out: shared.JobsOut = None,
     until: Annotated[
         int | None,
-        typer.Option(help="Stop after this simulated second and show who runs and waits.", min=0),
+        typer.Option(help="Stop at this simulated second; show running and waiting jobs.", min=0),
     ] = None,
     events: Annotated[
         Path | None,
@@ -64,10 +64,10 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     ] = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where to keep the state when stopped or interrupted."),
+        typer.Option(metavar="FILE", help="Save the state here when stopped or interrupted."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from --checkpoint, with the same options.")
+        bool, typer.Option("--resume", help="Continue from --checkpoint, with the same options.")
     ] = False,
     grid: Annotated[
         Path | None,
@@ -89,16 +89,16 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     as_json: shared.JSON = False,
     plot: shared.Plot = None,
 ) -> None:
-    """Replay a log of jobs on one site, as its users' jobs, or on a whole multicluster.
+    """Replay a log of jobs on one site, as local jobs, or on a multicluster.
 
-    On one site the agents' model of a local manager alone schedules them. --jobs-out has the jobs
-    in the order in which they end; all times are seconds from the first submission.
+    On one site the agents' model of a local manager schedules them. --jobs-out lists the jobs in
+    the order of their ends. All times are seconds from the first submission.
     """
     from koala.sim.trace.replay import Replay, Setting
     from koala.workload.arrivals import Overrun
     from koala_agent.lrm.model import Discipline
 
-    shared.keep_apart(
+    shared.check_distinct(
         (file, events, grid), {"jobs-out": jobs_out, "plot": plot, "checkpoint": checkpoint}
     )
     if grid is not None:
@@ -117,7 +117,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
         if resume:
             raise ConfigError("--resume: allowed is it without --grid")
         on_grid(
-            context.with_resource(shared.kept(file)),
+            context.with_resource(shared.rereadable(file)),
             _format(file, log_format),
             grid=grid,
             split=split or "equal",
@@ -131,13 +131,13 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
         raise ConfigError("--resume needs --checkpoint FILE")
     if split is not None:
         raise ConfigError(f"--split {split}: allowed is it with --grid")
-    if checkpoint is not None and not shared.can_be_read_again(file):
+    if checkpoint is not None and not shared.is_rereadable(file):
         raise ConfigError(f"--checkpoint needs a log that can be read again; {file} is no file")
     form = _format(file, log_format)
     changes = _changes(events)
-    file = context.with_resource(shared.kept(file))
+    file = context.with_resource(shared.rereadable(file))
     if checkpoint is not None and not resume:
-        shared.begin_file("checkpoint", checkpoint)
+        shared.check_output("checkpoint", checkpoint)
     setting = Setting(
         path=file,
         form=form,
@@ -147,7 +147,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
         changes=changes,
         until=until,
     )
-    shared.begin_files(None if resume else jobs_out, plot)
+    shared.check_outputs(None if resume else jobs_out, plot)
     series = None
     if plot is not None:
         from koala.sim.trace.series import Series
@@ -184,15 +184,15 @@ def _changes(path: Path | None) -> tuple[Change, ...]:
 
 
 def _run(replay: Replay, file: Path, *, is_resumed: bool) -> dict[str, Any]:
-    """Until the end, or until Ctrl-C, which lets the replay stop where it can go on."""
-    gc.disable()  # a replay makes millions of small values and no cycles
+    """Run the replay to its end; Ctrl-C stops it at a point from which it can resume."""
+    gc.disable()  # a replay creates millions of small values and no cycles
     try:
         size = file.stat().st_size if file.exists() else 0
         with (
             shared.on_interrupt(replay.interrupt),
-            progress(file.name, size) as tell,
+            progress(file.name, size) as update,
         ):
-            return replay.run(tell, is_resumed=is_resumed)
+            return replay.run(update, is_resumed=is_resumed)
     finally:
         gc.enable()
 
@@ -235,7 +235,7 @@ def _number(value: float | None) -> str:
 
 
 def _state(state: dict[str, Any]) -> list[str]:
-    """What is shown of a stop; --json has all of it."""
+    """Format the state at a stop, shortened; --json has all of it."""
     running, waiting = state["running"], state["waiting"]
     lines = [
         f"at {state['at']} s: {len(running)} jobs run on {state['busy']} of {state['available']}"

@@ -1,4 +1,4 @@
-"""`koala simulate trace FILE --grid GRID.toml`: a log of jobs on a whole multicluster."""
+"""`koala simulate trace FILE --grid GRID.toml`: replay a log of jobs on a multicluster."""
 
 from __future__ import annotations
 
@@ -34,9 +34,12 @@ def on_grid(
     jobs_out: Path | None,
     as_json: bool,
 ) -> None:
-    """Replay the log on the sites of a grid file, with its parameters and policies, and print what
-    came of it. The synthetic local users that the file gives a site submit there at their own
-    pace (`lrm.speed` is for real time)."""
+    """Replay the log on the sites of a grid file, under its parameters and policies; print the
+    result.
+
+    The synthetic local users of a site submit at their own rate (`lrm.speed` applies to real time
+    only).
+    """
     from koala.core.model.values import FOREVER
     from koala.sim.trace.multicluster import GridReplay, Multicluster, rule
     from koala.workload.arrivals import Arrivals
@@ -51,13 +54,13 @@ def on_grid(
         split=rule(split),
         until=FOREVER if until is None else float(until),
     )
-    shared.begin_files(jobs_out)
+    shared.check_outputs(jobs_out)
     log = Log(file, form)
-    # What no site holds is split; what all of them together do not hold is dropped by the replay.
+    # A job too large for every site is split. One too large for all together is dropped.
     replay = GridReplay(setting, Arrivals(log, processors=1 << 62, overrun=overrun))
     size = sum(len(columns.numbers) for columns in log.columns())
-    with shared.on_interrupt(replay.interrupt), progress(file.name, size) as tell:
-        report = replay.run(progress=tell)
+    with shared.on_interrupt(replay.interrupt), progress(file.name, size) as update:
+        report = replay.run(progress=update)
     found = {"grid": str(grid), "split": split, **replay.document(report)}
     shared.show(found, as_json=as_json, text=lambda: _text(found))
     if jobs_out is not None:

@@ -1,4 +1,4 @@
-"""`koala simulate workload`: synthetic logs in the Standard Workload Format."""
+"""`koala simulate workload`: generate synthetic logs in the Standard Workload Format."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def workload(
             " arrivals, sizes from D(q), exponential run times."
         ),
     ],
-    jobs: Annotated[int, typer.Option(help="How many.", min=1)] = 10_000,
+    jobs: Annotated[int, typer.Option(help="Number of jobs.", min=1)] = 10_000,
     processors: Annotated[int, typer.Option(help="Processors of the machine.", min=2)] = 128,
     kinds: Annotated[
         bool,
-        typer.Option("--kinds", help="lublin: batch (queue 1) and interactive (0) jobs apart."),
+        typer.Option("--kinds", help="lublin: separate batch (queue 1) and interactive (0) jobs."),
     ] = False,
     stretch: Annotated[
-        float, typer.Option(help="lublin: multiply the times between arrivals.")
+        float, typer.Option(help="lublin: factor of the times between arrivals.")
     ] = 1.0,
     sizes: Annotated[
         str | None,
@@ -46,13 +46,13 @@ def workload(
     utilization: Annotated[float, typer.Option(help="das: offered load.")] = 0.7,
     overestimate: Annotated[
         float,
-        typer.Option(help="Estimates: the run time, times 1 to this (uniform); 0: none.", min=0),
+        typer.Option(help="Estimates: run time times 1 to this (uniform); 0: none.", min=0),
     ] = 0.0,
     seed: shared.Seed = 1,
 ) -> None:
     """Write a synthetic log of jobs to standard output.
 
-    One seed gives one log. `koala simulate trace` replays it.
+    The same seed gives the same log. `koala simulate trace` replays it.
     """
     from itertools import islice
     from random import Random

@@ -34,7 +34,7 @@ def deadlines(
     ] = "GP",
     lp: Annotated[
         float,
-        typer.Option(help="Lp: how much of the time to the deadline passes before a try."),
+        typer.Option(help="Lp: share of the time to the deadline that passes before a try."),
     ] = 0.7,
     mp: Annotated[int, typer.Option(help="Mp: tries 0 to Mp are made.")] = 10,
     wait: Annotated[
@@ -84,12 +84,12 @@ def deadlines(
     jobs_out: shared.JobsOut = None,
     plot: shared.Plot = None,
 ) -> None:
-    """Jobs with deadlines on clusters with local users.
+    """Simulate jobs with deadlines on clusters with local users.
 
-    Global jobs have components that must start together at their deadline; tries to place and
-    claim them come ever closer to it (the Repeated Placement Policy with Lp, Mp and Wait-X). What
-    is counted happens after the warm-up. One replication gives batch means. --jobs-out writes the
-    jobs of the first replication.
+    The components of a global job must start together at its deadline. Tries to place and claim
+    them come ever closer to it (the Repeated Placement Policy with Lp, Mp and Wait-X). Events in
+    the warm-up are not counted. One replication gives batch means. --jobs-out writes the jobs of
+    the first replication.
     """
     from koala.papers.deadlines.simulation import Setting, simulate, simulate_to_file, summarize
 
@@ -113,7 +113,7 @@ def deadlines(
         time_s=time,
         warmup_s=warmup,
     )
-    shared.begin_files(jobs_out, plot)
+    shared.check_outputs(jobs_out, plot)
     run = partial(simulate, setting)
     with shared.jobs_file(jobs_out) as part:
         if part is not None:
@@ -153,5 +153,5 @@ def _table(found: Summary, replications: int) -> str:
         f" 95 % confidence intervals over {by}"
     )
     if found.is_saturated:
-        lines.append("saturated: local queues grow without end, and what they tell grows with time")
+        lines.append("saturated: local queues grow without end, and their figures grow with time")
     return "\n".join(lines)

@@ -60,7 +60,7 @@ def hints(
         str, typer.Option(metavar="MB:MI", help="Data and length of an I/O-bound job.")
     ] = "6100:12.5e6",
     cpu_job: Annotated[
-        str, typer.Option(metavar="MB:MI", help="The same of a CPU-bound job.")
+        str, typer.Option(metavar="MB:MI", help="Data and length of a CPU-bound job.")
     ] = "0.4:25e6",
     blocks: Annotated[
         int,
@@ -87,11 +87,11 @@ def hints(
     jobs_out: shared.JobsOut = None,
     plot: shared.Plot = None,
 ) -> None:
-    """Jobs that compute and read, on sites with bounded power and links.
+    """Simulate jobs that compute and read data, on sites with bounded power and links.
 
-    NoNetwork looks at processing power alone, PreferLocal books power and bandwidth and prefers the
-    site with the data, Service follows the jobs' hints. A run ends when all jobs have ended. One
-    replication gives batch means. --jobs-out writes the jobs of the first replication.
+    NoNetwork considers processing power alone. PreferLocal books power and bandwidth and prefers
+    the site with the data. Service follows the jobs' hints. A run ends when all jobs have ended.
+    One replication gives batch means. --jobs-out writes the jobs of the first replication.
     """
     from koala.papers.hints.simulation import Setting, simulate, summarize
     from koala.papers.hints.simulation.grid_file import read_grid
@@ -116,8 +116,8 @@ def hints(
         jobs=jobs,
     )
     named("placement", setting.policy)
-    shared.keep_apart((grid,), {"jobs-out": jobs_out, "plot": plot})
-    shared.begin_files(jobs_out, plot)
+    shared.check_distinct((grid,), {"jobs-out": jobs_out, "plot": plot})
+    shared.check_outputs(jobs_out, plot)
     done = shared.replications(partial(simulate, setting), seed, reps, workers)
     found = summarize(setting, done.results)
     shared.show(found.document(), as_json=as_json, text=lambda: _table(setting, found))
@@ -132,7 +132,7 @@ def hints(
 
 
 def _policy(text: str) -> str:
-    """In any case for ours; others are named as their packages do."""
+    """Match the built-in policies in any case; pass other names on unchanged."""
     return next((name for name in POLICIES if name.lower() == text.lower()), text)
 
 
@@ -157,9 +157,9 @@ def _table(setting: Setting, found: Summary) -> str:
                 f" {setting.preferred_mips:g} MIPS"
             )
     links = {name: one for name, one in metrics.items() if name.startswith("links.")}
-    told = ", ".join(f"{n.removeprefix('links.')} {100 * x.mean:.3g} %" for n, x in links.items())
-    if not isnan(used := metrics["link_utilization"].mean):  # of a run in which a job was placed
-        lines.append(f"links: {100 * used:.3g} % used ({told})")
+    each = ", ".join(f"{n.removeprefix('links.')} {100 * x.mean:.3g} %" for n, x in links.items())
+    if not isnan(used := metrics["link_utilization"].mean):  # nan if no job was placed
+        lines.append(f"links: {100 * used:.3g} % used ({each})")
     if metrics["unplaced"].mean:
         lines.append(f"{metrics['unplaced'].mean:g} jobs of a run could never be placed")
     by = "replications" if found.replications > 1 else "replication"
@@ -168,7 +168,7 @@ def _table(setting: Setting, found: Summary) -> str:
 
 
 def _write_jobs(setting: Setting, run: RunRecord, path: Path) -> None:
-    """In order of arrival; empty: it was never placed."""
+    """Write the jobs in order of arrival; empty cells: the job was never placed."""
     with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(COLUMNS)

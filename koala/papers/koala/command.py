@@ -36,13 +36,13 @@ def koala(
     lost_site: Annotated[
         int, typer.Option(help="The site that breaks down, counted from 1; 0: none.")
     ] = 4,
-    lost_at: Annotated[float, typer.Option(help="When it does, s.")] = 36_000.0,
+    lost_at: Annotated[float, typer.Option(help="Time of the breakdown, s.")] = 36_000.0,
     sizes: Annotated[str, typer.Option(help="Processors of a job.")] = "36,72",
     components: Annotated[
         str, typer.Option(help="Components of a job, all equally large.")
     ] = "3,4,6,8",
     component_above: Annotated[
-        int, typer.Option(help="Components have more processors than this.")
+        int, typer.Option(help="A component has more processors than this.")
     ] = 8,
     files: Annotated[str, typer.Option(help="Sizes of an input file, GByte.")] = "4,8",
     replicas: Annotated[int, typer.Option(help="Sites that hold a file.")] = 2,
@@ -57,9 +57,9 @@ def koala(
         int, typer.Option(help="S: scans of the high queue for each scan of the low one.")
     ] = 2,
     claim_fraction: Annotated[
-        float, typer.Option(help="L: how much of the way to the start passes before a try.")
+        float, typer.Option(help="L: share of the time to the start that passes before a try.")
     ] = 0.75,
-    step: Annotated[float, typer.Option(help="What L loses each time a job returns.")] = 0.125,
+    step: Annotated[float, typer.Option(help="Decrease of L each time a job returns.")] = 0.125,
     floor: Annotated[float, typer.Option(help="Lower bound of L.")] = 0.25,
     threshold: Annotated[
         float, typer.Option(help="T: least startable fraction of the components; 1: atomic.")
@@ -67,8 +67,8 @@ def koala(
     step_min: Annotated[
         float, typer.Option(help="A shorter step to the next claiming try lands on the start, s.")
     ] = 1.0,
-    placement_tries: Annotated[int, typer.Option(help="Most of a job; 0: no limit.")] = 0,
-    claiming_tries: Annotated[int, typer.Option(help="Most of a job; 0: no limit.")] = 0,
+    placement_tries: Annotated[int, typer.Option(help="Limit for a job; 0: no limit.")] = 0,
+    claiming_tries: Annotated[int, typer.Option(help="Limit for a job; 0: no limit.")] = 0,
     hold: Annotated[float, typer.Option(help="Longest time a claim is held unused, s.")] = 86_400.0,
     preempt: Annotated[
         str, typer.Option(help="component: as in the paper; complete: for a whole job; none.")
@@ -91,7 +91,7 @@ def koala(
             "  [default: 0.06, and 0.2 at the lost site]"
         ),
     ] = None,
-    bandwidth: Annotated[float, typer.Option(help="Of the link between two sites, Mbit/s.")] = 100,
+    bandwidth: Annotated[float, typer.Option(help="Bandwidth between two sites, Mbit/s.")] = 100,
     exclusive_links: Annotated[
         bool, typer.Option("--exclusive-links", help="Each copy has the whole bandwidth.")
     ] = False,
@@ -99,7 +99,7 @@ def koala(
         str, typer.Option(help="Local managers: easy, fcfs or conservative.")
     ] = "easy",
     grace: Annotated[
-        float, typer.Option(help="How long a claim may wait in a local queue, s.")
+        float, typer.Option(help="Longest time a claim waits in a local queue, s.")
     ] = 1.0,
     local_load: Annotated[float, typer.Option(help="Offered load of the regular users.")] = 0.74,
     local_sizes: Annotated[
@@ -109,13 +109,14 @@ def koala(
         float, typer.Option(help="Mean run time of regular users' jobs, s; exponential.")
     ] = 300.0,
     local_estimate: Annotated[
-        float, typer.Option(help="Their estimates in shares of their run times.")
+        float,
+        typer.Option(help="Their estimates, in multiples of their run times."),
     ] = 2.0,
     warmup: Annotated[
-        float, typer.Option(help="How long the regular users are there before, s.")
+        float, typer.Option(help="Time with regular users alone before the first job, s.")
     ] = 7200.0,
-    bin: Annotated[float, typer.Option(help="Utilisation is a mean over so long, s.")] = 1200.0,  # noqa: A002 - the option's name
-    horizon: Annotated[float, typer.Option(help="Break off after so many days.")] = 60.0,
+    bin: Annotated[float, typer.Option(help="Averaging interval of the utilisation, s.")] = 1200.0,  # noqa: A002 - the option's name
+    horizon: Annotated[float, typer.Option(help="End a run after so many days.")] = 60.0,
     seed: shared.Seed = 1,
     reps: shared.Reps = 5,
     workers: shared.Workers = 0,
@@ -123,11 +124,11 @@ def koala(
     jobs_out: shared.JobsOut = None,
     plot: shared.Plot = None,
 ) -> None:
-    """KOALA's experiment: jobs to be co-allocated over the DAS, which fails and is busy.
+    """Simulate KOALA's experiment: jobs co-allocated over the DAS, with failures and other users.
 
-    Defaults are the paper's where it prints a value; the output names those that are ours. A run
-    lasts until the last job has ended. Times count from the first moment at which a job may come.
-    --jobs-out writes the jobs of the first replication.
+    Defaults are the paper's where it prints a value; the output lists the other ones. A run lasts
+    until the last job has ended. Times count from the end of the warm-up. --jobs-out writes the
+    jobs of the first replication.
     """
     from koala.core.model.parameters import PAPER
     from koala.papers.koala.simulation import setting as das
@@ -185,7 +186,7 @@ def koala(
         bin_s=bin,
         horizon_s=horizon * 86_400.0,
     )
-    shared.begin_files(jobs_out, plot)
+    shared.check_outputs(jobs_out, plot)
     done = shared.replications(partial(run_once, setting), seed, reps, workers)
     found = Summary(setting, done.results)
     shared.show(found.document(), as_json=as_json, text=lambda: _text(found))
@@ -296,7 +297,7 @@ def _name(group: Group) -> str:
 
 
 def _cell(found: Interval) -> str:
-    """Four digits, and as many of the interval."""
+    """Format a mean with four digits, and its interval with the same precision."""
     if not isfinite(found.mean):
         return "-"
     if found.mean == int(found.mean) and not isfinite(found.ci95):

@@ -31,7 +31,7 @@ def multiqueue(
         str, typer.Option(help="Shares of the local queues; equal ones when not given.")
     ] = "",
     sizes: Annotated[str, typer.Option(help="Least and largest size of a component.")] = "1:8",
-    q: Annotated[float, typer.Option(help="Of D(q), from which sizes are drawn.")] = 0.9,
+    q: Annotated[float, typer.Option(help="q of the size distribution D(q).")] = 0.9,
     sites: Annotated[str, typer.Option(help="Processors of the sites.")] = "4x32",
     utilization: Annotated[
         str, typer.Option(help="Offered gross load, 1 is all processors; several with commas.")
@@ -46,13 +46,13 @@ def multiqueue(
     ] = 1.0,
     ageing: Annotated[
         float | None,
-        typer.Option(min=0, help="Who has waited so long goes first; without it nobody does."),
+        typer.Option(min=0, help="Waiting time after which a job goes first; default: never."),
     ] = None,
     jobs: Annotated[
         int, typer.Option(min=1, max=shared.JOBS_MAX, help="Arrivals of one run.")
     ] = 300_000,
     warmup: Annotated[
-        int, typer.Option(min=0, help="How many of them, the first ones, do not count.")
+        int, typer.Option(min=0, help="Number of first arrivals that are not counted.")
     ] = 50_000,
     seed: shared.Seed = 1,
     reps: shared.Reps = 5,
@@ -61,8 +61,8 @@ def multiqueue(
     jobs_out: shared.JobsOut = None,
     plot: shared.Plot = None,
 ) -> None:
-    """Response times of jobs in several clusters, under the disciplines of the multiple-queues
-    paper: their means with 95 % intervals, over replications, or over batches of a single one."""
+    """Simulate response times in several clusters, under the disciplines of the multiple-queues
+    paper: means with 95 % intervals, over replications, or over batches of a single one."""
     from koala.papers.multiqueue.simulation.points import sweep
     from koala.papers.multiqueue.simulation.runs import setting
 
@@ -88,21 +88,21 @@ def multiqueue(
             f"--jobs-out {jobs_out}: one file holds the jobs of one policy at one utilization;"
             f" there are {len(settings)} points"
         )
-    shared.begin_files(jobs_out, plot)
-    with progress("replications", len(settings) * reps) as tell:
+    shared.check_outputs(jobs_out, plot)
+    with progress("replications", len(settings) * reps) as update:
         swept = sweep(
             settings,
             seeds=range(seed, seed + reps),
             workers=workers,
             has_jobs=jobs_out is not None,
-            progress=tell,
+            progress=update,
         )
     if swept.is_interrupted:
         finished = sum(len(point.runs) for point in swept.points)
         print(f"interrupted: {finished} of {len(settings) * reps} replications", file=sys.stderr)
     if not swept.points:
         raise typer.Exit(shared.INTERRUPTED)
-    _tell(swept.points, as_json=json, is_one=len(settings) == 1)
+    _print_points(swept.points, as_json=json, is_one=len(settings) == 1)
     if jobs_out is not None:
         _write_jobs(swept.points[0], jobs_out)
     if plot is not None:
@@ -123,7 +123,7 @@ def _policies(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(named))
 
 
-def _tell(points: tuple[Point, ...], *, as_json: bool, is_one: bool) -> None:
+def _print_points(points: tuple[Point, ...], *, as_json: bool, is_one: bool) -> None:
     if is_one:
         document = points[0].document()
     else:
@@ -156,7 +156,7 @@ def _text(point: Point) -> str:
 
 
 def _write_jobs(point: Point, path: Path) -> None:
-    """The counted jobs of the first replication, in order of arrival."""
+    """Write the counted jobs of the first replication, in order of arrival."""
     import csv
 
     header = ("job", "arrival", "start", "end", "queue", "components", "sizes", "sites")

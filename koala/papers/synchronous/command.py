@@ -40,7 +40,7 @@ def sq(
     ] = 0.1,
     partition: Annotated[
         str,
-        typer.Option(help="soft: what a queue leaves goes to the others; hard: it is lost."),
+        typer.Option(help="soft: unused time of a queue goes to the others; hard: it is lost."),
     ] = "soft",
     test: Annotated[
         str,
@@ -48,7 +48,7 @@ def sq(
     ] = "corrected",
     dummy: Annotated[
         str,
-        typer.Option(help="start: it holds what is not allocated; demand: slow-downs create it."),
+        typer.Option(help="start: it holds the unallocated share; demand: slow-downs create it."),
     ] = "start",
     mapping: Annotated[
         str,
@@ -57,7 +57,7 @@ def sq(
         ),
     ] = "least",
     release: Annotated[
-        str, typer.Option(help="Weight is given back at the real or at the agreed end.")
+        str, typer.Option(help="Weight is released at the real or at the agreed end.")
     ] = "real",
     tasks: Annotated[
         int, typer.Option(min=1, max=shared.JOBS_MAX, help="Tasks of each of the three kinds.")
@@ -69,7 +69,7 @@ def sq(
     jobs_out: shared.JobsOut = None,
     plot: shared.Plot = None,
 ) -> None:
-    """Subtasks that must advance together, on machines with other users.
+    """Simulate subtasks that must advance together, on machines with other users.
 
     Each machine shares its processor among local tasks, Grid QoS subtasks and Grid best-effort
     tasks, quantum by quantum. SQ watches the subtasks of each task and slows down or speeds up
@@ -91,7 +91,7 @@ def sq(
         release=shared.one_of("release", release, ("real", "agreed")),
         tasks=tasks,
     )
-    shared.begin_files(jobs_out, plot)
+    shared.check_outputs(jobs_out, plot)
     run = partial(simulate, setting)
     with shared.jobs_file(jobs_out) as part:
         if part is not None:
