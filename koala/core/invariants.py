@@ -1,5 +1,5 @@
-"""All that must hold between two events (design: promises). A breach is a bug: AssertionError, with
-the job's story.
+"""Invariants of the state between two events (design: promises). A violation is a bug and raises
+AssertionError with the job's story.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OUT = (ClaimPhase.RELEASED, ClaimPhase.PASSED)
 
 
 def check(state: State, now: Instant) -> None:
-    """Every invariant over the whole state; linear in its size."""
+    """Check every invariant of the whole state, in linear time."""
     *lines, delayed = state.queues.order()
     waiting = [*(job for line in lines for job in line), *state.queues.timed]
     queued = [*waiting, *delayed]
@@ -50,7 +50,7 @@ def check(state: State, now: Instant) -> None:
 
 
 def _check_place(state: State, job: Job, *, is_queued: bool, now: Instant) -> None:
-    """Promise 2: a job is in one place, and its phase says which."""
+    """Check promise 2: a job is in exactly one place, as its phase says."""
     assert is_queued == isinstance(job.phase, Placing), f"{job.id} {job.phase}: {job.story}"
     assert (job.id in state.queues.delayed) == isinstance(job.phase, Delayed), job.id
     is_placed = isinstance(job.phase, Claiming | Starting | Releasing | Running | Stopping)
@@ -66,14 +66,14 @@ def _check_place(state: State, job: Job, *, is_queued: bool, now: Instant) -> No
 
 
 def _check_deadline(state: State, job: Job, deadline_at: Instant, now: Instant) -> None:
-    """It never starts before its deadline, and it does not wait for one that it missed."""
+    """Check that a job neither starts before its deadline nor waits after it missed it."""
     attempt = job.attempt
     waits = isinstance(job.phase, Delayed | Placing | Claiming | Starting)
     late_s = now - deadline_at - state.parameters.late_max_s
-    rings_at = state.timers.next_at
-    is_told = rings_at is not None and rings_at <= now  # the core is about to be woken for it
+    timer_at = state.timers.next_at
+    is_due = timer_at is not None and timer_at <= now  # the core is about to be woken for it
     text = f"{job.id} {job.phase} is late by {late_s}: {job.story}"
-    assert late_s <= 0 or not waits or is_told, text
+    assert late_s <= 0 or not waits or is_due, text
     if attempt is not None and attempt.release_at is not None:
         early_s = deadline_at - attempt.release_at
         assert early_s <= 0, f"{job.id} is released {early_s} s before its deadline: {job.story}"
@@ -111,7 +111,7 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
 
 
 def _check_paths(job: Job, attempt: Attempt) -> None:
-    """Who is armed has tried the paths that the job needs."""
+    """Check that members arm only after they tried the paths that the job needs."""
     armed = () if attempt.arming is None or not has_paths(job.spec) else attempt.arming.waiting
     assert not armed or attempt.untried is not None, f"{job.id} is armed untried: {job.story}"
     untried = [claim for claim in armed if claim in (attempt.untried or ())]
@@ -124,7 +124,7 @@ def _phase(state: State, member: Member) -> ClaimPhase | None:
 
 
 def _check_claim(state: State, claim: Claim) -> None:
-    """A claim has a job that wants it, or is owed a Stop (promise 5)."""
+    """Check promise 5: a claim has a job that wants it, or is owed a Stop."""
     assert claim.phase is not ClaimPhase.GONE, f"{claim.id} is gone and in the ledger"
     assert claim.site in state.sites, f"{claim.id} is at an unknown site {claim.site}"
     job = state.jobs[claim.job]
@@ -138,7 +138,7 @@ def _check_claim(state: State, claim: Claim) -> None:
 
 
 def _check_one_attempt(state: State) -> None:
-    """Promise 3: of a job with claims that may run, no other attempt is alive."""
+    """Check promise 3: if a claim may run, its job has no newer attempt."""
     for claim in state.ledger.values():
         if claim.released:
             job = state.jobs[claim.job]
@@ -154,14 +154,14 @@ def _check_sites(state: State) -> None:
 
 
 def _check_bookings(state: State) -> None:
-    """No link is booked beyond what it has."""
+    """Check that no link is booked beyond its bookable bandwidth."""
     for link, bps in booked(state).items():
         most = state.files.bookable.get(link, 0.0)
         assert bps <= most * (1 + _ROUNDING), f"{link} has {most} B/s, and {bps} are booked"
 
 
 def _check_transfers(state: State) -> None:
-    """No copy goes on for a job that does not want it."""
+    """Check that a job wants every copy under way."""
     for transfer in state.files.transfers.values():
         job = state.placed.get(transfer.job)
         assert job is not None and job.attempt is not None, f"{transfer.id} has no job"  # noqa: PT018 - one fact

@@ -4,10 +4,11 @@
     all armed -> Releasing              all passed -> Running    all ended well -> Finished
     trouble -> Stopping -> Placing      own failure, limits -> Failed          cancel -> Cancelled
 
-Two rules carry the rest. *Release is a decision*: Releasing is entered in the handling of the event
-that brought the last Armed, so it is durable before any Release leaves. *Stop is owed*: a claim
-leaves the ledger only by ClaimGone or ClaimFenced, and a job whose attempt was released is not
-placed again before all its claims have left.
+Two rules carry the design:
+- *Release is a decision.* Releasing is entered while handling the event of the last Armed, so it
+  is durable before any Release is sent.
+- *Stop is owed.* A claim leaves the ledger only by ClaimGone or ClaimFenced. A job whose attempt
+  was released is not placed again before all its claims have left.
 """
 
 from __future__ import annotations
@@ -54,30 +55,30 @@ from koala.core.state import State
 
 
 class Scheduler(State):
-    """`handle(event, now)` is the only call that changes scheduling state; `wake_at` the only
+    """The state machine: `handle(event, now)` alone changes its state; `wake_at` is its only
     timer.
     """
 
     def __init__(self, parameters: Parameters, policies: Policies) -> None:
         super().__init__(parameters, policies)
-        self.turns = SCANNERS[SCANS]  # until a life of the daemon begins
+        self.turns = SCANNERS[SCANS]  # until DaemonStarted
 
     def handle(self, event: ev.Event, now: Instant) -> list[Action]:
-        """Take in what happened; what is to be done, in order, once the event is durable."""
+        """Handle an event; return the actions to carry out, in order, once it is durable."""
         return self._handle(event, now, None)
 
     def replay(self, event: ev.Event, now: Instant, answers: list[Any]) -> list[Action]:
-        """As `handle`, with the policies' recorded answers in their place."""
+        """Handle an event with the recorded answers in place of the policies."""
         return self._handle(event, now, answers)
 
     @property
     def answers(self) -> list[Any]:
-        """The policies' answers in the last `handle`, to be recorded with the event."""
+        """Answers of policies in the last `handle`, to be recorded with the event."""
         return self.recorder.answers
 
     @property
     def wake_at(self) -> Instant | None:
-        """The next instant at which the core wants a Woken event."""
+        """Next instant at which the core needs a Woken event."""
         return self.timers.next_at
 
     def wanted(self, site: SiteName) -> Wanted:
@@ -165,18 +166,18 @@ class Scheduler(State):
 
     def _on_parameters_changed(self, event: ev.ParametersChanged, now: Instant) -> None:
         before, self.parameters = self.parameters, event.parameters
-        for claim in self.ledger.values():  # a starter that is cut off goes by the older lease
+        for claim in self.ledger.values():  # a disconnected starter keeps the older lease
             claim.fence_s = max(claim.fence_s, event.parameters.fence_s)
         for source, target, bandwidth in event.links:
             self.files.bandwidth.setdefault((source, target), bandwidth)
         self.files.bookable = {(start, end): bps for start, end, bps in event.bookable}
         admit(self, now)
         self.ask_scan()
-        if before != event.parameters:  # mostly it is a start, and no instant is another one
+        if before != event.parameters:  # most starts change nothing
             self._await_tries(now)
 
     def _await_tries(self, now: Instant) -> None:
-        """The instants of tries are others now."""
+        """Set the timers of tries again after a change of their instants."""
         for job in self.queues.timed.values():
             await_try(self, job, now)
 
@@ -212,7 +213,7 @@ class Scheduler(State):
                     self._on_job_due(job, timer.kind, now)
 
     def _on_job_due(self, job: Job, kind: TimerKind, now: Instant) -> None:
-        """A job's timer rang; the phase says whether it still means anything."""
+        """Handle a timer of a job; the phase decides if it still applies."""
         match job.phase:
             case Claiming(claim_at=None) if kind is TimerKind.EVALUATE:
                 evaluate_when_due(self, job, now)
@@ -225,5 +226,5 @@ class Scheduler(State):
 
 
 def _of_tries(facts: SiteFacts) -> tuple[object, ...]:
-    """What of a site's facts the instants of tries depend on."""
+    """The facts of a site that determine the instants of tries."""
     return facts.grace_s, facts.owner, facts.users

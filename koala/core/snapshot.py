@@ -1,15 +1,16 @@
-"""The whole state as plain data and back, so that a daemon can begin without all its past.
+"""Snapshots: serialize the whole state to plain data and restore it, so that a daemon can start
+without a full replay.
 
-Whatever is reached from the state is saved by its shape: dataclasses and classes with slots of
-`koala.core` under their tag (`TAGS`), by the names of their fields; what is empty, as is its
-field's default, is left out.
-An object that is reached twice is saved once, and both see the same one again. The form is lists of
-JSON, in which the first entry says what a list is. So a field that a later version adds has its
-default in what an older one saved, or what `parameters.BEFORE` says; a field that it took away is
-an error, and needs a new number of `koala.runtime.disk_formats.CORE` and a step here.
+- Every object reached from the state is saved by its shape: dataclasses and slotted classes of
+  `koala.core` by tag (`TAGS`) and field names. Empty values that equal the default are left out.
+- An object that is reached twice is saved once, and is shared again after loading.
+- The form is JSON lists; the first entry of a list gives its kind.
+- A field that a later version adds gets its default, or the value in `parameters.BEFORE`.
+- An unknown field is an error. Removing a field needs a new number in
+  `koala.runtime.disk_formats.CORE` and a migration here.
 
-What is not saved is the recorder, the actions of the event at hand, and the policies, which are
-the configuration's.
+Not saved: the recorder, the actions of the current event, and the policies, which come from the
+configuration.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from koala.core.scheduler import Scheduler
 from koala.core.state import State
 
 Plain: TypeAlias = Any
-"""What JSON can say."""
+"""Data that JSON can express."""
 
 TAGS: dict[str, type] = {
     "budget._Charge": budget.BudgetCharge,
@@ -98,8 +99,8 @@ TAGS: dict[str, type] = {
     "values.Priority": values.Priority,
     "values.TcpPath": values.TcpPath,
 }
-"""The classes of which a state is made, by the names under which they are saved. A class that moves
-or gets another name keeps the tag that it has here; one that goes needs a new CORE."""
+"""Classes of the state by the tags under which they are saved. A class that moves or is renamed
+keeps its tag; removing one needs a new CORE."""
 _TAG_OF = {cls: tag for tag, cls in TAGS.items()}
 _SAVED_NAMES: dict[type, dict[str, str]] = {timers.Timer: {"kind": "bell"}}
 """Fields that were renamed since they were first saved: attribute name, saved name."""
@@ -109,11 +110,11 @@ _LETTERS = {kind: letter for letter, kind in _LISTS.items()}
 
 
 class NotSavedError(Exception):
-    """What was saved cannot be understood."""
+    """Saved data cannot be loaded."""
 
 
 def save(state: State) -> Plain:
-    """The state as plain data."""
+    """Serialize the state to plain data."""
     writer = _Writer()
     parts = {
         name: writer.plain(value) for name, value in vars(state).items() if name not in _NOT_SAVED
@@ -122,7 +123,7 @@ def save(state: State) -> Plain:
 
 
 def load(plain: Plain, policies: Policies) -> Scheduler:
-    """The scheduler whose state was saved. Raises NotSavedError."""
+    """Restore a scheduler from a saved state. Raises NotSavedError."""
     scheduler = Scheduler(Parameters(), policies)
     try:
         reader = _Reader()
@@ -137,12 +138,12 @@ def load(plain: Plain, policies: Policies) -> Scheduler:
 
 
 def save_object(value: object) -> Plain:
-    """One object, for instance a job, as plain data."""
+    """Serialize one object, for instance a job."""
     return _Writer().plain(value)
 
 
 def load_object(plain: Plain) -> Any:  # noqa: ANN401 - whatever was saved
-    """The object. Raises NotSavedError."""
+    """Restore one object. Raises NotSavedError."""
     try:
         return _Reader().value(plain)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
@@ -150,7 +151,7 @@ def load_object(plain: Plain) -> Any:  # noqa: ANN401 - whatever was saved
 
 
 class _Writer:
-    """Numbers objects as it meets them."""
+    """Serializer; numbers shared objects in the order in which it meets them."""
 
     def __init__(self) -> None:
         self._numbers: dict[object, int] = {}
@@ -183,14 +184,14 @@ class _Writer:
         for name, default, found in zip(
             shape.names, shape.defaults, shape.values_of(value), strict=True
         ):
-            # Only what is empty is left out: any other default may be another one later.
+            # Only empty values are left out: any other default may change later.
             if found or type(found) is not type(default) or found != default:
                 kept[name] = found if type(found) in _AS_THEY_ARE else self.plain(found)
         return ["s" if shape.is_shared else "o", shape.tag, kept]
 
 
 class _Reader:
-    """Meets objects in the order in which they were numbered."""
+    """Deserializer; meets shared objects in the order in which they were numbered."""
 
     def __init__(self) -> None:
         self._objects: list[object] = []
@@ -247,9 +248,12 @@ _set = object.__setattr__
 
 
 class _Shape:
-    """What is saved of objects of one class: the names of fields in order, their defaults, how to
-    have all values at once; `before`: what was true before a field was known, where that is not its
-    default. Of one that is `is_shared`, no other is as good."""
+    """Saved form of the objects of one class.
+
+    - `attributes`, `names`: fields in order, as in the class and as saved; `defaults` of each.
+    - `values_of`: reads all fields at once.
+    - `before`: values for data saved before a field existed, where these are not its default.
+    - `is_shared`: objects compare by identity, so each is saved once."""
 
     __slots__ = (
         "attributes",

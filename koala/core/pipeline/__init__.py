@@ -1,11 +1,11 @@
 """The steps of the pipeline: functions of the state, one module a step.
 
-queueing, scanning, rounds   enqueue a job; decide whose turn it is to be placed
+queueing, scanning, rounds   enqueue a job; choose the next jobs to place
 placing                      ask the placement policy for sites
-claiming_schedule, claiming  when a claiming try is due; claim, hear the answers, judge
+claiming_schedule, claiming  schedule claiming tries; claim, receive answers, evaluate
 preflight, starting          try TCP paths; arm, release, pass: the barrier
-progress_control             hold components of a running job together
-claim_end, ending            the end of a claim; finish, fail, cancel, set back, fence
-site_events, refusals        sites come, go and report; sites that refuse a job
-wanted                       all that a site must know, as a function of the state
+progress_control             keep the components of a running job together
+claim_end, ending            end a claim; finish, fail, cancel, set back, fence
+site_events, refusals        handle registrations and reports of sites; back off after refusals
+wanted                       compute the wanted state of a site
 """

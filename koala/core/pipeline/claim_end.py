@@ -1,6 +1,4 @@
-"""The end of claims: what it means for their site and for their job (KOALA 3.4; design:
-Failure).
-"""
+"""Consequences of the end of a claim for its site and its job (KOALA 3.4; design: Failure)."""
 
 from __future__ import annotations
 
@@ -46,8 +44,8 @@ from koala.core.state import State
 
 
 def on_fenced(state: State, event: ev.ClaimFenced, now: Instant) -> None:
-    """Silence has made it certainly dead, as far as durations say it. A site that is there has the
-    last word: it is told to stop what it may still have of the claim, and waited for."""
+    """Fence a claim that was silent past its lease. A connected site first gets a Stop for what it
+    may still have of the claim, and time to answer."""
     end = ClaimEnd(kind=EndKind.FENCED, reason="silent past its lease", ended_at=now)
     claim = state.ledger.get(event.claim)
     if claim is None:
@@ -63,12 +61,12 @@ def on_fenced(state: State, event: ev.ClaimFenced, now: Instant) -> None:
 
 
 def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
-    """Nothing is left of a claim: it leaves the ledger, and its job hears how it ended."""
+    """Remove a claim that is gone from the ledger, and apply its end to its site and job."""
     identity, end = event.claim, event.end
     claim = state.ledger.get(identity)
     if claim is None:
         return
-    if end.kind is EndKind.EXITED and not claim.released:  # whatever its agent says, nothing ran
+    if end.kind is EndKind.EXITED and not claim.released:  # it cannot have run without a Release
         end = replace(end, kind=EndKind.VANISHED, reason="said to have run without a Release")
     if end.kind is EndKind.UNKNOWN and claim.released and claim.granted_at is not None:
         mark_unreachable(state, claim, end, now)
@@ -97,9 +95,10 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
 
 
 def mark_unreachable(state: State, claim: Claim, end: ClaimEnd, now: Instant) -> None:
-    """The agent has lost all it knew of a claim that may have passed, or nothing is heard of it.
-    Its starter may live: that is silence, not the end, which only the agent's word or the fence
-    brings (or an operator)."""
+    """Mark a claim as unreachable: its agent lost its record of it, or it is silent.
+
+    Its starter may live, so the claim is stopped but stays in the ledger. Only a report of its
+    agent, the fence or an operator ends it."""
     found = member_of(state, claim)
     if found is None or claim.phase is ClaimPhase.STOPPING:
         return
@@ -113,7 +112,7 @@ def count_end_for_site(state: State, site: Site, claim: Claim, end: ClaimEnd, no
         if ended_well(site):
             state.announce_site(site, "usable again: a component ended well", now)
         return
-    # A lease ends for the daemon's own absence too, which is no error of a site.
+    # A lease may expire because the daemon was down, which is no error of a site.
     is_ours = end.kind is EndKind.LEASE and now - state.started_at < state.parameters.run_lease_s
     if end.kind in SITE_FAULTS and not is_ours:
         reason = end.describe()
@@ -124,8 +123,8 @@ def count_end_for_site(state: State, site: Site, claim: Claim, end: ClaimEnd, no
 
 
 def is_refusal(claim: Claim, end: ClaimEnd, now: Instant) -> bool:
-    """It did not start within its grace time, whoever saw that first: the site, or we, whose Stop
-    then overtakes the refusal."""
+    """Return True if the claim did not start within its grace time. If the daemon notices first,
+    its Stop overtakes the refusal of the site."""
     is_overdue = end.kind is EndKind.STOPPED and now >= claim.grace_until
     return end.kind is EndKind.REFUSED or is_overdue
 
@@ -145,7 +144,7 @@ def member_gone(
         member.refusal = end.reason or "refused: not started within the grace time"
         note_refusal(state, job, claim, end, now)
         after_answer(state, job, now)
-    elif end.is_well or attempt.is_stopped:  # the barrier's members all ended well before
+    elif end.is_well or attempt.is_stopped:  # is_stopped: all barrier members ended well before
         lacked_file = member.lacks_file
         member.end = end
         restore_full_speed(state, job)
@@ -161,8 +160,8 @@ def member_gone(
 
 
 def lose_member(state: State, job: Job, member: Member, end: ClaimEnd, now: Instant) -> None:
-    """A component is lost by its site's fault, or one of a quorum by its own: go on without it,
-    or not.
+    """Handle the loss of a component by a fault of its site, or of a quorum's component by its own:
+    go on without it, or set the job back.
     """
     attempt = job.attempt
     assert attempt is not None
@@ -187,7 +186,7 @@ def lose_member(state: State, job: Job, member: Member, end: ClaimEnd, now: Inst
 
 
 def go_on(state: State, job: Job, now: Instant) -> None:
-    """A member was dropped: what the others waited for may be there."""
+    """Proceed after a member was dropped: the others may have waited for it alone."""
     match job.phase:
         case Claiming():
             after_answer(state, job, now)
@@ -203,8 +202,8 @@ def go_on(state: State, job: Job, now: Instant) -> None:
 
 
 def program_failed(state: State, job: Job, member: Member, end: ClaimEnd, now: Instant) -> None:
-    """The program's own end: no error of the site; `retry` sends the job back, else it has
-    Failed. A job with a deadline has none left for another start.
+    """Handle a failed program, which is no error of the site: retry the job if it has retries left,
+    else fail it. A job with a deadline is not retried.
     """
     text = f"component {describe(job, member)}: {end.describe()}"
     if job.retries < job.spec.retries and job.deadline_at is None:

@@ -1,4 +1,5 @@
-"""Claiming tries (KOALA 3.2, 3.3): ask the policy, claim, hear the answers, judge at the JST."""
+"""Claiming tries (KOALA 3.2, 3.3): ask the policy, claim, receive the answers, evaluate at the
+JST."""
 
 from __future__ import annotations
 
@@ -50,11 +51,11 @@ TROUBLE_TEXTS = {
     Trouble.ERRED: "erred with it",
     Trouble.UNSENT: "did not send its input file",
 }
-"""What a site did to a job that was not claimed."""
+"""Descriptions of the trouble that a site caused a job, for people."""
 
 
 def claim_when_answered(state: State, job: Job, now: Instant) -> None:
-    """A claiming try is due when the answers of the last are in; the one at the JST does not
+    """Make the claiming try once all answers to the last one are in; the try at the JST does not
     wait for them.
     """
     assert job.attempt is not None
@@ -66,11 +67,11 @@ def claim_when_answered(state: State, job: Job, now: Instant) -> None:
 
 
 def try_to_claim(state: State, job: Job, now: Instant) -> None:
-    """A claiming try (KOALA 3.2, 3.3): ask the policy, do as it says, set the next JCT."""
+    """Make a claiming try (KOALA 3.2, 3.3): ask the policy, apply its plan, set the next JCT."""
     attempt = job.attempt
     assert attempt is not None
     if job.deadline_at is not None and now >= missed_at(state, job):
-        on_missed(state, job, now)  # nobody is killed for a job that is too late
+        on_missed(state, job, now)  # no local job is killed for a job that is too late
         return
     limit = state.parameters.claiming_tries_max
     if limit and job.claiming_tries >= limit:
@@ -103,8 +104,8 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
 
 
 def move_claim(state: State, job: Job, now: Instant) -> None:
-    """Move the next claiming try to where the series has it now that more is known of the files: so
-    that claims are there when the files are, and not much before. Small moves are not worth one.
+    """Reschedule the next claiming try by the new estimate of the files' arrival, so that claims
+    are granted when the files are there and not much before. Small changes are ignored.
     """
     if not starts_early(state, job) or not isinstance(job.phase, Claiming):
         return
@@ -159,15 +160,16 @@ def claim_question(state: State, job: Job, picture: GridView, now: Instant) -> C
             and site.facts.starts_after_stop
             and is_usable(site)
             and now >= site.no_preempt_until
-            and not has_refused(state, job, site.name)  # nobody is stopped for another refusal
+            and not has_refused(state, job, site.name)  # no preemption for another refusal
         ),
         grounds=grounds(state, job, picture, now),
     )
 
 
 def grounds(state: State, job: Job, picture: GridView, now: Instant) -> tuple[ReclaimableSite, ...]:
-    """At the last try before its deadline a job may have local jobs killed, where sites allow it.
-    What no local job and no claim of ours holds is idle there, whoever waits for it.
+    """Reclaimable sites for the last try before a deadline, at which local jobs may be killed.
+    Processors that neither a local job nor a claim holds are idle there, even if queued local jobs
+    wait for them.
     """
     is_last = job.deadline_at is not None and next_claim(state, job, now) is None
     if state.parameters.at_deadline != "kill" or not is_last:
@@ -208,8 +210,8 @@ def victims(state: State) -> tuple[Victim, ...]:
 
 
 def apply_plan(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
-    """Claim where the components are, move and claim the others, queue a claim before its
-    victims are stopped.
+    """Apply a plan: claim components at their sites, move and claim others, and queue preempting
+    claims before their victims are stopped.
     """
     attempt = job.attempt
     assert attempt is not None
@@ -229,7 +231,7 @@ def apply_plan(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
     if state.parameters.preempt == "complete" and not is_whole:
         return  # the job cannot start: another claim is over the hold budget
     if not is_affordable(state, job, [members[n] for n in plan.preempting], now):
-        # Nobody is stopped for nothing, and no site is asked for what would not start there.
+        # No victim is stopped in vain, and no claim is sent that would not start.
         for component in plan.preempting:
             postpone(state, job, members[component], now)
         return
@@ -243,9 +245,7 @@ def apply_plan(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
 
 
 def force(state: State, job: Job, forced: tuple[Assignment, ...], now: Instant) -> None:
-    """Claim where there is room only once local jobs are killed, unless that is over the hold
-    budgets.
-    """
+    """Make claims that need local jobs to be killed, unless they are over the hold budgets."""
     if job.attempt is None or not is_affordable(state, job, forced, now):
         return
     members = {member.component: member for member in job.attempt.members}
@@ -263,8 +263,8 @@ def force(state: State, job: Job, forced: tuple[Assignment, ...], now: Instant) 
 def settle_member(
     state: State, job: Job, member: Member, assignment: Assignment, now: Instant
 ) -> None:
-    """Give a member its execution site and file site; its transfer starts at once, at the rate that
-    was booked for it.
+    """Assign a member its execution site and file site, and start its transfer at the booked
+    rate.
     """
     attempt = job.attempt
     assert attempt is not None
@@ -362,7 +362,7 @@ def claim(
 
 
 def postpone(state: State, job: Job, member: Member, now: Instant) -> None:
-    """No claim is made for a member, because it would be over a hold budget."""
+    """Postpone the claim of a member, because it would be over a hold budget."""
     member.refusal = "the hold budget is used up"
     job.not_before = now + state.parameters.scan_interval_s  # a budget comes back slowly
 
@@ -370,8 +370,8 @@ def postpone(state: State, job: Job, member: Member, now: Instant) -> None:
 def is_affordable(
     state: State, job: Job, wanted: Sequence[Assignment | Member], now: Instant
 ) -> bool:
-    """Whether the hold budgets allow all of these claims: others die for all of them or for
-    none."""
+    """Return True if the hold budgets allow all of these claims: victims are stopped for all of
+    them or for none."""
     hold_s = hold_max_s(state, job)
     sums: dict[SiteName, float] = {}
     for one in wanted:
@@ -425,9 +425,7 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
 
 
 def after_answer(state: State, job: Job, now: Instant) -> None:
-    """An answer to a claim came: everything may be held, or the next try may be due, or the
-    last one decided.
-    """
+    """Proceed after an answer to a claim: start, make the next try, or evaluate the last one."""
     if not isinstance(job.phase, Claiming):
         return
     if job.phase.claim_at is None:
@@ -437,7 +435,7 @@ def after_answer(state: State, job: Job, now: Instant) -> None:
 
 
 def start_if_held(state: State, job: Job, now: Instant) -> bool:
-    """Every component is claimed: the job leaves the claiming queue."""
+    """Enter Starting if every component is claimed; return True if so."""
     assert job.attempt is not None
     if not all(is_held(state, member) for member in job.attempt.present):
         return False
@@ -449,7 +447,7 @@ def start_if_held(state: State, job: Job, now: Instant) -> bool:
 
 
 def evaluate_when_due(state: State, job: Job, now: Instant) -> None:
-    """The try at the JST is judged when answered, at JST + grace at the latest."""
+    """Evaluate the try at the JST once it is answered, at JST + grace time at the latest."""
     assert job.attempt is not None
     if start_if_held(state, job, now):
         return
@@ -462,8 +460,8 @@ def evaluate_when_due(state: State, job: Job, now: Instant) -> None:
 
 
 def evaluate_try(state: State, job: Job, now: Instant) -> None:
-    """The end of the claiming tries: start with those that are held if the job can, else give
-    all back.
+    """Evaluate the last claiming try: start with the held components if they are enough, else set
+    the job back.
     """
     attempt = job.attempt
     assert attempt is not None

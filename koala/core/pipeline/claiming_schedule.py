@@ -1,8 +1,8 @@
-"""When a job's claiming tries come: the series of ICP, or that of RPP for a job with a deadline
-(KOALA 3.2, Deadlines 2.2). Nothing here changes anything.
+"""Schedule of a job's claiming tries: the series of ICP, or that of RPP for a job with a deadline
+(KOALA 3.2, Deadlines 2.2). Read-only.
 
-Live, a try takes time: to be heard, and to arm. So the try at the deadline is asked `lead_max_s`
-before it, which is where the series of a job with a deadline ends.
+Live, a try takes time for its answers and for arming. So the try at the deadline is made
+`lead_max_s` before it; there the series of a job with a deadline ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from koala.core.state import State
 
 
 def first_claim(state: State, job: Job) -> Instant:
-    """Of a job that was placed just now."""
+    """Instant of the first claiming try of a job that was placed just now."""
     attempt = job.attempt
     assert attempt is not None
     if job.deadline_at is not None:
@@ -30,7 +30,7 @@ def first_claim(state: State, job: Job) -> Instant:
 
 
 def next_claim(state: State, job: Job, now: Instant) -> Instant | None:
-    """After the try that was made just now; None: it was the last one."""
+    """Instant of the try after the one made just now; None if that was the last one."""
     attempt = job.attempt
     assert attempt is not None
     if job.deadline_at is not None:
@@ -46,8 +46,8 @@ def next_claim(state: State, job: Job, now: Instant) -> Instant | None:
 
 
 def moved_claim(state: State, job: Job) -> Instant:
-    """The next try of a job that waits for one, as its files are expected now. The series leads to
-    their arrival as it would lead to a JST; once they are there, to the JST, as all tries do."""
+    """Instant of the next try, by the current estimate of the files' arrival. The series approaches
+    that arrival instead of the JST; once the files are there, it approaches the JST."""
     attempt = job.attempt
     assert attempt is not None
     there_at = files_at(state, job)
@@ -67,27 +67,27 @@ def moved_claim(state: State, job: Job) -> Instant:
 
 
 def _step_min_s(state: State, job: Job) -> Seconds:
-    """The shortest step between two tries: less is as good as none."""
+    """Shortest useful step between two tries."""
     assert job.attempt is not None
     sites = [state.sites[m.site] for m in job.attempt.present if m.site is not None]
     return max(state.parameters.claiming_step_min_s, *(site.facts.grace_s for site in sites), 0.0)
 
 
 def last_claim_at(state: State, job: Job) -> Instant:
-    """The last try, which waits for no answers of the one before."""
+    """Instant of the last try, which does not wait for the answers of the one before."""
     assert job.attempt is not None
     return job.attempt.start_at if job.deadline_at is None else _series(state, job)[-1]
 
 
 def tries_left(state: State, job: Job) -> tuple[Instant, ...]:
-    """The tries of a job with a deadline that come after its newest one."""
+    """Tries of a job with a deadline that come after its newest one."""
     if job.deadline_at is None:
         return ()
     return tuple(at for at in _series(state, job) if job.tried_at is None or at > job.tried_at)
 
 
 def missed_at(state: State, job: Job) -> Instant:
-    """When a job with a deadline cannot meet it any more."""
+    """Instant after which a job with a deadline cannot meet it any more."""
     assert job.deadline_at is not None
     return job.deadline_at + state.parameters.late_max_s
 
@@ -96,7 +96,7 @@ def _series(state: State, job: Job) -> tuple[Instant, ...]:
     assert job.deadline_at is not None
     limits = state.parameters
     grace_s = _grace_s(state, job)
-    # Waiting longer than a claim may be held would only let it run out before the deadline.
+    # With a wait longer than a claim may be held, the hold would run out before the deadline.
     wait_s = min(max(limits.wait_s, limits.wait_graces * grace_s), hold_before_start_s(state, job))
     begin = considered_at(job.submitted_at, job.deadline_at, wait_s=wait_s)
     return tries(
@@ -110,6 +110,6 @@ def _series(state: State, job: Job) -> tuple[Instant, ...]:
 
 
 def _grace_s(state: State, job: Job) -> Seconds:
-    """The largest of the sites that the job may use."""
+    """Largest grace time of the sites that the job may use."""
     facts = [site.facts for site in state.sites.values()]
     return max((f.grace_s for f in facts if f.admits(job.spec.owner)), default=0.0)

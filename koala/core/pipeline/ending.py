@@ -1,6 +1,6 @@
-"""Ends and setbacks: finished, failed, cancelled, and back to the placement queue behind the fence.
+"""Ends and setbacks of jobs: finished, failed, cancelled, or queued again behind the fence.
 
-Every way out of an attempt goes through `stop_attempt`, so nothing is ever left without a Stop.
+Every end of an attempt goes through `stop_attempt`, so no claim is left without a Stop.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from koala.core.site_health import erred
 from koala.core.state import State
 
 TIMER_S_MAX = 3_600.0
-"""A timer for an instant that may be years away rings earlier, and is set anew: none is taken back,
-and jobs with such deadlines may be over and forgotten by the thousand before."""
+"""Longest timer. One for a later instant fires earlier and is set again: timers are never
+cancelled, and thousands of jobs with distant deadlines may be over and evicted before."""
 LOST_ATTEMPTS_MAX = 1_000
-"""More attempts than a lost part of a journal can have made of one job."""
+"""Upper bound of the attempts of one job in a lost part of the journal."""
 
 
 def enter_queue(state: State, job: Job, text: str, now: Instant) -> None:
@@ -56,8 +56,8 @@ def enter_queue(state: State, job: Job, text: str, now: Instant) -> None:
 
 
 def enqueue(state: State, job: Job) -> None:
-    """To the tail of the queue where it belongs. One with a deadline belongs to none that a
-    discipline visits."""
+    """Append a job to its queue. One with a deadline joins the timed jobs, which no discipline
+    visits."""
     if job.deadline_at is None:
         state.queues.append(job, state.turns.queue_for(state, job))
     else:
@@ -65,8 +65,8 @@ def enqueue(state: State, job: Job) -> None:
 
 
 def await_try(state: State, job: Job, now: Instant) -> None:
-    """A job with a deadline is tried at instants of its own (Deadlines 2.2). One with a file is
-    also placed by scans, so that its file can travel before.
+    """Set the timer of the next try of a job with a deadline (Deadlines 2.2). One with a file is
+    also placed by scans, so that its file is copied early.
     """
     left = tries_left(state, job)
     if left:
@@ -76,12 +76,12 @@ def await_try(state: State, job: Job, now: Instant) -> None:
 
 
 def set_timer(state: State, job: Job, kind: TimerKind, at: Instant, now: Instant) -> None:
-    """Rings at this instant or before; whoever hears it looks."""
+    """Set a timer that fires at this instant or before; its handler checks if it is due."""
     state.timers.set(min(max(now, at), now + TIMER_S_MAX), kind, job.id)
 
 
 def admit(state: State, now: Instant) -> None:
-    """Let delayed submissions in, in order, while there is room."""
+    """Enqueue delayed submissions, in order, while there is room."""
     delayed = state.queues.delayed
     while delayed and len(state.queues) < state.parameters.queue_jobs_max:
         job = delayed.pop(next(iter(delayed)))
@@ -89,8 +89,8 @@ def admit(state: State, now: Instant) -> None:
 
 
 def end(state: State, job: Job, phase: Phase, text: str, now: Instant) -> None:
-    """A terminal phase: the job is over; what its claims still hold is owed a Stop in the
-    ledger. `text` says what the phase's name does not.
+    """End a job in a terminal phase; claims that it still has are owed a Stop in the ledger.
+    `text` adds to the phase's name.
     """
     assert isinstance(phase, TERMINAL)
     state.queues.remove(job)
@@ -107,7 +107,7 @@ def fail(state: State, job: Job, reason: str, now: Instant, *, status: int | Non
 
 
 def on_missed(state: State, job: Job, now: Instant) -> None:
-    """The deadline and what it may be missed by may be over."""
+    """Fail a job that has missed its deadline by more than allowed."""
     if job.is_over:
         return
     if now < missed_at(state, job):
@@ -120,7 +120,7 @@ def on_missed(state: State, job: Job, now: Instant) -> None:
 
 
 def obstacle(state: State, job: Job) -> str:
-    """What a job with a deadline lacked."""
+    """Describe the obstacle that kept a job with a deadline from starting."""
     attempt = job.attempt
     if attempt is None:
         return "it was delayed" if isinstance(job.phase, Delayed) else "it was not placed"
@@ -142,8 +142,8 @@ def on_cancel(state: State, event: ev.JobCancelRequested, now: Instant) -> None:
 
 
 def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
-    """Give everything back and place the job again: at once if nothing was released, else after
-    the fence. A job with a deadline has failed if no try is left, and behind the fence.
+    """Stop the attempt and queue the job again: at once if nothing was released, else after the
+    fence. A job with a deadline fails if no try is left or if it must wait for the fence.
     """
     assert job.attempt is not None
     if job.deadline_at is not None and not job.attempt.may_run and not tries_left(state, job):
@@ -163,10 +163,11 @@ def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
 
 
 def invalidate_after_loss(state: State, now: Instant) -> None:
-    """Events may be lost, so that jobs may have gone further than is known here: attempts that
-    were not known as released may have been, and more attempts may have been made. What is under
-    way is given up unless it was known as released, and nothing is placed again before whatever
-    lives of an unknown attempt has been stopped or has come to the end of its lease.
+    """Invalidate unreleased attempts after a loss of events.
+
+    Jobs may have gone further than the journal says: attempts may have been released, and newer
+    attempts may exist. So every attempt that is not known as released is given up. No job is placed
+    again before the claims of unknown attempts are stopped or their leases have expired.
     """
     again_at = now + state.parameters.fence_s
     for job in tuple(state.jobs.values()):
@@ -175,7 +176,7 @@ def invalidate_after_loss(state: State, now: Instant) -> None:
         job.attempt_min = max(job.attempts, job.attempt_min) + LOST_ATTEMPTS_MAX
         job.not_before = max(job.not_before, again_at)
         if isinstance(job.phase, Placing) and job.deadline_at is None:
-            state.fresh[job.id] = job  # to be tried then, whatever else changes
+            state.fresh[job.id] = job  # to be tried then, even if nothing else changes
         attempt = job.attempt
         if attempt is None or not isinstance(job.phase, Claiming | Starting):
             continue
@@ -189,15 +190,15 @@ def invalidate_after_loss(state: State, now: Instant) -> None:
 
 
 def note_setback(job: Job, now: Instant) -> None:
-    """For the accounts."""
+    """Record a setback for accounting."""
     assert job.attempt is not None
     sites = dict.fromkeys(m.site for m in job.attempt.members if m.site is not None)
     job.setbacks.append(Setback(attempt=job.attempt.number, at=now, sites=tuple(sites)))
 
 
 def allocated(job: Job) -> list[SiteName]:
-    """The sites of a job's attempt in the order in which they were allocated, that of the largest
-    component first (Multiple queues 2.5)."""
+    """Sites of a job's attempt in the order of allocation, that of the largest component first
+    (Multiple queues 2.5)."""
     members = [] if job.attempt is None else job.attempt.members
     components = job.spec.components
     members = sorted(members, key=lambda m: (-components[m.component].processors, m.component))
@@ -231,9 +232,10 @@ def drop_member(state: State, job: Job, member: Member, reason: str, now: Instan
 
 
 def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:
-    """The fence (design, 8): a released attempt must be wholly gone before the next. If all its
-    programs had ended well before their Stop came to them, there is no next one: the job is done,
-    and a job that is done is not started again (promise 3).
+    """Queue a stopped job again once the fence allows it (design, 8).
+
+    A released attempt must be wholly gone before the next one. If all its programs had ended well
+    before their Stop arrived, the job is Finished and must not start again (promise 3).
     """
     attempt = job.attempt
     assert attempt is not None
@@ -260,7 +262,7 @@ def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:
 
 
 def finish_if_over(state: State, job: Job, now: Instant) -> None:
-    """All with a barrier ended well: those without end now, too; then the job is Finished."""
+    """Finish a job whose barrier members all ended well, after stopping those without a barrier."""
     attempt = job.attempt
     if attempt is None or not isinstance(job.phase, Releasing | Running):
         return
@@ -281,7 +283,7 @@ def finish(state: State, job: Job, attempt: Attempt, text: str, now: Instant) ->
 
 
 def _leading(job: Job, attempt: Attempt) -> list[Member]:
-    """Those whose end is the job's: with a barrier, where there are any."""
+    """Members whose ends decide the job's: those with a barrier, or all if there are none."""
     components = job.spec.components
     with_barrier = [
         m for m in attempt.present if components[m.component].start_type is not StartType.NONE
@@ -293,7 +295,7 @@ def cancel_transfer(state: State, wanted: TransferId, now: Instant) -> None:
     transfer = state.files.transfers.pop(wanted, None)
     if transfer is not None:
         default_bps = state.parameters.bandwidth_default_bps
-        # While the daemon was away nobody saw whether it went on, and its clock may have been set.
+        # While the daemon was down the copy may have stalled, and the clock may have been set.
         seen_from = max(transfer.started_at, state.started_at)
         if _both_ends_were_here(state, transfer, seen_from):
             state.files.learn_slow(transfer, ran_s=now - seen_from, default_bps=default_bps)
@@ -303,13 +305,13 @@ def cancel_transfer(state: State, wanted: TransferId, now: Instant) -> None:
 
 
 def _both_ends_were_here(state: State, transfer: Transfer, since: Instant) -> bool:
-    """Whether nothing but the link can have held a copy up."""
+    """Return True if both sites were connected all the time, so that only the link was slow."""
     ends = (state.sites[transfer.source], state.sites[transfer.target])
     return all(site.is_connected and site.disconnected_at <= since for site in ends)
 
 
 def drop_transfer(state: State, attempt: Attempt, member: Member, now: Instant) -> None:
-    """The member does not want its file here any more; the copy stops when nobody else does."""
+    """Drop the copy for a member; it is cancelled unless another member uses it."""
     wanted, member.transfer = member.transfer, None
     if wanted is None or any(other.transfer == wanted for other in attempt.present):
         return
@@ -317,9 +319,7 @@ def drop_transfer(state: State, attempt: Attempt, member: Member, now: Instant) 
 
 
 def settle_hold(state: State, claim: Claim, now: Instant) -> None:
-    """The hold ends with the pass, or with the claim: what was not used goes back to the
-    budgets.
-    """
+    """Refund the unused hold to the budgets when a claim passes or ends."""
     job = state.jobs[claim.job]
     if claim.id not in state.user_budgets[job.spec.owner]:
         return
@@ -333,8 +333,8 @@ def settle_hold(state: State, claim: Claim, now: Instant) -> None:
 
 
 def count_error(state: State, site: Site, job: JobId, reason: str, now: Instant) -> None:
-    """An error that a site made with a job."""
-    if site.erring:  # those that are over and gone cannot err again
+    """Count an error of a site with a job; it may make the site unusable."""
+    if site.erring:  # jobs that are over and without claims cannot err again
         owing = {claim.job for claim in state.ledger.values()} | {job}
         site.erring = {
             one: times
@@ -349,7 +349,7 @@ def count_error(state: State, site: Site, job: JobId, reason: str, now: Instant)
 
 
 def _may_have_run(attempt: Attempt, member: Member) -> bool:
-    """It passed the barrier, or nobody will ever know: whoever could tell was lost."""
+    """Return True if the member passed the barrier, or if its starter was lost and might have."""
     lost = (EndKind.FENCED, EndKind.VANISHED)
     is_unknown = attempt.may_run and member.end is not None and member.end.kind in lost
     return member.passed_at is not None or is_unknown

@@ -29,8 +29,8 @@ from koala.core.state import State
 
 
 def place_timed(state: State, now: Instant) -> None:
-    """Jobs with a deadline and a file are placed as soon as they can be, so that the file travels;
-    what they are given is claimed no earlier for that.
+    """Place jobs with a deadline and a file as soon as possible, so that the file is copied early.
+    They are claimed no earlier for that.
     """
     waiting = [job for job in state.queues.timed.values() if job.spec.input_file is not None]
     if waiting:
@@ -41,13 +41,13 @@ def place_timed(state: State, now: Instant) -> None:
 
 
 def on_try_due(state: State, job: Job, now: Instant) -> None:
-    """A try of a job with a deadline that is placed nowhere: its components are placed and claimed
-    together, in this try or in those that follow (Deadlines 2.2).
+    """Try a job with a deadline that is not placed yet: its components are placed and claimed
+    together, in this try or a later one (Deadlines 2.2).
     """
     left = tries_left(state, job)
     if not isinstance(job.phase, Placing) or not left:
         return
-    due_at = left[0]  # graces or parameters may be others than when the timer was set
+    due_at = left[0]  # grace times or parameters may have changed since the timer was set
     if job.attempts < job.attempt_min:  # an attempt in a lost part of the journal may live
         due_at = max(due_at, job.not_before)
     if due_at > now:
@@ -58,15 +58,15 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
 
 
 class CapacityCheck:
-    """What the usable sites could take, were all of them idle."""
+    """Capacity of the usable sites if all of them were idle."""
 
     def __init__(self, state: State) -> None:
         self._sites = {site.name: site.facts for site in state.sites.values() if is_usable(site)}
         self._largest: dict[tuple[UserName, tuple[SiteName, ...]], int] = {}
 
     def can_take(self, job: Job, closed: tuple[SiteName, ...] = ()) -> bool:
-        """Whether every component that the job needs fits some site that is not closed to it. Who
-        waits for a site that is away is not to keep others from those that are there."""
+        """Return True if every component that the job needs fits some site that is not closed to
+        it. A job that waits for a disconnected site must not block the others."""
         fitting = 0
         for index, component in enumerate(job.spec.components):
             fixed = fixed_site(job, index)
@@ -91,9 +91,9 @@ class CapacityCheck:
 
 
 def reserves_for_aged(state: State, job: Job, now: Instant) -> bool:
-    """An aged job that the empty grid could take lets nobody pass, every second half of an
-    ageing period: processors gather for it, and if other users take them all, the others are
-    not starved in turn."""
+    """Return True while an aged job stops backfilling, if an empty grid could take it.
+
+    See `is_draining_for_aged`: the pause alternates, so that other jobs do not starve."""
     if not is_draining_for_aged(now - queued_at(job), state.parameters.ageing_s):
         return False
     closed = closed_to(state, job, now)
@@ -102,14 +102,14 @@ def reserves_for_aged(state: State, job: Job, now: Instant) -> bool:
 
 
 def empty_picture(state: State, job: Job, closed: Collection[SiteName] = ()) -> GridView:
-    """The usable sites that the job may see, as if nothing ran there."""
+    """Make the view of the usable sites that the job may see, as if nothing ran there."""
     sites = [s for s in state.sites.values() if is_usable(s) and s.facts.admits(job.spec.owner)]
     default = state.parameters.bandwidth_default_bps
     return empty_view(sites, files=state.files, bandwidth_default=default, closed=closed)
 
 
 def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> bool:
-    """A placement try (KOALA 3.1)."""
+    """Try to place a job (KOALA 3.1); return True if it was placed."""
     if now < job.not_before:
         return False
     state.fresh.pop(job.id, None)
@@ -133,8 +133,8 @@ def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> boo
 def find_placement(
     state: State, job: Job, picture: GridView, needed: int, now: Instant
 ) -> Placement | None:
-    """All components if possible, else as many as the job can start with, left out from the
-    largest on.
+    """Find sites for all components if possible, else for as many as the job needs to start. The
+    largest optional ones are tried first.
     """
     if needed == len(job.spec.components):
         return find_whole_placement(state, job, picture, now)
@@ -165,8 +165,8 @@ def find_placement(
 def find_whole_placement(
     state: State, job: Job, picture: GridView, now: Instant
 ) -> Placement | None:
-    """Sites for all components. Most jobs of a long queue are alike, and where one found no place
-    the next one needs no look; the answer is recorded all the same."""
+    """Find sites for all components. If an equal request was refused in this scan, the policy is
+    not asked again; the answer is recorded all the same."""
     shape = _shape(job)
     if picture.has_refused(shape):
         answer = state.recorder.ask(lambda: None)
@@ -179,7 +179,7 @@ def find_whole_placement(
 
 
 def _shape(job: Job) -> Hashable:
-    """All of a job without a deadline that its request for placement depends on, in one scan."""
+    """Cache key of a placement request of a job without a deadline, within one scan."""
     spec = job.spec
     return (
         spec.owner,
@@ -195,7 +195,8 @@ def _shape(job: Job) -> Hashable:
 
 
 def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
-    """All components; a job with a deadline goes only where its file can be by then."""
+    """Make the request for all components; a job with a deadline goes only to sites that its file
+    reaches in time."""
     return PlacementRequest(
         parts=tuple(
             Part(
@@ -225,7 +226,8 @@ def ask_placement(state: State, request: PlacementRequest, picture: GridView) ->
 
 
 def place(state: State, job: Job, placement: Placement, picture: GridView, now: Instant) -> None:
-    """The job leaves its queue: transfers start, and it is to be claimed (KOALA 3.2)."""
+    """Make a new attempt from a placement: dequeue the job, start transfers, schedule its claiming
+    (KOALA 3.2)."""
     by_component = {assignment.component: assignment for assignment in placement.assignments}
     transfer_s = max((a.transfer_s for a in placement.assignments), default=0.0)
     job.attempts = max(job.attempts + 1, job.attempt_min)

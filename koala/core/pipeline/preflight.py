@@ -1,9 +1,9 @@
-"""Pre-flight: before the barrier is armed, the starters try the TCP paths that the job needs.
+"""Pre-flight: starters try the TCP paths that the job needs before the barrier is armed.
 
-All that a path can be closed by (a firewall, an address that leads elsewhere, a port that is taken)
-is found before a program starts. It is nobody's error: a path has two ends and a way between them,
-and a site that serves all other jobs well is not bad. The job is placed again some time later, and
-has failed after a few attempts: a closed path opens rarely, and each attempt holds processors.
+It finds a closed path (a firewall, a wrong address, a port in use) before a program starts. A
+closed path is not an error of a site, because either end or the network between them may be the
+cause. The job is placed again later, and fails after a few attempts: a closed path opens rarely,
+and each attempt holds processors.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from koala.core.state import State
 
 
 def paths_are_open(state: State, job: Job, now: Instant) -> bool:
-    """Whether the barrier may be armed, as far as paths go; begins to have them tried. May set the
-    job back.
+    """Return True if all paths were tried successfully. Starts the test on the first call; sets the
+    job back after a timeout.
     """
     attempt = job.attempt
     if attempt is None or not has_paths(job.spec):
@@ -36,7 +36,7 @@ def paths_are_open(state: State, job: Job, now: Instant) -> bool:
 
 
 def untried_members(state: State, job: Job) -> list[Member]:
-    """Members that have not told yet how their paths are."""
+    """Members that have not reported the test of their paths yet."""
     assert job.attempt is not None
     untried = job.attempt.untried or ()
     return [member for member in barrier_members(state, job) if member.claim in untried]
@@ -57,7 +57,7 @@ def _begin(state: State, job: Job, now: Instant) -> None:
 
 
 def on_tried(state: State, event: ev.PathsTried, now: Instant) -> Job | None:
-    """Takes the answer; the job for which the barrier may be near."""
+    """Handle the answer of a starter; return the job if its start may advance."""
     claim = state.ledger.get(event.claim)
     found = member_of(state, claim) if claim is not None else None
     if found is None:

@@ -1,8 +1,8 @@
-"""The progress of running jobs: reports in, a policy's corrections out (SQ 4).
+"""Progress control of running jobs: reports in, corrections of a policy out (SQ 4).
 
-Live, a component's weight is the share of its time that it may run, admitted as 1, and what is left
-of that is its dummy: its starter holds the program for the rest of the time. A report that makes
-neither a correction nor a point of the skew over time changes nothing, and is not journaled.
+Live, a component's weight is the share of the time that it may run, admitted as 1. The rest belongs
+to its dummy: its starter pauses the program for that time. A report that leads neither to a
+correction nor to a point of the skew over time changes nothing, and is not journaled.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from koala.core.model.values import Instant, Seconds
 from koala.core.state import State
 
 ASYNCHRONY_S = 1.0
-"""What a job allows that does not say."""
+"""Default asynchrony window of a job."""
 QUANTA_A_CYCLE = 4.0
-"""A whole weight moves at a deviation of so many cycles. The paper's 100 s are ten of its cycles,
-for tasks of half an hour; a job of a minute would be over before that has settled."""
+"""Deviation, in cycles, at which a whole weight moves. The paper's 100 s are ten of its cycles, for
+tasks of half an hour; a job of a minute would be over before that settles."""
 
 
 STEADY_CYCLES = 1200
 REST_MAX = 8
-"""The policy is asked in every cycle at first, later in every second, fourth and eighth: a job of
-days must not write a correction every quarter of a second, and what drifts then drifts slowly."""
+"""Longest interval, in cycles, between two questions to the policy. It is asked in every cycle at
+first, later in every second, fourth and eighth: a job of days must not journal a correction every
+quarter of a second, and late drift is slow."""
 
 
 def rest(cycle: int) -> int:
-    """In which of the cycles the policy is asked, when the job is so old."""
+    """Interval, in cycles, between two questions to the policy at this age of the job."""
     cycles, every = STEADY_CYCLES, 1
     while cycle >= cycles and every < REST_MAX:
         cycles, every = 4 * cycles, 2 * every
@@ -46,7 +47,7 @@ def rest(cycle: int) -> int:
 
 
 def on_progress(state: State, event: ev.ProgressReported, now: Instant) -> None:
-    """All components have told how far they are: correct those that drift apart."""
+    """Handle the progress reports of all components: correct those that drift apart."""
     state.is_changed = False
     job = state.placed.get(event.job)
     if job is None or job.attempt is None or job.attempt.number != event.attempt:
@@ -78,7 +79,7 @@ def on_progress(state: State, event: ev.ProgressReported, now: Instant) -> None:
 
 
 def watched(job: Job) -> list[Member]:
-    """The members whose progress counts: those that passed the barrier together and still run."""
+    """Members whose progress counts: those that passed the barrier and still run."""
     assert job.attempt is not None
     components = job.spec.components
     return [
@@ -117,8 +118,8 @@ def asked(
 
 
 def virtual_s(job: Job, report: MemberReport) -> Seconds:
-    """The work done, in seconds of what was agreed: so much a second, or what all processors of the
-    component can do. Work that a program tells is taken for seconds where nothing was agreed.
+    """Convert the work done to seconds of the agreed rate. Without an agreed rate, it is that of
+    all processors of the component; work reported by the program then counts as seconds.
     """
     component = job.spec.components[report.component]
     unsaid = 1.0 if report.is_told else float(component.processors)
@@ -126,7 +127,7 @@ def virtual_s(job: Job, report: MemberReport) -> Seconds:
 
 
 def changed(course: ProgressHistory, corrections: list[Correction]) -> dict[int, float]:
-    """The new shares of those that are worth telling."""
+    """New shares of the components whose change is large enough to send."""
     shares: dict[int, float] = {}
     for one in corrections:
         if not isfinite(one.weight):
@@ -149,8 +150,8 @@ def pace(state: State, job: Job, member: Member, course: ProgressHistory, share:
 
 
 def restore_full_speed(state: State, job: Job) -> None:
-    """One of the components is over. The others may have been slowed down for it alone, and nothing
-    would ever speed up again what advances evenly: they run freely, and are corrected anew."""
+    """Let the other components run at full speed after one has ended. They may have been slowed
+    down for it alone, and no correction speeds up components that advance evenly."""
     course = job.course
     if course is None or job.attempt is None or course.attempt != job.attempt.number:
         return
@@ -160,7 +161,7 @@ def restore_full_speed(state: State, job: Job) -> None:
 
 
 def paces(job: Job) -> dict[int, float]:
-    """The share of each component of a controlled job, by component; none before it is told of."""
+    """Shares of a controlled job by component; empty before its first report."""
     course = job.course
     if course is None or job.attempt is None or course.attempt != job.attempt.number:
         return {}

@@ -1,4 +1,4 @@
-"""The way into the placement queues, and when they are scanned (KOALA 3.1)."""
+"""Submissions into the placement queues, and the times of scans (KOALA 3.1)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from koala.core.state import QueueScanner, State
 
 SCANS, ROUNDS = "scans", "rounds"
 SCANNERS: dict[str, QueueScanner] = {SCANS: Scanning(), ROUNDS: Rounds()}
-"""How disciplines work; a replay finds out by the recorded answer."""
+"""Kinds of disciplines; a replay selects one by the recorded answer."""
 
 
 def adopt_discipline(state: State) -> None:
-    """A life of the daemon begins, with the queue discipline that it was configured with. Jobs that
-    stand in the queues of another one move to its queues, in the order of their waiting."""
+    """Adopt the configured queue discipline at a start of the daemon. Jobs in the queues of another
+    discipline move to the new queues, the longest waiting first."""
 
     def ask() -> str:
         policy = state.policies.queueing
@@ -72,8 +72,8 @@ def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
 
 
 def on_scan_due(state: State, now: Instant) -> None:
-    """The paper's pace: one scan an interval. Live: when something has changed, and after an
-    interval at the latest, for what changes without an event (ageing, budgets).
+    """Scan the queues. With the paper's setting, this is once an interval. Live, it is after a
+    change, and at least once an interval for changes without an event (ageing, budgets).
     """
     state.is_scan_set = False
     is_overdue = state.rescan_at <= now

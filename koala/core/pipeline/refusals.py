@@ -1,14 +1,12 @@
-"""Sites that a job leaves alone for a while.
+"""Back-off of a job from sites that gave it trouble.
 
-Some will not have it: an account, a program or a limit, which no waiting in a queue changes. A
-refusal that comes long before the grace time is over and says why is of that kind. With others it
-failed, by their fault or its own: what one job meets does not close a site to the rest of them,
-where jobs are counted (`errors_counted`), and so it is the job that goes elsewhere.
-
-Asked anew once a second, the site would say the same for as long as somebody needs to change it. So
-each trouble with a site in a row makes the job leave it alone for twice as long, from twice the
-pause after a setback up to the longest time between two scans; other sites are tried meanwhile. A
-site that registers or is resumed may have been changed: it is asked again at once.
+- A site may refuse a job permanently: an account, a program or a limit, which waiting does not
+  change. Such a refusal comes long before the end of the grace time and has a reason.
+- A job may fail with a site, by the fault of either. Where jobs are counted (`errors_counted`),
+  one job does not close a site to the others, so the job itself goes elsewhere.
+- Back-off is exponential: each further trouble with a site doubles the pause, from twice the pause
+  after a setback up to the longest time between two scans. Other sites are tried meanwhile.
+- A site that registers or is resumed may have been repaired: it may be asked again at once.
 """
 
 from __future__ import annotations
@@ -22,14 +20,14 @@ from koala.core.state import State
 
 
 def is_for_good(claim: Claim, end: ClaimEnd, now: Instant) -> bool:
-    """Whether a claim was refused for another reason than its wait in the site's queue."""
+    """Return True if a claim was refused for another reason than its wait in the site's queue."""
     grace_s = claim.grace_until - claim.asked_at
     is_early = now - claim.asked_at < grace_s / 2
     return end.kind is EndKind.REFUSED and end.reason != "" and is_early
 
 
 def note_refusal(state: State, job: Job, claim: Claim, end: ClaimEnd, now: Instant) -> None:
-    """The site is left alone by the job for a while, and for longer than the last time."""
+    """Back off from a site that refused the job, for longer than the last time."""
     if is_for_good(claim, end, now):
         _leave(state, job, claim.site, Trouble.REFUSED, end.reason, now, since=claim.asked_at)
 
@@ -38,8 +36,8 @@ def note_error(
     state: State, job: Job, site: SiteName, reason: str, now: Instant, *, since: Instant,
     trouble: Trouble = Trouble.ERRED,
 ) -> None:  # fmt: skip
-    """The same after an error with a claim or a copy that is as old as `since`. Where each error
-    counts against the site, its rest is the only pause, as in the paper."""
+    """Back off from a site after an error with a claim or copy that began at `since`. Where each
+    error counts against the site, its rest is the only pause, as in the paper."""
     if state.parameters.errors_counted == "jobs" and not job.is_over:
         _leave(state, job, site, trouble, reason, now, since=since)
 
@@ -62,33 +60,33 @@ def _leave(
 
 
 def on_again(state: State, job: Job) -> None:
-    """A site that refused it may be asked again."""
+    """Try a queued job again when the pause of a site is over."""
     if isinstance(job.phase, Placing) and job.deadline_at is None:
         state.ask_scan_for(job)
 
 
 def forgive(job: Job) -> None:
-    """All components are claimed: refusals are over; errors may yet come again."""
+    """Reset refusals once all components are claimed; errors may still come again."""
     for site, refusal in tuple(job.refusals.items()):
         if refusal.trouble is Trouble.REFUSED:
             del job.refusals[site]
 
 
 def has_refused(state: State, job: Job, site: SiteName) -> bool:
-    """Its last word to the job was a refusal, and nobody has changed the site since, as far as is
-    known."""
+    """Return True if the last trouble with the site was a refusal, and the site was not renewed
+    since."""
     refusal = job.refusals.get(site)
     return refusal is not None and refusal.trouble is Trouble.REFUSED and _counts(state, job, site)
 
 
 def _counts(state: State, job: Job, site: SiteName) -> bool:
-    """The site was not renewed since the last trouble with it."""
+    """Return True if the site was not renewed since the last trouble with it."""
     refusal = job.refusals.get(site)
     return refusal is not None and refusal.at >= state.sites[site].renewed_at
 
 
 def left_alone(state: State, job: Job, now: Instant) -> dict[SiteName, Refusal]:
-    """The sites that the job leaves alone now, in whatever way."""
+    """Sites from which the job backs off now, for any kind of trouble."""
     return {
         site: refusal
         for site, refusal in job.refusals.items()
@@ -97,7 +95,7 @@ def left_alone(state: State, job: Job, now: Instant) -> dict[SiteName, Refusal]:
 
 
 def closed_to(state: State, job: Job, now: Instant) -> dict[SiteName, Refusal]:
-    """Those of them where it is not placed now."""
+    """Sites at which the job is not placed now, because of back-off."""
     return {
         site: refusal
         for site, refusal in left_alone(state, job, now).items()
@@ -106,7 +104,7 @@ def closed_to(state: State, job: Job, now: Instant) -> dict[SiteName, Refusal]:
 
 
 def open_to(state: State, job: Job, picture: GridView, now: Instant) -> GridView:
-    """The picture without what is closed to the job."""
+    """Remove the sites from which the job backs off from a view of the grid."""
     left = left_alone(state, job, now)
     if not left:
         return picture

@@ -1,10 +1,10 @@
-"""Several queues that are visited in rounds, head by head, at work on the live state (Multiple
-queues 2.5).
+"""Rounds over the heads of several queues of the live state (Multiple queues 2.5).
 
-What is a departure in the paper is here any change that may let a job be placed: more idle
-processors anywhere, a site back, a job that comes back. "Starts" in the paper is "is placed". A
-head that pauses after a setback, or that the usable sites could not take if they were idle, is
-passed over.
+- A departure of the paper is here any change that may let a job be placed: more idle processors, a
+  reconnected site, a job that is queued again.
+- "Starts" in the paper means "is placed" here.
+- A head is skipped while it pauses after a setback, or if the usable sites could not take it even
+  when idle.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ NO_JOBS: JobQueue = {}
 
 
 class Rounds:
-    """A global queue and one for each site, as the discipline has them."""
+    """Discipline of a global queue and one for each site, visited in rounds."""
 
     def queues(self, state: State) -> tuple[QueueName, ...]:
-        """The global one, and those of the sites that are known."""
+        """The global queue, and those of the known sites."""
         return (GLOBAL, *(QueueName(site) for site in state.sites))
 
     def queue_for(self, state: State, job: Job) -> QueueName:
-        """As the policy says."""
+        """The queue that the policy chooses."""
         queue = state.recorder.ask(lambda: choose_queue(state, job))
         assert isinstance(queue, str), queue
         return QueueName(queue)
 
     def try_arrived(self, state: State, job: Job, now: Instant) -> None:
-        """Tried if it is the head of an enabled and permitted queue."""
+        """Try the job if it is the head of an enabled and permitted queue."""
         state.fresh.pop(job.id, None)
         queue, room = state.queues.of(job), CapacityCheck(state)
         if head_of(state, queue, room, now) is not job or queue in state.queues.disabled:
@@ -58,7 +58,7 @@ class Rounds:
             admit(state, now)
 
     def scan(self, state: State, now: Instant, *, is_whole: bool) -> None:
-        """At a change all queues in rounds, else those that jobs have arrived in."""
+        """Visit all queues after a change, else only those that jobs have joined."""
         fresh = [job for job in state.fresh.values() if job.not_before <= now]
         has_aged = state.queues.has_aged(now, state.parameters.ageing_s)
         if is_whole or has_aged or any(job.attempts for job in fresh):
@@ -71,7 +71,8 @@ class Rounds:
         admit(state, now)
 
     def explain(self, state: State, job: Job, now: Instant) -> list[str]:
-        """Its number in its queue, what the queue waits for, and why it may not start jobs."""
+        """Describe the position of the job, the blocked head of its queue, and a missing
+        permission."""
         queue, room = state.queues.of(job), CapacityCheck(state)
         jobs = state.queues.jobs(queue)
         number = jobs.index(job)
@@ -96,11 +97,12 @@ class Rounds:
 
 
 def choose_queue(state: State, job: Job) -> QueueName:
-    """Local queues get the jobs that are submitted there or can only run there. With local queues
-    alone, who does not say where joins the shortest one of a site that is large enough."""
+    """Choose the queue of a job. Local queues get the jobs that are submitted there or can only run
+    there. With local queues alone, any other job joins the shortest one of a site that is large
+    enough."""
     policy = state.policies.queueing
     if not isinstance(policy, Discipline):
-        return GLOBAL  # another discipline has the next word, and sorts all anew
+        return GLOBAL  # another discipline follows, and sorts all jobs again
     spec = job.spec
     is_single = len(spec.components) == 1
     asked = spec.queue or (spec.components[0].site if is_single else None)
@@ -120,7 +122,7 @@ def choose_queue(state: State, job: Job) -> QueueName:
 
 
 def visit(state: State, now: Instant) -> None:
-    """A departure: all queues are enabled, and visited in rounds."""
+    """Enable all queues after a departure and visit them in rounds."""
     queues = state.queues
     before, released = tuple(queues.disabled), tuple(queues.freed)
     queues.disabled.clear()
@@ -146,7 +148,7 @@ def visit(state: State, now: Instant) -> None:
 def try_head(
     state: State, queue: QueueName, room: CapacityCheck, picture: GridView, now: Instant
 ) -> Job | None:
-    """Place the head of a queue; or disable the queue: then the head that does not fit."""
+    """Place the head of a queue, or disable the queue and return the head that does not fit."""
     head = head_of(state, queue, room, now)
     if head is not None and (try_to_place(state, head, picture, now) or head.is_over):
         return None
@@ -155,7 +157,7 @@ def try_head(
 
 
 def head_of(state: State, queue: QueueName, room: CapacityCheck, now: Instant) -> Job | None:
-    """The first job of a queue whose turn it can be."""
+    """First job of a queue that may be tried now."""
     for job in state.queues.lines.get(queue, NO_JOBS).values():
         if job.not_before <= now and room.can_take(job, tuple(closed_to(state, job, now))):
             return job
@@ -163,7 +165,7 @@ def head_of(state: State, queue: QueueName, room: CapacityCheck, now: Instant) -
 
 
 def visiting(state: State, room: CapacityCheck, now: Instant) -> Visiting[QueueName]:
-    """The queues as the discipline sees them: one in which nobody's turn can be is empty."""
+    """Make the queues as the discipline sees them; one without a job to try counts as empty."""
     names = [name for name in state.queues.lines if name != GLOBAL]
     local = sorted({*names, *(QueueName(site) for site in state.sites)})
     lines = state.queues.lines
@@ -190,7 +192,7 @@ def visiting(state: State, room: CapacityCheck, now: Instant) -> Visiting[QueueN
 
 
 def describe_head(state: State, head: Job, now: Instant) -> str:
-    """Why the head of a queue has not been placed yet."""
+    """Describe the obstacle that keeps the head of a queue from being placed."""
     answer = state.policies.place(whole_request(state, head, now), picture_of(state))
     if not isinstance(answer, Unplaceable):
         return f"its head {head.id} has not been tried since something changed"

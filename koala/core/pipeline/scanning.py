@@ -1,4 +1,4 @@
-"""Queues that are scanned whole, high and low in turn (KOALA 3.1)."""
+"""Scans of the high and the low queue in turn (KOALA 3.1)."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from koala.core.state import State
 
 
 class Scanning:
-    """High and low queue, in the cycle that the policy gives."""
+    """Discipline that scans the high and low queue in the cycle of its policy."""
 
     def queues(self, _state: State) -> tuple[QueueName, ...]:
-        """High, low."""
+        """The high and the low queue."""
         return tuple(BY_PRIORITY.values())
 
     def queue_for(self, _state: State, job: Job) -> QueueName:
-        """By its priority."""
+        """The queue of the job's priority."""
         return BY_PRIORITY[job.spec.priority]
 
     def try_arrived(self, state: State, job: Job, now: Instant) -> None:
-        """Tried at once, then at each scan (KOALA 3.1)."""
+        """Try the job at once; later scans try it again (KOALA 3.1)."""
         try_to_place(state, job, picture_of(state), now)
         admit(state, now)
 
     def scan(self, state: State, now: Instant, *, is_whole: bool) -> None:
-        """One scan an interval, as in the paper; or scans until S + 1 in a row placed nothing.
+        """Scan once an interval, as in the paper; or until S + 1 scans in a row placed nothing.
 
-        While the grid has not changed, what could not be placed cannot be placed now either: then
-        only the jobs queued since are visited: submitting to a long queue costs what a short one
-        does.
+        While the grid has not changed, a job that did not fit still does not fit. Then only jobs
+        queued since are visited, so that submitting to a long queue costs no more than to a short
+        one.
         """
         if state.is_paced:
             scan(state, now, is_whole=is_whole)
@@ -43,15 +43,15 @@ class Scanning:
             idle_scans = 0 if scan(state, now, is_whole=is_whole) else idle_scans + 1
 
     def explain(self, state: State, job: Job, _now: Instant) -> list[str]:
-        """Its number in its queue."""
+        """Describe the position of the job in its queue."""
         queue = state.queues.of(job)
         jobs = state.queues.jobs(queue)
         return [f"number {jobs.index(job) + 1} of {len(jobs)} in {describe_queue(queue)}"]
 
 
 def scan(state: State, now: Instant, *, is_whole: bool) -> int:
-    """One scan of the queue whose turn it is, jobs that have aged first; how many were placed.
-    Unless it is whole, it visits only jobs that were not tried since they were queued.
+    """Scan the next queue, aged jobs first; return the number of placed jobs. Unless it is whole,
+    the scan visits only jobs that were not tried since they were queued.
     """
     priority = next_priority(state)
     aged = {job.id: job for job in state.queues.aged(now, state.parameters.ageing_s)}
@@ -73,7 +73,7 @@ def scan(state: State, now: Instant, *, is_whole: bool) -> int:
 
 
 def next_priority(state: State) -> Priority:
-    """Of the high or the low queue."""
+    """Ask the policy if the high or the low queue is next."""
     scans, high_scans_per_low = state.queues.scans, state.parameters.high_scans_per_low
     state.queues.scans += 1
 

@@ -1,4 +1,4 @@
-"""What happens to sites and transfers, apart from claims."""
+"""Handlers of events of sites and transfers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
         transfer, size_bytes=event.size_bytes, took_s=event.took_s, now=now
     )
     if transfer.booked_bps:
-        state.ask_scan()  # the link is somebody else's now
+        state.ask_scan()  # the bandwidth of the link is free again
     job = state.placed.get(transfer.job)
     if job is None or job.attempt is None or job.attempt.number != transfer.attempt:
         return
@@ -48,7 +48,7 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
 
 
 def on_transfer_progressed(state: State, event: ev.TransferProgressed, now: Instant) -> None:
-    """Take in how far a copy is: its job is claimed for when its file will be there."""
+    """Handle a progress report of a copy; the claims of its job follow the estimated arrival."""
     transfer = state.files.transfers.get(event.transfer)
     if transfer is None or transfer.is_done:
         return
@@ -63,7 +63,7 @@ def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> 
     if transfer is None or transfer.is_done:
         return
     del state.files.transfers[event.transfer]
-    # Known here: both ends may forget it, the source its order and the target its record.
+    # Tell both ends that the failure is known: the source drops its order, the target its record.
     state.actions.append(
         CancelTransfer(transfer=transfer.id, source=transfer.source, target=transfer.target)
     )
@@ -107,14 +107,14 @@ def on_disconnected(state: State, name: SiteName, now: Instant) -> None:
 
 
 def on_silent(state: State, name: SiteName, now: Instant) -> None:
-    """The site has been away for longer than a hold lease: what was not released there is
-    certainly dead.
+    """Set back unreleased jobs at a site that was disconnected for longer than a hold lease: their
+    claims there are certainly dead.
     """
     site = state.sites[name]
     if site.is_connected:
         return
     silent_at = site.disconnected_at + state.parameters.hold_fence_s
-    if silent_at > now:  # it was cut again since, or leases are longer now
+    if silent_at > now:  # it disconnected again since, or leases are longer now
         state.timers.set(silent_at, TimerKind.SILENT, name)
         return
     for job in tuple(state.placed.values()):

@@ -27,8 +27,8 @@ from koala.core.state import State
 
 
 def advance_start(state: State, job: Job, now: Instant) -> None:
-    """All are held. When the files are there and the JST is near: arm. Where a start may be early,
-    that is its JST, and with all of it at hand it has come.
+    """Arm a fully claimed job once its files are there and its JST is near. If it may start early,
+    its JST is the instant at which everything is there.
     """
     attempt = job.attempt
     assert attempt is not None
@@ -55,7 +55,7 @@ def advance_start(state: State, job: Job, now: Instant) -> None:
 
 
 def lead_over(state: State, members: list[Member], *, arms: int) -> Seconds:
-    """How far T must lie ahead for word of it to reach all members in time."""
+    """Lead of T that is needed for a message to reach all members in time."""
     rtt_s = max((state.sites[m.site].rtt_s for m in members if m.site is not None), default=0.0)
     return lead_s(
         rtt_s,
@@ -66,8 +66,8 @@ def lead_over(state: State, members: list[Member], *, arms: int) -> Seconds:
 
 
 def latest_start_at(state: State, job: Job, release_at: Instant) -> Instant:
-    """D of an Arm: until when a Release may come. A deadline may not be missed by more, however
-    often the job was armed.
+    """D of an Arm: the latest Release. A deadline may not be missed by more, however often the job
+    was armed.
     """
     from_at = release_at if job.deadline_at is None else job.deadline_at
     return from_at + state.parameters.late_max_s
@@ -107,8 +107,8 @@ def arm(state: State, job: Job, members: list[Member], release_at: Instant, now:
 
 
 def peers_of(state: State, job: Job) -> tuple[Peer, ...]:
-    """Who meets at the barrier. Components without one began before, each as a world of its own:
-    with them in it, ranks would wait for processes that know nothing of it."""
+    """Members that meet at the barrier. Components without a barrier began before, each as its own
+    world; they are left out, or ranks would wait for processes outside of theirs."""
     peers = []
     for member in barrier_members(state, job):
         if member.site is None or member.claim is None:
@@ -155,8 +155,8 @@ def on_armed(state: State, event: ev.ClaimArmed, now: Instant) -> None:
 
 
 def release(state: State, job: Job, arming: Arming, now: Instant) -> None:
-    """All members have armed under one number and T is ahead: the one Release of this attempt
-    (promise 3).
+    """Release the attempt: all members have armed under one number and T is ahead. There is only
+    one Release of an attempt (promise 3).
     """
     attempt = job.attempt
     assert attempt is not None
@@ -176,9 +176,11 @@ def release(state: State, job: Job, arming: Arming, now: Instant) -> None:
 
 
 def decided_at(state: State, job: Job, arming: Arming, now: Instant) -> Instant:
-    """T, as far ahead of the decision as word of it takes: the lead, or what this round of Arm
-    messages took, because a Release that comes after T makes a start uneven. The asked T when that
-    is later; never so late that D could pass before T.
+    """Choose T at the decision.
+
+    T is ahead by the lead, or by the time that this round of Arm messages took, because a Release
+    that arrives after T makes a start uneven. It is not before the T of the Arm, and early enough
+    before D.
     """
     way_s = max(lead_over(state, barrier_members(state, job), arms=0), now - arming.asked_at)
     latest_at = latest_start_at(state, job, arming.release_at) - state.parameters.late_max_s / 2

@@ -1,4 +1,4 @@
-"""What a site must know, as a function of the state (design: wanted)."""
+"""Wanted state of a site as a function of the state (design: wanted)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ from koala.protocol.world_port import world_port
 
 
 def wanted(state: State, site: SiteName) -> Wanted:
-    """All claims and transfers that the site must know of, as a function of the state (design:
-    wanted).
-    """
+    """Compute all claims and transfers that the site must know (design: wanted)."""
     holds: list[ClaimProcessors] = []
     paths: list[TryPaths] = []
     releases: list[ReleaseClaim] = []
@@ -93,7 +91,7 @@ def hold(state: State, claim: Claim) -> ClaimProcessors:
 
 
 def try_paths(state: State, claim: Claim) -> TryPaths:
-    """Which ports the claim's component listens on, and whom it connects to."""
+    """Make the path test of a claim: the ports to listen on and the targets to connect to."""
     job = state.jobs[claim.job]
     reached = paths_of(job.spec)
     listens = reached.listens(claim.component)
@@ -128,8 +126,7 @@ def try_paths(state: State, claim: Claim) -> TryPaths:
 
 
 def _world_port(state: State, job: Job, claim: Claim) -> tuple[int, int] | None:
-    """Who has the launcher of the MPI world that this component is part of, and where it listens;
-    None when it is part of none."""
+    """Component and port of the launcher of this component's MPI world; None if it is in none."""
     components = job.spec.components
     world = [
         member.component
@@ -142,7 +139,7 @@ def _world_port(state: State, job: Job, claim: Claim) -> tuple[int, int] | None:
 
 
 def start_transfer(state: State, transfer: Transfer) -> StartTransfer:
-    """The order for a copy under way."""
+    """Make the StartTransfer of a copy under way."""
     return StartTransfer(
         transfer=transfer.id,
         file=transfer.file,
@@ -157,5 +154,5 @@ def start_transfer(state: State, transfer: Transfer) -> StartTransfer:
 
 
 def release_claim(claim: Claim, number: ArmNumber, release_at: Instant) -> ReleaseClaim:
-    """The Release of a claim; always the same for one attempt."""
+    """Make the Release of a claim; always the same for one attempt."""
     return ReleaseClaim(claim=claim.id, site=claim.site, number=number, release_at=release_at)
