@@ -78,10 +78,10 @@ def test_the_plain_view_has_a_line_for_each_change_of_phase(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with PlainView({"j1": "hello"}) as view:
-        view.tell(a_notice(text="submitted"))
-        view.tell(a_notice(text="again"))
-        view.tell(a_notice(phase="Claiming", text="placed on vu"))
-        view.tell(a_notice(job="", site="vu", phase="", text="connected"))
+        view.add_event(a_notice(text="submitted"))
+        view.add_event(a_notice(text="again"))
+        view.add_event(a_notice(phase="Claiming", text="placed on vu"))
+        view.add_event(a_notice(job="", site="vu", phase="", text="connected"))
         view.update(Scene())
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -95,7 +95,7 @@ def test_the_plain_view_has_a_line_for_each_change_of_phase(
 def test_the_live_view_draws_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     scene = Scene(planned=1)
     with LiveView(scene) as view:
-        view.tell(a_notice())
+        view.add_event(a_notice())
         view.update(scene)
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -1,9 +1,10 @@
-"""`python -m koala.cli.local.child PARENT MODULE WORDS...`: a daemon or agent that ends with its
-parent.
+"""Run a daemon or agent that ends with its parent process.
 
-A grid on one machine must not outlive the command that runs it, not even when that is killed: the
-kernel then sends this process TERM, upon which a daemon or an agent ends in order (Linux only,
-prctl(2)). Elsewhere, and where the call fails, the module runs all the same.
+    python -m koala.cli.local.child PARENT MODULE WORDS...
+
+A grid on one machine must not outlive its command, even if that is killed. The kernel then sends
+this process SIGTERM, and the daemon or agent shuts down in order (Linux only, prctl(2)). On other
+systems, and if the call fails, the module runs without this protection.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from koala.runtime.child_lifetime import end_with
 
 
 def main() -> None:
-    """Become the module, under its own arguments."""
+    """Run the module as `__main__`, with its own arguments."""
     parent, module, *words = sys.argv[1:]
     end_with(int(parent), signal.SIGTERM)
     sys.argv = [module, *words]

@@ -1,7 +1,7 @@
-"""`koala demo`: a whole grid on this machine, co-allocated jobs from the examples, a summary.
+"""`koala demo`: run a grid on this machine with co-allocated jobs, and print a summary.
 
-The five sites of the DAS with their sizes (KOALA 2.1) are emulated, each with local users of its
-own; the daemon, the agents, the starters, the programs and the files that travel are real.
+The five sites of the DAS (sizes: KOALA 2.1) and their local users are emulated. The daemon, the
+agents, the starters, the programs and the file transfers are real.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ class DemoFailedError(KoalaError):
 
 def demo(
     jobs: Annotated[
-        int, typer.Option("--jobs", metavar="N", min=1, max=500, help="How many jobs.")
+        int, typer.Option("--jobs", metavar="N", min=1, max=500, help="Number of jobs.")
     ] = JOBS,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Draws sites and times.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of sites and times.")] = 1,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep journals, outputs and logs at the end.")
     ] = False,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Lines instead of the live view, also on a terminal.")
+        bool,
+        typer.Option("--plain", help="Print lines instead of the live view, also on a terminal."),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Run a whole grid on this machine, with jobs.
+    """Run a grid on this machine, with jobs.
 
-    A daemon, five emulated sites with local users, files that travel, co-allocated jobs from the
-    examples; ends with a summary, and leaves nothing running.
+    The grid has a daemon, five emulated sites with local users, file transfers, and co-allocated
+    jobs from the examples. The demo ends with a summary and stops all its processes.
     """
     from koala.cli.local.demo_scenario import plan
     from koala.cli.local.demo_show import Show
@@ -85,7 +86,7 @@ def demo(
 
 
 def _fill_store(store: Path, site: str, seed: int) -> None:
-    """The replicas that a site holds from the beginning."""
+    """Write the replicas that a site holds at the start."""
     from koala.cli.local.demo_scenario import FILES, input_bytes
 
     store.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""What the demo runs: its jobs and input files, drawn from a seed. Pure but for reading examples.
+"""Scenario of the demo: jobs and input files, drawn from a seed. Pure except for reading examples.
 
-Processors of emulated sites are virtual, processes are real, so `PROCESSES_MAX` bounds how many
-programs run at once: a job is submitted when those before it leave room.
+Processors of emulated sites are virtual, but processes are real. `PROCESSES_MAX` bounds the
+programs that run at once: a job is submitted when earlier jobs leave room.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from koala.rsl import read_job, write_job
 
 PROCESSES_MAX = 24
 GAP_MEAN_S = 1.5
-"""Mean time between submissions, as far as PROCESSES_MAX lets."""
+"""Mean time between submissions, unless PROCESSES_MAX delays them."""
 FILE_BYTES = 3_000_000
 FILES = {"poisson.dat": ("delft", "leiden"), "strips.dat": ("vu", "utrecht")}
-"""Input files and the two sites that hold a replica of each."""
+"""Maps each input file to the two sites with its replicas."""
 SITES = ("amsterdam", "delft", "leiden", "utrecht", "vu")
 
 STREAM = (
@@ -39,12 +39,12 @@ STREAM = (
     ("poisson/poisson.rsl", "strips.dat"),
     ("hello.rsl", ""),
 )
-"""Descriptions in examples/ with the input file of each, in the order of their submission."""
+"""Descriptions in examples/ with their input files, in order of submission."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """One job of the demo: submitted `gap_s` after the one before, as soon as there is room."""
+    """One job of the demo: submitted `gap_s` after the previous one, once there is room."""
 
     name: str
     text: str
@@ -53,13 +53,13 @@ class Planned:
 
 
 def plan(examples: Path, *, seed: int, jobs: int) -> list[Planned]:
-    """The demo's jobs. Beyond the stream's length it begins again with other draws."""
+    """Plan the demo's jobs. Beyond its length the stream repeats with other draws."""
     rng = random.Random(seed)
     return [_planned(examples, *STREAM[number % len(STREAM)], rng=rng) for number in range(jobs)]
 
 
 def input_bytes(name: str, *, seed: int) -> bytes:
-    """The content of an input file: the same for the same seed, and like nothing else."""
+    """Generate the content of an input file: random bytes, the same for the same seed."""
     return random.Random(f"{seed}/{name}").randbytes(FILE_BYTES)
 
 
@@ -89,8 +89,11 @@ def _planned(examples: Path, path: str, file: str, *, rng: random.Random) -> Pla
 
 
 def _spread(count: int, *, holders: Sequence[str], rng: random.Random) -> list[str]:
-    """Distinct sites, all but one without a replica, so that the strips' neighbours are far apart
-    and files have to travel: left to itself Close-to-Files would put all where the file is."""
+    """Choose distinct sites, all but one without a replica.
+
+    The strips' neighbours are then far apart, and files are transferred. Close-to-Files alone would
+    place all components at the file's site.
+    """
     away = rng.sample([site for site in SITES if site not in holders], k=min(3, count - 1))
     near = rng.sample(list(holders) or SITES, k=1)
     chosen = list(dict.fromkeys([*away, *near]))

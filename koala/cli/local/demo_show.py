@@ -1,4 +1,4 @@
-"""The demo's performance: submit the stream, show what becomes of it, sum up."""
+"""Run of the demo: submit the stream of jobs, show their progress, summarize."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from koala.client import Client
 
 LIMIT_S = 300.0
-"""After that the demo ends, and what is not over counts as not finished."""
-LOOK_S = 0.25
+"""Time limit of the demo; jobs that are not over then count as not finished."""
+POLL_S = 0.25
 
 
 class Show:
-    """Submits the stream, shows what becomes of it, and returns the summary's rows."""
+    """Submits the stream of jobs, shows their progress, and returns the summary's rows."""
 
     def __init__(self, planned: list[Planned], *, is_live: bool) -> None:
         self._planned = planned
@@ -33,19 +33,19 @@ class Show:
         )
 
     async def run(self, client: Client) -> list[dict[str, Any]]:
-        """The whole demo on a grid that is up; ends when all jobs are over or time is."""
+        """Run the demo on a running grid until all jobs are over, or to the time limit."""
         with self._view as view:
             async with asyncio.TaskGroup() as group:
-                events = group.create_task(self._tell_events(client, view))
-                look = group.create_task(self._look(client, view))
+                events = group.create_task(self._show_events(client, view))
+                poll = group.create_task(self._poll(client, view))
                 try:
                     async with asyncio.timeout(LIMIT_S):
                         await self._submit(client)
-                        await self._until(client, processes=0)
+                        await self._wait_for_room(client, processes=0)
                 except TimeoutError:
                     say(f"koala demo: not all jobs are over after {LIMIT_S:.0f} s")
                 events.cancel()
-                look.cancel()
+                poll.cancel()
             await self._update(client, view)
         names = self._scene.names
         return summary_rows(names, [await client.show(job) for job in names])
@@ -53,23 +53,23 @@ class Show:
     async def _submit(self, client: Client) -> None:
         for job in self._planned:
             await asyncio.sleep(job.gap_s)
-            await self._until(client, processes=max(0, PROCESSES_MAX - job.processes))
+            await self._wait_for_room(client, processes=max(0, PROCESSES_MAX - job.processes))
             submitted = await client.submit(job.text)
             self._scene.names[submitted.job] = job.name
 
-    async def _until(self, client: Client, *, processes: int) -> None:
-        """Wait until jobs that are not over have at most so many processes together."""
+    async def _wait_for_room(self, client: Client, *, processes: int) -> None:
+        """Wait until the jobs that are not over have at most `processes` processes."""
         sizes = dict(zip(self._scene.names, (job.processes for job in self._planned), strict=False))
         while True:
             alive = [job["job"] for job in await client.list_jobs() if job["phase"] not in ENDS]
             if sum(sizes.get(job, 0) for job in alive) <= processes:
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
-    async def _look(self, client: Client, view: View) -> None:
+    async def _poll(self, client: Client, view: View) -> None:
         while True:
             await self._update(client, view)
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     async def _update(self, client: Client, view: View) -> None:
         self._scene.jobs = await client.list_jobs()
@@ -77,7 +77,7 @@ class Show:
         self._scene.elapsed_s = now_s() - self._begun_s
         view.update(self._scene)
 
-    async def _tell_events(self, client: Client, view: View) -> None:
+    async def _show_events(self, client: Client, view: View) -> None:
         events: AsyncIterator[Any] = client.watch(after=0)
         async for notice in events:
-            view.tell(notice)
+            view.add_event(notice)

@@ -1,4 +1,4 @@
-"""The demo's summary: a line for each job, from the daemon's pictures of them. Pure."""
+"""Summary of the demo: a line for each job, from the daemon's job documents. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Picture = Mapping[str, Any]
 
 
 def summary_rows(names: Mapping[str, str], pictures: Sequence[Picture]) -> list[dict[str, Any]]:
-    """What `--json` prints: a plain object for each job; `names` says which example it was."""
+    """Build the `--json` rows, one for each job; `names` maps job ids to examples."""
     return [_row(names[picture["job"]], picture) for picture in pictures]
 
 
 def summary_text(rows: Sequence[Mapping[str, Any]], *, width: int | None = None) -> str:
-    """The table, and below it the reasons of jobs that did not finish."""
+    """Format the table, and below it the reasons of jobs that did not finish."""
     heads = columns(
         "JOB",
         "EXAMPLE",
@@ -86,6 +86,6 @@ def _row(name: str, picture: Picture) -> dict[str, Any]:
 
 
 def _status(parts: Sequence[Picture]) -> int | None:
-    """The exit status of a job's programs: the first that is not 0."""
+    """Exit status of a job: the first of its programs that is not 0."""
     statuses = [s for part in parts if part["end"] for s in part["end"]["statuses"]]
     return next((status for status in statuses if status), 0 if statuses else None)

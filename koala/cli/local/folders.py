@@ -1,4 +1,4 @@
-"""Folders: where a grid on this machine keeps its state, and where the shipped examples are."""
+"""Folders of a local grid: its state, and the shipped examples."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(slots=True, kw_only=True)
 class GridState:
-    """A state folder in use; a temporary one is removed at the end unless it is to be kept."""
+    """State folder in use; a temporary one is removed at the end unless `keep` is called."""
 
     path: Path
     is_kept: bool
 
     def keep(self, say: Callable[[str], None]) -> None:
-        """Leave the folder behind and say where."""
+        """Keep the folder and print its path."""
         self.is_kept = True
         say(f"koala: state and logs are kept in {self.path}")
 
 
 @contextmanager
 def state_folder(named: Path | None, *, prefix: str) -> Iterator[GridState]:
-    """The named folder, or a temporary one. Raises ConfigError when it cannot be made."""
-    # A signal between the making and the `try` would leave the folder behind.
+    """Create the named folder, or a temporary one. Raises ConfigError."""
+    # A signal between the creation and the `try` would leave the folder behind.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     place = None
     try:
@@ -53,7 +53,7 @@ def state_folder(named: Path | None, *, prefix: str) -> Iterator[GridState]:
 
 
 def shipped(name: str) -> Path:
-    """A folder that comes with Koala (`examples`, `deploy`): in the package, or in the sources."""
+    """Find a folder shipped with Koala (`examples`, `deploy`), in the package or the sources."""
     package = Path(koala.__file__).parent
     for folder in (package / "shipped" / name, package.parent / name):
         if folder.is_dir():

@@ -1,13 +1,14 @@
-"""Grid files: one TOML file that describes the daemon and all agents of a grid on this machine.
+"""Grid files: one TOML file describes the daemon and all agents of a grid on this machine.
 
     state_dir = "..."          optional: where journals, spools and logs are kept
     [daemon], [parameters], [links], [bus] ...      as in the daemon's configuration
     [sites.NAME.site], .lrm, .load, .files, .starter, .agent      as in the agent's configuration
 
-What follows from the grid is filled in: state directories, the daemon's address, the sites' names.
-Each process gets an ordinary configuration file of its own, checked before anything is started by
-the code that will read it. Agents get theirs when the daemon serves, since only then its address is
-certain (port 0). Errors are ConfigErrors that name the grid file, the key and what is allowed.
+- The grid fills in the derived values: state directories, the daemon's address, the sites' names.
+- Each process gets an ordinary configuration file. The process's own parser checks it before
+  anything is started.
+- Agents get theirs once the daemon serves, since only then its address is certain (port 0).
+- Errors are ConfigErrors that name the grid file, the key and the allowed values.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ ANY_PORT = "127.0.0.1:0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridFile:
-    """A grid as written: the daemon's tables, and those of each site by name."""
+    """Parsed grid file: the daemon's tables, and those of each site by name."""
 
     source: str
     daemon: Tree
@@ -45,45 +46,45 @@ class GridFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridFolder:
-    """A grid laid out in a folder: what each process is started with."""
+    """State folder of a grid, with the configuration files of its processes."""
 
     grid: GridFile
     state: Path
 
     @property
     def daemon(self) -> Path:
-        """The daemon's configuration."""
+        """Path of the daemon's configuration."""
         return self.state / DAEMON_FILE
 
     @property
     def endpoint(self) -> Path:
-        """Where the daemon writes its address once it serves."""
+        """Path of the file to which the daemon writes its address once it serves."""
         return self.state / "daemon" / "endpoint"
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """The names of the sites."""
+        """Names of the sites."""
         return tuple(self.grid.sites)
 
     def agent(self, site: str) -> Path:
-        """The configuration of a site's agent."""
+        """Path of the configuration of a site's agent."""
         return self.state / "sites" / f"{site}.toml"
 
     def log(self, name: str) -> Path:
-        """Where the standard error of the daemon (`daemon`) or of a site's agent goes."""
+        """Path of the log of the daemon (`daemon`) or of a site's agent."""
         return self.state / "logs" / f"{name}.log"
 
     @property
     def temporary(self) -> Path:
-        """Where processes of the grid put what is theirs alone, so that it goes with the folder."""
+        """Folder of temporary files of the grid's processes, removed with the state folder."""
         return self.state / "tmp"
 
     def store(self, site: str) -> Path:
-        """The folder of a site's replicas, where the grid file does not say another one."""
+        """Default folder of a site's replicas."""
         return self.state / "sites" / site / "files"
 
     def write_agents(self, address: str) -> None:
-        """Write every agent's configuration, for the daemon that serves at this address."""
+        """Write every agent's configuration, for the daemon at this address."""
         for site in self.sites:
             path = self.agent(site)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -91,13 +92,13 @@ class GridFolder:
 
 
 def read_grid(path: Path) -> GridFile:
-    """A grid file. Raises ConfigError."""
+    """Read a grid file. Raises ConfigError."""
     text = written_text(path)
     return parse_grid(text, source=str(path), folder=path.resolve().parent)
 
 
 def parse_grid(text: str, *, source: str, folder: Path) -> GridFile:
-    """A grid's text; a relative `state_dir` is relative to `folder`. Raises ConfigError."""
+    """Parse a grid's text; a relative `state_dir` is relative to `folder`. Raises ConfigError."""
     try:
         tree = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # of TOML, or of its numbers and depth
@@ -127,7 +128,7 @@ def parse_grid(text: str, *, source: str, folder: Path) -> GridFile:
 
 
 def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridFolder:
-    """Write the daemon's configuration and check all; with `address` the daemon listens there.
+    """Write the daemon's configuration and check all of them; `address` overrides its own.
 
     Raises ConfigError, JournalError, and OSError when `state` cannot be written.
     """
@@ -144,7 +145,7 @@ def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridF
     for path in (folder.temporary, folder.log("daemon").parent):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.daemon.write_text(text, encoding="utf-8")
-    require_initialized(checked.state_dir)  # before anything in it is made anew
+    require_initialized(checked.state_dir)  # before new files are written there
     if not checked.is_plain:
         _give_certificates(folder, checked)
     return folder
@@ -158,8 +159,8 @@ def _give_certificates(folder: GridFolder, daemon: DaemonConfig) -> None:
 
 
 def configurations(grid: GridFile) -> tuple[DaemonConfig, dict[str, AgentConfig]]:
-    """What the processes of a grid would be started with, for who only wants to know: the daemon's
-    configuration, and the agents' by site. Nothing is written. Raises ConfigError."""
+    """Build the configurations of a grid's processes without writing files: the daemon's, and the
+    agents' by site. Raises ConfigError."""
     from koala.daemon.config import parse_config as parse_daemon
     from koala_agent.config import parse_config as parse_agent
 
@@ -177,8 +178,8 @@ def configurations(grid: GridFile) -> tuple[DaemonConfig, dict[str, AgentConfig]
 
 
 def check_ports(grid: GridFile, *, with_listen: bool) -> None:
-    """Whether the grid's processes can listen where they are to, before one is started and anything
-    is written. Raises ConfigError."""
+    """Check that the ports of the grid's processes are free, before anything is started or written.
+    Raises ConfigError."""
     from koala.wire.listen_ports import check_free
 
     daemon, agents = configurations(grid)
@@ -195,14 +196,14 @@ def check_ports(grid: GridFile, *, with_listen: bool) -> None:
 
 
 def default_address() -> str:
-    """Where a daemon listens, and the command line looks for it, when nothing else is said."""
+    """Default address of the daemon, for the daemon and for the command line."""
     from koala.daemon.config import DEFAULT_LISTEN
 
     return DEFAULT_LISTEN
 
 
 def _agent_text(folder: GridFolder, site: str, address: str) -> str:
-    """The configuration of a site's agent, which its own reader has found right."""
+    """Build the configuration of a site's agent and check it with the agent's parser."""
     from koala_agent.config import parse_config
 
     source, tables = folder.grid.source, folder.grid.sites[site]
@@ -214,7 +215,7 @@ def _agent_text(folder: GridFolder, site: str, address: str) -> str:
         "plain": _table(folder.grid.daemon.get("daemon", {}), source, "daemon").get("plain", False),
     }
     others = {key: table for key, table in tables.items() if key != "agent"}
-    # One account runs the whole grid, and who may use its daemon may use it.
+    # One account runs the whole grid: every user of the daemon may use the account.
     text = toml_text({"agent": agent, "accounts": {"mode": "anyone"}, **others})
     parse_config(text, source=f"{source}: sites.{site}", folder=folder.state)
     return text
@@ -227,7 +228,7 @@ def _check_daemon(text: str, source: str, folder: Path) -> DaemonConfig:
 
 
 def _refuse_given(grid: GridFile) -> None:
-    """Keys that the grid itself fills in would silently lose; they are refused."""
+    """Refuse keys that the grid fills in itself: their values would be ignored."""
     tables = [("daemon", grid.daemon.get("daemon"))]
     tables += [(f"sites.{name}.agent", site.get("agent")) for name, site in grid.sites.items()]
     for place, table in tables:

@@ -1,8 +1,8 @@
-"""Runs a grid on this machine for as long as something is done with it, and cleans up whatever
-happens: the body's end or error, Ctrl-C, SIGTERM, a terminal that goes away, a child that dies.
+"""Run a grid on this machine around a body of work, and always clean up.
 
-At the end jobs are cancelled first, so that programs end as they would on a real grid; what is left
-then goes with the processes (`Processes.stop`).
+The cleanup covers the body's end or error, Ctrl-C, SIGTERM, a hangup of the terminal and the end of
+a child process. Jobs are cancelled first, so that programs end as on a real grid. `Processes.stop`
+ends everything else.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 START_S = 60.0
-"""How long daemon and agents may take until all sites are registered."""
+"""Time limit for the daemon and the agents until all sites are registered."""
 CANCEL_S = 10.0
-LOOK_S = 0.1
+POLL_S = 0.1
 
 
 class GridError(KoalaError):
-    """The grid did not come up."""
+    """The grid did not start."""
 
 
 class InterruptedRunError(KoalaError):
@@ -43,7 +43,7 @@ def run_grid(folder: GridFolder, body: Callable[[Client], Awaitable[T]]) -> T:
     """Start the grid, await `body` once all sites are registered, and stop everything."""
     processes = Processes(folder)
     try:
-        return asyncio.run(_lead(folder, processes, body))
+        return asyncio.run(_run_with_signals(folder, processes, body))
     except asyncio.CancelledError:
         raise InterruptedRunError("interrupted; everything was stopped") from None
     except BaseExceptionGroup as group:
@@ -52,19 +52,19 @@ def run_grid(folder: GridFolder, body: Callable[[Client], Awaitable[T]]) -> T:
         processes.stop()
 
 
-async def _lead(
+async def _run_with_signals(
     folder: GridFolder, processes: Processes, body: Callable[[Client], Awaitable[T]]
 ) -> T:
     before = _end_on_signals()
     try:
-        return await _lead_on(folder, processes, body)
+        return await _run_body(folder, processes, body)
     finally:
         if any(signal.getsignal(number) is not signal.SIG_IGN for number in before):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
 
-async def _lead_on(
+async def _run_body(
     folder: GridFolder, processes: Processes, body: Callable[[Client], Awaitable[T]]
 ) -> T:
     from koala.client import Client
@@ -91,8 +91,10 @@ async def _lead_on(
 
 
 def _end_on_signals() -> dict[int, Any]:
-    """The first signal cancels the one task in which everything happens; its `finally` blocks do
-    the rest. What the signals meant before."""
+    """Cancel the main task at the first signal; return the previous signal handlers.
+
+    The task's `finally` blocks clean up.
+    """
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
@@ -104,32 +106,32 @@ def _end_on_signals() -> dict[int, Any]:
 
 
 async def _beside_children(processes: Processes, body: Awaitable[T]) -> T:
-    """The body's result; a child that ends meanwhile ends the body with its error."""
+    """Await the body and return its result; the end of a child process cancels it with an error."""
 
-    async def look() -> None:
+    async def poll() -> None:
         while True:
             processes.check()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     async with asyncio.TaskGroup() as group:
-        watch = group.create_task(look())
+        watch = group.create_task(poll())
         result = await body
         watch.cancel()
     return result
 
 
 async def _start_daemon(folder: GridFolder, processes: Processes) -> str:
-    """The address of our daemon. An older endpoint file is another life's, and waited out."""
-    older = _written(folder.endpoint)
+    """Start the daemon and return its address. The endpoint file of an earlier run is ignored."""
+    older = _file_version(folder.endpoint)
     processes.start_daemon()
-    while _written(folder.endpoint) in (None, older):
+    while _file_version(folder.endpoint) in (None, older):
         processes.check()
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_S)
     return folder.endpoint.read_text(encoding="utf-8").strip()
 
 
-def _written(path: Path) -> tuple[int, int] | None:
-    """What tells one writing of a file from another; None when there is none."""
+def _file_version(path: Path) -> tuple[int, int] | None:
+    """Inode and modification time of a file, None if there is none."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -138,21 +140,21 @@ def _written(path: Path) -> tuple[int, int] | None:
 
 
 async def _until_registered(client: Client, processes: Processes, names: Iterable[str]) -> None:
-    """Wait for every site; a time limit is the caller's."""
+    """Wait until every site is registered; the caller sets a time limit."""
     while True:
         processes.check()
         connected = {s["site"] for s in await client.sites() if s["state"] != "disconnected"}
         if connected.issuperset(names):
             return
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_S)
 
 
 async def _cancel_all(client: Client) -> None:
-    """Cancel what is not over, and wait until no site holds processors for us."""
+    """Cancel all jobs that are not over, and wait until no site has claimed processors."""
     alive = [job["job"] for job in await client.list_jobs() if job["phase"] not in ENDS]
     if alive:
         await client.cancel(alive)
     while True:
         if not any(site["claimed"] for site in await client.sites()):
             return
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_S)

@@ -1,5 +1,6 @@
-"""The demo's view while it runs: on a terminal three panels that change, otherwise a line each time
-a job changes its phase. What is shown is what the daemon says; nothing is kept but the newest.
+"""Live view of the demo: three panels on a terminal, otherwise a line for each new phase of a job.
+
+The view shows the daemon's newest answers and keeps no history.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ STYLES = {
 
 @dataclass(slots=True, kw_only=True)
 class Scene:
-    """What the view shows: the daemon's newest answers, and the last events."""
+    """Content of the view: the daemon's newest answers, and the last events."""
 
     names: dict[str, str] = field(default_factory=dict)
     planned: int = 0
@@ -47,19 +48,19 @@ class Scene:
 
 
 class View(Protocol):
-    """Something that shows a demo."""
+    """Interface of a view of the demo."""
 
     def __enter__(self) -> View:
-        """Begin to show."""
+        """Start the view."""
 
     def __exit__(self, *details: object) -> None:
-        """Stop; what was shown last stays."""
+        """Stop the view; its last output stays."""
 
-    def tell(self, notice: Mapping[str, Any]) -> None:
-        """An event happened."""
+    def add_event(self, notice: Mapping[str, Any]) -> None:
+        """Show an event."""
 
     def update(self, scene: Scene) -> None:
-        """The newest state."""
+        """Show the newest state."""
 
 
 class PlainView:
@@ -75,8 +76,8 @@ class PlainView:
     def __exit__(self, *details: object) -> None:
         return
 
-    def tell(self, notice: Mapping[str, Any]) -> None:
-        """Print the notice when its job has a new phase, or when it is about a site."""
+    def add_event(self, notice: Mapping[str, Any]) -> None:
+        """Print the notice if its job has a new phase, or if it is about a site."""
         job = notice["job"]
         if job and self._phases.get(job) == notice["phase"]:
             return
@@ -85,11 +86,11 @@ class PlainView:
         say(f"{subject:<20} {notice['phase']:<9} {clean(notice['text'])}".rstrip())
 
     def update(self, scene: Scene) -> None:
-        """Nothing: lines come with the events."""
+        """Do nothing: lines are printed with the events."""
 
 
 class LiveView:
-    """Panels that are drawn anew in place."""
+    """Panels that are redrawn in place."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
@@ -107,18 +108,18 @@ class LiveView:
         assert self._live is not None
         self._live.stop()
 
-    def tell(self, notice: Mapping[str, Any]) -> None:
-        """Put the notice among the last events."""
+    def add_event(self, notice: Mapping[str, Any]) -> None:
+        """Add the notice to the last events."""
         self._scene.events.append(notice_text(notice))
 
     def update(self, scene: Scene) -> None:
-        """Draw the scene."""
+        """Redraw the scene."""
         assert self._live is not None
         self._live.update(panels(scene))
 
 
 def panels(scene: Scene) -> Group:
-    """The scene as what rich draws: a head line, sites, jobs, events."""
+    """Build the renderable of a scene: a head line, sites, jobs, events."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -150,7 +151,7 @@ def panels(scene: Scene) -> Group:
 
 
 def bar(site: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """A site's processors: ours, those of its own users, idle ones."""
+    """Build the bar of a site's processors: claimed ones, those of local users, idle ones."""
     from rich.text import Text
 
     processors = max(1, site["processors"])
@@ -164,5 +165,5 @@ def bar(site: Mapping[str, Any]) -> Any:  # noqa: ANN401
 
 
 def _cells(count: int, processors: int) -> int:
-    """How much of the bar; whatever is there at all shows."""
+    """Cells of the bar for a number of processors, at least one unless the number is 0."""
     return min(BAR_CELLS, max(round(count * BAR_CELLS / processors), 1 if count else 0))

@@ -1,9 +1,10 @@
-"""The processes of a grid on this machine: start them, notice when one dies, leave none behind.
+"""Processes of a grid on this machine: start them, detect their end, leave none behind.
 
-Every child carries `KOALA_GRID` in its environment, which whatever it starts inherits; so at the
-end even a program that left its process group is found and killed. Children are in sessions of
-their own: Ctrl-C reaches this process alone, which then ends them in order. Should it be killed
-itself, daemon and agents end all the same (`child.py`), and the starters' leases run out.
+- Every child has `KOALA_GRID` in its environment, and its descendants inherit it. So even a program
+  that left its process group is found and killed at the end.
+- Children have their own sessions: Ctrl-C reaches this process alone, which ends them in order.
+- If this process is killed, the daemon and the agents end too (`child.py`), and the starters'
+  leases expire.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from koala.errors import KoalaError
 if TYPE_CHECKING:
     import psutil
 
-MARK = "KOALA_GRID"
+TAG_VARIABLE = "KOALA_GRID"
 STOP_S = 10.0
-"""How long a daemon or an agent may take to end in order before it is killed."""
+"""Time limit for the orderly end of a daemon or an agent, before it is killed."""
 SWEEP_S = 5.0
 LOG_LINES = 8
 
@@ -38,15 +39,15 @@ class ChildEndedError(KoalaError):
 
 
 class Processes:
-    """The daemon and the agents of one grid. `stop` belongs into a `finally`."""
+    """Daemon and agents of one grid. Call `stop` in a `finally` block."""
 
     def __init__(self, folder: GridFolder) -> None:
         self._folder = folder
-        self._mark = secrets.token_hex(8)
+        self._tag = secrets.token_hex(8)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def start_daemon(self) -> None:
-        """Start the daemon; whether it lives is told by `check`."""
+        """Start the daemon; `check` reports its end."""
         self._start("daemon", "koala.daemon.main", self._folder.daemon)
 
     def start_agents(self) -> None:
@@ -55,7 +56,7 @@ class Processes:
             self._start(site, "koala_agent.main", self._folder.agent(site))
 
     def check(self) -> None:
-        """Raise ChildEndedError, with the end of its log, when a child is no more."""
+        """Raise ChildEndedError, with the end of its log, if a child has ended."""
         for name, child in self._children.items():
             if (status := child.poll()) is not None:
                 log = self._folder.log(name)
@@ -65,8 +66,8 @@ class Processes:
                 )
 
     def stop(self) -> None:
-        """End agents, then the daemon, then whatever they left; nothing of the grid runs on."""
-        with _undisturbed():
+        """End the agents, then the daemon, then all remaining processes of the grid."""
+        with _signals_ignored():
             self._end([child for name, child in self._children.items() if name != "daemon"])
             self._end([child for name, child in self._children.items() if name == "daemon"])
             self._sweep()
@@ -85,13 +86,13 @@ class Processes:
             )
 
     def _environment(self) -> dict[str, str]:
-        """Ours, the mark, and a path on which both packages are found without installation."""
+        """Build a child's environment: ours, the tag, and a PYTHONPATH with both packages."""
         path = [*_package_folders(), os.environ.get("PYTHONPATH", "")]
-        # What keeps the core of gRPC off a terminal; theirs goes to files, for whoever looks.
-        ours = {k: v for k, v in os.environ.items() if (k, v) != ("GRPC_VERBOSITY", "NONE")}
+        # Children log to files, so gRPC's messages are welcome there.
+        inherited = {k: v for k, v in os.environ.items() if (k, v) != ("GRPC_VERBOSITY", "NONE")}
         return {
-            **ours,
-            MARK: self._mark,
+            **inherited,
+            TAG_VARIABLE: self._tag,
             "PYTHONPATH": os.pathsep.join(part for part in path if part),
             "GRPC_ENABLE_FORK_SUPPORT": "0",
             "TMPDIR": str(self._folder.temporary),
@@ -110,29 +111,29 @@ class Processes:
                 child.wait()
 
     def _sweep(self) -> None:
-        """Kill what still carries the mark, until a look finds nothing more."""
+        """Kill processes with the tag until none is left, or to the time limit."""
         import psutil
 
         until = now_s() + SWEEP_S
-        while (found := list(_marked(self._mark))) and now_s() < until:
+        while (found := list(_tagged(self._tag))) and now_s() < until:
             for process in found:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
             psutil.wait_procs(found, timeout=1.0)
 
 
-def _marked(mark: str) -> Iterator[psutil.Process]:
-    """Processes of this user with the mark in their environment; zombies have none."""
+def _tagged(tag: str) -> Iterator[psutil.Process]:
+    """Find processes of this user with the tag in their environment; zombies have none."""
     import psutil
 
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get(MARK) == mark:
+            if process.pid != os.getpid() and process.environ().get(TAG_VARIABLE) == tag:
                 yield process
 
 
 def _package_folders() -> list[str]:
-    """The folders that hold `koala` and `koala_agent`."""
+    """Find the folders that contain `koala` and `koala_agent`."""
     folders: list[str] = []
     for package in ("koala", "koala_agent"):
         spec = importlib.util.find_spec(package)
@@ -153,8 +154,8 @@ def _tail(log: Path) -> str:
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """A second Ctrl-C while the end is under way must not leave processes behind."""
+def _signals_ignored() -> Iterator[None]:
+    """Ignore ending signals: a second Ctrl-C in the shutdown must not leave processes behind."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before: Mapping[int, object] = {n: signal.signal(n, signal.SIG_IGN) for n in numbers}
     try:

@@ -1,4 +1,4 @@
-"""Writes TOML, which Python's library only reads: tables of scalars, lists and tables. Pure."""
+"""Write TOML, which Python's library only reads: tables of scalars, lists and tables. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_text(tree: Mapping[str, object]) -> str:
-    """The tree as TOML: plain keys first, then a section for each table."""
+    """Format the tree as TOML: plain keys first, then a section for each table."""
     return "\n".join(_section(tree, ())) + "\n"
 
 
@@ -50,5 +50,5 @@ def _value(value: object) -> str:
 
 
 def _string(text: str) -> str:
-    """A basic string: JSON's escapes are TOML's, but for DEL, which TOML wants escaped."""
+    """Format a basic string: TOML has JSON's escapes, and also requires one for DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

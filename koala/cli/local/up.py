@@ -1,4 +1,4 @@
-"""`koala daemon CONFIG` and `koala up GRID.toml`."""
+"""`koala daemon CONFIG` and `koala up GRID.toml`: run a daemon, or a grid on this machine."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def daemon(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="Its TOML file.")],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The daemon's TOML file.")],
     accept_loss: Annotated[
         bool,
         typer.Option(
             "--accept-loss",
-            help="Go on though the end of the journal is lost: jobs whose fate was in it may run"
+            help="Start although the end of the journal is lost: jobs recorded only there may run"
             " a second time.",
         ),
     ] = False,
@@ -27,8 +27,8 @@ def daemon(
         bool,
         typer.Option(
             "--init",
-            help="Begin a new state directory though it looks as if there had been one, or as if"
-            " its disk were not mounted.",
+            help="Create a new state directory although one seems to have existed, or its disk"
+            " seems not to be mounted.",
         ),
     ] = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Documents about who may call and dial as text for people. Pure, as `render` is."""
+"""Access-control documents as text: enrolments, users, audit log. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from koala.cli.render.table import columns, table
 
 
 def enrolments_text(sites: Sequence[Document], *, width: int | None = None) -> str:
-    """`koala site list`: a site a line."""
+    """Format `koala site list`: one line a site."""
     rows = [
         [
             site["site"],
@@ -25,7 +25,7 @@ def enrolments_text(sites: Sequence[Document], *, width: int | None = None) -> s
 
 
 def users_text(users: Sequence[Document], *, width: int | None = None) -> str:
-    """`koala user list`: a user a line."""
+    """Format `koala user list`: one line a user."""
     rows = [
         [
             user["user"],
@@ -41,7 +41,7 @@ def users_text(users: Sequence[Document], *, width: int | None = None) -> str:
 
 
 def audit_text(lines: Sequence[Document], *, width: int | None = None) -> str:
-    """`koala audit`: a call a line."""
+    """Format `koala audit`: one line a call."""
     rows = [
         [
             line["at"],

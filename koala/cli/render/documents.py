@@ -1,6 +1,6 @@
-"""The daemon's documents as text for people. Pure: a document in, text out.
+"""The daemon's documents as text. Pure: a document in, text out.
 
-The documents are those of `--json` (docs/api.md). A value that is not known yet shows as `-`.
+The documents are those of `--json` (docs/api.md). An unknown value is shown as `-`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def jobs_text(
     width: int | None = None,
     coloured: bool = False,
 ) -> str:
-    """`koala list`: a job a line."""
+    """Format `koala list`: one line a job."""
     rows = [
         [
             job["job"],
@@ -61,7 +61,7 @@ def sites_text(
     width: int | None = None,
     coloured: bool = False,
 ) -> str:
-    """`koala sites`: a site a line, and below them what keeps sites away or in trouble."""
+    """Format `koala sites`: one line a site, then the reasons of absences and troubles."""
     rows = [
         [
             site["site"],
@@ -90,8 +90,10 @@ def sites_text(
 
 
 def _site_state(site: Document) -> str:
-    """In a word, two for a drain that lasts while the site is away. Daemons of earlier releases do
-    not say all of it."""
+    """Format a site's state, with `drained` added for a drained site that is away.
+
+    Daemons of earlier releases send only part of it.
+    """
     state: str = site["state"]
     if state == "disconnected" and site.get("enrolment") in AWAY:
         state = site["enrolment"]
@@ -99,7 +101,7 @@ def _site_state(site: Document) -> str:
 
 
 def _why_away(site: Document, zone: tzinfo | None) -> str:
-    """Why a site cannot come back by itself; empty when it can, for all that is known here."""
+    """Explain why a site cannot reconnect by itself; empty if no reason is known."""
     if site["state"] != "disconnected":
         return ""
     match site.get("enrolment"):
@@ -115,14 +117,14 @@ def _why_away(site: Document, zone: tzinfo | None) -> str:
 
 
 def _whose(site: Document) -> str:
-    """Whose jobs a site is there for."""
+    """Format the users that may use a site."""
     users = site["users"]
     some = f"{users} users" if users > 1 else "one user"
     return site["owner"] or (some if users else "everybody")
 
 
 def files_text(files: Sequence[Document], *, width: int | None = None) -> str:
-    """`koala files`: a logical file a line."""
+    """Format `koala files`: one line a logical file."""
     rows = [
         [
             entry["file"],
@@ -136,7 +138,7 @@ def files_text(files: Sequence[Document], *, width: int | None = None) -> str:
 
 
 def outputs_text(files: Sequence[Document], *, width: int | None = None) -> str:
-    """`koala outputs`: an output file a line; the paths of those that were fetched."""
+    """Format `koala outputs`: one line an output file; only the path of each if fetched."""
     if any("path" in file for file in files):
         return "\n".join(clean(file["path"]) for file in files)
     rows = [[file["name"], size(file["size_bytes"])] for file in files]
@@ -150,7 +152,7 @@ def job_text(
     width: int | None = None,
     coloured: bool = False,
 ) -> str:
-    """`koala show`: the job, its components and the end of its story."""
+    """Format `koala show`: the job, its components and its recent history."""
     timeline: Document = job["timeline"]
     phase = painted(clean(job["phase"])) if coloured else clean(job["phase"])
     whose = f"{job['job']} of {job['owner'] or 'nobody'}, {job['priority']} priority"
@@ -188,7 +190,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def _progress(progress: Document) -> list[tuple[str, str]]:
-    """How far apart the components are, now and over time."""
+    """Format the progress skew of the components, now and over time."""
     shares = ", ".join(f"{clean(label)} {share:.0%}" for label, share in progress["shares"].items())
     allowed = progress["asynchrony_s"]
     words = [
@@ -208,7 +210,7 @@ def _progress(progress: Document) -> list[tuple[str, str]]:
 
 
 def parts_text(parts: Sequence[Document], *, width: int | None = None) -> str:
-    """The components of a job."""
+    """Format the components of a job."""
     rows = [
         [
             part["label"],
@@ -228,7 +230,7 @@ def parts_text(parts: Sequence[Document], *, width: int | None = None) -> str:
 
 
 def transfers_text(transfers: Sequence[Document], *, width: int | None = None) -> str:
-    """The copies of a job's input file in its present attempt."""
+    """Format the copies of a job's input file in its current attempt."""
     rows = [
         [
             ", ".join(one["components"]) or NOTHING,
@@ -250,21 +252,21 @@ def transfers_text(transfers: Sequence[Document], *, width: int | None = None) -
 
 
 def why_text(document: object) -> str:
-    """`koala why`: its sentences, a line each."""
+    """Format `koala why`: one line a sentence."""
     lines = document.get("why", ()) if isinstance(document, Mapping) else document
     assert isinstance(lines, Iterable)
     return "\n".join(clean(str(line)) for line in lines)
 
 
 def metrics_text(document: Document) -> str:
-    """`koala metrics`: a figure a line, nested names joined by dots."""
+    """Format `koala metrics`: one line a figure, nested names joined by dots."""
     figures = [(clean(name), clean(value)) for name, value in _flat("", document)]
     longest = max((len(name) for name, _ in figures), default=0)
     return "\n".join(f"{name:<{longest}}  {value}" for name, value in figures)
 
 
 def report_text(document: Document, *, zone: tzinfo | None = None, width: int | None = None) -> str:
-    """`koala report`: its rows, and the total below them."""
+    """Format `koala report`: its rows, and the total below them."""
     if document["by"] == "claim":
         return _claims_text(document["rows"], zone=zone, width=width)
     named = [(row[document["by"]] or "nobody", row) for row in document["rows"]]
@@ -303,7 +305,7 @@ def report_text(document: Document, *, zone: tzinfo | None = None, width: int | 
 def _claims_text(
     claims: Sequence[Document], *, zone: tzinfo | None = None, width: int | None = None
 ) -> str:
-    """What each claim has cost."""
+    """Format the cost of each claim."""
     rows = [
         [
             row["claim"],
@@ -323,7 +325,7 @@ def _claims_text(
 
 
 def notice_text(notice: Document, *, zone: tzinfo | None = None, coloured: bool = False) -> str:
-    """`koala watch`: one line an event, its number first so that a later watch can go on."""
+    """Format `koala watch`: one line an event, its number first so that a watch can resume."""
     subject = notice["job"] or notice["site"] or "daemon"
     phase = painted(clean(notice["phase"])) if coloured else clean(notice["phase"])
     words = [str(notice["number"]), moment(notice["at"], zone), clean(subject), phase]
@@ -331,7 +333,7 @@ def notice_text(notice: Document, *, zone: tzinfo | None = None, coloured: bool 
 
 
 def moment(at: float | None, zone: tzinfo | None = None) -> str:
-    """An instant of the daemon as local time, to the second."""
+    """Format an instant of the daemon as local time, to the second."""
     if at is None:
         return NOTHING
     try:
@@ -341,7 +343,7 @@ def moment(at: float | None, zone: tzinfo | None = None) -> str:
 
 
 def seconds(duration_s: float | None) -> str:
-    """A duration with the digits that matter."""
+    """Format a duration with its significant digits."""
     if duration_s is None:
         return NOTHING
     if abs(duration_s) < 0.0995:
@@ -350,19 +352,19 @@ def seconds(duration_s: float | None) -> str:
 
 
 def processor_seconds(amount: float | None) -> str:
-    """Processors times seconds."""
+    """Format an amount of processor-seconds."""
     return NOTHING if amount is None else f"{amount:,.1f} processor-seconds"
 
 
 def milliseconds(duration_s: float | None) -> str:
-    """A short duration in milliseconds."""
+    """Format a short duration in milliseconds."""
     if duration_s is None:
         return NOTHING
     return f"{duration_s * 1000:.1f} ms" if duration_s else "0 ms"
 
 
 def size(size_bytes: float | None) -> str:
-    """A number of bytes in the unit that leaves one to three digits."""
+    """Format a number of bytes in the unit that gives one to three digits."""
     return NOTHING if size_bytes is None else units.size(size_bytes)
 
 
@@ -421,7 +423,7 @@ def _end(part: Document) -> str:
 
 
 def _story(story: Sequence[Sequence[Any]], zone: tzinfo | None) -> list[str]:
-    """The last lines of what has happened to the job."""
+    """Format the last lines of the job's history."""
     lines = [f"{moment(at, zone)}  {clean(text)}" for at, text in story[-STORY_LINES:]]
     left_out = len(story) - len(lines)
     return [*([f"... {left_out} earlier lines: --json shows them"] if left_out else []), *lines]

@@ -1,4 +1,4 @@
-"""A bar while something long runs."""
+"""Progress bar of long operations."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
-    """A bar on standard error while something long runs, where that is a terminal; the function
-    that comes is told how much of `total` is done."""
+    """Show a progress bar on standard error if it is a terminal.
+
+    The yielded function takes the part of `total` that is done.
+    """
     if not sys.stderr.isatty():
         yield lambda _done: None
         return

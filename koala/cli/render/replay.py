@@ -1,4 +1,4 @@
-"""What `koala replay` shows as text: a story, its figures, and runs side by side. Pure."""
+"""Text output of `koala replay`: a story, its figures, and a comparison of runs. Pure."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("run_processor_s", "running", _held),
     ("utilization", "utilization by these jobs", _percent),
 )
-"""The figures of a run: key, words, and how a value is written."""
+"""Figures of a run: key, label, and format of the value."""
 
 TITLES = {"recorded": "AS IT WAS", "simulated": "SIMULATED", "what_if": "WHAT IF"}
 
 
 def head_text(head: Document, zone: tzinfo | None = None) -> str:
-    """What was read."""
+    """Format the head: the journal, its events and its period."""
     begin, end = moment(head["first_at"], zone), moment(head["last_at"], zone)
     lines = [f"{head['journal']}: {head['events']:,} events from {begin} to {end}"]
     if not head["is_marked"]:
@@ -64,7 +64,10 @@ def head_text(head: Document, zone: tzinfo | None = None) -> str:
 def told_text(
     told: Told, *, first_at: float, day: str, zone: tzinfo | None = None
 ) -> tuple[str, str]:
-    """One event and what came of it, and its date, which stands first when it is not `day`."""
+    """Format one event with its consequences; return the text and its date.
+
+    The date is printed first if it differs from `day`.
+    """
     at = datetime.fromtimestamp(told.at, zone).astimezone(zone)
     lines = [f"{at:%Y-%m-%d}"] if f"{at:%Y-%m-%d}" != day else []
     since = f"{told.at - first_at:+.3f}"
@@ -80,7 +83,7 @@ def told_text(
 def run_text(
     document: Document, *, first_at: float, width: int | None = None, coloured: bool = False
 ) -> str:
-    """The summary of a run: jobs, sites, and figures in all."""
+    """Format the summary of a run: jobs, sites, and total figures."""
     return "\n\n".join(
         [
             _jobs(document["jobs"], first_at, width, coloured=coloured),
@@ -94,14 +97,14 @@ def run_text(
 
 
 def comparison_text(document: Document, *, first_at: float, width: int | None = None) -> str:
-    """Three runs side by side: figures, then the jobs whose starts differ most."""
-    parts = [_changes(document), _figures(document["figures"], width), _honesty(document)]
+    """Compare three runs: figures, then the jobs whose starts differ most."""
+    parts = [_changes(document), _figures(document["figures"], width), _fidelity(document)]
     parts.append(_compared_jobs(document["jobs"], first_at, width))
     return "\n\n".join(parts)
 
 
 def job_comparison_text(document: Document, *, first_at: float, width: int | None = None) -> str:
-    """One job in the three runs."""
+    """Compare one job in the three runs."""
     rows = []
     names = [name for name in document["jobs"][0]["recorded"] if name != "job"]
     for name in names:
@@ -181,8 +184,8 @@ def _figures(figures: Document, width: int | None) -> str:
     return f"{table(heads, rows, width=width)}\n{note}"
 
 
-def _honesty(document: Document) -> str:
-    """What is to be thought of the simulation."""
+def _fidelity(document: Document) -> str:
+    """Format the fidelity of the simulation: its differences from the recorded run."""
     found = document["fidelity"]
     off = found["start_off_s"]
     lines = [

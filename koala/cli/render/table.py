@@ -1,6 +1,6 @@
-"""Aligned columns as text: quick for thousands of rows, stable in pipes, cut to a terminal's width.
+"""Aligned columns as text: fast for thousands of rows, stable in pipes, cut to a terminal's width.
 
-Colours are terminal codes of the phase or state column only, and only when they were asked for.
+Only the phase or state column is coloured, and only on request.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ TONES = {
     "revoked": "31",
     "expired": "31",
 }
-"""Terminal colours of the words that have one."""
+"""Terminal colour codes of phases and states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column: its title, and whether it is right-aligned, as numbers are."""
+    """Column with its title; numbers are right-aligned."""
 
     title: str
     is_number: bool = False
 
 
 def columns(*titles: str) -> tuple[Column, ...]:
-    """Columns from titles; one that begins with `>` is right-aligned."""
+    """Build columns from titles; one that begins with `>` is right-aligned."""
     return tuple(Column(title=t.removeprefix(">"), is_number=t.startswith(">")) for t in titles)
 
 
@@ -51,7 +51,7 @@ def table(
     width: int | None = None,
     coloured: bool = False,
 ) -> str:
-    """The rows below their titles. With `width` (in characters) longer lines are cut there."""
+    """Format the rows below their titles; cut lines at `width` characters."""
     cells = [[head.title for head in heads], *([clean(cell) for cell in row] for row in rows)]
     widths = [max(len(row[index]) for row in cells) for index in range(len(heads))]
     lines = []
@@ -66,33 +66,35 @@ def table(
 
 
 def cut(line: str, width: int | None) -> str:
-    """At most `width` characters; what was cut shows as an ellipsis."""
+    """Cut a line to `width` characters, the last one an ellipsis."""
     return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
 
 
 def clean(text: str) -> str:
-    """One line without control characters: names and messages come from anywhere."""
+    """Make one line without control characters: names and messages come from untrusted sources."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 
 def clean_lines(text: str) -> str:
-    """The same of several lines, which stay."""
+    """Remove control characters from several lines, keeping the line breaks."""
     return "\n".join(
         "".join(c if c.isprintable() else "?" for c in one) for one in text.split("\n")
     )
 
 
 def painted(word: str) -> str:
-    """A phase or a site's state in its colour."""
+    """Colour a phase or a site's state."""
     tone = TONES.get(word)
     return f"\x1b[{tone}m{word}\x1b[0m" if tone else word
 
 
 def _painted(line: str, row: Sequence[str]) -> str:
-    """The first coloured word of the row in its colour; padding is not touched. Of a site's state
-    the first word says the most."""
+    """Colour the first word of the row that has a colour, without its padding.
+
+    Of a site's state with two words, the first counts.
+    """
     words = (cell.partition(", ")[0] for cell in row)
     word = next((word for word in words if word in TONES), None)
     return line if word is None else line.replace(word, painted(word), 1)

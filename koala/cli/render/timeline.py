@@ -1,9 +1,9 @@
-"""The timeline of a job submission (KOALA, figure 1), drawn in characters. Pure.
+"""Timeline of a job (KOALA, figure 1), drawn in characters. Pure.
 
     A submitted    B placed    C claimed    D started    E ended
 
-Distances are to scale except that neighbouring points keep a gap in which their letters can be
-read. Before the start the line is drawn with `-`, while the programs run with `=`.
+Distances are to scale, except for a minimum gap that keeps the letters readable. The line is `-`
+before the start, and `=` while the programs run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WIDTH_MIN = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One of the points A to E that has been reached."""
+    """One of the points A to E that the job has reached."""
 
     letter: str
     name: str
@@ -29,7 +29,7 @@ class Point:
 
 
 def timeline_text(job: Mapping[str, Any], *, width: int = 78, zone: tzinfo | None = None) -> str:
-    """The line A to E with the times between its points, and their figures in full below."""
+    """Draw the line A to E with the times between its points, and the full figures below."""
     timeline: Mapping[str, Any] = job["timeline"]
     points = reached(timeline)
     marks = dict(zip((p.letter for p in points), places(points, width), strict=True))
@@ -44,7 +44,7 @@ def timeline_text(job: Mapping[str, Any], *, width: int = 78, zone: tzinfo | Non
 
 
 def reached(timeline: Mapping[str, Any]) -> list[Point]:
-    """The points of the line so far."""
+    """Points that the job has reached so far."""
     named = (
         ("A", "submitted", timeline["submitted_at"]),
         ("B", "placed", timeline["placed_at"]),
@@ -56,8 +56,9 @@ def reached(timeline: Mapping[str, Any]) -> list[Point]:
 
 
 def places(points: Sequence[Point], width: int) -> list[int]:
-    """The column of each point: to scale, at least GAP apart, the last one in the last column. One
-    that seems to be later than those after it, since a site's clock said so, is drawn before them.
+    """Compute the column of each point: to scale, at least GAP apart, the last in the last column.
+
+    A point that is later than its successors, by a site's clock, is drawn before them.
     """
     room = max(width, WIDTH_MIN) - 1 - GAP * (len(points) - 1)
     first, whole_s = points[0].at, points[-1].at - points[0].at
@@ -67,7 +68,7 @@ def places(points: Sequence[Point], width: int) -> list[int]:
 
 
 def _spans(timeline: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """What the figure names between two points."""
+    """Named times of the figure, each between two points."""
     times = {point.letter: point.at for point in reached(timeline)}
 
     def between(start: str, end: str) -> str:
@@ -101,7 +102,7 @@ def _line(points: Sequence[Point], marks: Mapping[str, int]) -> str:
 
 
 def _span(label: str, start: int, end: int) -> str:
-    """`|<-- label -->|` from column to column; a label that does not fit stands to its right."""
+    """Draw `|<-- label -->|` between two columns; a label that does not fit goes to the right."""
     inside = end - start - 1
     if inside >= len(label) + 4:
         return " " * start + "|<" + f" {label} ".center(inside - 2, "-") + ">|"
@@ -118,7 +119,7 @@ def _instants(points: Sequence[Point], zone: tzinfo | None) -> list[str]:
 
 
 def _figures(timeline: Mapping[str, Any]) -> list[str]:
-    """The figures under the names that the paper's figure gives them."""
+    """Format the figures under the paper's names."""
     named = (
         ("TWT", "total waiting time", seconds(timeline["total_waiting_s"])),
         ("FTT", "file transfer time, estimated", seconds(timeline["transfer_estimate_s"])),
