@@ -1,18 +1,18 @@
-"""The error tree of Koala. Outcomes (refused, unanswered, site lost) are values, never exceptions.
+"""Exceptions of Koala. Outcomes (refused, unanswered, site lost) are values, never exceptions.
 
 KoalaError
 ├── SpecError            the request is wrong (job description, option, name)
 ├── UnknownJobError      no job with this id, or not visible to this user
 ├── UnknownSiteError     no site with this name
 ├── UnknownNameError     no user, no enrolled site with this name
-├── UnauthenticatedError who asks shows nothing that proves it, or nothing that is good (any more)
-├── DeniedError          who asks is known, and may not
-├── RejectedError        right, but not here or not now (too large for all sites, queue full)
-│   └── ExhaustedError   right, and possible when there is room again: try later
+├── UnauthenticatedError the caller has no credentials, or none that are valid (any more)
+├── DeniedError          the caller is known, but lacks the permission
+├── RejectedError        a valid request that is not possible here or now (too large, queue full)
+│   └── ExhaustedError   a limit is reached: try again later
 ├── ConfigError          a configuration file is wrong
 │   └── WorkloadError    a log of jobs is malformed
 ├── JournalError         the journal is damaged, of another format, or cannot be written
-│   ├── DamagedError     it is not as it was written
+│   ├── DamagedError     its content is not as it was written
 │   └── DiskError        accepted work could not be made durable: the process must end at once
 ├── UnreachableError     the other side does not answer
 └── LocalManagerError    a local resource manager erred; `transient` when trying again may help
@@ -25,25 +25,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """A place in a text: line and column count from 1; `source` is the text of that line."""
+    """Position in a text: line and column count from 1; `source` is the text of that line."""
 
     line: int
     column: int
     source: str = ""
 
     def caret(self) -> str:
-        """The line with a caret below the column; long lines are cut around it."""
+        """Render the line with a caret below the column; long lines are cut around it."""
         start = max(0, self.column - 61)
         shown = "".join(c if c.isprintable() else " " for c in self.source[start : start + 120])
         return f"{shown}\n{' ' * (self.column - 1 - start)}^"
 
 
 class KoalaError(Exception):
-    """Root of what Koala raises on purpose."""
+    """Base class of all errors that Koala raises on purpose."""
 
 
 class SpecError(KoalaError):
-    """The request is wrong. `position` says where, when the text is known."""
+    """The request is wrong. `position` is its place in the text, if known."""
 
     def __init__(self, message: str, position: Position | None = None) -> None:
         self.message = message
@@ -70,20 +70,20 @@ class UnknownNameError(KoalaError):
 
 
 class UnauthenticatedError(KoalaError):
-    """Who asks has shown nothing that proves who it is, or nothing that is good (any more)."""
+    """The caller has no credentials, or none that are valid (any more)."""
 
 
 class DeniedError(KoalaError):
-    """Who asks is known, and may not do this."""
+    """The caller is known, but lacks the permission."""
 
 
 class RejectedError(KoalaError):
-    """The request is right, but not possible on this grid, or not now."""
+    """The request is valid, but not possible on this grid, or not now."""
 
 
 class ExhaustedError(RejectedError):
-    """The request is right, and there is no room for it now; the message says of what, and how much
-    is allowed. Before `retry_after_s` it is not worth trying again; None: nobody knows."""
+    """The request is valid, but a limit is reached; the message names the limit and its value. A
+    retry before `retry_after_s` is useless; None if that time is unknown."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         self.retry_after_s = retry_after_s
@@ -103,11 +103,12 @@ class JournalError(KoalaError):
 
 
 class DamagedError(JournalError):
-    """The journal is not as it was written; the message says what an operator can do."""
+    """The content of the journal is not as it was written; the message says what an operator can
+    do."""
 
 
 class DiskError(JournalError):
-    """Accepted work could not be made durable; nothing may follow, and nothing is tried again."""
+    """Accepted work could not be made durable. The process must end without a retry."""
 
 
 class UnreachableError(KoalaError):
@@ -123,7 +124,7 @@ class LocalManagerError(KoalaError):
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first plain error in a group, ours before others."""
+    """First plain error in a group; a KoalaError comes before others."""
     errors: list[BaseException] = []
     stack: list[BaseException] = [group]
     while stack:

@@ -166,4 +166,4 @@ def _check_transfers(state: State) -> None:
         job = state.placed.get(transfer.job)
         assert job is not None and job.attempt is not None, f"{transfer.id} has no job"  # noqa: PT018 - one fact
         wanted = [member.transfer for member in job.attempt.members]
-        assert transfer.id in wanted, f"{transfer.id} is wanted by nobody: {job.story}"
+        assert transfer.id in wanted, f"{transfer.id} is not wanted: {job.story}"

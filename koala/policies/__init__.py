@@ -1,5 +1,5 @@
-"""The policies of the pipeline's slots, by name; other packages add theirs by entry points in the
-group `koala.policies`.
+"""Registry of policies by slot and name; other packages add theirs by entry points in the group
+`koala.policies`.
 
 A policy is a pure function (see koala.core.policy_api). An entry point's name is `slot.name`, for
 instance `placement.my-policy`; it loads the function itself.
@@ -43,7 +43,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
 
 
 def named(slot: str, name: str) -> Any:  # noqa: ANN401 - a function, or a Discipline
-    """The policy of a slot by its name. Raises ConfigError that lists the known names."""
+    """Look up the policy of a slot by its name. Raises ConfigError with the known names."""
     known = BUILT_IN.get(slot)
     if known is None:
         raise ConfigError(f"policies.{slot}: no such slot; there are {', '.join(BUILT_IN)}")
@@ -75,7 +75,7 @@ def chosen(
     queueing: str = "koala",
     progress: str = "free",
 ) -> Policies:
-    """The policies with these names."""
+    """Make Policies from these names."""
     return Policies(
         place=named("placement", placement),
         claim=named("claiming", claiming),
@@ -87,7 +87,7 @@ def chosen(
 
 
 def _progress(default: str) -> dict[str, ProgressPolicy]:
-    """All that jobs may name, the default among them; in any case, as words of job descriptions."""
+    """Progress policies that jobs may name, by lower-case name; checks that the default exists."""
     known = {name.lower(): policy for name, policy in BUILT_IN["progress"].items()}
     for point in entry_points(group=GROUP):
         slot, _, name = point.name.partition(".")
@@ -95,11 +95,11 @@ def _progress(default: str) -> dict[str, ProgressPolicy]:
             with suppress(ConfigError):  # jobs that name it are refused; others need it not
                 known[name.lower()] = named(slot, name)
     if default.lower() not in known:
-        named("progress", default)  # says what there is
+        named("progress", default)  # raises ConfigError with the known names
     return known
 
 
 def _queueing(name: str) -> QueueingPolicy:
-    """A discipline for several queues is a record; one that scans two of them is a function."""
+    """Look up a discipline: a record for several queues; a function for scans of two queues."""
     policy = named("queueing", name)
     return policy if isinstance(policy, Discipline) else Scans(name=name, turn=policy)

@@ -1,10 +1,12 @@
-"""What jobs have cost: processor-seconds run, held and wasted, by whom, where and when.
+"""Accounting of jobs: processor-seconds run, held and wasted, by user, site, day, job or claim.
 
-Each processor-second of a claim, from check-in to end, is counted once: as *run* from the pass to
-the end, as *held* from check-in to a pass, and as *wasted* whatever it was, when the claim ended
-without a pass or its attempt was given up. A site's own records of its batch jobs agree with the
-sum but for the way of a placeholder to its check-in. Seconds are cut at the bounds of a period;
-what has one instant (an end, a start, a fault) belongs to the period that has the instant.
+- Each processor-second of a claim, from check-in to end, is counted once: as *run* from the pass to
+  the end, as *held* from check-in to a pass.
+- It is *wasted* instead if the claim ended without a pass or its attempt was given up.
+- The sum agrees with a site's own records of its batch jobs, except for the time of a placeholder
+  before its check-in.
+- Spans are cut at the bounds of a period. A fact with one instant (an end, a start, a fault)
+  belongs to the period that contains the instant.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ DAY_S = 86_400.0
 
 
 class By(StrEnum):
-    """What a report has a row for."""
+    """Key of the rows of a report."""
 
     USER = "user"
     SITE = "site"
@@ -43,8 +45,8 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """From `since` on and before `until`; with `user` only of this user's jobs, with `site` only
-    what was claimed there."""
+    """Period from `since` on and before `until`, optionally only for one user's jobs or for claims
+    at one site."""
 
     since: Instant = -math.inf
     until: Instant = math.inf
@@ -52,15 +54,15 @@ class Period:
     site: SiteName | None = None
 
     def has(self, at: Instant | None) -> bool:
-        """Whether the instant is known and belongs to it."""
+        """Return True if the instant is known and in the period."""
         return at is not None and self.since <= at < self.until
 
     def has_user(self, user: UserName) -> bool:
-        """Whether this user's jobs count."""
+        """Return True if this user's jobs count."""
         return self.user in (None, user)
 
     def has_site(self, site: SiteName) -> bool:
-        """Whether what was claimed there counts."""
+        """Return True if claims at this site count."""
         return self.site in (None, site)
 
 
@@ -80,9 +82,10 @@ def civil_day(at: Instant) -> str:
 
 
 class Report:
-    """The rows of a period and their total; `by` claim has one row a claim and no total. It begins
-    with the jobs of a state; those that had left it before are added a part at a time. Counted are
-    the jobs whose owner `sees` says yes to."""
+    """Rows of a period and their total; `by` claim has one row a claim and no total.
+
+    It begins with the jobs of a state; evicted jobs are added in parts. Only jobs whose owner
+    passes the predicate `sees` count."""
 
     def __init__(
         self,
@@ -104,13 +107,13 @@ class Report:
             self._count(job, live.get(job.id, []))
 
     def add(self, past: Iterable[Job]) -> None:
-        """Jobs that have left the state; one that has left it since the begin counts once."""
+        """Add evicted jobs; one that was evicted after the report began counts once."""
         for job in past:
             if job.id not in self._known:
                 self._count(job, [])
 
     def document(self) -> dict[str, Any]:
-        """As users see it."""
+        """Make the JSON document of the report."""
         period = self._period
         bounds = {
             "by": self._by.value,
@@ -141,12 +144,12 @@ class Report:
 
 
 def _in_order(job: str) -> tuple[int, str]:
-    """Jobs are numbered as they are submitted."""
+    """Sort key of a job id, in order of submission."""
     return len(job), job
 
 
 def charges_picture(state: State, job: Job, now: Instant) -> list[dict[str, Any]]:
-    """What a job's claims have cost so far, one by one."""
+    """Make the accounting rows of a job's claims, living ones included."""
     whole = Period()
     charges = [*job.charges, *_live_charges(state, now).get(job.id, ())]
     rows = [_claim_row(job, charge, whole, now) for charge in charges]
@@ -163,7 +166,7 @@ def _live_charges(state: State, now: Instant) -> dict[JobId, list[Charge]]:
 
 @dataclass(slots=True)
 class _Row:
-    """The figures of one user, site, day or job."""
+    """Figures of one user, site, day or job."""
 
     finished: int = 0
     failed: int = 0
@@ -175,7 +178,7 @@ class _Row:
     setbacks: int = 0
 
     def picture(self) -> dict[str, Any]:
-        """As users see it."""
+        """Make the JSON document of the row."""
         return {
             "jobs_finished": self.finished,
             "jobs_failed": self.failed,
@@ -192,7 +195,7 @@ class _Row:
 
 
 class _Table:
-    """The rows by key, and the total, in which a job at two sites counts once."""
+    """Rows by key, and the total, in which a job at two sites counts once."""
 
     def __init__(self, *, by: By, period: Period, now: Instant) -> None:
         self.rows: dict[str, _Row] = {}
@@ -202,7 +205,7 @@ class _Table:
         self._now = now
 
     def add(self, job: Job, charges: list[Charge]) -> None:
-        """All that a job has cost in the period, and what became of it."""
+        """Add the costs of a job in the period, its setbacks and its end."""
         given_up = {setback.attempt for setback in job.setbacks}
         for charge in charges:
             self._add_charge(job, charge, is_given_up=charge.attempt in given_up)
@@ -231,7 +234,7 @@ class _Table:
                     row.seconds[kind] = row.seconds.get(kind, 0.0) + amount
 
     def _add_start(self, job: Job) -> None:
-        """How even the start of its last attempt was, if it has several components."""
+        """Add the start skew of the last attempt of a job with several components."""
         members = [] if job.attempt is None else job.attempt.present
         passes = [m.passed_at for m in members if m.passed_at is not None]
         if len(passes) > 1:
@@ -240,7 +243,7 @@ class _Table:
                 row.skews.append(max(passes) - min(passes))
 
     def _rows(self, job: Job, at: Instant | None, sites: tuple[SiteName, ...]) -> Iterator[_Row]:
-        """The rows in which something of this instant, to do with these sites, counts."""
+        """Rows in which a fact of this instant at these sites counts."""
         if at is None or not self._period.has(at):
             return
         if self._period.site is not None:
@@ -263,7 +266,7 @@ class _Table:
                 return (job.id,)
 
     def _pieces(self, since: Instant, until: Instant) -> Iterator[tuple[Instant, Instant]]:
-        """The span, cut at midnights where days are counted."""
+        """Cut a span at midnights if the rows are days."""
         while self._by is By.DAY and until > (midnight := (since // DAY_S + 1) * DAY_S):
             yield since, midnight
             since = midnight
@@ -273,7 +276,7 @@ class _Table:
 def _spans(
     charge: Charge, period: Period, now: Instant, *, is_given_up: bool
 ) -> Iterator[tuple[str, Instant, Instant]]:
-    """Which seconds of the period the claim's processors were taken, and what for."""
+    """Spans of the period in which the claim's processors were run, held or wasted."""
     if charge.granted_at is None:
         return
     end = now if charge.ended_at is None else charge.ended_at
@@ -291,7 +294,7 @@ def _spans(
 
 
 def _claim_row(job: Job, charge: Charge, period: Period, now: Instant) -> dict[str, Any] | None:
-    """A claim's own row; None when the period has nothing of it."""
+    """Make the row of a claim; None if it is not in the period."""
     given_up = any(setback.attempt == charge.attempt for setback in job.setbacks)
     spans = list(_spans(charge, period, now, is_given_up=given_up))
     if not spans and not period.has(charge.ended_at):

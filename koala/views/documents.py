@@ -1,6 +1,6 @@
-"""Ordered plain-data pictures of the state, for queries, explanations and digests.
+"""JSON documents of jobs, sites and files, and the digest of the state.
 
-What users see with `--json` is what is drawn here (docs/api.md); nothing else reads the core.
+`--json` prints these documents unchanged (docs/api.md). Their order is deterministic.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from koala.core.state import State
 from koala.views.accounting import charges_picture
 
 CHARGES_SHOWN = 60
-"""As many claims of a job are shown; a report has them all."""
+"""Limit of claims in a job's document; a report has them all."""
 
 
 def summary(job: Job) -> dict[str, Any]:
-    """What a list shows of a job."""
+    """Make the summary of a job for a list."""
     attempt = job.attempt
     sites = [] if attempt is None else [m.site for m in attempt.present if m.site is not None]
     return {
@@ -55,8 +55,8 @@ def summary(job: Job) -> dict[str, Any]:
 
 
 def whole_picture(state: State, job_id: JobId, now: Instant) -> dict[str, Any]:
-    """All that is known of a job, and what it has cost so far, what is held and runs now with it.
-    KeyError when there is none.
+    """Make the full document of a job, with its costs so far; living claims count. Raises KeyError
+    if there is no such job.
     """
     job = state.jobs[job_id]
     charges = charges_picture(state, job, now)
@@ -72,8 +72,8 @@ def whole_picture(state: State, job_id: JobId, now: Instant) -> dict[str, Any]:
 
 
 def _of_living_claims(state: State, job: Job, now: Instant) -> tuple[Seconds, Seconds]:
-    """Processor-seconds that are added to the job's sums when its claims pass, or end: held before
-    a pass, and run after it."""
+    """Processor-seconds of living claims that the job's sums do not have yet: held before the pass,
+    and run after it."""
     held_s = run_s = 0.0
     for claim in state.ledger.values():
         if claim.job != job.id or claim.granted_at is None:
@@ -86,8 +86,8 @@ def _of_living_claims(state: State, job: Job, now: Instant) -> tuple[Seconds, Se
 
 
 def _transfers(state: State, job: Job) -> list[Transfer]:
-    """The copies of a job's present or last attempt, in the order in which they ended, and those
-    under way."""
+    """Copies of a job's current or last attempt: finished ones in the order of their ends, then
+    those under way."""
     if job.attempt is None:
         return []
     under_way = [
@@ -101,7 +101,7 @@ def _transfers(state: State, job: Job) -> list[Transfer]:
 
 
 def _transfer(job: Job, transfer: Transfer, now: Instant) -> dict[str, Any]:
-    """How far a copy is, as was told last; `left_s` None: longer than was expected."""
+    """Document of a copy, by its last report; `left_s` is None if it is overdue."""
     assert job.attempt is not None
     left_s = transfer.expected_at - now
     is_overdue = left_s < 0 or left_s == FOREVER
@@ -127,7 +127,7 @@ def _transfer(job: Job, transfer: Transfer, now: Instant) -> dict[str, Any]:
 
 
 def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
-    """What the state has of a job. KeyError when there is none."""
+    """Make the document of a job from the state. Raises KeyError if there is no such job."""
     job = state.jobs[job_id]
     owed = sum(claim.job == job_id for claim in state.ledger.values()) if job.is_over else 0
     return {
@@ -150,7 +150,7 @@ def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
 
 
 def _progress(job: Job) -> dict[str, Any] | None:
-    """How the components of a controlled job have advanced; None: not controlled, or not yet."""
+    """Progress history of a controlled job; None if there is none (yet)."""
     course = job.course
     if course is None:
         return None
@@ -175,7 +175,7 @@ def _reason(job: Job) -> str:
 
 
 def _deadline(state: State, job: Job) -> dict[str, Any] | None:
-    """When a job with a required start is tried; None: it has none."""
+    """Deadline of a job and its next tries; None if it has no deadline."""
     if job.deadline_at is None:
         return None
     left = () if job.is_over else tries_left(state, job)
@@ -187,7 +187,7 @@ def _deadline(state: State, job: Job) -> dict[str, Any] | None:
 
 
 def timeline(job: Job) -> dict[str, Any]:
-    """Points A to E of the paper's figure 1 and the times between them (readings: KOALA 8, 9)."""
+    """Points A to E of the paper's figure 1, and the times between them (KOALA 8, 9)."""
     attempt = job.attempt
     passed = _passes(attempt)
     started_at = max(passed) if passed else None
@@ -260,7 +260,7 @@ def _part(state: State, job: Job, index: int) -> dict[str, Any]:
 
 
 def _booked_bps(state: State, member: Member) -> float:
-    """What is kept for the member now: of the link that its file comes over, or of its site's."""
+    """Bandwidth now booked for the member: on the link of its copy, or on its site's own link."""
     transfer = state.files.transfers.get(member.transfer) if member.transfer is not None else None
     if transfer is None:
         return member.booked_bps
@@ -279,7 +279,7 @@ def _end(end: ClaimEnd) -> dict[str, Any]:
 
 
 def sites_picture(state: State, now: Instant = 0.0) -> list[dict[str, Any]]:
-    """Every site, in order of name."""
+    """Make the documents of all sites, in order of name."""
     held: dict[SiteName, int] = {}
     for claim in state.ledger.values():
         held[claim.site] = held.get(claim.site, 0) + claim.processors
@@ -318,8 +318,8 @@ def _site_state(site: Site, now: Instant) -> str:
 
 
 def _site_for_digest(site: Site) -> dict[str, Any]:
-    """What the first versions did not know is left out where it is as they took it to be: the
-    digests in their journals stay right (tests/daemon/storage/test_formats.py)."""
+    """Part of a site's document for the digest. Fields of later versions are left out at their
+    default values, so that digests in old journals stay valid (tests/daemon/test_formats.py)."""
     picture = _site(site, 0, 0.0)
     return {
         name: value
@@ -333,11 +333,11 @@ _ALWAYS_KNOWN = (
     *("grace_s", "may_kill_local", "local", "rtt_s", "address"),
 )
 _LATER = {"mips": MIPS_DEFAULT}
-"""Values that say nothing of names that came later, where these are not empty."""
+"""Default values of later fields, where these are not empty."""
 
 
 def files_picture(state: State) -> list[dict[str, Any]]:
-    """The replica catalogue, in order of logical name."""
+    """Make the document of the replica catalogue, in order of logical name."""
     return [
         {
             "file": name,
@@ -350,12 +350,12 @@ def files_picture(state: State) -> list[dict[str, Any]]:
 
 
 def _is_told_of(transfer: Transfer) -> bool:
-    """Something was told while it was under way, which no agent did at first."""
+    """Return True if a copy under way was reported, which early agents did not do."""
     return transfer.told_at is not None and not transfer.is_done
 
 
 def digest(state: State) -> str:
-    """A checksum of the whole state but for stories and the ends of jobs that are over."""
+    """Checksum of the whole state, without stories and without details of ended jobs."""
     over = dict(state.forgotten)
     live = []
     for job in state.jobs.values():

@@ -1,4 +1,4 @@
-"""Why a job is where it is, in the words of a person."""
+"""Explanations of a job's current phase for people (`koala why`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ from koala.views.units import size
 
 
 def why(state: State, job_id: JobId, now: Instant) -> list[str]:
-    """A sentence or more: what the job waits for, or how it ended. KeyError when there is none."""
+    """Explain in sentences what the job waits for, or how it ended. Raises KeyError if there is no
+    such job."""
     job = state.jobs[job_id]
     match job.phase:
         case Delayed():
@@ -59,8 +60,7 @@ def why(state: State, job_id: JobId, now: Instant) -> list[str]:
 
 
 def _finished(job: Job) -> str:
-    """All that took part in the start ended well; others may have been left out, dropped, or
-    stopped with the job."""
+    """Explain a finished job; components may have been left out, dropped, or stopped with it."""
     assert job.attempt is not None
     others = [
         f"component {job.spec.label(member.component)}: {_fate(member)}"
@@ -127,7 +127,7 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
 
 
 def _misfit(state: State, job: Job) -> str:
-    """Why no end of other jobs would let it start; nothing where one might."""
+    """Explain that the job would not fit even if no other job ran; empty if it would."""
     spec, most = job.spec, most_at_a_site(state.policies.place)
     only_at = local_site(job.queue) if len(spec.components) == 1 else None
     pieces, needed = pieces_of(spec, only_at), job.needed
@@ -142,7 +142,7 @@ def _misfit(state: State, job: Job) -> str:
 
 
 def _doubts(state: State, job: Job, now: Instant) -> list[str]:
-    """The placement policy would find no place on an empty grid either."""
+    """Explain that the placement policy would refuse the job on an empty grid, too."""
     if job.needed < len(job.spec.components):
         return []
     request = whole_request(state, job, now)
@@ -157,7 +157,7 @@ def _doubts(state: State, job: Job, now: Instant) -> list[str]:
 
 
 def _holders(state: State, job: Job) -> list[str]:
-    """Where its input file is, when no site there can give it now."""
+    """Name the sites that hold its input file, if none of them is usable now."""
     file = job.spec.input_file
     replica = None if file is None else state.files.replicas.get(file.name)
     if file is None or replica is None:
@@ -173,7 +173,7 @@ def _holders(state: State, job: Job) -> list[str]:
 
 
 def _left(site: SiteName, one: Refusal, now: Instant) -> str:
-    """A site that the job leaves alone for a while."""
+    """Explain the back-off of the job from a site."""
     span = _span(one.again_at - now)
     match one.trouble:
         case Trouble.REFUSED:
@@ -185,7 +185,7 @@ def _left(site: SiteName, one: Refusal, now: Instant) -> str:
 
 
 def _pause(job: Job, now: Instant) -> str:
-    """Why a queued job is not even tried."""
+    """Explain the pause of a queued job."""
     left_s = job.not_before - now
     if job.attempts >= job.attempt_min:
         return f"not tried again for {_span(left_s)} after its setback"
@@ -206,7 +206,7 @@ def _timed(state: State, job: Job, now: Instant) -> list[str]:
 
 
 def _deadline(state: State, job: Job, now: Instant) -> list[str]:
-    """What a job with a deadline waits for, besides all else."""
+    """Explain the tries of a job with a deadline; empty for others."""
     if job.deadline_at is None:
         return []
     left = tries_left(state, job)
@@ -221,7 +221,7 @@ def _deadline(state: State, job: Job, now: Instant) -> list[str]:
 
 
 def _trouble(site: Site, job: Job, now: Instant) -> str:
-    """Why a site is not usable, since when, and how it comes back."""
+    """Explain an unusable site: the cause, its duration, and what makes the site usable again."""
     resumed = f"until an administrator resumes it (koala resume {site.name})"
     if not site.is_connected:
         also = ", and drained" if site.is_drained else ""
@@ -239,7 +239,7 @@ def _trouble(site: Site, job: Job, now: Instant) -> str:
 
 
 def _since(at: Instant, now: Instant) -> str:
-    """For how long something has been so; nothing where nobody knows."""
+    """Format the time since an instant; empty if the instant is unknown."""
     return f" for {_span(now - at)}" if at else ""
 
 
@@ -265,7 +265,7 @@ def _claiming(state: State, job: Job, claim_at: Instant | None, now: Instant) ->
 
 
 def _start_time(state: State, job: Job, attempt: Attempt, now: Instant) -> str:
-    """When a job without a deadline starts."""
+    """Explain the start time of a job without a deadline."""
     left = _span(attempt.start_at - now)
     if starts_early(state, job):
         return f"starts once all files and claims are there, last try in {left}"
@@ -285,7 +285,7 @@ def _fetching(state: State, job: Job, attempt: Attempt, now: Instant) -> list[st
 
 
 def _far(transfer: Transfer, now: Instant) -> str:
-    """How far a copy is, as was told last."""
+    """Format the progress of a copy, by its last report."""
     left_s = transfer.expected_at - now
     left = f"about {_span(left_s)} left" if 0 <= left_s < FOREVER else "longer than was expected"
     if transfer.told_at is None:
@@ -337,7 +337,7 @@ def _owed(state: State, job: Job) -> list[str]:
 
 
 def _span(seconds: float) -> str:
-    """A duration for people."""
+    """Format a duration for people."""
     if seconds < 1:
         return f"{max(0.0, seconds) * 1000:.0f} ms"
     if seconds < 120:

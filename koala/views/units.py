@@ -1,10 +1,10 @@
-"""Amounts in the words of a person."""
+"""Formatting of amounts for people."""
 
 from __future__ import annotations
 
 
 def size(size_bytes: float) -> str:
-    """A number of bytes in the unit that leaves one to three digits."""
+    """Format a number of bytes in the unit that leaves one to three digits."""
     amount = float(size_bytes)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if amount < 999.5 or unit == "TB":

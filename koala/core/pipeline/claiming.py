@@ -231,7 +231,7 @@ def apply_plan(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
     if state.parameters.preempt == "complete" and not is_whole:
         return  # the job cannot start: another claim is over the hold budget
     if not is_affordable(state, job, [members[n] for n in plan.preempting], now):
-        # No victim is stopped in vain, and no claim is sent that would not start.
+        # No victim is stopped without need, and no claim is sent that would not start.
         for component in plan.preempting:
             postpone(state, job, members[component], now)
         return

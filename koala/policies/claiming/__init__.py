@@ -1,3 +1,3 @@
-"""Claiming: which components of a placed job are claimed in a claiming try, moved, or preempted
+"""Claiming policies: the components of a placed job to claim in a try, to move, or to preempt
 for.
 """

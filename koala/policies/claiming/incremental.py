@@ -9,11 +9,10 @@ from koala.policies.claiming.preemption import choose_victims
 
 
 def incremental(question: ClaimQuestion, view: GridView, place: PlacementPolicy) -> ClaimPlan:
-    """Claim what can start; move what cannot, where its file can still be by the JST; preempt for
-    high priority.
+    """Claim components that can start; move others to sites that their file reaches by the JST;
+    preempt for high priority.
 
-    F, the fraction of components started or startable now, is found first; below T nothing is
-    claimed.
+    F is the fraction of components that are held or can start now; below T nothing is claimed.
     """
     startable, blocked = _split(question, view)
     fraction = min(1.0, (question.held + len(startable)) / question.components)

@@ -10,11 +10,11 @@ from koala.core.policy_api import ClaimQuestion, PendingPart, Victim
 def choose_victims(
     question: ClaimQuestion, stuck: tuple[PendingPart, ...], view: GridView
 ) -> tuple[tuple[int, ...], tuple[JobId, ...]]:
-    """The components that become startable by preemption, and the victims: at each component's
+    """Choose the components that preemption makes startable, and the victims: at each component's
     execution site, in descending order of their JST, no more than needed.
 
-    With `preempt = complete` nobody is preempted unless all components can thereby be claimed; with
-    `component`, the paper's rule, each component is looked at by itself.
+    With `preempt = complete` no job is preempted unless all components can then be claimed. With
+    `component`, the paper's rule, each component is considered alone.
     """
     if question.priority is not Priority.HIGH or question.preempt == "none" or not stuck:
         return (), ()
@@ -39,7 +39,7 @@ def choose_victims(
 def _enough(
     part: PendingPart, question: ClaimQuestion, taken: list[JobId], view: GridView
 ) -> list[Victim] | None:
-    """The fewest victims, in order, that free enough processors for one part; None when they do not
+    """Take victims in order until they free enough processors for one part; None if they do not
     suffice.
     """
     if part.site is None or part.site not in question.preemptible:

@@ -1,9 +1,8 @@
 """The Repeated Placement Policy for jobs with a required start (Deadlines 2.2).
 
-Its instants of tries are arithmetic (koala.core.model.timeline); here is what it does in one. A
-try is all or nothing: the components are placed and claimed together, or none of them is. At the
-deadline a job that may do so makes room among the local users' jobs (the paper's GP; `at_deadline
-= kill`).
+`koala.core.model.timeline` computes the instants of tries; this is the policy of one try. A try is
+all or nothing: the components are placed and claimed together, or none is. At the deadline a job
+that may do so gets local jobs killed (the paper's GP; `at_deadline = kill`).
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart, Placeme
 
 
 def repeated(question: ClaimQuestion, view: GridView, place: PlacementPolicy) -> ClaimPlan:
-    """Claim all that the job needs, where it was placed or anywhere else that the placement policy
-    finds and its file reaches in time; else claim nothing. Nobody is preempted.
+    """Claim all components that the job needs, at their sites or at others that the placement
+    policy finds and the file reaches in time; else claim nothing. No job is preempted.
     """
     found = _placed(question, view, place)
     fraction = min(1.0, (question.held + len(found)) / question.components)
@@ -35,7 +34,7 @@ def repeated(question: ClaimQuestion, view: GridView, place: PlacementPolicy) ->
 def _placed(
     question: ClaimQuestion, view: GridView, place: PlacementPolicy
 ) -> tuple[Assignment, ...]:
-    """Where the pending parts can start now: at their sites, else wherever the policy says."""
+    """Find sites at which the pending parts can start now: their own, else by the policy."""
     found: list[Assignment] = []
     blocked: list[PendingPart] = []
     for part in by_decreasing_size(question.pending):
@@ -57,8 +56,8 @@ def _placed(
 
 
 def by_decreasing_size(parts: Iterable[PendingPart]) -> list[PendingPart]:
-    """Those that the job cannot do without first; of them those that can go to one site only, which
-    others could fill; then the largest.
+    """Sort parts: required before optional, then those fixed to one site, which others could fill,
+    then the largest.
     """
 
     def key(part: PendingPart) -> tuple[bool, bool, int, int]:
@@ -99,8 +98,8 @@ def _is_enough(question: ClaimQuestion, found: Sequence[Assignment]) -> bool:
 
 
 def _forced(question: ClaimQuestion, view: GridView) -> tuple[Assignment, ...]:
-    """Room for all that the job cannot do without, or nothing. How large each local job is nobody
-    here knows; that the youngest go, and no more than needed, is the local manager's part.
+    """Make room for all required parts, or for none. The sizes of local jobs are unknown here; the
+    local manager kills the youngest, and no more than needed.
     """
     strict = sum(not part.is_optional for part in question.pending)
     needed = max(strict, question.components - question.held)
@@ -122,7 +121,7 @@ def _forced(question: ClaimQuestion, view: GridView) -> tuple[Assignment, ...]:
 
 
 def _routes(part: PendingPart, question: ClaimQuestion, view: GridView) -> dict[str, Assignment]:
-    """The sites where a part may go, each with the way of its file."""
+    """Map the sites where a part may go to assignments with the route of its file."""
     reached: dict[str, Assignment] = {}
     ways: Iterable[tuple[float, SiteName | None, SiteName]]
     if question.file is None:
@@ -140,8 +139,8 @@ def _routes(part: PendingPart, question: ClaimQuestion, view: GridView) -> dict[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Where each component goes (an index of a site), and how many of each site's youngest local
-    jobs must go for that.
+    """Site of each component (by index), and the number of each site's youngest local jobs to kill
+    for that.
     """
 
     sites: tuple[int, ...]
@@ -153,7 +152,8 @@ def make_room(
     idle: Sequence[int],
     local: Sequence[Sequence[int]],
 ) -> Room | None:
-    """Room for all parts, or None: then nobody is to be killed for any of them (Deadlines 2.2).
+    """Make room for all parts; None if that is impossible, and no job is to be killed
+    (Deadlines 2.2).
 
     A part is its processors and the sites that may take it, in order. Part by part: the site with
     most idle processors if it fits there, else, of the sites where idle ones and those of local

@@ -1,3 +1,1 @@
-"""Placement: which execution site and file site each component gets, or that it cannot be placed
-now.
-"""
+"""Placement policies: an execution site and a file site for each component, or a refusal."""

@@ -14,9 +14,9 @@ from koala.core.model.values import SiteName
 
 
 def close_to_files(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
-    """Components in decreasing size; among the sites where one fits, the smallest estimated
-    transfer time from any replica; ties: more idle processors, then site order. Several components
-    may share a site."""
+    """Place components in decreasing size, each at the fitting site with the shortest estimated
+    transfer from any replica; ties: more idle processors, then site order. Several components may
+    share a site."""
     idle = view.idle(request.user)
     assignments = []
     for part in by_decreasing_size(request.parts):
@@ -29,8 +29,8 @@ def close_to_files(request: PlacementRequest, view: GridView) -> Placement | Unp
 
 
 def by_decreasing_size(parts: tuple[Part, ...]) -> list[Part]:
-    """Largest first; equal ones in the job's order. Those that can go to one site only come before
-    all others, which could take their processors.
+    """Sort parts by decreasing size; equal ones keep the job's order. Parts fixed to one site come
+    first, because others could take their processors.
     """
     return sorted(parts, key=lambda part: (part.site is None, -part.processors, part.component))
 
@@ -59,7 +59,7 @@ def _closest(
 def unplaceable(
     part: Part, request: PlacementRequest, view: GridView, idle: dict[SiteName, int]
 ) -> Unplaceable:
-    """Why a part fits nowhere, in the words of a person."""
+    """Make the refusal of a part that fits nowhere, with the reason for people."""
     if part.site is not None and part.site not in idle:
         reason = f"its site {part.site} is not usable now"
     elif part.site is not None and idle[part.site] < part.processors:

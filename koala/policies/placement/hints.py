@@ -1,10 +1,10 @@
-"""Placement by processing power and by links that are booked (Hints 4): NoNetwork, PreferLocal and
+"""Placement by processing power and bandwidth booking (Hints 4): NoNetwork, PreferLocal and
 Service.
 
-A part runs at MIPSeff = min(MIPS of the site, MI x BW / DATASIZE), BW being what is left of the
+A part runs at MIPSeff = min(MIPS of the site, MI x BW / DATASIZE). BW is the free bandwidth of the
 link between its data and its processors: more power would starve, more bandwidth idle (Hints 4.2).
-Its data lie where its file is, or without one nowhere: then no link is asked. Local are the sites
-that hold the file; for a job without one, the site at whose queue it was submitted.
+A part without a file needs no link. Local sites are those that hold the file; for a job without
+one, the site at whose queue it was submitted.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from koala.core.model.values import SiteName
 from koala.policies.placement.close_to_files import by_decreasing_size, unplaceable
 
 ROUNDING = 1e-9
-"""Rates that differ by less than this share are the same: what was booked and given back leaves
-such dust."""
+"""Rates that differ by less than this share are equal: booking and release leave rounding
+errors."""
 UNDEMANDING = Demand(preferred_mips=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What a part would get at a site: `mips` of the site alone, `effective` with its data."""
+    """Offer of a site to a part: `mips` of the site alone, `effective` with its data."""
 
     mips: float
     effective: float
@@ -46,21 +46,21 @@ Choice: TypeAlias = Callable[[tuple[Offer, ...], Demand], Offer | None]
 
 
 def no_network(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
-    """The strongest local site, else the strongest remote one, with the preferred rate as a hard
-    minimum; links are not looked at, nor booked, nor is any hint heeded (Hints 4.1)."""
+    """Place parts at the fastest local site, else at the fastest remote one, with the preferred
+    rate as a hard minimum; links and hints are ignored, and nothing is booked (Hints 4.1)."""
     return _place(request, view, _no_network, is_booking=False)
 
 
 def prefer_local(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
-    """The local site with the highest MIPSeff, else the best remote one, with the preferred rate as
-    a hard minimum; the link is booked, no hint is heeded (Hints 4.2)."""
+    """Place parts at the local site with the highest MIPSeff, else at the best remote one, with the
+    preferred rate as a hard minimum; the link is booked, hints are ignored (Hints 4.2)."""
     return _place(request, view, _prefer_local, is_booking=True)
 
 
 def service(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
-    """By hint (Hints 4.3): `cpu` goes to the highest MIPSeff anywhere, `io` to the best local site,
-    each down to the acceptable deviation from the preferred rate; `io` elsewhere only at the whole
-    of it. Without a hint, PreferLocal."""
+    """Place parts by hint (Hints 4.3): `cpu` at the highest MIPSeff anywhere, `io` at the best
+    local site, each down to the acceptable deviation from the preferred rate; `io` at a remote site
+    only at the full rate. Without a hint, PreferLocal."""
     return _place(request, view, _service, is_booking=True)
 
 
@@ -108,8 +108,8 @@ def _rate(offer: Offer) -> float:
 
 
 def _best(offers: Iterable[Offer], rate: Callable[[Offer], float], least: float) -> Offer | None:
-    """The highest rate that is enough, and more than nothing; ties: the first. What a full link has
-    left by the rounding of its bookings' sum is nothing: a file would take ages over it.
+    """Best offer with a sufficient rate above zero; ties: the first. The rest that rounding leaves
+    of a full link counts as zero: a file would take ages over it.
     """
     best: Offer | None = None
     for offer in offers:
@@ -125,7 +125,7 @@ def _best(offers: Iterable[Offer], rate: Callable[[Offer], float], least: float)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Grid:
-    """What is left while the parts of one request are placed one after the other."""
+    """Remaining capacity while the parts of one request are placed one after the other."""
 
     view: GridView
     idle: dict[SiteName, int]
@@ -145,14 +145,14 @@ class _Grid:
         return is_allowed and self.idle[site] >= part.processors
 
     def bandwidth(self, link: Link) -> float:
-        """What a part may have of a link: what is left, or what is known of it where nothing can be
-        booked; a site's own link has no limit unless one is declared."""
+        """Bandwidth of a link for a part: the free rest of a bookable link, else the estimate; a
+        site's own link is unlimited unless a limit is declared."""
         if link in self.free:
             return max(0.0, self.free[link])
         return float("inf") if link[0] == link[1] else self.view.bandwidth(link)
 
     def source(self, site: SiteName, holders: tuple[SiteName, ...]) -> SiteName | None:
-        """Where a site gets a file from: itself, or the usable holder with the widest link."""
+        """Source of a file for a site: itself, or the usable holder with the fastest link."""
         if site in holders:
             return site
         usable = [one for one in holders if one in self.idle and self.view.gives(one)]
@@ -162,7 +162,7 @@ class _Grid:
 def _place(
     request: PlacementRequest, view: GridView, choose: Choice, *, is_booking: bool
 ) -> Placement | Unplaceable:
-    """Components in decreasing size, each where the policy wants it most."""
+    """Place components in decreasing size, each at the offer that the policy chooses."""
     demand = request.demand or UNDEMANDING
     grid = _Grid(
         view=view,
@@ -201,7 +201,7 @@ def _offers(
 def _offer(
     part: Part, request: PlacementRequest, grid: _Grid, link: Link, *, is_booking: bool
 ) -> Offer:
-    """What a part would have over a link: no more of it than keeps MIPSeff busy (Hints 4.2)."""
+    """Make the offer of a part over a link; it books no more than MIPSeff can use (Hints 4.2)."""
     source, site = link
     length_mi = request.demand.length_mi if request.demand else 0.0
     mips = effective = grid.mips[site]
@@ -233,7 +233,8 @@ def _offer(
 def _refusal(
     part: Part, request: PlacementRequest, grid: _Grid, offers: tuple[Offer, ...]
 ) -> Unplaceable:
-    """Why a part goes nowhere: no room, or none that is fast enough, in the words of a person."""
+    """Make the refusal of a part: no room, or none that is fast enough, with the reason for
+    people."""
     if not offers or request.demand is None:
         full = [site for site, slots in grid.slots.items() if slots <= 0]
         idle = {site: 0 if site in full else n for site, n in grid.idle.items()}

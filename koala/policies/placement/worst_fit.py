@@ -22,20 +22,20 @@ Routes = dict[SiteName, tuple[float, SiteName | None]]
 
 
 def worst_fit(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
-    """Components in decreasing size, each to the site with most idle processors that its file can
-    reach in time; ties: site order. Several components may share a site."""
+    """Place components in decreasing size, each at the site with most idle processors that its file
+    can reach in time; ties: site order. Several components may share a site."""
     return _fit(request, view, is_distinct=False)
 
 
 def worst_fit_distinct(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
-    """The same, but no two components of a job share a site."""
+    """Place components as `worst_fit` does, but no two of a job at one site."""
     return _fit(request, view, is_distinct=True)
 
 
 def spread(sizes: Sequence[int], idle: Sequence[int]) -> list[int] | None:
-    """The same for bare numbers: the index of the site of each component, None when they do not
-    fit. `sizes` are in decreasing order. No site is used twice, so the n-th component goes to the
-    site with the n-th most idle processors; a sort keeps ties in site order."""
+    """Place components on distinct sites, for bare numbers: the index of each component's site, or
+    None if they do not fit. `sizes` are in decreasing order. The n-th component goes to the site
+    with the n-th most idle processors; a stable sort keeps ties in site order."""
     ranking = sorted(range(len(idle)), key=idle.__getitem__, reverse=True)
     del ranking[len(sizes) :]
     for size, site in zip(sizes, ranking, strict=True):
@@ -69,7 +69,7 @@ def _fit(
 
 
 def _taken(part: Part, used: list[SiteName], idle: dict[SiteName, int]) -> Unplaceable | None:
-    """Why there is no site, when others would do that already have a component."""
+    """Make the refusal of a part that only finds sites with another component of its job."""
     if part.site in used:
         reason = f"its site {part.site} has another component, and may have one of a job"
     elif used and not idle:

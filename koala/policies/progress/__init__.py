@@ -1,1 +1,1 @@
-"""Progress policies: what is done about components of a running job that drift apart."""
+"""Progress policies: corrections for components of a running job that drift apart."""

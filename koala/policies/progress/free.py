@@ -6,5 +6,5 @@ from koala.core.model.progress_reports import Correction, ProgressQuestion
 
 
 def free(_question: ProgressQuestion) -> tuple[Correction, ...]:
-    """Nothing is corrected."""
+    """Correct nothing."""
     return ()

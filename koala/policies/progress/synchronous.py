@@ -1,11 +1,11 @@
 """Synchronous queuing: clocks, weights, and the controller that keeps the components of a job
 together (SQ 4).
 
-The controller is what the simulator runs and what the daemon runs; it knows nothing of machines.
-Where the paper's corrective action cannot be had, because a dummy has too little weight left or
-because equation (7) would turn a slow-down into its opposite, the whole job is corrected around
-its pivotal point instead of around real time: that is the "global corrective action" that the
-paper asks for and does not describe (SQ 4.3.3).
+Simulator and daemon run the same controller, which is independent of machines. Sometimes the
+paper's corrective action is impossible: a dummy has too little weight left, or equation (7) would
+turn a slow-down into its opposite. Then the whole job is corrected around its pivotal point instead
+of real time. That is the "global corrective action" that the paper asks for and does not describe
+(SQ 4.3.3).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ WEIGHT_LEAST = 0.002
 """No correction takes a component below this part of the weight it was admitted with."""
 
 ROUNDING = 1e-12
-"""A weight below this is what rounding left."""
+"""A weight below this is a rounding error."""
 TIE_S = 1e-9
-"""Of two components both are as far from their mean, whatever rounding says: the slowest is sped
-up then."""
+"""Tolerance of ties: two components are equally far from their mean despite rounding; then the
+slowest is sped up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Clocks:
     previous_s: Seconds = 0.0
 
     def after(self, cycle_s: Seconds, *, agreed: float, actual: float) -> Clocks:
-        """A schedule cycle later, in which it got `actual` of the `agreed` quanta."""
+        """Clocks after a schedule cycle in which it got `actual` of the `agreed` quanta."""
         real_s = self.real_s + cycle_s  # (3)
         virtual_s = self.virtual_s + (real_s - self.previous_s) * actual / agreed  # (4)
         return Clocks(real_s=real_s, virtual_s=virtual_s, previous_s=real_s)  # (5)
@@ -45,9 +45,9 @@ class Clocks:
 def normalized_weight(
     demand: float, slowdown: float, relative: float, *, relative_sum: float, partition: float
 ) -> float:
-    """The weight in a machine's Grid QoS queue of a subtask with the `relative` weight (6). The
-    task demands that many percent of the standard machine; the queue has `partition` percent of
-    one that is `slowdown` times slower. More than 1 is infeasible.
+    """Weight of a subtask with the `relative` weight in a machine's Grid QoS queue (6). The task
+    demands `demand` percent of the standard machine; the queue has `partition` percent of one that
+    is `slowdown` times slower. More than 1 is infeasible.
     """
     return demand * slowdown * relative / relative_sum / partition
 
@@ -55,29 +55,28 @@ def normalized_weight(
 def slow_down_factor(
     virtual_s: Seconds, real_s: Seconds, weight: float, *, quanta: float = 100.0
 ) -> float:
-    """The weight that a subtask gives up (7), or, when it is behind, is to be given, as less than
-    0."""
+    """Weight that a subtask gives up (7); negative if it is behind and needs weight."""
     return (virtual_s - real_s) * weight / quanta
 
 
 def pivotal_point(members: tuple[MemberProgress, ...]) -> Seconds:
-    """The mean of the virtual times (SQ 4.3.1)."""
+    """Mean of the virtual times (SQ 4.3.1)."""
     return fsum(member.virtual_s for member in members) / len(members)
 
 
 def is_within_windows(
     virtual_s: Sequence[Seconds], real_s: Seconds, *, asynchrony_s: Seconds, deviation_s: Seconds
 ) -> bool:
-    """Nothing is to be corrected: the pivotal point is near real time, and the fastest near the
-    slowest."""
+    """Return True if nothing is to be corrected: the pivotal point is near real time, and the
+    fastest near the slowest."""
     if max(virtual_s) - min(virtual_s) > asynchrony_s:
         return False
     return abs(fsum(virtual_s) / len(virtual_s) - real_s) <= deviation_s
 
 
 def synchronous(question: ProgressQuestion) -> tuple[Correction, ...]:
-    """The corrective action (SQ figure 5), with the test of the overall deviation window as it is
-    meant: RT - OV <= pp <= RT + OV."""
+    """Compute the corrective action (SQ figure 5), with the overall deviation window as intended:
+    RT - OV <= pp <= RT + OV."""
     members = question.members
     if not members:
         return ()
@@ -97,8 +96,8 @@ def synchronous(question: ProgressQuestion) -> tuple[Correction, ...]:
 
 
 def synchronous_as_printed(question: ProgressQuestion) -> tuple[Correction, ...]:
-    """Figure 5 as it is printed: pp <= RT - OV and pp >= RT + OV never holds at once, so all
-    components are corrected in every cycle."""
+    """Compute the corrective action of figure 5 as printed: pp <= RT - OV and pp >= RT + OV never
+    hold together, so all components are corrected in every cycle."""
     members = question.members
     return _synchronize(question, members, pivotal_point(members)) if members else ()
 
@@ -106,8 +105,8 @@ def synchronous_as_printed(question: ProgressQuestion) -> tuple[Correction, ...]
 def _synchronize(
     question: ProgressQuestion, chosen: tuple[MemberProgress, ...], pivot_s: Seconds
 ) -> tuple[Correction, ...]:
-    """Correct the chosen ones towards real time; if one cannot be given what it needs, its machine
-    says so, and all are corrected around the pivotal point."""
+    """Correct the chosen components towards real time. If the machine of one cannot give it the
+    weight it needs, correct all around the pivotal point."""
     quanta = question.quanta
     for member in chosen:
         needed = -slow_down_factor(member.virtual_s, question.real_s, member.weight, quanta=quanta)
@@ -119,7 +118,7 @@ def _synchronize(
 def _corrections(
     question: ProgressQuestion, members: tuple[MemberProgress, ...], towards_s: Seconds
 ) -> Iterator[Correction]:
-    """What can be done: a weight has a floor, and a dummy gives no more than it has."""
+    """Compute feasible corrections: a weight has a floor, and a dummy gives only what it has."""
     for member in members:
         factor = slow_down_factor(
             member.virtual_s, towards_s, member.weight, quanta=question.quanta

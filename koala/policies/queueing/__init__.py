@@ -1,1 +1,1 @@
-"""Queue disciplines: whose turn it is."""
+"""Queue disciplines: the choice of the queue to visit next."""

@@ -8,7 +8,7 @@ from koala.core.model.values import Priority
 
 
 def turn(scans: int, high_scans_per_low: int) -> Priority:
-    """Which queue the scan with this number (from 0) visits: high, ..., high (S times), low, and
-    again.
+    """Choose the queue of the scan with this number (from 0): high, ..., high (S times), low, and
+    so on.
     """
     return Priority.LOW if scans % (high_scans_per_low + 1) == high_scans_per_low else Priority.HIGH

@@ -1,10 +1,10 @@
-"""The disciplines for several queues (Multiple queues 2.5): one global queue, one at each site, or
-both. `DISCIPLINES` is the table of them; everything before it says what its words mean.
+"""Disciplines for several queues (Multiple queues 2.5): one global queue, one at each site, or
+both. `DISCIPLINES` is the table of them; the functions before it are its building blocks.
 
-Only the order in which global and local queues follow one another matters where local queues hold
-jobs for their own site alone. With LP, a global queue that is not permitted at the departure
-because no local queue is empty joins when one gets empty: wherever it stands in the order, it is
-then visited after the local queue that comes last, because rounds go in a circle.
+If local queues hold jobs for their own site alone, only the order between global and local queues
+matters. With LP, the global queue is not permitted at a departure while no local queue is empty. It
+joins when one gets empty. Wherever it is in the order, it is then visited after the last local
+queue, because rounds are cyclic.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from koala.core.model.visiting import Discipline, Keys, LocalJobs
 def local_first(
     local: Keys, common: Keys, _released: Sequence[Any], _disabled: Keys, _draw: float
 ) -> Keys:
-    """In a fixed order: local queues by index, then the global one."""
+    """Order the local queues by index, then the global one."""
     return local + common
 
 
 def global_first(
     local: Keys, common: Keys, _released: Sequence[Any], _disabled: Keys, _draw: float
 ) -> Keys:
-    """The global queue, then the local ones."""
+    """Order the global queue first, then the local ones."""
     return common + local
 
 
 def by_coin(
     local: Keys, common: Keys, _released: Sequence[Any], _disabled: Keys, draw: float
 ) -> Keys:
-    """Global or local first, with equal probability."""
+    """Order the global or the local queues first, with equal probability."""
     return common + local if draw < 0.5 else local + common
 
 
 def from_random(
     local: Keys, common: Keys, _released: Sequence[Any], _disabled: Keys, draw: float
 ) -> Keys:
-    """In a fixed order, beginning with a random queue."""
+    """Order the queues cyclically, beginning with a random one."""
     first = int(draw * len(local))
     return local[first:] + local[:first] + common
 
@@ -49,7 +49,8 @@ def from_random(
 def as_released(
     local: Keys, common: Keys, released: Sequence[Any], _disabled: Keys, _draw: float
 ) -> Iterable[Any]:
-    """As the departing job's sites were allocated, larger components first; then the others."""
+    """Order the departing job's sites as they were allocated, larger components first; then the
+    others."""
     others = [site for site in local if site not in released]
     return [*released, *others, *common]
 
@@ -57,16 +58,16 @@ def as_released(
 def as_disabled(
     local: Keys, common: Keys, _released: Sequence[Any], disabled: Keys, _draw: float
 ) -> Iterable[Any]:
-    """In the order in which they were disabled; then those that were not."""
+    """Order the queues as they were disabled; then those that were not."""
     others = [queue for queue in local + common if queue not in disabled]
     return [*disabled, *others]
 
 
-# --- who may start jobs ---
+# --- permissions to start jobs ---
 
 
 def local_only_if_global_is_empty(queue: Sized, common: Sized, _local: Collection[Sized]) -> bool:
-    """GP: no local job starts while the global queue holds one, also when that does not fit."""
+    """GP: no local job starts while the global queue holds one, even if that does not fit."""
     return queue is common or not common
 
 
