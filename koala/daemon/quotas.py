@@ -23,6 +23,7 @@ from koala.core.model.values import Instant, JobId, Seconds
 from koala.daemon.config import MB, LimitsTable
 from koala.daemon.storage.records import Notice
 from koala.errors import ExhaustedError
+from koala.runtime.token_bucket import TokenBucket
 
 Key = TypeVar("Key")
 ENDS = frozenset(phase.__name__ for phase in TERMINAL)
@@ -38,50 +39,20 @@ SUBMISSION_BURST_S = 10.0
 """A user may submit the jobs of this time at once after a rest."""
 
 
-class RateLimit:
-    """Token bucket: a long-term rate, and `burst` at once after a rest.
-
-    The bucket may be overdrawn: a request that is one unit is not divided.
-    """
-
-    __slots__ = ("_at", "_burst", "_level", "_per_s")
-
-    def __init__(self, per_s: float, *, burst: float, now: Instant) -> None:
-        self._per_s = per_s
-        self._burst = burst
-        self._level = burst
-        self._at = now
-
-    def wait_s(self, now: Instant) -> Seconds:
-        """Return the time until something may be consumed; 0 means now."""
-        self._level = min(self._burst, self._level + self._per_s * (now - self._at))
-        self._at = now
-        return max(0.0, (1.0 - self._level) / self._per_s)
-
-    def consume(self, count: int) -> None:
-        """Consume this many tokens."""
-        self._level -= count
-
-    def remaining(self, now: Instant) -> float:
-        """Return the remaining share of the burst: 1 after a rest, below 0 when overdrawn."""
-        self.wait_s(now)
-        return self._level / self._burst
-
-
 class RateLimits(Generic[Key]):
     """Token buckets by key, all of one rate. Full buckets are evicted: do not keep references."""
 
     def __init__(self, per_s: float, *, burst: float) -> None:
         self._per_s = per_s
         self._burst = burst
-        self._buckets: dict[Key, RateLimit] = {}
+        self._buckets: dict[Key, TokenBucket] = {}
 
-    def of(self, key: Key, now: Instant) -> RateLimit:
+    def of(self, key: Key, now: Instant) -> TokenBucket:
         """Return the bucket of a key."""
         found = self._buckets.get(key)
         if found is None:
             self._buckets = {k: one for k, one in self._buckets.items() if one.remaining(now) < 1.0}
-            found = self._buckets[key] = RateLimit(self._per_s, burst=self._burst, now=now)
+            found = self._buckets[key] = TokenBucket(self._per_s, burst=self._burst, now=now)
         return found
 
 

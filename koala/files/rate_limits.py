@@ -1,4 +1,4 @@
-"""Rate limits of file copies: a pure token bucket, and one bucket for each link to another site.
+"""Rate limits of file copies: one token bucket for each link to another site.
 
 A site's owner bounds the bandwidth that copies use. With the figures of the DAS an emulated grid
 behaves as the paper's did (KOALA 3.1). Rates are bytes a second; None means no limit. Time is an
@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from koala.runtime.token_bucket import TokenBucket
+
 CHUNK_BYTES = 256 * 1024
 """Most bytes in one message."""
 _CHUNK_BYTES_MIN = 1024
@@ -18,33 +20,6 @@ _CHUNKS_PER_S = 8
 """A slow link gets smaller messages: frequent arrivals show that it is alive."""
 _REST_MIN = 0.01
 """Share of a limit that remains for copies without a booking when all of it is booked."""
-
-
-class TokenBucket:
-    """Lets `bytes_per_s` through on average, after a pause up to `burst_bytes` at once.
-
-    What is asked for is always given, but may have to be waited for: a debt is paid in time. So the
-    order of askers is kept, and within any span of t seconds at most `burst_bytes` +
-    t x `bytes_per_s` go, and the one request that made the debt.
-    """
-
-    __slots__ = ("_at", "_level", "burst_bytes", "bytes_per_s")
-
-    def __init__(self, bytes_per_s: float, *, burst_bytes: float, now: float) -> None:
-        assert bytes_per_s > 0, bytes_per_s
-        assert burst_bytes >= 0, burst_bytes
-        self.bytes_per_s = bytes_per_s
-        self.burst_bytes = burst_bytes
-        self._level = burst_bytes
-        self._at = now
-
-    def take(self, size_bytes: int, now: float) -> float:
-        """Takes bytes out; the result is how many seconds to wait before they may go."""
-        now = max(now, self._at)
-        gained = (now - self._at) * self.bytes_per_s
-        self._level = min(self.burst_bytes, self._level + gained) - size_bytes
-        self._at = now
-        return max(0.0, -self._level / self.bytes_per_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +54,7 @@ class LinkLimits:
             yield
             return
         copies = self._booked.setdefault(site, {})
-        bucket = TokenBucket(bytes_per_s, burst_bytes=chunk_bytes(bytes_per_s), now=now)
+        bucket = TokenBucket(bytes_per_s, burst=chunk_bytes(bytes_per_s), now=now)
         copies[transfer] = bucket
         self._set_rest(site)
         try:
@@ -93,13 +68,13 @@ class LinkLimits:
         """Counts bytes with a site; the result is how many seconds to wait before they may go."""
         own = self._booked.get(site, {}).get(transfer)
         rate = self._limits.of(site)
-        waits = [] if own is None else [own.take(size_bytes, now)]
+        waits = [] if own is None else [own.reserve(size_bytes, now)]
         if rate is not None:
             whole = self._bucket(self._whole, site, rate, now)
-            waits.append(whole.take(size_bytes, now))
+            waits.append(whole.reserve(size_bytes, now))
             if own is None and self._booked.get(site):
                 shared = self._bucket(self._shared, site, self._rest(site, rate), now)
-                waits.append(shared.take(size_bytes, now))
+                waits.append(shared.reserve(size_bytes, now))
         return max(waits, default=0.0)
 
     def chunk_bytes(self, site: str, booked_bps: float = 0.0) -> int:
@@ -109,18 +84,18 @@ class LinkLimits:
 
     def _rest(self, site: str, rate: float) -> float:
         """Return the rate left for copies without a booking; never 0, or they would look dead."""
-        booked = sum(bucket.bytes_per_s for bucket in self._booked.get(site, {}).values())
+        booked = sum(bucket.per_s for bucket in self._booked.get(site, {}).values())
         return max(rate - booked, _REST_MIN * rate)
 
     def _set_rest(self, site: str) -> None:
         rate = self._limits.of(site)
         if rate is not None and site in self._shared:
-            self._shared[site].bytes_per_s = self._rest(site, rate)
+            self._shared[site].per_s = self._rest(site, rate)
 
     @staticmethod
     def _bucket(buckets: dict[str, TokenBucket], site: str, rate: float, now: float) -> TokenBucket:
         if site not in buckets:
-            buckets[site] = TokenBucket(rate, burst_bytes=chunk_bytes(rate), now=now)
+            buckets[site] = TokenBucket(rate, burst=chunk_bytes(rate), now=now)
         return buckets[site]
 
 

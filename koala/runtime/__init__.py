@@ -9,4 +9,5 @@ paths                paths as people write them in configuration files
 standard_streams     reopen closed standard streams
 systemd              notify the service manager
 threads              start worker threads
+token_bucket         the rate limit with bursts that quotas and file copies share
 """

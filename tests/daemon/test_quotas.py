@@ -18,12 +18,12 @@ from koala.daemon.quotas import (
     ConcurrencyQuota,
     FairQueue,
     Quotas,
-    RateLimit,
     RateLimits,
 )
 from koala.daemon.storage.records import Notice
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnknownJobError
 from koala.protocol.versions import PROTOCOL
+from koala.runtime.token_bucket import TokenBucket
 from koala.wire.status import PROTOCOL_KEY, RETRY_KEY
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1 import link_pb2
@@ -47,7 +47,7 @@ def limits(**values: float) -> str:
 
 
 def test_a_bucket_gives_its_rate_in_the_long_run() -> None:
-    bucket = RateLimit(10.0, burst=20.0, now=100.0)
+    bucket = TokenBucket(10.0, burst=20.0, now=100.0)
     assert bucket.wait_s(100.0) == 0
     bucket.consume(50)  # in one piece
     assert bucket.wait_s(100.0) == pytest.approx(3.1)

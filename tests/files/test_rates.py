@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.files.rate_limits import CHUNK_BYTES, LinkLimits, RateLimits, TokenBucket, chunk_bytes
+from koala.files.rate_limits import CHUNK_BYTES, LinkLimits, RateLimits, chunk_bytes
+from koala.runtime.token_bucket import TokenBucket
 
 ASKS = st.lists(st.tuples(st.floats(0, 10), st.integers(0, 100_000)), min_size=1, max_size=60)
 
@@ -19,7 +20,7 @@ def departures(
     gone = []
     for pause_s, size_bytes in asks:
         now += pause_s
-        at = now + bucket.take(size_bytes, now)
+        at = now + bucket.reserve(size_bytes, now)
         gone.append((at, size_bytes))
         if is_patient:
             now = at
@@ -30,7 +31,7 @@ def departures(
 def test_no_span_of_time_sees_more_than_burst_and_rate_allow(
     asks: list[tuple[float, int]], rate: float, burst: int, is_patient: bool
 ) -> None:
-    bucket = TokenBucket(rate, burst_bytes=burst, now=0.0)
+    bucket = TokenBucket(rate, burst=burst, now=0.0)
     gone = departures(bucket, asks, is_patient=is_patient)
     for first, (begin, _) in enumerate(gone):
         passed = 0
@@ -44,7 +45,7 @@ def test_no_span_of_time_sees_more_than_burst_and_rate_allow(
 def test_bytes_that_are_always_waiting_go_at_the_full_rate(
     asks: list[tuple[float, int]], rate: float, burst: int
 ) -> None:
-    bucket = TokenBucket(rate, burst_bytes=burst, now=0.0)
+    bucket = TokenBucket(rate, burst=burst, now=0.0)
     gone = departures(bucket, [(0.0, size) for _, size in asks], is_patient=True)
     total = sum(size for _, size in asks)
     assert gone[-1][0] == pytest.approx(max(0.0, (total - burst) / rate), abs=1e-6, rel=1e-6)
@@ -52,17 +53,17 @@ def test_bytes_that_are_always_waiting_go_at_the_full_rate(
 
 @given(ASKS, st.floats(1, 1e6), st.integers(0, 100_000))
 def test_nobody_overtakes(asks: list[tuple[float, int]], rate: float, burst: int) -> None:
-    bucket = TokenBucket(rate, burst_bytes=burst, now=0.0)
+    bucket = TokenBucket(rate, burst=burst, now=0.0)
     instants = [at for at, _ in departures(bucket, asks, is_patient=False)]
     for earlier, later in pairwise(instants):
         assert earlier <= later + 1e-6
 
 
 def test_a_clock_that_stands_still_or_repeats_an_instant_gives_nothing_away() -> None:
-    bucket = TokenBucket(100.0, burst_bytes=0, now=10.0)
-    assert bucket.take(100, 10.0) == 1.0
-    assert bucket.take(100, 9.0) == 2.0
-    assert bucket.take(0, 12.0) == 0.0
+    bucket = TokenBucket(100.0, burst=0, now=10.0)
+    assert bucket.reserve(100, 10.0) == 1.0
+    assert bucket.reserve(100, 9.0) == 2.0
+    assert bucket.reserve(0, 12.0) == 0.0
 
 
 def test_copies_with_one_site_share_its_rate_and_others_have_their_own() -> None:

@@ -22,9 +22,9 @@ from typing import Protocol
 
 import structlog
 
-from koala.files.rate_limits import TokenBucket
 from koala.protocol.names import ClaimId
 from koala.runtime import clock
+from koala.runtime.token_bucket import TokenBucket
 from koala.wire.listen_ports import cannot_listen
 from koala_agent.claims.events import Dismissed, Event, StarterLost, ToStarter
 from koala_agent.placeholders.starter_codec import (
@@ -100,7 +100,7 @@ class StarterListener:
         self._ask = ask
         self._machines = machines
         self._connections: dict[tuple[str, str], StarterConnection] = {}
-        self._programs = TokenBucket(PROGRAMS_PER_S, burst_bytes=PROGRAMS_BURST, now=now())
+        self._programs = TokenBucket(PROGRAMS_PER_S, burst=PROGRAMS_BURST, now=now())
         self._own: dict[ClaimId, TokenBucket] = {}
         self._couriers: dict[ClaimId, list[StarterConnection]] = {}
         self._open: dict[int, StarterConnection] = {}
@@ -225,19 +225,19 @@ class StarterListener:
         """Consume rate-limit tokens for a message; return the seconds until it may be processed."""
         now = self.now()
         if message.get("kind") not in PROGRAMS:
-            fresh = TokenBucket(OWN_PER_S, burst_bytes=OWN_BURST, now=now)
+            fresh = TokenBucket(OWN_PER_S, burst=OWN_BURST, now=now)
             own = self._own.setdefault(claim, fresh)
             while len(self._own) > CONNECTIONS_MAX:
                 del self._own[next(iter(self._own))]
-            if own.take(1, now) == 0:
+            if own.reserve(1, now) == 0:
                 return 0.0
-            own.take(-1, now)
-        return self._programs.take(1, now)
+            own.refund(1)
+        return self._programs.reserve(1, now)
 
     def give_back(self) -> None:
         """Refund the token of a message that is no longer processed. Without the refund, a starter
         that reconnects again and again would build up a debt that delays the others."""
-        self._programs.take(-1, self.now())
+        self._programs.refund(1)
 
     def heard(self, claim: ClaimId, nonce: str, message: Message) -> None:
         """Handle a message of an authenticated starter. Raises ValueError."""

@@ -39,10 +39,11 @@ from koala.files.channels import SERVER_OPTIONS, RefusalError
 from koala.files.confined_folder import Descriptor
 from koala.files.incoming import Digest
 from koala.files.names import shown
-from koala.files.rate_limits import TokenBucket, chunk_bytes
+from koala.files.rate_limits import chunk_bytes
 from koala.files.threads import in_thread
 from koala.files.uploads import LOG_BYTES_MAX
 from koala.identity.tls import IdentityFile, server_credentials
+from koala.runtime.token_bucket import TokenBucket
 from koala.wire import connection_limits
 from koala.wire.flood_guard import FloodGuard
 from koala.wire.grpc_shutdown import to_the_end
@@ -234,7 +235,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         self._bucket: TokenBucket | None = None
         if settings.bytes_per_s is not None:
             burst = chunk_bytes(settings.bytes_per_s)
-            self._bucket = TokenBucket(settings.bytes_per_s, burst_bytes=burst, now=_now())
+            self._bucket = TokenBucket(settings.bytes_per_s, burst=burst, now=_now())
 
     async def Read(  # type: ignore[override]  # noqa: N802 - the service's name for it
         self, request: files_pb2.ReadRequest, context: _ReadContext
@@ -455,7 +456,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
 
     async def _throttle(self, size_bytes: int) -> None:
         if self._bucket is not None:
-            await asyncio.sleep(self._bucket.take(size_bytes, _now()))
+            await asyncio.sleep(self._bucket.reserve(size_bytes, _now()))
 
 
 async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) -> None:
