@@ -206,21 +206,8 @@ class Daemon:
         self, journal: Journal, recovered: Recovered, listeners: Listeners, stop: asyncio.Event
     ) -> None:
         config, scheduler, clock = self._config, recovered.scheduler, recovered.clock
-        event_loop = EventLoop(
-            scheduler,
-            journal,
-            clock,
-            digest=digest,
-            jobs=recovered.jobs,
-            upkeep=Upkeep(
-                keep_jobs=config.journal.keep_jobs,
-                keep_jobs_s=config.journal.keep_jobs_hours * 3600.0,
-                snapshot_events=config.journal.snapshot_events,
-                settings=recovered.settings,
-                replayed=recovered.replayed,
-            ),
-        )
         secret = read_secret(config.state_dir)
+        event_loop = _event_loop(config, journal, recovered)
         watermarks = Watermarks(
             secret=secret,
             epoch=scheduler.epoch,
@@ -228,21 +215,7 @@ class Daemon:
             newest=lambda: journal.mark,
             chain_at=journal.chain_at,
         )
-        allowlist = Allowlist(
-            epoch=scheduler.epoch,
-            sites=Owners(config.sites, listeners.enrolled),
-            is_open=config.is_open,
-            verdict=watermarks.verify,
-        )
-        timing = Timing(beat_s=config.beat_s, silence_s=config.silence_s)
-        registry = AgentRegistry(
-            scheduler,
-            event_loop,
-            clock,
-            allowlist=allowlist,
-            timing=timing,
-            sites_max=config.limits.sites,
-        )
+        registry = _registry(config, listeners, event_loop, recovered, watermarks)
         spool = Spool(config.spool)
         publisher = Publisher(spool)
         logs = Logs(
@@ -263,23 +236,10 @@ class Daemon:
         requests = RequestHandler(
             scheduler, event_loop, clock, send=registry.send, take_log=logs.take
         )
-
-        def settle(identity: JobId) -> None:
-            job = scheduler.jobs[identity]
-            wants_files = any(part.output_files for part in job.spec.components)
-            if job.attempts > 1 or (job.attempts and wants_files):
-                is_finished = isinstance(job.phase, Finished)
-                over = EndedJob(job=job.id, attempt=job.attempts, is_finished=is_finished)
-                publisher.settle(over)
-
-        def settle_unfinished(notices: Sequence[Notice]) -> None:
-            for notice in notices:
-                if notice.job in scheduler.jobs and notice.phase in ENDS:
-                    settle(JobId(notice.job))
-
+        outputs = _OutputSettler(scheduler, publisher)
         dispatcher = ActionDispatcher(
             send=registry.send,
-            publish=lambda action: settle(action.job),
+            publish=lambda action: outputs.settle(action.job),
             sites=lambda: scheduler.sites,
             secret=secret,
         )
@@ -297,11 +257,10 @@ class Daemon:
             )
         )
         notices = EventFeed(journal)
-        self._publish_notices = [notices.publish, _log_notices, settle_unfinished]
-        event_loop.set_receiver(_Receiver(dispatcher, self._publish_notices))
         quotas = Quotas(config.limits, scheduler.jobs.values())
+        self._publish_notices = [notices.publish, _log_notices, outputs.publish, quotas.publish]
+        event_loop.set_receiver(_Receiver(dispatcher, self._publish_notices))
         parser = DescriptionParser(calls_per_user=config.limits.calls_per_user)
-        self._publish_notices.append(quotas.publish)
         metrics = MetricsView(scheduler, event_loop, requests, registry, notices, self._disk)
         registrar = Registrar(
             listeners.authority,
@@ -335,13 +294,9 @@ class Daemon:
                 keys=("limits.watchers", "limits.watchers_per_user"),
             ),
         )
-        service = Service(
-            parts,
-            version=software_version(),
-            metrics=metrics.picture,
-        )
+        service = Service(parts, version=software_version(), metrics=metrics.picture)
         for job in recovered.over:
-            settle(job)
+            outputs.settle(job)
         server, port = _server(listeners, streams, service)
         self.address = registrar.address = f"{_reachable(config.listen)}:{port}"
         async with asyncio.TaskGroup() as group:
@@ -462,6 +417,28 @@ class _Receiver:
             publish(notices)
 
 
+class _OutputSettler:
+    """Hand the ended jobs whose files need it to the publisher of outputs."""
+
+    def __init__(self, scheduler: Scheduler, publisher: Publisher) -> None:
+        self._scheduler = scheduler
+        self._publisher = publisher
+
+    def settle(self, identity: JobId) -> None:
+        job = self._scheduler.jobs[identity]
+        wants_files = any(part.output_files for part in job.spec.components)
+        if job.attempts > 1 or (job.attempts and wants_files):
+            is_finished = isinstance(job.phase, Finished)
+            over = EndedJob(job=job.id, attempt=job.attempts, is_finished=is_finished)
+            self._publisher.settle(over)
+
+    def publish(self, notices: Sequence[Notice]) -> None:
+        """Settle the jobs that ended without finishing."""
+        for notice in notices:
+            if notice.job in self._scheduler.jobs and notice.phase in ENDS:
+                self.settle(JobId(notice.job))
+
+
 class MetricsView:
     """The counters and gauges of `koala metrics`."""
 
@@ -534,6 +511,55 @@ def software_version() -> str:
         return version_of("koala-scheduler")
     except PackageNotFoundError:
         return "0"
+
+
+def _event_loop(config: Config, journal: Journal, recovered: Recovered) -> EventLoop:
+    return EventLoop(
+        recovered.scheduler,
+        journal,
+        recovered.clock,
+        digest=digest,
+        jobs=recovered.jobs,
+        upkeep=Upkeep(
+            keep_jobs=config.journal.keep_jobs,
+            keep_jobs_s=config.journal.keep_jobs_hours * 3600.0,
+            snapshot_events=config.journal.snapshot_events,
+            settings=recovered.settings,
+            replayed=recovered.replayed,
+        ),
+    )
+
+
+def _registry(
+    config: Config,
+    listeners: Listeners,
+    event_loop: EventLoop,
+    recovered: Recovered,
+    watermarks: Watermarks,
+) -> AgentRegistry:
+    allowlist = Allowlist(
+        epoch=recovered.scheduler.epoch,
+        sites=Owners(config.sites, listeners.enrolled),
+        is_open=config.is_open,
+        verdict=watermarks.verify,
+    )
+    return AgentRegistry(
+        recovered.scheduler,
+        event_loop,
+        recovered.clock,
+        allowlist=allowlist,
+        timing=Timing(beat_s=config.beat_s, silence_s=config.silence_s),
+        sites_max=config.limits.sites,
+    )
+
+
+def _watcher_quota(config: Config) -> ConcurrencyQuota:
+    return ConcurrencyQuota(
+        "watchers",
+        most=config.limits.watchers,
+        most_of_user=config.limits.watchers_per_user,
+        keys=("limits.watchers", "limits.watchers_per_user"),
+    )
 
 
 def _server(
