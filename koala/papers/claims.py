@@ -7,13 +7,13 @@ explains, for readers of reports too, how comparisons make a verdict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from math import isinf, isnan
 
-from koala.papers.paper import Level, Quantity
+from koala.papers.paper import Claim, Comparison, Level, Quantity, Rule
 from koala.papers.results import Results
 from koala.sim.statistics import CONFIDENCE, Interval, student
 
@@ -63,52 +63,6 @@ class Verdict(StrEnum):
     def told(self) -> str:
         """The word after a number: 3 hold, 2 fail."""
         return self.replace("holds", "hold").replace("fails", "fail")
-
-
-class Rule(StrEnum):
-    """Share of the comparisons of a level that must hold."""
-
-    ALL = "all"
-    MOST = "most"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """A contrast of quantities, positive where the claim is right."""
-
-    text: str
-    of: tuple[Quantity, ...]
-    contrast: Callable[..., float]
-    where: str = ""
-    """The conditions that the quantities share and that their names omit."""
-    is_of_every_run: bool = False
-    """If True, a single run in which the contrast is not positive refutes the claim."""
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.text}" if self.where else self.text
-
-
-Test = Callable[[Level], Iterable[Comparison]]
-"""Makes the comparisons of a level; none where the sentence does not speak of that level."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """A sentence of a paper in our words, its place there, and its test."""
-
-    id: str
-    section: str
-    text: str
-    test: Test
-    figures: tuple[int, ...] = ()
-    """Numbers of the figures that it is about."""
-    rule: Rule = Rule.ALL
-    reading: str = ""
-    """The reading of the sentence, where the test needs an explanation."""
-
-    def comparisons(self, levels: Sequence[Level]) -> tuple[Comparison, ...]:
-        """Return the comparisons of all levels."""
-        return tuple(one for level in levels for one in self.test(level))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from koala.papers.claims import Claim
+from enum import StrEnum
 
 Setting = Hashable
 """One point of a paper's experiment: a frozen dataclass of that paper's module whose `str` is what
@@ -111,6 +108,52 @@ class Figure:
             for quantity in series.of
             if quantity is not None
         )
+
+
+class Rule(StrEnum):
+    """Share of the comparisons of a level that must hold."""
+
+    ALL = "all"
+    MOST = "most"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A contrast of quantities, positive where the claim is right."""
+
+    text: str
+    of: tuple[Quantity, ...]
+    contrast: Callable[..., float]
+    where: str = ""
+    """The conditions that the quantities share and that their names omit."""
+    is_of_every_run: bool = False
+    """If True, a single run in which the contrast is not positive refutes the claim."""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}" if self.where else self.text
+
+
+Test = Callable[[Level], Iterable[Comparison]]
+"""Makes the comparisons of a level; none where the sentence does not speak of that level."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A sentence of a paper in our words, its place there, and its test."""
+
+    id: str
+    section: str
+    text: str
+    test: Test
+    figures: tuple[int, ...] = ()
+    """Numbers of the figures that it is about."""
+    rule: Rule = Rule.ALL
+    reading: str = ""
+    """The reading of the sentence, where the test needs an explanation."""
+
+    def comparisons(self, levels: Sequence[Level]) -> tuple[Comparison, ...]:
+        """Return the comparisons of all levels."""
+        return tuple(one for level in levels for one in self.test(level))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,12 +20,11 @@ from koala.papers.claims import (
     ClaimFinding,
     Finding,
     LevelFinding,
-    Rule,
     Verdict,
     judge,
     over_levels,
 )
-from koala.papers.paper import Panel, Paper, Quantity
+from koala.papers.paper import Panel, Paper, Quantity, Rule
 from koala.papers.results import Results
 from koala.papers.sweep import Plan, Swept
 from koala.runtime.atomic_file import write_whole

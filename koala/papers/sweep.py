@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from koala.errors import ConfigError
-from koala.papers.claims import Claim
-from koala.papers.paper import Effort, Figure, Paper, Quantity, Run, Setting
+from koala.papers.paper import Claim, Effort, Figure, Paper, Quantity, Run, Setting
 from koala.papers.results import Results
 from koala.sim.replication import Progress, replicate
 

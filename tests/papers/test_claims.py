@@ -6,10 +6,7 @@ from math import inf, isclose, nan
 import pytest
 
 from koala.papers.claims import (
-    Claim,
-    Comparison,
     LevelFinding,
-    Rule,
     Verdict,
     at_most,
     close,
@@ -20,7 +17,7 @@ from koala.papers.claims import (
     over_levels,
     sign,
 )
-from koala.papers.paper import Effort, Level, Outcome, Quantity, Run
+from koala.papers.paper import Claim, Comparison, Effort, Level, Outcome, Quantity, Rule, Run
 from koala.papers.results import Results
 from koala.sim.statistics import Interval, interval
 from tests.papers.toy import HIGH, LOW

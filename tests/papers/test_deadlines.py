@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from koala.papers import figures, report
-from koala.papers.claims import Claim, Verdict
+from koala.papers.claims import Verdict
 from koala.papers.deadlines import PAPER
 from koala.papers.deadlines.points import (
     ARITHMETIC,
@@ -21,7 +21,7 @@ from koala.papers.deadlines.points import (
     Watched,
     run,
 )
-from koala.papers.paper import Effort, Outcome, Quantity, Run, Setting
+from koala.papers.paper import Claim, Effort, Outcome, Quantity, Run, Setting
 from koala.papers.results import Results
 from koala.papers.sweep import plan, sweep
 from tests.papers import worlds

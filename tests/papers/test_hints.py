@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 
 from koala.papers import report
-from koala.papers.claims import Claim, Verdict, judge
+from koala.papers.claims import Verdict, judge
 from koala.papers.hints import PAPER
 from koala.papers.hints.points import LEVELS, READINGS, Compared, Point, Reading, run
-from koala.papers.paper import Effort, Run, Setting
+from koala.papers.paper import Claim, Effort, Run, Setting
 from koala.papers.sweep import plan, sweep
 from tests.papers import worlds
 from tests.papers.worlds import check_claims, shifted

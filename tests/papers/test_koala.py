@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from koala.papers import figures, report
-from koala.papers.claims import Claim, Verdict
+from koala.papers.claims import Verdict
 from koala.papers.koala import PAPER
 from koala.papers.koala.points import (
     ANY,
@@ -26,7 +26,7 @@ from koala.papers.koala.points import (
     run,
 )
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Effort, Run
+from koala.papers.paper import Claim, Effort, Run
 from koala.papers.paper import Setting as Anything
 from koala.papers.sweep import plan, sweep
 from tests.papers import worlds

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from koala.papers.claims import Claim, Comparison, Rule, close, higher, lower
+from koala.papers.claims import close, higher, lower
 from koala.papers.paper import (
+    Claim,
+    Comparison,
     Effort,
     Figure,
     Level,
@@ -14,6 +16,7 @@ from koala.papers.paper import (
     Panel,
     Paper,
     Quantity,
+    Rule,
     Run,
     Series,
     Untestable,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from koala.papers.claims import Claim, Verdict, judge
-from koala.papers.paper import Effort, Outcome, Paper, Run, Setting
+from koala.papers.claims import Verdict, judge
+from koala.papers.paper import Claim, Effort, Outcome, Paper, Run, Setting
 from koala.papers.results import Results
 
 World: TypeAlias = Callable[[Any, str], float]

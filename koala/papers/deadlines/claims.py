@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf
 
-from koala.papers.claims import MUCH, Claim, Comparison, higher, share
+from koala.papers.claims import MUCH, higher, share
 from koala.papers.deadlines.claims_model import MODEL, PARAMETERS
 from koala.papers.deadlines.claims_rpp import RPP
 from koala.papers.deadlines.claims_shared import (
@@ -19,7 +19,7 @@ from koala.papers.deadlines.claims_shared import (
 from koala.papers.deadlines.claims_waits import WAIT
 from koala.papers.deadlines.points import LOW_LEVELS, Beginning, LoadLevel, Point, at
 from koala.papers.deadlines.quantities import above, by_wait, seen, wait
-from koala.papers.paper import Untestable
+from koala.papers.paper import Claim, Comparison, Untestable
 
 
 def _better(base: Point) -> Iterable[Comparison]:

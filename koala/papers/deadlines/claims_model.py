@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koala.papers.claims import LITTLE, Claim, Comparison, higher, share
+from koala.papers.claims import LITTLE, higher, share
 from koala.papers.deadlines.claims_shared import GP, LP, PURE, WAIT_10, everywhere, once
 from koala.papers.deadlines.points import LoadLevel, Watched, at, exact
 from koala.papers.deadlines.quantities import (
@@ -19,6 +19,7 @@ from koala.papers.deadlines.quantities import (
     shown,
     wait,
 )
+from koala.papers.paper import Claim, Comparison
 
 # 2: the model.
 

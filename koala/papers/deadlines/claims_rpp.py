@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from koala.papers.claims import (
     LITTLE,
-    Claim,
-    Comparison,
     ascending,
     at_most,
     higher,
@@ -20,6 +18,7 @@ from koala.papers.claims import (
 from koala.papers.deadlines.claims_shared import everywhere, first_better, fuller_later, high, low
 from koala.papers.deadlines.points import FRACTIONS, HIGH_LEVELS, Beginning, LoadLevel, at
 from koala.papers.deadlines.quantities import by_fraction, seen
+from koala.papers.paper import Claim, Comparison
 
 
 def _lower_is_worse(level: LoadLevel) -> Iterable[Comparison]:

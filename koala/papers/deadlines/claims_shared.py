@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import inf
 
-from koala.papers.claims import Comparison, higher
+from koala.papers.claims import higher
 from koala.papers.deadlines.points import (
     ANY,
     HIGH_LEVELS,
@@ -17,7 +17,7 @@ from koala.papers.deadlines.points import (
     at,
 )
 from koala.papers.deadlines.quantities import seen, shown
-from koala.papers.paper import Level
+from koala.papers.paper import Comparison, Level
 
 GP, LP = Point(policy="GP"), Point(policy="LP")
 WAIT_10 = Point(wait_s=10.0)

@@ -8,7 +8,7 @@ from itertools import combinations
 from math import inf
 from statistics import fmean
 
-from koala.papers.claims import LITTLE, MUCH, Claim, Comparison, close, higher, lower, share
+from koala.papers.claims import LITTLE, MUCH, close, higher, lower, share
 from koala.papers.deadlines.claims_shared import GP, LP, PURE, WAIT_10, both, everywhere, high, low
 from koala.papers.deadlines.points import (
     HIGH,
@@ -35,6 +35,7 @@ from koala.papers.deadlines.quantities import (
     shown,
     wait,
 )
+from koala.papers.paper import Claim, Comparison
 
 
 def _long_worse(level: LoadLevel, base: Point) -> Iterable[Comparison]:

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from koala.core.model.values import Seconds
-from koala.papers.claims import Comparison
 from koala.papers.deadlines.points import Point, name_of_wait
-from koala.papers.paper import Quantity, Setting
+from koala.papers.paper import Comparison, Quantity, Setting
 
 WORDS = {
     "success_rate": "success",

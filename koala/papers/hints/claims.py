@@ -8,8 +8,6 @@ from itertools import pairwise
 from koala.papers.claims import (
     LITTLE,
     MUCH,
-    Claim,
-    Comparison,
     at_most,
     close,
     higher,
@@ -28,7 +26,7 @@ from koala.papers.hints.points import (
     reading_of,
     response,
 )
-from koala.papers.paper import Level, Quantity, Untestable
+from koala.papers.paper import Claim, Comparison, Level, Quantity, Untestable
 
 MIXED = tuple(fraction for fraction in FRACTIONS if 0 < fraction < 1)
 RISING = tuple(fraction for fraction in FRACTIONS if fraction <= 0.6)

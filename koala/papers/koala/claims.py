@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koala.papers.claims import MUCH, Claim, Comparison, higher, lower, share
+from koala.papers.claims import MUCH, higher, lower, share
 from koala.papers.koala.claims_design import EXPERIMENT, MECHANISMS, MODEL
 from koala.papers.koala.claims_results import FAILURES, PLACING, UTILIZATION
 from koala.papers.koala.claims_shared import (
@@ -19,7 +19,7 @@ from koala.papers.koala.claims_shared import (
 )
 from koala.papers.koala.points import Watched
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Untestable
+from koala.papers.paper import Claim, Comparison, Untestable
 
 
 def _however_split(setting: Setting) -> Iterable[Comparison]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koala.papers.claims import LITTLE, MUCH, Claim, Comparison, higher, lower, share
+from koala.papers.claims import LITTLE, MUCH, higher, lower, share
 from koala.papers.koala.claims_shared import (
     above,
     against,
@@ -18,6 +18,7 @@ from koala.papers.koala.claims_shared import (
 )
 from koala.papers.koala.points import LARGER, Watched, changed, exact
 from koala.papers.koala.simulation.setting import Setting
+from koala.papers.paper import Claim, Comparison
 
 
 def _preference(setting: Setting) -> Comparison:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from koala.papers.claims import MUCH, Comparison, ascending, higher
+from koala.papers.claims import MUCH, ascending, higher
 from koala.papers.koala.points import ANY, SHAPES, LoadLevel, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Level, Quantity
+from koala.papers.paper import Comparison, Level, Quantity
 
 Test = Callable[[Setting], Iterable[Comparison]]
 WORDS = {

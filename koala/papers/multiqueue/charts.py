@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import floor
 
-from koala.papers.claims import Comparison, Test, ascending
+from koala.papers.claims import ascending
 from koala.papers.multiqueue.maxima import MAXIMA
-from koala.papers.paper import Level, Quantity
+from koala.papers.paper import Comparison, Level, Quantity, Test
 
 LS = ("LS-OR", "LS-RD", "LS-RO", "LS-DO")
 LP = ("LP-LF", "LP-GF", "LP-RD")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from koala.papers.claims import MUCH, Claim, Comparison, Rule, at_most, lower, lowest, ratio_higher
+from koala.papers.claims import MUCH, at_most, lower, lowest, ratio_higher
 from koala.papers.multiqueue.charts import (
     EIGHTY,
     FIGURE_4,
@@ -23,6 +23,7 @@ from koala.papers.multiqueue.charts import (
     of_cases,
 )
 from koala.papers.multiqueue.claims_queues import first
+from koala.papers.paper import Claim, Comparison, Rule
 
 
 def loses_more(at: View) -> Iterator[Comparison]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from koala.papers.claims import MUCH, Claim, Comparison, Test, at_most, close, higher
+from koala.papers.claims import MUCH, at_most, close, higher
 from koala.papers.multiqueue.charts import (
     BOTH,
     EIGHTY,
@@ -19,7 +19,7 @@ from koala.papers.multiqueue.charts import (
     maximum,
     rounded,
 )
-from koala.papers.paper import Level, Quantity
+from koala.papers.paper import Claim, Comparison, Level, Quantity, Test
 
 OVERLOAD = 1.10
 """Overload, as a multiple of a policy's maximum, that shows which jobs it starves."""

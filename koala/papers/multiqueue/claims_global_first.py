@@ -7,9 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from koala.papers.claims import (
     LITTLE,
     MUCH,
-    Claim,
-    Comparison,
-    Rule,
     ascending,
     at_most,
     close,
@@ -35,6 +32,7 @@ from koala.papers.multiqueue.charts import (
     each,
     of_cases,
 )
+from koala.papers.paper import Claim, Comparison, Rule
 
 COMPONENTS_RISE = (HALF_TWO, HALF_TWO_THREE, HALF_FOUR)
 """Cases with the same share of global jobs, and more and more components."""

@@ -7,9 +7,6 @@ from collections.abc import Iterable, Iterator
 
 from koala.papers.claims import (
     MUCH,
-    Claim,
-    Comparison,
-    Rule,
     ascending,
     bad,
     close,
@@ -39,7 +36,7 @@ from koala.papers.multiqueue.charts import (
     each,
     of_cases,
 )
-from koala.papers.paper import Quantity
+from koala.papers.paper import Claim, Comparison, Quantity, Rule
 
 FIGURE_3A_TO_G = of_cases(FIGURE_3, without=(NINETY,))
 FIGURE_3A_TO_F = of_cases(FIGURE_3, without=(EIGHTY, NINETY))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from koala.papers.claims import (
     MUCH,
-    Claim,
     close,
     good,
     higher,
@@ -33,6 +32,7 @@ from koala.papers.multiqueue.charts import (
     each,
     rising,
 )
+from koala.papers.paper import Claim
 
 NOT_GS = tuple(policy for policy in SIX if policy != "GS")
 NOT_LS = tuple(policy for policy in SIX if policy != "LS-DO")

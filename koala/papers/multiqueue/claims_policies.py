@@ -7,10 +7,6 @@ from math import isinf
 
 from koala.papers.claims import (
     MUCH,
-    Claim,
-    Comparison,
-    Rule,
-    Test,
     ascending,
     at_most,
     good,
@@ -41,7 +37,7 @@ from koala.papers.multiqueue.charts import (
     each,
     rising,
 )
-from koala.papers.paper import Quantity
+from koala.papers.paper import Claim, Comparison, Quantity, Rule, Test
 
 OTHER_THAN_LP_EQ = ("GS", "LS-DO", "GP", "LQ")
 

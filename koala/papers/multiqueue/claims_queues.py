@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from koala.papers.claims import (
     LITTLE,
     MUCH,
-    Claim,
-    Comparison,
-    Rule,
     ascending,
     at_most,
     good,
@@ -41,7 +38,7 @@ from koala.papers.multiqueue.charts import (
     of_cases,
 )
 from koala.papers.multiqueue.claims_global_first import fewer_components_hurt_more
-from koala.papers.paper import Quantity
+from koala.papers.paper import Claim, Comparison, Quantity, Rule
 
 LP_AND_EQ = (*FIGURE_5, *FIGURE_6, *FIGURE_7, *FIGURE_8)
 BALANCED_LP_AND_EQ = (*FIGURE_5, *FIGURE_7)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from koala.core.model.values import Seconds
-from koala.papers.claims import MUCH, Claim, Comparison, ascending, higher, lower, share
-from koala.papers.paper import Quantity, Untestable
+from koala.papers.claims import MUCH, ascending, higher, lower, share
+from koala.papers.paper import Claim, Comparison, Quantity, Untestable
 from koala.papers.synchronous.points import (
     DENSE_S,
     SPARSE_S,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from koala.core.model.values import Seconds
-from koala.papers.claims import Comparison
-from koala.papers.paper import Level, Outcome, Quantity, Run
+from koala.papers.paper import Comparison, Level, Outcome, Quantity, Run
 from koala.papers.synchronous.simulation import Outcome as TaskOutcome
 from koala.papers.synchronous.simulation import Setting, simulate
 from koala.papers.synchronous.simulation.setting import (
