@@ -60,7 +60,7 @@ class Verdict(StrEnum):
     FAILS = "fails"
 
     @property
-    def told(self) -> str:
+    def verb(self) -> str:
         """The word after a number: 3 hold, 2 fail."""
         return self.replace("holds", "hold").replace("fails", "fail")
 

@@ -156,7 +156,7 @@ def _head(found: Report) -> Iterator[str]:
 
 
 def _counts(found: Report) -> str:
-    counts = ", ".join(f"{found.count(verdict)} {verdict.told}" for verdict in Verdict)
+    counts = ", ".join(f"{found.count(verdict)} {verdict.verb}" for verdict in Verdict)
     rest = "" if _is_part(found.plan) else _untestable_count(found.plan.paper)
     return f"{len(found.claims)} claims: {counts}.{rest}"
 
@@ -262,13 +262,14 @@ def _row(found: ClaimFinding) -> str:
 def _level(found: LevelFinding, rule: Rule) -> str:
     """Format the result of a level: counts of comparisons, and the decisive one."""
     tally = ", ".join(
-        f"{count} {verdict.told}" for verdict in Verdict if (count := found.count(verdict))
+        f"{count} {verdict.verb}" for verdict in Verdict if (count := found.count(verdict))
     )
     rest = f" ({tally})" if len(found.findings) > 1 else ""
     most = ", most count" if rule is Rule.MOST else ""
     if found.is_void:
         return f"*{found.level}*: all saturated, nothing to compare."
-    return f"*{found.level}*: {found.verdict}{rest}{most}. {_told(decisive(found.findings, rule))}"
+    line = _comparison_line(decisive(found.findings, rule))
+    return f"*{found.level}*: {found.verdict}{rest}{most}. {line}"
 
 
 def decisive(findings: Sequence[Finding], rule: Rule = Rule.ALL) -> Finding:
@@ -300,7 +301,7 @@ def _support(finding: Finding) -> float:
     return difference.mean / difference.ci95 if difference.ci95 else difference.mean * inf
 
 
-def _told(finding: Finding) -> str:
+def _comparison_line(finding: Finding) -> str:
     """Format a comparison with its means in their order, by name where there are more than two."""
     means = ", ".join(_mean(one) for one in finding.means)
     if len(finding.means) > 2:

@@ -322,7 +322,7 @@ def _shell(draft: _Draft, text: str) -> None:
     draft.set(executable=text, arguments=draft.component.arguments[-2:])
 
 
-def _nothing(_draft: _Draft, _text: str) -> None:
+def _accept(_draft: _Draft, _text: str) -> None:
     """Accept an option that needs no conversion."""
 
 
@@ -351,8 +351,8 @@ READERS: dict[str, Reader] = {
     "--partition": lambda draft, text: draft.set(queue=text),
     "--account": lambda draft, text: draft.set(project=text),
     "--export": _export,
-    "--no-requeue": _nothing,
-    "--parsable": _nothing,
+    "--no-requeue": _accept,
+    "--parsable": _accept,
     "$-pe": _parallel,
     "$-l": _resources,
     "$-N": lambda draft, text: draft.set(label=text),
@@ -364,8 +364,8 @@ READERS: dict[str, Reader] = {
     "$-P": lambda draft, text: draft.set(project=text),
     "$-v": _export,
     "$-S": _shell,
-    "$-notify": _nothing,
-    "$-r": _nothing,
+    "$-notify": _accept,
+    "$-r": _accept,
 }
 """Honoured options; Grid Engine's have a `$` before them."""
 

@@ -166,7 +166,7 @@ class Live:
             links=LINKS,
             faults=script.faults(),
             bin_s=600.0,
-            tell=lambda event: self.pump.post(lambda turn: turn.emit(event)),
+            emit=lambda event: self.pump.post(lambda turn: turn.emit(event)),
         )
         self._submissions = script.submissions
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from koala.cli.render.documents import NOTHING, moment, processor_seconds, seconds
 from koala.cli.render.table import clean, columns, table
-from koala.sim.replay.story import Told
+from koala.sim.replay.story import StoryEvent
 from koala.sim.replay.whatif import COLUMNS
 
 Document = Mapping[str, Any]
@@ -62,7 +62,7 @@ def head_text(head: Document, zone: tzinfo | None = None) -> str:
 
 
 def told_text(
-    told: Told, *, first_at: float, day: str, zone: tzinfo | None = None
+    told: StoryEvent, *, first_at: float, day: str, zone: tzinfo | None = None
 ) -> tuple[str, str]:
     """Format one event with its consequences; return the text and its date.
 

@@ -13,7 +13,7 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.storage.journal_reader import JournalReader, Step, replay
 from koala.errors import UnknownJobError
 from koala.sim.replay.chronicle import Chronicle
-from koala.sim.replay.story import Teller, Told
+from koala.sim.replay.story import Narrator, StoryEvent
 
 QUIET = ("Woken", "SiteReported")
 """Kinds of event that the story skips unless they had consequences."""
@@ -48,16 +48,16 @@ class PastRun:
 
     def story(
         self, since_at: Instant | None, *, job: JobId | None, is_whole: bool
-    ) -> Iterator[Told]:
+    ) -> Iterator[StoryEvent]:
         """Tell the events from `since_at` on, of one job or of all.
 
         Unless `is_whole`, reports and timers are told only if they had consequences.
         """
-        teller = Teller()
+        narrator = Narrator()
         for step in replay(self.past, until_at=self._until_at):
             record = step.record
-            told = teller.tell(record.seq, record.at, record.event, step.actions)
-            about = told if job is None else told.about(job)
+            event = narrator.narrate(record.seq, record.at, record.event, step.actions)
+            about = event if job is None else event.about(job)
             if about is None or (since_at is not None and record.at < since_at):
                 continue
             if is_whole or about.came or about.kind not in QUIET:

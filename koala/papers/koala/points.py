@@ -158,7 +158,7 @@ def _outcome(found: Measured, seen: Mapping[str, float] | None = None) -> Outcom
 
 
 @dataclass(slots=True)
-class _Eye:
+class _Observer:
     """Observer of every event."""
 
     events: int = 0
@@ -185,7 +185,7 @@ class _Eye:
 
 
 def _run_watched(setting: Setting, seed: int) -> Outcome:
-    eye = _Eye()
+    eye = _Observer()
     made = world(setting, seed, watch=eye).run(until=setting.warmup_s + setting.horizon_s)
     seen = {
         "most_delayed": float(eye.most_delayed),

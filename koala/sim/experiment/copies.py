@@ -10,42 +10,42 @@ from koala.core.model.values import Instant, SiteName, TransferId
 from koala.sim.engine import Engine, Entry
 from koala.sim.experiment.setting import Links
 
-Told = Callable[[TransferFinished | TransferFailed], None]
+Emit = Callable[[TransferFinished | TransferFailed], None]
 
 
 class Copies:
     """All copies in progress. A link is an ordered pair of sites."""
 
-    def __init__(self, engine: Engine, links: Links, *, default_bps: float, tell: Told) -> None:
+    def __init__(self, engine: Engine, links: Links, *, default_bps: float, emit: Emit) -> None:
         self._engine = engine
         self._links = links
         self._default_bps = default_bps
-        self._tell = tell
-        self._under_way: dict[TransferId, tuple[StartTransfer, Instant, _Link]] = {}
+        self._emit = emit
+        self._active: dict[TransferId, tuple[StartTransfer, Instant, _Link]] = {}
         self._shared: dict[tuple[SiteName, SiteName], _Link] = {}
         self._down: dict[SiteName, bool] = {}
 
     def begin(self, order: StartTransfer) -> None:
         """Start a copy now; it fails at once when one of its ends is down."""
-        if order.transfer in self._under_way:
+        if order.transfer in self._active:
             return
         for end in (order.source, order.target):
             if end in self._down:
                 self._fail(order, end)
                 return
         link = self._link(order.source, order.target)
-        self._under_way[order.transfer] = (order, self._engine.now, link)
+        self._active[order.transfer] = (order, self._engine.now, link)
         link.add(order.transfer, order.size_bytes)
 
     def cancel(self, transfer: TransferId) -> None:
         """Cancel a copy."""
-        if transfer in self._under_way:
-            self._under_way.pop(transfer)[2].remove(transfer)
+        if transfer in self._active:
+            self._active.pop(transfer)[2].remove(transfer)
 
-    def lose(self, site: SiteName) -> None:
+    def take_down(self, site: SiteName) -> None:
         """Take a site down: copies from and to it fail."""
         self._down[site] = True
-        lost = [o for o, _, _ in self._under_way.values() if site in (o.source, o.target)]
+        lost = [o for o, _, _ in self._active.values() if site in (o.source, o.target)]
         for order in lost:
             self.cancel(order.transfer)
             self._fail(order, site)
@@ -63,13 +63,13 @@ class Copies:
         return self._shared[source, target]
 
     def _finish(self, transfer: TransferId) -> None:
-        order, began_at, _ = self._under_way.pop(transfer)
+        order, began_at, _ = self._active.pop(transfer)
         took_s = self._engine.now - began_at
-        self._tell(TransferFinished(transfer=transfer, size_bytes=order.size_bytes, took_s=took_s))
+        self._emit(TransferFinished(transfer=transfer, size_bytes=order.size_bytes, took_s=took_s))
 
     def _fail(self, order: StartTransfer, site: SiteName) -> None:
         failed = TransferFailed(transfer=order.transfer, at=site, reason=f"{site} is down")
-        self._engine.after(0.0, lambda: self._tell(failed))
+        self._engine.after(0.0, lambda: self._emit(failed))
 
 
 class _Link:

@@ -70,12 +70,12 @@ class Site:
         faults: Faults,
         program: Program,
         usage: Usage,
-        tell: Callable[[Event], None],
+        emit: Callable[[Event], None],
     ) -> None:
         self.setting = setting
         self.name = setting.name
         self.is_down = False
-        self.waits_to_be_asked = False
+        self.reports_on_request = False
         self.users = LocalUsers()
         self.claims: dict[ClaimId, _Held] = {}
         self.queue = self._empty_queue()
@@ -83,13 +83,13 @@ class Site:
         self._faults = faults
         self._program = program
         self._usage = usage
-        self._tell = tell
+        self._emit = emit
         self._arriving: Iterator[LocalJob] = iter(setting.local_jobs)
         self._waiting: dict[int, LocalJob] = {}
         self._running: dict[int, tuple[LocalJob, Entry]] = {}
         self._through = 0
         self._figure: tuple[int, int] = (setting.facts.processors, 0)
-        self._told = self._figure
+        self._reported = self._figure
         self._is_pass_due = False
         self._wake: Entry | None = None
 
@@ -103,7 +103,7 @@ class Site:
             case ClaimProcessors():
                 self._claim(order)
             case TryPaths(claim=claim):
-                self._say(PathsTried(claim=claim))
+                self._send(PathsTried(claim=claim))
             case ArmClaim():
                 self._arm(order)
             case ReleaseClaim():
@@ -139,7 +139,7 @@ class Site:
         self._cancel_next(held)
         self._usage.add(self.name, Use.HELD, held.order.processors, now)
         held.hold_until = now + held.order.hold_s
-        self._say(ClaimGranted(claim=claim, nonce=f"{claim}#1"))
+        self._send(ClaimGranted(claim=claim, nonce=f"{claim}#1"))
         if held.order.start_type is StartType.NONE:
             self._pass_barrier(claim)
         else:
@@ -153,7 +153,7 @@ class Site:
             return
         if held.hold_until >= self._engine.now + order.late_s:
             held.armed = order.number
-            self._say(ClaimArmed(claim=order.claim, number=order.number))
+            self._send(ClaimArmed(claim=order.claim, number=order.number))
 
     def _release(self, order: ReleaseClaim) -> None:
         held = self.claims.get(order.claim)
@@ -168,7 +168,7 @@ class Site:
         processors = held.order.processors
         self._usage.add(self.name, Use.HELD, -processors, now)
         self._usage.add(self.name, Use.RUNNING, processors, now)
-        self._say(ClaimPassed(claim=claim, passed_at=now))
+        self._send(ClaimPassed(claim=claim, passed_at=now))
         run_s, status = self._program(claim)
         wall_time_s = held.order.component.wall_time_s
         kind, reason = EndKind.EXITED, ""
@@ -195,18 +195,18 @@ class Site:
     def _gone(self, held: _Held, kind: EndKind, reason: str, status: int = 0) -> None:
         statuses = (status,) if kind is EndKind.EXITED else ()
         end = ClaimEnd(kind=kind, reason=reason, statuses=statuses, ended_at=self._engine.now)
-        self._say(ClaimGone(claim=held.order.claim, end=end))
+        self._send(ClaimGone(claim=held.order.claim, end=end))
 
     def _cancel_next(self, held: _Held) -> None:
         if held.next is not None:
             held.next.cancel()
             held.next = None
 
-    def _say(self, event: Event) -> None:
+    def _send(self, event: Event) -> None:
         if self.setting.latency_s:
-            self._engine.after(self.setting.latency_s, partial(self._tell, event))
+            self._engine.after(self.setting.latency_s, partial(self._emit, event))
         else:
-            self._tell(event)
+            self._emit(event)
 
     # --- the site's own users ---
 
@@ -266,7 +266,7 @@ class Site:
                 self._start_claim(key)
         self._wake_again()
         self._figure = (self.queue.startable(now), self._through)
-        if not self.waits_to_be_asked:
+        if not self.reports_on_request:
             self.report()
 
     def _wake_again(self) -> None:
@@ -280,14 +280,14 @@ class Site:
     def report(self) -> None:
         """Report the idle processors of the last pass, if they have changed since the last
         report."""
-        if self._figure != self._told:
-            self._told = idle, through = self._figure
+        if self._figure != self._reported:
+            self._reported = idle, through = self._figure
             rtt_s = 2 * self.setting.latency_s
-            self._say(SiteReported(site=self.name, idle=idle, through=through, rtt_s=rtt_s))
+            self._send(SiteReported(site=self.name, idle=idle, through=through, rtt_s=rtt_s))
 
     # --- outages ---
 
-    def lose(self) -> None:
+    def break_down(self) -> None:
         """Break the site down: nothing that is here survives."""
         self.is_down = True
         now = self._engine.now

@@ -90,17 +90,17 @@ class Grid:
         links: Links,
         faults: Faults,
         bin_s: Seconds,
-        tell: Callable[[Event], None],
+        emit: Callable[[Event], None],
     ) -> None:
         settings = tuple(settings)
         self._engine = engine
-        self._tell = tell
+        self._emit = emit
         self._links = links
         self._faults = faults
         self._parameters = parameters
         self._programs: dict[JobId, Submission] = {}
         self.usage = Usage({s.name: s.facts.processors for s in settings}, bin_s=bin_s)
-        self.copies = Copies(engine, links, default_bps=parameters.bandwidth_default_bps, tell=tell)
+        self.copies = Copies(engine, links, default_bps=parameters.bandwidth_default_bps, emit=emit)
         self.sites = {
             setting.name: Site(
                 engine,
@@ -108,7 +108,7 @@ class Grid:
                 faults=faults,
                 program=self._program,
                 usage=self.usage,
-                tell=tell,
+                emit=emit,
             )
             for setting in settings
         }
@@ -116,11 +116,11 @@ class Grid:
     def begin(self) -> None:
         """Start the daemon, register the sites, and start the submissions of their users."""
         links = tuple((*pair, bps) for pair, bps in self._links.bandwidth.items())
-        self._tell(DaemonStarted(epoch=1))
-        self._tell(ParametersChanged(parameters=self._parameters, links=links))
+        self._emit(DaemonStarted(epoch=1))
+        self._emit(ParametersChanged(parameters=self._parameters, links=links))
         for site in self.sites.values():
             facts = site.setting.facts
-            self._tell(SiteRegistered(site=site.name, facts=facts, idle=facts.processors))
+            self._emit(SiteRegistered(site=site.name, facts=facts, idle=facts.processors))
             site.begin()
         for outage in self._faults.outages:
             self._engine.at(outage.at, partial(self._lose, outage.site))
@@ -132,8 +132,8 @@ class Grid:
         file = submission.spec.input_file
         if file is not None:
             for site in submission.replicas:
-                self._tell(ReplicaAdded(file=file.name, site=site, size_bytes=file.size_bytes or 0))
-        self._tell(JobSubmitted(job=submission.job, spec=submission.spec))
+                self._emit(ReplicaAdded(file=file.name, site=site, size_bytes=file.size_bytes or 0))
+        self._emit(JobSubmitted(job=submission.job, spec=submission.spec))
 
     def forget(self, job: JobId) -> None:
         """Forget a job that is over."""
@@ -145,14 +145,14 @@ class Grid:
         status = submission.statuses[index] if submission.statuses else 0
         return submission.run_s[index], status
 
-    def wait_to_be_asked(self) -> None:
-        """Switch to reports on request: a site reports only when `ask` is called. Most reports
+    def report_on_request(self) -> None:
+        """Switch to reports on request: a site reports only at `request_reports`. Most reports
         would be overtaken, because no one acts on them in between. A report with latency is still
         sent at once."""
         for site in self.sites.values():
-            site.waits_to_be_asked = not site.setting.latency_s
+            site.reports_on_request = not site.setting.latency_s
 
-    def ask(self) -> None:
+    def request_reports(self) -> None:
         """Ask every site with a change to report it now."""
         for site in self.sites.values():
             site.report()
@@ -174,13 +174,13 @@ class Grid:
                     pass  # programs do not report their progress here
 
     def _lose(self, name: SiteName) -> None:
-        self.sites[name].lose()
-        self.copies.lose(name)
+        self.sites[name].break_down()
+        self.copies.take_down(name)
 
     def _repair(self, name: SiteName) -> None:
         self.sites[name].repair()
         self.copies.repair(name)
-        self._tell(SiteResumed(site=name, by=OPERATOR))
+        self._emit(SiteResumed(site=name, by=OPERATOR))
 
 
 class World:
@@ -211,10 +211,10 @@ class World:
             links=links or Links(),
             faults=faults or NoFaults(),
             bin_s=bin_s,
-            tell=self.tell,
+            emit=self.handle,
         )
         if parameters.scan == "interval":  # then a report changes what is known, and starts nothing
-            self.grid.wait_to_be_asked()
+            self.grid.report_on_request()
         self._watch = watch
         self._arriving: Iterator[Submission] = iter(submissions)
         self._is_exhausted = False
@@ -245,14 +245,14 @@ class World:
             if wake_at > until:
                 return False
             self.engine.run(wake_at)  # nothing but the clock
-            self.tell(Woken())
+            self.handle(Woken())
             return True
         return at is not None and at <= until and self.engine.step()
 
-    def tell(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         """Handle an event that happens now."""
         if not isinstance(event, SiteReported):
-            self.grid.ask()
+            self.grid.request_reports()
         now = self.engine.now
         actions = self.scheduler.handle(event, now)
         self.events += 1

@@ -49,7 +49,7 @@ class ClaimNote:
     arms: dict[ArmNumber, ArmNote] = field(default_factory=dict)
     release_at: Instant | None = None
     passed_at: Instant | None = None
-    pass_told_at: Instant | None = None
+    pass_reported_at: Instant | None = None
     stopped_at: Instant | None = None
     gone_at: Instant | None = None
     end: ClaimEnd | None = None
@@ -272,4 +272,4 @@ def _note_answer(
                 arm.answered_at = now
         case ev.ClaimPassed(passed_at=passed_at):
             if claim.passed_at is None:
-                claim.passed_at, claim.pass_told_at = passed_at, now
+                claim.passed_at, claim.pass_reported_at = passed_at, now

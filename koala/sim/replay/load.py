@@ -31,7 +31,7 @@ Steps = list[tuple[Instant, int]]
 """A step function: from each instant on, this value."""
 
 
-def is_spited(claim: ClaimNote, reports: list[Report]) -> bool:
+def is_unexplained_refusal(claim: ClaimNote, reports: list[Report]) -> bool:
     """True if the claim was refused although the site reported enough idle processors while it
     waited: no load explains that."""
     if not claim.is_refused or claim.gone_at is None:
@@ -57,7 +57,7 @@ def other_load(site: SiteNote) -> Steps:
             if claim.freed_at is not None:
                 moves.append((claim.freed_at, 5, _settled(claim.freed_at, site.reports)))
             continue
-        is_proof = claim.is_refused and not is_spited(claim, site.reports)
+        is_proof = claim.is_refused and not is_unexplained_refusal(claim, site.reports)
         wait = _Wait(ask_number=claim.order.ask_number, at_most=claim.processors - 1)
         if not is_proof:
             wait.at_most = None

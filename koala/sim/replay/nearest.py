@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen(Generic[T]):
+class Observation(Generic[T]):
     """An observation at an instant, of something (a component of a job, say)."""
 
     at: Instant
@@ -28,18 +28,18 @@ class Seen(Generic[T]):
 class Nearest(Generic[T]):
     """Observations in order of time."""
 
-    def __init__(self, seen: Iterable[Seen[T]] = ()) -> None:
-        self._seen = sorted(seen, key=attrgetter("at"))
-        self._own: dict[Hashable, list[Seen[T]]] = {}
-        for one in self._seen:
+    def __init__(self, observations: Iterable[Observation[T]] = ()) -> None:
+        self._observations = sorted(observations, key=attrgetter("at"))
+        self._own: dict[Hashable, list[Observation[T]]] = {}
+        for one in self._observations:
             self._own.setdefault(one.of, []).append(one)
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._observations)
 
     def values(self) -> list[T]:
         """List all observed values, in order."""
-        return [one.what for one in self._seen]
+        return [one.what for one in self._observations]
 
     def at(self, instant: Instant, of: Hashable = None) -> T | None:
         """Return the observation of the same thing at about this instant; else the nearest of any
@@ -47,11 +47,11 @@ class Nearest(Generic[T]):
         own = _closest(self._own.get(of, []), instant)
         if own is not None and abs(own.at - instant) <= OWN_S:
             return own.what
-        found = _closest(self._seen, instant)
+        found = _closest(self._observations, instant)
         return None if found is None else found.what
 
 
-def _closest(seen: list[Seen[T]], instant: Instant) -> Seen[T] | None:
-    place = bisect_left(seen, instant, key=attrgetter("at"))
-    around = seen[max(0, place - 1) : place + 1]
+def _closest(observations: list[Observation[T]], instant: Instant) -> Observation[T] | None:
+    place = bisect_left(observations, instant, key=attrgetter("at"))
+    around = observations[max(0, place - 1) : place + 1]
     return min(around, key=lambda one: abs(one.at - instant), default=None)

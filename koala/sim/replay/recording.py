@@ -20,8 +20,8 @@ from koala.core.model.events import Event, JobSubmitted, ParametersChanged
 from koala.core.model.job import ClaimEnd, EndKind, JobSpec
 from koala.core.model.values import Instant, JobId, Seconds, SiteName
 from koala.sim.replay.chronicle import Chronicle, ClaimNote, SiteNote
-from koala.sim.replay.load import SETTLED_S, Steps, is_spited, other_load
-from koala.sim.replay.nearest import Nearest, Seen
+from koala.sim.replay.load import SETTLED_S, Steps, is_unexplained_refusal, other_load
+from koala.sim.replay.nearest import Nearest, Observation
 
 LATENCY_S: Seconds = 0.05
 """Latency of an answer of a kind that is absent from the journal."""
@@ -57,7 +57,7 @@ class Pass:
     """Delay of a starter's pass of the barrier, and the instant of its report."""
 
     late_s: Seconds
-    told_s: Seconds
+    report_s: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Run:
     """A component's program: from its pass to its end, and to the report of the end."""
 
     run_s: Seconds
-    told_s: Seconds
+    report_s: Seconds
     end: ClaimEnd
 
 
@@ -167,7 +167,7 @@ class Recording:
         statuses = (0,) * spec.components[component].processes
         end = ClaimEnd(kind=EndKind.EXITED, statuses=statuses)
         run_s = max(run_s, self.ran_s.get(part, 0.0))
-        return Run(run_s=run_s, told_s=LATENCY_S, end=end)
+        return Run(run_s=run_s, report_s=LATENCY_S, end=end)
 
 
 def recorded(chronicle: Chronicle) -> Recording:
@@ -197,7 +197,7 @@ def recorded(chronicle: Chronicle) -> Recording:
         arm_s=_typical([s for site in sites.values() for s in site.arms.values()]),
         pass_=Pass(
             late_s=_typical([one.late_s for one in passes]),
-            told_s=_typical([one.told_s for one in passes]),
+            report_s=_typical([one.report_s for one in passes]),
         ),
         stop_s=_typical([s for site in sites.values() for s in site.stops.values()]),
         run_s=sum(lengths) / len(lengths) if lengths else RUN_S,
@@ -240,7 +240,7 @@ def _runs(
         run_s = max(0.0, ended_at - claim.passed_at)
         if claim.end is not None and claim.end.is_program and claim.gone_at is not None:
             end = replace(claim.end, ended_at=None)
-            run = Run(run_s=run_s, told_s=claim.gone_at - ended_at, end=end)
+            run = Run(run_s=run_s, report_s=claim.gone_at - ended_at, end=end)
             runs.setdefault(part_of(claim), []).append(run)
         else:
             ran_s[part_of(claim)] = max(run_s, ran_s.get(part_of(claim), 0.0))
@@ -248,34 +248,34 @@ def _runs(
 
 
 def _site(site: SiteNote) -> SiteRecording:
-    answers: list[Seen[Answer]] = []
-    arms: list[Seen[Seconds]] = []
-    passes: list[Seen[Pass]] = []
-    stops: list[Seen[Seconds]] = []
+    answers: list[Observation[Answer]] = []
+    arms: list[Observation[Seconds]] = []
+    passes: list[Observation[Pass]] = []
+    stops: list[Observation[Seconds]] = []
     losses: list[Loss] = []
     for claim in site.claims:
         part = part_of(claim)
         answer = _answer(claim, site)
         if answer is not None:
-            answers.append(Seen(at=claim.asked_at, of=part, what=answer))
+            answers.append(Observation(at=claim.asked_at, of=part, what=answer))
         arms += [
-            Seen(at=arm.asked_at, of=part, what=arm.answered_at - arm.asked_at)
+            Observation(at=arm.asked_at, of=part, what=arm.answered_at - arm.asked_at)
             for arm in claim.arms.values()
             if arm.answered_at is not None
         ]
         passed = _pass(claim)
         if passed is not None and claim.passed_at is not None:
-            passes.append(Seen(at=claim.passed_at, of=part, what=passed))
+            passes.append(Observation(at=claim.passed_at, of=part, what=passed))
         if claim.stopped_at is not None and claim.gone_at is not None:
             took_s = max(0.0, claim.gone_at - claim.stopped_at)
-            stops.append(Seen(at=claim.stopped_at, of=part, what=took_s))
+            stops.append(Observation(at=claim.stopped_at, of=part, what=took_s))
         loss = _loss(claim)
         if loss is not None:
             losses.append(loss)
     return SiteRecording(
         load=other_load(site),
         local=[(report.at, report.local) for report in site.reports],
-        rtt=Nearest(Seen(at=r.at, of=None, what=r.rtt_s) for r in site.reports),
+        rtt=Nearest(Observation(at=r.at, of=None, what=r.rtt_s) for r in site.reports),
         answers=Nearest(answers),
         arms=Nearest(arms),
         passes=Nearest(passes),
@@ -285,7 +285,7 @@ def _site(site: SiteNote) -> SiteRecording:
     )
 
 
-def _frees(site: SiteNote) -> Iterator[Seen[Seconds]]:
+def _frees(site: SiteNote) -> Iterator[Observation[Seconds]]:
     """Yield the report delay after each claim's end; the site that reports first gets the next
     job."""
     at = attrgetter("at")
@@ -298,7 +298,7 @@ def _frees(site: SiteNote) -> Iterator[Seen[Seconds]]:
         before = site.reports[place - 1].idle if place else 0
         rise = next((report for report in soon if report.idle > before), None)
         if rise is not None:
-            yield Seen(at=freed_at, of=part_of(claim), what=rise.at - freed_at)
+            yield Observation(at=freed_at, of=part_of(claim), what=rise.at - freed_at)
 
 
 def _answer(claim: ClaimNote, site: SiteNote) -> Answer | None:
@@ -311,17 +311,17 @@ def _answer(claim: ClaimNote, site: SiteNote) -> Answer | None:
     after_s, end = claim.gone_at - claim.asked_at, replace(claim.end, ended_at=None)
     if claim.end.kind is EndKind.FAILED:
         return Answer(kind=Kind.FAILED, after_s=after_s, end=end)
-    if is_spited(claim, site.reports):
+    if is_unexplained_refusal(claim, site.reports):
         return Answer(kind=Kind.REFUSED, after_s=after_s, end=end)
     return None
 
 
 def _pass(claim: ClaimNote) -> Pass | None:
-    if claim.passed_at is None or claim.pass_told_at is None:
+    if claim.passed_at is None or claim.pass_reported_at is None:
         return None
     due_at = claim.release_at if claim.release_at is not None else claim.granted_at
     late_s = 0.0 if due_at is None else max(0.0, claim.passed_at - due_at)
-    return Pass(late_s=late_s, told_s=max(0.0, claim.pass_told_at - claim.passed_at))
+    return Pass(late_s=late_s, report_s=max(0.0, claim.pass_reported_at - claim.passed_at))
 
 
 def _loss(claim: ClaimNote) -> Loss | None:
@@ -338,7 +338,7 @@ def _loss(claim: ClaimNote) -> Loss | None:
 
 
 def _links(chronicle: Chronicle) -> dict[Link, Nearest[Copy]]:
-    seen: dict[Link, list[Seen[Copy]]] = {}
+    seen: dict[Link, list[Observation[Copy]]] = {}
     for copy in chronicle.copies.values():
         order = copy.order
         if copy.ended_at is None:
@@ -355,6 +355,8 @@ def _links(chronicle: Chronicle) -> dict[Link, Nearest[Copy]]:
         else:
             took_s = max(copy.took_s, 1e-9)
             what = Copy(bytes_per_s=order.size_bytes / took_s, beside_s=max(0.0, whole_s - took_s))
-        one = Seen(at=copy.started_at, of=(order.transfer.split("/")[0], order.file), what=what)
+        one = Observation(
+            at=copy.started_at, of=(order.transfer.split("/")[0], order.file), what=what
+        )
         seen.setdefault((order.source, order.target), []).append(one)
     return {link: Nearest(several) for link, several in sorted(seen.items())}

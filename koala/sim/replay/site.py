@@ -103,7 +103,7 @@ class ReplaySite:
         engine: Engine,
         recording: Recording,
         *,
-        tell: Callable[[Event], None],
+        emit: Callable[[Event], None],
         parameters: Callable[[], Parameters],
         ends: Counter[Part],
         bandwidth: Callable[[StartTransfer], float],
@@ -114,7 +114,7 @@ class ReplaySite:
         self._engine = engine
         self._recording = recording
         self._past = recording.sites[name]
-        self._tell_daemon = tell
+        self._emit = emit
         self._parameters = parameters
         self._ends = ends  # of programs, at all sites
         self._bandwidth = bandwidth  # as far as the core knows
@@ -122,7 +122,7 @@ class ReplaySite:
         self._copies: dict[TransferId, list[Entry]] = {}
         self._outbox: list[Event] = []
         self._through = 0
-        self._told = (-1, -1, -1)
+        self._reported = (-1, -1, -1)
         self._is_reporting = False
         self._leases: list[Entry] = []
         self._load = 0
@@ -133,7 +133,7 @@ class ReplaySite:
         for at, load in self._past.load:
             engine.at(at, partial(self._change_load, load))
         for loss in self._past.losses:
-            engine.at(loss.at, partial(self._lose, loss))
+            engine.at(loss.at, partial(self._repeat_loss, loss))
 
     # --- processors ---
 
@@ -179,7 +179,7 @@ class ReplaySite:
             self._killed += lack
             self._share()
 
-    def _advance(self, *, is_told: bool = True) -> None:
+    def _advance(self, *, is_reported: bool = True) -> None:
         """Begin the claims that can begin, in the order of asking, and report them."""
         self._share()
         for claim in list(self._claims.values()):
@@ -192,7 +192,7 @@ class ReplaySite:
                 self._ours += claim.order.processors
                 self._share()
                 self._after(claim, claim.answer.after_s, partial(self._grant, claim))
-        if is_told:
+        if is_reported:
             self._report_soon()
 
     def _report_soon(self) -> None:
@@ -203,11 +203,11 @@ class ReplaySite:
     def _report(self) -> None:
         self._is_reporting = False
         figures = (self.idle, self._through, self.local)
-        if self.is_connected and figures != self._told:
-            self._told = figures
+        if self.is_connected and figures != self._reported:
+            self._reported = figures
             rtt_s = self._past.rtt.at(self._engine.now) or 0.0
             idle, through, local = figures
-            self._tell_daemon(
+            self._emit(
                 SiteReported(site=self.name, idle=idle, through=through, rtt_s=rtt_s, local=local)
             )
 
@@ -241,7 +241,7 @@ class ReplaySite:
         """Open a session: the facts first, then `resume`."""
         self.facts = facts
         self.is_connected = True
-        self._told = (-1, -1, -1)
+        self._reported = (-1, -1, -1)
         for lease in self._leases:
             lease.cancel()
         self._leases = []
@@ -250,7 +250,7 @@ class ReplaySite:
         """Send the pending reports, then receive the wanted state."""
         waiting, self._outbox = self._outbox, []
         for event in waiting:
-            self._tell_daemon(event)
+            self._emit(event)
         self._on_wanted(wanted())
         self._advance()
 
@@ -258,9 +258,9 @@ class ReplaySite:
         """Deliver a message of the daemon; it is lost without a session."""
         self._engine.after(0.0, lambda: self._receive(order))
 
-    def _tell(self, event: Event) -> None:
+    def _report_event(self, event: Event) -> None:
         if self.is_connected:
-            self._tell_daemon(event)
+            self._emit(event)
         else:
             self._outbox.append(event)
 
@@ -272,7 +272,7 @@ class ReplaySite:
                 self._hold(order)
             case TryPaths(claim=name):
                 # Whether a path that was closed would be open at another time nobody can say.
-                self._tell(PathsTried(claim=name))
+                self._report_event(PathsTried(claim=name))
             case ArmClaim():
                 self._arm(order)
             case ReleaseClaim():
@@ -346,7 +346,7 @@ class ReplaySite:
         if claim.is_stopping:
             return
         claim.granted_at = now
-        self._tell(ClaimGranted(claim=claim.order.claim, nonce="replay"))
+        self._report_event(ClaimGranted(claim=claim.order.claim, nonce="replay"))
         if claim.order.start_type is StartType.NONE:
             self._pass(claim, now)
         else:
@@ -376,7 +376,7 @@ class ReplaySite:
         self._after(claim, order.late_s, lambda: self._late(claim, order))
 
     def _armed(self, claim: _Claim, order: ArmClaim) -> None:
-        self._tell(ClaimArmed(claim=claim.order.claim, number=order.number))
+        self._report_event(ClaimArmed(claim=claim.order.claim, number=order.number))
 
     def _late(self, claim: _Claim, order: ArmClaim) -> None:
         if claim.arm is order and not claim.is_released:
@@ -397,22 +397,24 @@ class ReplaySite:
             return
         claim.passed_at = at
         claim.is_released = True
-        told_s = (late or self._recording.pass_).told_s
+        report_s = (late or self._recording.pass_).report_s
         name = claim.order.claim
-        self._engine.after(told_s, lambda: self._tell(ClaimPassed(claim=name, passed_at=at)))
+        self._engine.after(
+            report_s, lambda: self._report_event(ClaimPassed(claim=name, passed_at=at))
+        )
         run = self._recording.run(claim.part, self._ends[claim.part])
-        self._after(claim, run.run_s, lambda: self._over(claim, run, told_s))
+        self._after(claim, run.run_s, lambda: self._over(claim, run, report_s))
 
-    def _over(self, claim: _Claim, run: Run, pass_told_s: Seconds) -> None:
+    def _over(self, claim: _Claim, run: Run, pass_report_s: Seconds) -> None:
         """End the program; that is reported later, and after its pass."""
         self._ends[claim.part] += 1
-        self._leave(claim, run.end, told_s=max(run.told_s, pass_told_s - run.run_s + 1e-6))
+        self._leave(claim, run.end, report_s=max(run.report_s, pass_report_s - run.run_s + 1e-6))
 
     def _stop(self, name: ClaimId) -> None:
         claim = self._claims.get(name)
         if claim is None:
             end = ClaimEnd(kind=EndKind.UNKNOWN, reason="no such claim here")
-            self._tell(ClaimGone(claim=name, end=end))
+            self._report_event(ClaimGone(claim=name, end=end))
         elif claim.is_alive and not claim.is_stopping:
             claim.is_stopping = True
             took_s = self._past.stops.at(self._engine.now, claim.part)
@@ -420,7 +422,7 @@ class ReplaySite:
             end = ClaimEnd(kind=EndKind.STOPPED, reason="stopped")
             self._after(claim, took_s, lambda: self._leave(claim, end))
 
-    def _lose(self, loss: Loss) -> None:
+    def _repeat_loss(self, loss: Loss) -> None:
         """Repeat a recorded loss: of the same component, else of its oldest claim."""
         held = [c for c in self._claims.values() if c.is_alive and c.granted_at is not None]
         same = [c for c in held if c.part == loss.part]
@@ -428,7 +430,7 @@ class ReplaySite:
         for claim in (same or others)[:1]:
             self._leave(claim, loss.end)
 
-    def _leave(self, claim: _Claim, end: ClaimEnd, *, told_s: Seconds = 0.0) -> None:
+    def _leave(self, claim: _Claim, end: ClaimEnd, *, report_s: Seconds = 0.0) -> None:
         if not claim.is_alive:
             return
         for entry in claim.ends_at:
@@ -437,9 +439,9 @@ class ReplaySite:
         if claim.has_begun:
             self._ours -= claim.order.processors
         gone = ClaimGone(claim=claim.order.claim, end=claim.end)
-        self._engine.after(told_s, lambda: self._tell(gone))
+        self._engine.after(report_s, lambda: self._report_event(gone))
         self._engine.after(self._past.frees.at(self._engine.now, claim.part) or 0.0, self._report)
-        self._advance(is_told=False)
+        self._advance(is_reported=False)
 
     def _after(self, claim: _Claim, duration_s: Seconds, call: Callable[[], None]) -> None:
         """Schedule a step of a claim, void if the claim ends before."""
@@ -470,7 +472,7 @@ class ReplaySite:
             )
         self._copies[order.transfer] = [
             *self._reports(order, whole_s),
-            self._engine.after(whole_s, lambda: self._tell(outcome)),
+            self._engine.after(whole_s, lambda: self._report_event(outcome)),
         ]
 
     def _reports(self, order: StartTransfer, whole_s: Seconds) -> Iterator[Entry]:
@@ -479,12 +481,12 @@ class ReplaySite:
             return
         at_s = order.report_s
         while at_s < whole_s:
-            told = TransferProgressed(
+            progressed = TransferProgressed(
                 transfer=order.transfer,
                 size_bytes=int(order.size_bytes * at_s / whole_s),
                 took_s=at_s,
             )
-            yield self._engine.after(at_s, partial(self._tell, told))
+            yield self._engine.after(at_s, partial(self._report_event, progressed))
             at_s += max(order.report_s, REPORT_SHARE * at_s)
 
     def _drop_copy(self, name: TransferId) -> None:

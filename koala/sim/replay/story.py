@@ -32,7 +32,7 @@ Line: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class StoryEvent:
     """One event: `what` happened to `who`, and the lines of its outcome."""
 
     seq: int
@@ -42,12 +42,12 @@ class Told:
     what: str
     came: tuple[Line, ...]
 
-    def about(self, job: JobId) -> Told | None:
+    def about(self, job: JobId) -> StoryEvent | None:
         """Return the part about a job; None when there is none."""
         came = tuple(line for line in self.came if line[0] == job)
         if self.who != job and not came:
             return None
-        return Told(
+        return StoryEvent(
             seq=self.seq, at=self.at, kind=self.kind, who=self.who, what=self.what, came=came
         )
 
@@ -64,17 +64,19 @@ SiteEvent: TypeAlias = (
 )
 
 
-class Teller:
+class Narrator:
     """Narrator of events in order; keeps the state that it needs to describe changes."""
 
     def __init__(self) -> None:
         self._parameters = Parameters()
         self._policies: dict[str, str] = {}
 
-    def tell(self, seq: int, at: Instant, event: ev.Event, actions: Sequence[Action]) -> Told:
+    def narrate(
+        self, seq: int, at: Instant, event: ev.Event, actions: Sequence[Action]
+    ) -> StoryEvent:
         """Describe one event and its outcome."""
         who, what = self._event(event, at)
-        return Told(
+        return StoryEvent(
             seq=seq,
             at=at,
             kind=type(event).__name__,

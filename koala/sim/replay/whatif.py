@@ -88,17 +88,17 @@ def compare(
     chronicle: Chronicle,
     scheduler: Scheduler,
     changes: Changes,
-    seen: Callable[[str, Recording], Callable[[Instant], None]],
+    progress: Callable[[str, Recording], Callable[[Instant], None]],
 ) -> Comparison:
-    """Run the two simulations; `seen` makes the progress callback of each. Raises ConfigError where
-    recorded and changed parameters conflict."""
+    """Run the two simulations; `progress` makes the progress callback of each. Raises ConfigError
+    where recorded and changed parameters conflict."""
     recording = recorded(chronicle)
     require_possible(recording, changes)
     policies = {**DEFAULTS, **recording.policies}
     columns = {"recorded": Column(scheduler=scheduler, chronicle=chronicle, guessed={})}
     for name, changed in (("simulated", Changes()), ("what_if", changes)):
         world = ReplayWorld(replace(recording, guessed=Counter()), changed)
-        world.run(seen(name, recording))
+        world.run(progress(name, recording))
         columns[name] = Column(
             scheduler=world.scheduler,
             chronicle=world.chronicle,

@@ -79,7 +79,7 @@ class ReplayWorld:
                 name,
                 self.engine,
                 recording,
-                tell=self._tell,
+                emit=self._handle,
                 parameters=lambda: self.scheduler.parameters,
                 ends=ends,
                 bandwidth=self._bandwidth,
@@ -87,7 +87,7 @@ class ReplayWorld:
             for name in recording.sites
         }
         for at, event in recording.outside:
-            self.engine.at(at, partial(self._happen, event))
+            self.engine.at(at, partial(self._apply, event))
         for down in recording.down:
             self.engine.at(down.since, partial(self._go_down, down), rank=Rank.WAKE)
 
@@ -97,14 +97,14 @@ class ReplayWorld:
         past = self.recording
         return past.last_at + (past.last_at - past.first_at) + PAST_END_S
 
-    def run(self, seen: Callable[[Instant], None] = lambda _now: None) -> None:
-        """Run to the end; `seen` is called with the time now and then."""
+    def run(self, progress: Callable[[Instant], None] = lambda _now: None) -> None:
+        """Run to the end; `progress` is called with the time now and then."""
         number = 0
         while not self.is_over and (at := self.engine.next_at) is not None and at <= self.until:
             self.engine.step()
             number += 1
             if number % 1000 == 0:
-                seen(self.engine.now)
+                progress(self.engine.now)
 
     @property
     def is_over(self) -> bool:
@@ -115,29 +115,29 @@ class ReplayWorld:
 
     # --- events ---
 
-    def _happen(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         """Apply an event from outside, as recorded but for the changes."""
         self._to_come -= 1
         match event:
             case DaemonStarted():
                 self._is_up = True
                 self._leases = Leases(self.engine.now)
-                self._tell(event)
+                self._handle(event)
             case ParametersChanged():
                 if event.policies:
                     self.scheduler.policies = policies_of(dict(event.policies), self._changes)
                 changed = replace(event.parameters, **self._changes.parameters)  # type: ignore[arg-type]
-                self._tell(replace(event, parameters=changed))
+                self._handle(replace(event, parameters=changed))
             case SiteRegistered(site=name, facts=facts):
                 site = self.sites[name]
                 site.connect(facts)
-                self._tell(replace(event, idle=site.idle))
+                self._handle(replace(event, idle=site.idle))
                 site.resume(lambda: self.scheduler.wanted(name))
             case SiteDisconnected(site=name):
                 self._cut(name)
-                self._tell(event)
+                self._handle(event)
             case _:
-                self._tell(event)
+                self._handle(event)
 
     def _go_down(self, down: Down) -> None:
         self._is_up = False
@@ -148,7 +148,7 @@ class ReplayWorld:
         self._answer_pings()
         self.sites[name].cut(leases_end=leases_end)
 
-    def _tell(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         now = self.engine.now
         actions = self.scheduler.handle(event, now)
         self.chronicle.note(event, now, actions)
@@ -163,7 +163,7 @@ class ReplayWorld:
 
     def _woken(self) -> None:
         if self._is_up:  # else when the daemon is back
-            self._tell(Woken())
+            self._handle(Woken())
 
     def _carry_out(self, action: Action) -> None:
         match action:
@@ -213,5 +213,5 @@ class ReplayWorld:
                 hold_fence_s=limits.hold_fence_s,
                 now=self.engine.now,
             ):
-                self._tell(fenced)
+                self._handle(fenced)
         self._set_fences()

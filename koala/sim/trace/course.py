@@ -13,11 +13,11 @@ from koala.sim.trace.series import Series
 from koala.sim.trace.tally import Tally
 
 _SLICE = 1_000
-"""Number of instants between two calls of `look`."""
+"""Number of instants between two calls of `poll`."""
 
 
 class Course:
-    """Driver of a replay. `look` is called often; it returns True to stop, and may report
+    """Driver of a replay. `poll` is called often; it returns True to stop, and may report
     progress."""
 
     def __init__(
@@ -27,13 +27,13 @@ class Course:
         changes: Sequence[Change] = (),
         rows: IO[str] | None = None,
         series: Series | None = None,
-        look: Callable[[], bool] = lambda: False,
+        poll: Callable[[], bool] = lambda: False,
     ) -> None:
         self._run = run
         self._changes = changes
         self._rows = rows
         self._series = series
-        self._look = look
+        self._poll = poll
         self._tally = Tally()
         self._done = 0
         """Number of changes already made."""
@@ -42,12 +42,14 @@ class Course:
 
     def go(self, until: int | None = None) -> None:
         """Run to the end or to a stop: after all events at `until`, at a stopping breakpoint, or
-        when `look` says so."""
+        when `poll` says so."""
         while self._done < len(self._changes):
             change = self._changes[self._done]
             if until is not None and change.at > until:
                 break
-            is_there = self._look_at(change) if change.is_breakpoint else self._make(change.at)
+            is_there = (
+                self._record_breakpoint(change) if change.is_breakpoint else self._make(change.at)
+            )
             if not is_there or change.is_stop:
                 self.stopped_at = change.at if is_there else self._run.now
                 return
@@ -72,7 +74,7 @@ class Course:
         self._run.settle(at)
         return True
 
-    def _look_at(self, change: Change) -> bool:
+    def _record_breakpoint(self, change: Change) -> bool:
         """Record the state after all events of an instant."""
         if not self._go_before(change.at + 1):
             return False
@@ -84,7 +86,7 @@ class Course:
         """Run all instants before this one; return False when stopped on the way."""
         while self._run.go_on(before, instants=_SLICE):
             self._flush()
-            if self._look():
+            if self._poll():
                 return False
         self._flush()
         return True

@@ -68,17 +68,17 @@ class Replay:
         self._checkpoint = checkpoint
         self._series = series
         self._log = Log(setting.path, setting.form)
-        self._tell: Callable[[float], None] = lambda _done: None
+        self._report: Callable[[float], None] = lambda _done: None
         self.is_interrupted = False
 
     def interrupt(self) -> None:
         """Stop soon."""
         self.is_interrupted = True
 
-    def run(self, tell: Callable[[float], None], *, is_resumed: bool = False) -> dict[str, Any]:
+    def run(self, report: Callable[[float], None], *, is_resumed: bool = False) -> dict[str, Any]:
         """Run, and return the figures, for JSON. `report` receives the number of bytes read of the
         log. Raises WorkloadError for a bad log, ConfigError when it cannot be resumed."""
-        self._tell = tell
+        self._report = report
         setting = self._setting
         kept = self._read_checkpoint() if is_resumed else None
         processors, said_by = setting.processors, "--processors"
@@ -124,7 +124,7 @@ class Replay:
                 changes=self._setting.changes,
                 rows=rows,
                 series=self._series,
-                look=self._look,
+                poll=self._poll,
             )
             if kept is not None:
                 course.restore(kept["course"])
@@ -136,8 +136,8 @@ class Replay:
             self._write_checkpoint(self._checkpoint, course, written)
         return course.document()
 
-    def _look(self) -> bool:
-        self._tell(self._log.position)
+    def _poll(self) -> bool:
+        self._report(self._log.position)
         return self.is_interrupted
 
     @contextmanager

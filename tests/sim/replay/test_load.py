@@ -7,7 +7,7 @@ from koala.core.model.grid import SiteFacts
 from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.values import ClaimId, Instant, JobId, SiteName, UserName
 from koala.sim.replay.chronicle import ClaimNote, Report, SiteNote
-from koala.sim.replay.load import is_spited, other_load
+from koala.sim.replay.load import is_unexplained_refusal, other_load
 from tests.harness.builders import a_component
 
 DELFT = SiteName("delft")
@@ -94,7 +94,7 @@ def test_a_claim_that_was_stopped_while_it_waited_tells_nothing() -> None:
 def test_a_refusal_in_spite_of_idle_processors_is_no_load() -> None:
     refused = a_claim(1, 4, asked_at=10.0, gone_at=15.0, end=EndKind.REFUSED)
     site = a_site((1.0, 8, 0), (10.1, 8, 1), claims=[refused])
-    assert is_spited(refused, site.reports)
+    assert is_unexplained_refusal(refused, site.reports)
     assert other_load(site) == [(0.0, 0), (1.0, 2)]
 
 

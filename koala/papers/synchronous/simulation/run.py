@@ -192,7 +192,7 @@ class _Run:
                 task = others_coming.popleft()
                 machine = self._machines[task.machine]
                 machine.best_effort.add(self._quanta(task.work_s, machine))
-            self._give_back(now)
+            self._release_weight(now)
             while coming and coming[0].submitted_at <= now:
                 arrival = coming.popleft()
                 outcomes[arrival.number] = refused(arrival)
@@ -260,7 +260,7 @@ class _Run:
             return after <= self._setting.capacity
         return after < self._setting.capacity
 
-    def _give_back(self, now: Instant) -> None:
+    def _release_weight(self, now: Instant) -> None:
         """Release admitted weight: as agreed, or for subtasks that have ended."""
         for index, machine in enumerate(self._machines):
             if self._setting.release == "agreed":
