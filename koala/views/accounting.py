@@ -14,23 +14,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import date
 from enum import StrEnum
 from statistics import median
 from typing import Any
 
 from koala.core.model.charges import Charge
-from koala.core.model.job import (
-    SITE_FAULTS,
-    Cancelled,
-    Failed,
-    Finished,
-    Job,
-    claim_charge,
-)
+from koala.core.model.job import SITE_FAULTS, Cancelled, Failed, Finished, Job, claim_charge
 from koala.core.model.values import Instant, JobId, Seconds, SiteName, UserName
 from koala.core.state import State
 
 DAY_S = 86_400.0
+_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
 
 class By(StrEnum):
@@ -67,18 +62,8 @@ class Period:
 
 
 def civil_day(at: Instant) -> str:
-    """The day in UTC of an instant in seconds of the epoch, as 2026-11-21. (The calendar of the
-    standard library belongs to a clock's world; the Gregorian one is arithmetic, counted in years
-    that begin in March and eras of 400 years.)
-    """
-    era, of_era = divmod(int(at // DAY_S) + 719_468, 146_097)
-    year_of_era = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    month_from_march = (5 * of_year + 2) // 153
-    day = of_year - (153 * month_from_march + 2) // 5 + 1
-    month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
-    year = year_of_era + 400 * era + (month <= 2)
-    return f"{year:04d}-{month:02d}-{day:02d}"
+    """Format the day in UTC of an instant in seconds of the epoch, as 2026-11-21."""
+    return date.fromordinal(_EPOCH_ORDINAL + int(at // DAY_S)).isoformat()
 
 
 class Report:

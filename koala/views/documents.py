@@ -319,7 +319,8 @@ def _site_state(site: Site, now: Instant) -> str:
 
 def _site_for_digest(site: Site) -> dict[str, Any]:
     """Part of a site's document for the digest. Fields of later versions are left out at their
-    default values, so that digests in old journals stay valid (tests/daemon/test_formats.py)."""
+    default values, so that digests in old journals stay valid
+    (tests/daemon/storage/test_formats.py)."""
     picture = _site(site, 0, 0.0)
     return {
         name: value

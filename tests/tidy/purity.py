@@ -28,6 +28,10 @@ STANDARD = {
     "operator", "random", "re", "statistics", "string", "textwrap", "types", "typing", "zlib",
 }  # fmt: skip
 """The modules of the standard library that neither read nor change the world."""
+VIEWS = "koala.views"
+VIEWS_STANDARD = STANDARD | {"datetime"}
+"""Views also format days; the calls of `datetime` that read the clock are found by name."""
+CLOCK_READERS = ("today", "now", "utcnow")
 
 ENTRY_POINTS = "importlib.metadata"
 REGISTRIES = ("koala.policies", "koala.policies.registry")
@@ -82,7 +86,8 @@ def _imports(module: Module) -> Iterator[tuple[ast.AST, str]]:
         elif is_within(found.target, ENTRY_POINTS):
             allowed = module.name in REGISTRIES
         else:
-            allowed = top_level(found.target) in STANDARD
+            standard = VIEWS_STANDARD if is_within(module.name, VIEWS) else STANDARD
+            allowed = top_level(found.target) in standard
         if not allowed:
             kind = "the world" if top_level(found.target) in sys.stdlib_module_names else "others"
             yield found.node, f"imports {found.target}, which belongs to {kind}"
@@ -97,6 +102,10 @@ def _calls(module: Module) -> Iterator[tuple[ast.AST, str]]:
                 yield node, "makes a generator without a seed"
             case ast.Attribute(value=ast.Name(id="random"), attr=attr) if attr != "Random":
                 yield node, f"uses random.{attr}, the global generator"
+            case ast.Attribute(value=ast.Name(id="date" | "datetime"), attr=attr) if (
+                attr in CLOCK_READERS
+            ):
+                yield node, f"reads the clock by {attr}"
             case ast.ImportFrom(module="random", names=names):
                 for alias in names:
                     if alias.name != "Random":

@@ -56,6 +56,14 @@ def test_an_impurity_is_found(text: str) -> None:
     assert len(list(impurities(module_of(text, name="koala.core.example")))) == 1
 
 
+def test_views_format_days_but_read_no_clock() -> None:
+    pure = "from datetime import date\nx = date.fromordinal(1)"
+    impure = "from datetime import date\nx = date.today()"
+    assert list(impurities(module_of(pure, name="koala.views.example"))) == []
+    assert len(list(impurities(module_of(pure, name="koala.core.example")))) == 1
+    assert len(list(impurities(module_of(impure, name="koala.views.example")))) == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [
