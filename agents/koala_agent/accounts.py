@@ -27,7 +27,7 @@ from koala_agent import FORK_SUPPORT, VERBOSITY
 from koala_agent.config import AccountsTable, Config
 from koala_agent.lrm.shell import Entry
 
-LOOK_S = 30.0
+REFRESH_S = 30.0
 
 log = structlog.get_logger()
 
@@ -109,10 +109,10 @@ class Entries(Mapping[str, Entry]):
         """Refresh the accounts periodically until cancelled; in a thread, because lookups may be
         slow."""
         while True:
-            await asyncio.sleep(LOOK_S)
-            await asyncio.to_thread(self.look_again)
+            await asyncio.sleep(REFRESH_S)
+            await asyncio.to_thread(self.refresh)
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Refresh the accounts that have changed."""
         for name in self:
             try:

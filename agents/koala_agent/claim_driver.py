@@ -53,11 +53,11 @@ from koala_agent.claims.events import (
     HoldOrdered,
     LeasesSet,
     Output,
+    SendToDaemon,
+    SendToStarter,
     StoreClaim,
     Submit,
     SubmitFailed,
-    TellDaemon,
-    TellStarter,
     WantedComplete,
     Withdraw,
     Woken,
@@ -105,7 +105,7 @@ RECORD_TRIES, RECORD_AGAIN_S = 60, 1.0
 """Tries to read a starter's record when our own disk or process fails, and the pause between them.
 """
 SWEEP_S = 60.0
-MARK_S = 10.0
+WATERMARK_S = 10.0
 """Longest time before a new watermark is stored on its own."""
 
 log = structlog.get_logger()
@@ -168,7 +168,7 @@ class ClaimDriver:
         self.port = 0
         self._store = store
         self._manager = manager
-        self._place = place
+        self._launch = place
         self._ports = ports
         self._listen = listen
         self._port = port
@@ -182,17 +182,17 @@ class ClaimDriver:
             forgotten=store.forgotten(),
         )
         self._restored = tuple(claim.id for claim in restored)
-        self._book = CommittedClaims(self._table.claims.values(), number=manager.number)
-        self._mirror = FileSyncServer(
-            claim=self._book.stored.get,
+        self._committed = CommittedClaims(self._table.claims.values(), number=manager.number)
+        self._file_sync = FileSyncServer(
+            claim=self._committed.stored.get,
             folder=place.folder,
             input_path=ports.input_path,
             room_bytes=ports.room_bytes,
         )
-        self._starters = StarterListener(
-            tell=self._tell,
+        self._listener = StarterListener(
+            tell=self._enqueue,
             secret=self._table.secret,
-            ask=None if place.shared else self._ask_mirror,
+            ask=None if place.shared else self._handle_file_request,
             machines=self._machines,
         )
         self._inbox: deque[Event] = deque()
@@ -201,7 +201,7 @@ class ClaimDriver:
         self._reconciled = asyncio.Event()
         self._calls = asyncio.Semaphore(CALLS_MAX)
         self._collects = asyncio.Semaphore(COLLECTS_MAX)
-        self._turns: dict[ClaimId, asyncio.Lock] = {}
+        self._call_locks: dict[ClaimId, asyncio.Lock] = {}
         self._withdrawing: set[ClaimId] = set()
         self._command: tuple[str, ...] = ()
         self._installing = threading.Lock()
@@ -211,8 +211,8 @@ class ClaimDriver:
     async def run(self) -> None:
         """Serve until cancelled; batch jobs and starters go on. Raises OSError when no port can be
         opened, JournalError when nothing can be stored."""
-        self._command = placeholders.install_starter(self._place)
-        self.port = await self._starters.listen(
+        self._command = placeholders.install_starter(self._launch)
+        self.port = await self._listener.listen(
             self._listen, self._port or self._store.port, is_fixed=self._port > 0
         )
         self._store.set_port(self.port)
@@ -225,10 +225,10 @@ class ClaimDriver:
                     self._listening.set()
                     group.create_task(self._reconcile())
                     group.create_task(self._sweep())
-                    group.create_task(self._store_marks(executor))
-                    await self._pump(executor)
+                    group.create_task(self._store_watermarks(executor))
+                    await self._run_batches(executor)
         finally:
-            self._starters.close()
+            self._listener.close()
 
     async def opened(self) -> None:
         """Wait until starters can check in."""
@@ -250,23 +250,23 @@ class ClaimDriver:
     def order(self, order: Order, *, shortage: str = "") -> None:
         """Queue an order of the daemon. `shortage` is why a new claim is refused now."""
         if isinstance(order, Hold):
-            self._book.asked(order, is_known=order.claim in self._table.claims)
+            self._committed.note_ask(order, is_known=order.claim in self._table.claims)
             hold = HoldOrdered(hold=order, secret=secrets.token_hex(16), shortage=shortage)
-            self._tell(hold)
+            self._enqueue(hold)
         else:
-            self._tell(order)
+            self._enqueue(order)
 
-    def take_leases(self, leases: Leases) -> None:
+    def set_leases(self, leases: Leases) -> None:
         """Store the leases of a new session and hand them to the table."""
         self._store.set_leases(leases)
         self._leases = leases
-        self._tell(LeasesSet(leases=leases))
+        self._enqueue(LeasesSet(leases=leases))
 
-    def wanted_complete(self, claims: frozenset[str]) -> None:
+    def stop_unnamed(self, claims: frozenset[str]) -> None:
         """Stop all claims that the daemon did not name."""
-        self._tell(WantedComplete(claims=claims))
+        self._enqueue(WantedComplete(claims=claims))
 
-    def take_listed(self, entry: Listed | Idle) -> None:
+    def handle_listed(self, entry: Listed | Idle) -> None:
         """Handle a report of the local manager (its `Tell`); idle figures are ignored."""
         match entry:
             case Ended(claim=claim) if self._listening.is_set() and is_claim_id(claim):
@@ -276,53 +276,53 @@ class ClaimDriver:
 
     def inventory(self) -> list[Report | KvPut]:
         """Return all stored claims as reports."""
-        return self._book.inventory()
+        return self._committed.inventory()
 
     @property
     def asked_through(self) -> int:
         """See `CommittedClaims`."""
-        return self._book.asked_through
+        return self._committed.asked_through
 
     @property
     def claims(self) -> dict[ClaimId, Claim]:
         """The claims as they are stored."""
-        return self._book.stored
+        return self._committed.stored
 
     def folder(self, claim: ClaimId) -> Path:
         """The working directory of the claim's program."""
-        return self._place.folder(claim)
+        return self._launch.folder(claim)
 
     def log_source(self, claim: ClaimId) -> LogSource | None:
         """Locate the claim's output, also after the claim was forgotten; None when its folder is
         gone."""
-        known = self._book.stored.get(claim)
+        known = self._committed.stored.get(claim)
         is_ended = known is None or isinstance(known.state, Gone | Collecting)
-        return placeholders.log_source(claim, self._place, is_ended=is_ended)
+        return placeholders.log_source(claim, self._launch, is_ended=is_ended)
 
     # The pump ------------------------------------------------------------------------------------
 
-    def _tell(self, event: Event) -> None:
+    def _enqueue(self, event: Event) -> None:
         self._inbox.append(event)
         self._arrived.set()
 
-    async def _pump(self, executor: ThreadPoolExecutor) -> None:
+    async def _run_batches(self, executor: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await self._wait()
-            outputs = self._take_batch()
+            outputs = self._handle_batch()
             writes = [output for output in outputs if isinstance(output, StoreClaim | Forget)]
             if writes:
                 await loop.run_in_executor(executor, self._store.commit, writes)
             for output in outputs:
                 self._carry_out(output)
 
-    async def _store_marks(self, executor: ThreadPoolExecutor) -> None:
+    async def _store_watermarks(self, executor: ThreadPoolExecutor) -> None:
         """Store watermarks that arrived while nothing else was written: one write in a while for
         all."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(MARK_S)
-            if self._store.is_mark_noted:
+            await asyncio.sleep(WATERMARK_S)
+            if self._store.has_new_watermark:
                 await loop.run_in_executor(executor, self._store.commit, ())
 
     async def _wait(self) -> None:
@@ -338,7 +338,7 @@ class ClaimDriver:
         except TimeoutError:
             pass
 
-    def _take_batch(self) -> list[Output]:
+    def _handle_batch(self) -> list[Output]:
         outputs: list[Output] = []
         for _ in range(min(len(self._inbox), BATCH_MAX)):
             outputs += self._table.handle(self._inbox.popleft(), self._ports.clock())
@@ -350,14 +350,14 @@ class ClaimDriver:
     def _carry_out(self, output: Output) -> None:
         match output:
             case StoreClaim():
-                self._book.wrote(output)
+                self._committed.apply(output)
             case Forget(claim=claim_id):
-                self._book.wrote(output)
-                self._turns.pop(claim_id, None)
-            case TellDaemon(message=message):
-                self._tell_daemon(message)
-            case TellStarter(claim=claim_id, nonce=nonce, message=to_starter):
-                self._starters.send(claim_id, nonce, to_starter)
+                self._committed.apply(output)
+                self._call_locks.pop(claim_id, None)
+            case SendToDaemon(message=message):
+                self._send_report(message)
+            case SendToStarter(claim=claim_id, nonce=nonce, message=to_starter):
+                self._listener.send(claim_id, nonce, to_starter)
             case Submit(claim=claim):
                 self._group.create_task(self._submit(claim))
             case Withdraw(claim=claim_id) if claim_id not in self._withdrawing:
@@ -368,23 +368,23 @@ class ClaimDriver:
             case Collect(claim=claim):
                 self._group.create_task(self._collect(claim))
 
-    def _tell_daemon(self, message: ToDaemon) -> None:
+    def _send_report(self, message: ToDaemon) -> None:
         if isinstance(message, Report):
-            message = self._book.told(message)
+            message = self._committed.with_batch_job(message)
             log.info("claim.reported", claim=message.claim, state=message.state.value)
         self._ports.tell(message)
 
     # Calls ---------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _turn(self, claim: ClaimId) -> AsyncIterator[None]:
+    async def _call_slot(self, claim: ClaimId) -> AsyncIterator[None]:
         """Serialize the calls about one claim: a withdrawal never overtakes its submission."""
-        async with self._turns.setdefault(claim, asyncio.Lock()), self._calls:
+        async with self._call_locks.setdefault(claim, asyncio.Lock()), self._calls:
             yield
 
     async def _submit(self, claim: Claim) -> None:
         is_wish = False
-        async with self._turn(claim.id):
+        async with self._call_slot(claim.id):
             try:
                 placeholder = await asyncio.to_thread(
                     self._prepare, claim, self._ports.input_path(claim.hold)
@@ -400,18 +400,18 @@ class ClaimDriver:
                 self._submit_failed(claim.id, str(error), is_transient=False, is_refused=True)
             except OSError as error:
                 self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)
-            self._book.submitted(claim.id)
+            self._committed.note_submitted(claim.id)
 
     def _prepare(self, claim: Claim, input_path: str) -> Placeholder:
         """Make the claim's folder and batch job, and reinstall the starter if somebody removed it.
         Raises OSError, NotAllowedError."""
         with self._installing:
-            if not placeholders.is_installed(self._place, self._command):
-                log.warning("starter.installed_anew", folder=str(self._place.root))
-                self._command = placeholders.install_starter(self._place)
+            if not placeholders.is_installed(self._launch, self._command):
+                log.warning("starter.installed_anew", folder=str(self._launch.root))
+                self._command = placeholders.install_starter(self._launch)
         return placeholders.prepare(
             claim,
-            self._place,
+            self._launch,
             command=self._command,
             port=self.port,
             leases=self._leases,
@@ -425,11 +425,11 @@ class ClaimDriver:
         failed = SubmitFailed(
             claim=claim, reason=reason, is_transient=is_transient, is_refused=is_refused
         )
-        self._tell(failed)
+        self._enqueue(failed)
 
     async def _withdraw(self, claim: ClaimId) -> None:
         """Order the end of a batch job, then check whether anything of it is left."""
-        async with self._turn(claim):
+        async with self._call_slot(claim):
             try:
                 await self._manager.withdraw(claim)
                 listed = await self._manager.listing()
@@ -449,12 +449,12 @@ class ClaimDriver:
     async def _batch_ended(self, entry: Ended) -> None:
         claim = ClaimId(entry.claim)
         record = await self._record_of(claim)
-        self._tell(
+        self._enqueue(
             BatchEnded(
                 claim=claim,
                 cause=entry.cause,
                 exit_status=entry.exit_status,
-                reason=entry.reason or placeholders.why_unstarted(entry, self._place),
+                reason=entry.reason or placeholders.why_unstarted(entry, self._launch),
                 record=record,
             )
         )
@@ -465,7 +465,7 @@ class ClaimDriver:
         record."""
         for _ in range(RECORD_TRIES):
             try:
-                return await asyncio.to_thread(placeholders.read_record, claim, self._place)
+                return await asyncio.to_thread(placeholders.read_record, claim, self._launch)
             except OSError as error:
                 log.warning("record.not_read", claim=claim, reason=str(error))
                 await asyncio.sleep(RECORD_AGAIN_S)
@@ -477,7 +477,7 @@ class ClaimDriver:
                 reason = await self._ports.collect(claim, self.folder(claim.id))
             except OSError as error:
                 reason = str(error)
-        self._tell(Collected(claim=claim.id, reason=reason))
+        self._enqueue(Collected(claim=claim.id, reason=reason))
 
     def _machines(self, claim: ClaimId) -> int:
         """Number of machines of a claim: its first starter reports it, and each has a processor of
@@ -485,7 +485,7 @@ class ClaimDriver:
         known = self._table.claims.get(claim)
         return 1 if known is None else max(1, min(len(known.hosts), known.hold.processors))
 
-    def _ask_mirror(
+    def _handle_file_request(
         self,
         claim: ClaimId,
         nonce: str,
@@ -502,7 +502,7 @@ class ClaimDriver:
         answer: Callable[[Message], None],
     ) -> None:
         try:
-            said = await self._mirror.answer(claim, nonce, question)
+            said = await self._file_sync.answer(claim, nonce, question)
         except (ValueError, KeyError) as error:
             said = {"ok": False, "error": str(error)}
         answer(said)
@@ -532,12 +532,12 @@ class ClaimDriver:
             entry = listed.get(claim)
             if entry is None:
                 record = await self._record_of(claim)
-                self._tell(BatchUnlisted(claim=claim, record=record))
+                self._enqueue(BatchUnlisted(claim=claim, record=record))
             elif isinstance(entry, Ended):
                 await self._batch_ended(entry)
         for claim, entry in listed.items():
             if not isinstance(entry, Ended):
-                self._tell(BatchFound(claim=claim))
+                self._enqueue(BatchFound(claim=claim))
 
     async def _sweep(self) -> None:
         """Remove the folders of claims that were forgotten `keep_s` ago."""
@@ -561,14 +561,14 @@ class ClaimDriver:
         goes."""
         before = self._ports.unix_clock() - self._keep_s
         found = []
-        for path in sorted(self._place.root.iterdir()):
+        for path in sorted(self._launch.root.iterdir()):
             with suppress(OSError):  # going away by itself
-                if path.name != placeholders.STARTERS and _touched_at(path) < before:
+                if path.name != placeholders.STARTERS and _last_written_at(path) < before:
                     found.append(path)
         return found
 
 
-def _touched_at(path: Path) -> float:
+def _last_written_at(path: Path) -> float:
     """Wall-clock time of the starter's last write; the creation time of anything but a claim's
     folder. Uses the change time (ctime), because programs can set the others, even to a future
     year."""

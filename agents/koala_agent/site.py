@@ -101,7 +101,7 @@ class Site:
         files = replace(
             _files_settings(config, self._identity), room_bytes=lambda: self._disk.room_bytes
         )
-        self._files = Files(files, self._take_file_report)
+        self._files = Files(files, self._send_file_report)
         place = LaunchSettings(
             root=state / "claims",
             site=config.agent.site,
@@ -129,7 +129,7 @@ class Site:
             manager=self._manager,
             place=place,
             ports=Ports(
-                tell=self._take_claim_report,
+                tell=self._send_claim_report,
                 clock=clock.now,
                 unix_clock=clock.unix_now,
                 input_path=self._inputs.path,
@@ -148,7 +148,7 @@ class Site:
             port=config.starter.port,
             keep_s=config.agent.keep_s,
         )
-        self._readers = InputReferences(self._claims.claims)
+        self._input_references = InputReferences(self._claims.claims)
         self._link = self._make_link()
         self._figures_due = asyncio.Event()
         self._renewal: Renewal | None = None
@@ -164,7 +164,7 @@ class Site:
         self._welcomed = asyncio.Event()
         self._live = asyncio.Event()
         self._sessions = 0
-        self._is_asked = False
+        self._is_owed = False
         self._logs = asyncio.Semaphore(LOGS_MAX)
 
     async def run(self) -> Finish:
@@ -182,8 +182,8 @@ class Site:
                 helpers.append(group.create_task(self._files.run()))
                 await self._files.is_ready.wait()
                 await self._manager.opened()
-                await self._look()
-                helpers.append(group.create_task(self._tell_figures()))
+                await self._query_idle()
+                helpers.append(group.create_task(self._send_figures()))
                 if isinstance(self._served.entries, Entries):
                     helpers.append(group.create_task(self._served.entries.run()))
                 if self._renewal is not None:
@@ -233,19 +233,19 @@ class Site:
         """Store the epoch; durable when it returns."""
         self._store.set_epoch(epoch)
 
-    def keep_mark(self, mark: Watermark) -> None:
+    def keep_watermark(self, mark: Watermark) -> None:
         """Store the watermark with the next commit, or after MARK_S when there is none."""
-        self._store.note_mark(mark)
+        self._store.note_watermark(mark)
 
-    def take_welcome(self, welcome: Welcome) -> None:
+    def begin_session(self, welcome: Welcome) -> None:
         """Begin a session: pass the leases to starters and the relay to copies."""
-        self._readers.begin_session()
+        self._input_references.begin_session()
         self._sessions += 1
         self._files.relay = welcome.relay
         self._welcomed.set()
         if self._renewal is not None:
             self._renewal.welcomed()
-        self._claims.take_leases(
+        self._claims.set_leases(
             Leases(
                 hold_lease_s=welcome.hold_lease_s,
                 run_lease_s=welcome.run_lease_s,
@@ -257,12 +257,12 @@ class Site:
         """Dispatch an order to the part that carries it out."""
         match order.body:
             case messages.Hold() as hold:
-                self._readers.told(hold)
-                self._is_asked = True
+                self._input_references.add(hold)
+                self._is_owed = True
                 self._claims.order(hold, shortage=self._shortage())
                 self._figures_due.set()
             case messages.Acknowledge() as acknowledge:
-                for transfer in self._readers.drop(acknowledge.claim):
+                for transfer in self._input_references.drop(acknowledge.claim):
                     self._files.remove(transfer)
                 self._claims.order(acknowledge)
             case (
@@ -290,25 +290,25 @@ class Site:
         """Stop everything that is not named. Files that a named claim reads are kept; a copy whose
         claim may follow later is named as a transfer."""
         self._live.set()
-        self._claims.wanted_complete(claims)
-        self._files.retain(transfers | self._readers.read_by(claims))
+        self._claims.stop_unnamed(claims)
+        self._files.retain(transfers | self._input_references.read_by(claims))
 
     # What the parts say -------------------------------------------------------------------------
 
-    def _take_claim_report(self, message: messages.ToDaemon) -> None:
-        self._link.tell(message)
+    def _send_claim_report(self, message: messages.ToDaemon) -> None:
+        self._link.send_report(message)
         if isinstance(message, messages.Report):
             self._figures_due.set()
 
-    def _take_file_report(self, report: object) -> None:
-        self._link.tell(report)
+    def _send_file_report(self, report: object) -> None:
+        self._link.send_report(report)
 
-    def _take_local_news(self, news: Listed | Idle) -> None:
-        if isinstance(news, Idle):
-            self._idle = news
+    def _handle_local_report(self, report: Listed | Idle) -> None:
+        if isinstance(report, Idle):
+            self._idle = report
             self._figures_due.set()
         else:
-            self._claims.take_listed(news)
+            self._claims.handle_listed(report)
 
     async def _collect(self, claim: Claim, folder: Path) -> str:
         """Upload outputs and logs to the spool; return which outputs did not arrive."""
@@ -327,18 +327,18 @@ class Site:
                 self._live.clear()
                 await self._live.wait()
 
-    async def _tell_figures(self) -> None:
+    async def _send_figures(self) -> None:
         """Send the site's figures to the daemon whenever there is a reason to."""
         while True:
             await self._figures_due.wait()
             self._figures_due.clear()
-            is_asked, self._is_asked = self._is_asked, False
+            is_owed, self._is_owed = self._is_owed, False
             # First the number, then the figures: they may include more, never less.
             through = self._claims.asked_through
-            idle = await self._look()
+            idle = await self._query_idle()
             if idle is None:
                 # Told with the next news; till then the daemon counts with what it heard last.
-                self._is_asked = self._is_asked or is_asked
+                self._is_owed = self._is_owed or is_owed
                 continue
             figures = SiteFigures(
                 idle=self.startable(),
@@ -348,9 +348,9 @@ class Site:
                 queued_jobs=idle.queued_jobs,
                 trouble="; ".join(filter(None, self._troubles(idle))),
             )
-            self._link.tell_site(figures, is_owed=is_asked)
+            self._link.send_figures(figures, is_owed=is_owed)
 
-    async def _look(self) -> Idle | None:
+    async def _query_idle(self) -> Idle | None:
         """Query the site's processors; None when the local manager does not answer."""
         try:
             self._idle = await self._manager.idle()
@@ -371,7 +371,7 @@ class Site:
                 )
             else:
                 chunk = await asyncio.to_thread(read_log, request, source)
-            self._link.tell(chunk)
+            self._link.send_report(chunk)
 
     def _shortage(self) -> str:
         """Return why no new claim can be accepted now; empty when it can."""
@@ -385,7 +385,7 @@ class Site:
         return self._shortage(), renewal, idle.trouble
 
     def _hold_of(self, claim: str) -> messages.Hold | None:
-        return self._readers.hold_of(claim)
+        return self._input_references.hold_of(claim)
 
     # Building -----------------------------------------------------------------------------------
 
@@ -407,7 +407,9 @@ class Site:
                     entries=self._served.entries,
                     make_room=self._disk.give_up_ballast,
                 )
-                return EmulatedLocalManager(settings, tell=self._take_local_news, clock=clock.now)
+                return EmulatedLocalManager(
+                    settings, tell=self._handle_local_report, clock=clock.now
+                )
             case _:
                 batch = BatchSettings(
                     processors=config.site.processors,
@@ -427,7 +429,7 @@ class Site:
                         limit_s=config.lrm.command_limit_s,
                         entries=self._served.entries,
                     ),
-                    tell=self._take_local_news,
+                    tell=self._handle_local_report,
                     clock=clock.now,
                 )
 
@@ -458,7 +460,7 @@ class Site:
             grace_s=config.site.grace_s,
             starts_after_stop=self._manager.starts_after_stop,
             address=_address(config) if config.lrm.kind == "emulated" else config.site.address,
-            serves=self._serves(),
+            serves=self._served_address(),
             owner=self._served.owner,
             users=tuple(sorted(self._served.accounts or ())),
             honours=self._manager.honours,
@@ -467,7 +469,7 @@ class Site:
             slots=config.site.slots or 0,
         )
 
-    def _serves(self) -> str:
+    def _served_address(self) -> str:
         """Return the address at which other agents reach our file server; a wildcard is none."""
         files = self._config.files
         if files.serve is None or self._files.port is None:

@@ -39,8 +39,8 @@ class TableChecksum:
         self._run = connection.execute
         self._path = path
         self._mark_path = path.with_suffix(".mark")
-        self._mark: int | None = None
-        self._file: int | None = None  # its number, to know when it is another one
+        self._mark_file: int | None = None
+        self._database_inode: int | None = None  # its number, to know when it is another one
         self._tables = tables
         connection.create_function("folded", -1, _folded, deterministic=True)
 
@@ -61,7 +61,7 @@ class TableChecksum:
         """Install the triggers that update the seal. The mark is compared first, unless a crash of
         the machine may have undone commits (`is_marked` false). Raises DamagedError, OSError."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._mark = os.open(self._mark_path, flags, 0o600)
+        self._mark_file = os.open(self._mark_path, flags, 0o600)
         number = self._number()
         marked = self._read_mark()
         if is_marked and number > 0 and marked is None:
@@ -86,29 +86,29 @@ class TableChecksum:
     def mark(self) -> None:
         """Write the mark after a durable commit. Raises OSError, also when the database file was
         replaced or removed, so that the next life would read another one."""
-        if self._mark is not None:
+        if self._mark_file is not None:
             try:
                 number = self._path.stat().st_ino
             except FileNotFoundError:
                 number = None
-            if self._file is None:
-                self._file = number
-            if number is None or number != self._file:
+            if self._database_inode is None:
+                self._database_inode = number
+            if number is None or number != self._database_inode:
                 raise OSError("it was removed, or another file has taken its place")
-            os.pwrite(self._mark, _mark_text(self._number()), 0)
+            os.pwrite(self._mark_file, _mark_text(self._number()), 0)
 
     def close(self) -> None:
         """Close the mark's file."""
-        if self._mark is not None:
-            os.close(self._mark)
-            self._mark = None
+        if self._mark_file is not None:
+            os.close(self._mark_file)
+            self._mark_file = None
 
     def _number(self) -> int:
         return int(self._run("SELECT number FROM seal").fetchone()[0])
 
     def _read_mark(self) -> int | None:
-        assert self._mark is not None
-        text = os.pread(self._mark, 256, 0)
+        assert self._mark_file is not None
+        text = os.pread(self._mark_file, 256, 0)
         digits = text.partition(b" ")[0]
         is_right = digits.isdigit() and text == _mark_text(int(digits))
         return int(digits) if is_right else None

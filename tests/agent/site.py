@@ -231,12 +231,12 @@ async def a_site(
         keep_s=keep_s,
     )
     daemon.send = claims.order  # type: ignore[assignment]
-    told.append(claims.take_listed)
+    told.append(claims.handle_listed)
     try:
         async with serving(manager), asyncio.TaskGroup() as group:
             running = group.create_task(claims.run())
             await claims.opened()
-            claims.take_leases(leases)
+            claims.set_leases(leases)
             yield Site(claims, daemon, manager)
             running.cancel()
     finally:

@@ -16,10 +16,10 @@ from koala_agent.claims.events import (
     Event,
     HoldOrdered,
     Output,
+    SendToDaemon,
+    SendToStarter,
     StarterArmed,
     StoreClaim,
-    TellDaemon,
-    TellStarter,
 )
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim, inventory_of
@@ -80,10 +80,10 @@ def require_storable(outputs: list[Output]) -> None:
                 assert msgspec.json.decode(stored, type=Claim) == claim
                 for said in inventory_of((claim,)):
                     require_taken(said)
-            case TellStarter(message=message):
+            case SendToStarter(message=message):
                 line = json.dumps(starter_codec.encode(message)).encode()
                 assert b"\n" not in line
-            case TellDaemon(message=message):
+            case SendToDaemon(message=message):
                 require_taken(message)
             case _:
                 pass

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from koala_agent.lrm.emulated import EmulatedLocalManager
 from koala_agent.lrm.port import Ended, Idle, Listed, Placeholder, Running
-from koala_agent.lrm.processes import Identity, look, members
+from koala_agent.lrm.processes import Identity, members, scan
 
 LIMIT_S = 60.0
 Told = TypeVar("Told", bound=Listed | Idle)
@@ -25,7 +25,7 @@ def boot_clock() -> float:
 
 def find_by_claim(claim: str, *, scope: str | None = None) -> tuple[Identity, ...]:
     """The processes of a claim by their environment, and their descendants."""
-    belongs = members(look().seen, {claim: ()}, scope=scope)
+    belongs = members(scan().seen, {claim: ()}, scope=scope)
     return tuple(process.identity for process in belongs[claim])
 
 

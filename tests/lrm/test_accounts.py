@@ -305,7 +305,7 @@ async def test_commands_that_cannot_be_killed_do_not_pile_up(
         await shell.run(hanging, "bert1")
     assert caught.value.transient
     monkeypatch.undo()
-    left = list(shell._left["bert1"])
+    left = list(shell._unkilled["bert1"])
     quick = Command(argv=("true",))
     assert (await Shell(environment=dict(os.environ)).run(quick)).status == 0
     gate_reader = os.open(gate, os.O_RDONLY | os.O_NONBLOCK)  # all of them end

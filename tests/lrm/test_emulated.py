@@ -15,7 +15,7 @@ from koala_agent.lrm.emulated import EmulatedSettings
 from koala_agent.lrm.local_users import LoadParameters
 from koala_agent.lrm.model import Discipline
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Ended, Idle, Queued, Running
-from koala_agent.lrm.processes import identify, look
+from koala_agent.lrm.processes import identify, scan
 from tests.lrm.harness import ESCAPE, RELAY, Ask, Pipe, Serve, python
 
 pytestmark = pytest.mark.live
@@ -126,7 +126,7 @@ async def test_a_job_that_flees_from_process_to_process_is_caught(
         await manager.submit(ask(claim, *python(RELAY, pipe.path)))
         assert await pipe.line() == "up"
         await witness.ended(claim)
-        assert [seen for seen in look().seen if seen.claim == claim] == []
+        assert [seen for seen in scan().seen if seen.claim == claim] == []
 
 
 async def test_a_job_that_minds_term_may_clean_up(serve: Serve, ask: Ask, pipe: Pipe) -> None:

@@ -23,8 +23,8 @@ from koala_agent.lrm.processes import (
     identify_child,
     is_alive,
     kill_group,
-    look,
     members,
+    scan,
     send,
 )
 from koala_agent.starter.process_tree import BRAND
@@ -128,7 +128,7 @@ async def test_a_starter_s_brand_stays_on_what_leaves_everything_else_behind(pip
     while b"file locks" not in limits:
         limits = (await pipe.line()).encode()
     assert brand_in(limits) == brand  # as another user reads it, too
-    (found,) = [seen for seen in look().seen if seen.brand == brand]
+    (found,) = [seen for seen in scan().seen if seen.brand == brand]
     assert (found.identity.pid, found.claim) == (process.pid, None)
     assert [one.pid for one in find_by_claim(claim, scope="here")] == [process.pid]
     assert send(found.identity, signal.SIGKILL)
@@ -150,7 +150,7 @@ async def test_a_process_whose_first_thread_has_ended_lives(pipe: Pipe) -> None:
     assert is_running(process.pid)
     found = identify(process.pid)
     assert found is not None
-    assert found in {seen.identity for seen in look().seen}
+    assert found in {seen.identity for seen in scan().seen}
     assert send(found, signal.SIGKILL)
     await process.wait()
     assert not is_running(process.pid)
@@ -205,7 +205,7 @@ async def test_a_group_is_killed_as_a_whole(pipe: Pipe) -> None:
         *python(f"{fork}; signal.pause()"), start_new_session=True
     )
     assert [await pipe.line(), await pipe.line()] == ["up", "up"]
-    group = [seen.identity for seen in look().seen if seen.group == process.pid]
+    group = [seen.identity for seen in scan().seen if seen.group == process.pid]
     (child,) = [identity for identity in group if identity.pid != process.pid]
     assert len(group) == 2
     watched = os.pidfd_open(child.pid)

@@ -17,7 +17,7 @@ import pytest
 from koala.errors import LocalManagerError
 from koala_agent.lrm.job_table import FILE_NAME, JobRow, JobTable, Leaving, Starting, Waiting
 from koala_agent.lrm.port import EndCause, Ended, Idle, Placeholder, Queued, Running
-from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE, boot_id, identify, look
+from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE, boot_id, identify, scan
 from tests.lrm.harness import ESCAPE, LIMIT_S, Ask, Pipe, Serve, python
 
 pytestmark = pytest.mark.live
@@ -157,7 +157,7 @@ def leaders(claim: str) -> list[int]:
     """The session leaders among the processes of a claim that are not daemons."""
     return [
         seen.identity.pid
-        for seen in look().seen
+        for seen in scan().seen
         if seen.claim == claim and os.getsid(seen.identity.pid) == seen.identity.pid
     ]
 

@@ -112,7 +112,7 @@ def a_nonce_that_is_not_checked() -> Patches:
         claim = self.claims.get(event.claim)
         if claim is not None and isinstance(claim.state, Granted | Armed | Passed):
             state = Granted(nonce=event.nonce)
-            self._put(claim, state)
+            self._store(claim, state)
         real(self, event)
 
     with replaced((claims.ClaimTable, "_check_in"), by=check_in):
@@ -162,7 +162,7 @@ def a_refusal_after_silence_is_the_end() -> Patches:
 @mutant
 def bindings_that_are_not_stored() -> Patches:
     """The binding of a claim to its starter is kept in memory only."""
-    real = claims.ClaimTable._put
+    real = claims.ClaimTable._store
 
     def put(self: Any, claim: Any, state: Any = None) -> Any:
         written = len(self._out)
@@ -171,7 +171,7 @@ def bindings_that_are_not_stored() -> Patches:
             del self._out[written:]
         return claim
 
-    with replaced((claims.ClaimTable, "_put"), by=put):
+    with replaced((claims.ClaimTable, "_store"), by=put):
         yield
 
 

@@ -31,18 +31,18 @@ class CommittedClaims:
         figures."""
         return max(0, min(self._asks.values(), default=self._highest_ask + 1) - 1)
 
-    def asked(self, hold: Hold, *, is_known: bool) -> None:
+    def note_ask(self, hold: Hold, *, is_known: bool) -> None:
         """Note an ask of the daemon."""
         self._highest_ask = max(self._highest_ask, hold.ask_number)
         if not is_known and not hold.is_granted:
             self._asks[hold.claim] = hold.ask_number
 
-    def submitted(self, claim: ClaimId) -> None:
+    def note_submitted(self, claim: ClaimId) -> None:
         """Note that the local manager has answered a submission; either way the figures are now
         correct."""
         self._asks.pop(claim, None)
 
-    def wrote(self, write: StoreClaim | Forget) -> None:
+    def apply(self, write: StoreClaim | Forget) -> None:
         """Apply a durable write. A claim beyond Asked is included in the site's figures."""
         match write:
             case StoreClaim(claim=claim):
@@ -52,7 +52,7 @@ class CommittedClaims:
             case Forget(claim=claim_id):
                 del self.stored[claim_id]
 
-    def told(self, report: Report) -> Report:
+    def with_batch_job(self, report: Report) -> Report:
         """Complete an outgoing report with the number of the claim's batch job."""
         if report.end is not None:
             self._asks.pop(report.claim, None)
@@ -61,6 +61,6 @@ class CommittedClaims:
     def inventory(self) -> list[Report | KvPut]:
         """Return everything that is stored, as reports."""
         return [
-            self.told(said) if isinstance(said, Report) else said
-            for said in inventory_of(self.stored.values())
+            self.with_batch_job(report) if isinstance(report, Report) else report
+            for report in inventory_of(self.stored.values())
         ]

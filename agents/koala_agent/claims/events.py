@@ -279,7 +279,7 @@ class Collect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellDaemon:
+class SendToDaemon:
     """Send a message if there is a session; otherwise the next inventory covers it."""
 
     message: ToDaemon
@@ -310,7 +310,7 @@ ToStarter: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellStarter:
+class SendToStarter:
     """Send a message to the starter with this nonce, if it is connected."""
 
     claim: ClaimId
@@ -318,4 +318,4 @@ class TellStarter:
     message: ToStarter
 
 
-Output: TypeAlias = StoreClaim | Forget | Submit | Withdraw | Collect | TellDaemon | TellStarter
+Output: TypeAlias = StoreClaim | Forget | Submit | Withdraw | Collect | SendToDaemon | SendToStarter

@@ -15,9 +15,9 @@ from koala.protocol.messages import KvAnswer, KvGet, KvPut
 from koala.protocol.names import ClaimId
 from koala_agent.claims.events import StarterGet, StarterPut
 
-QUESTIONS_MAX = 1_024
+REQUESTS_MAX = 1_024
 """Unanswered requests of one claim."""
-SITE_QUESTIONS_MAX = 4_096
+SITE_REQUESTS_MAX = 4_096
 """Unanswered requests of all claims. A new session repeats them at once, and that must not look
 like a flood."""
 
@@ -38,53 +38,53 @@ class PendingRequests:
     def __init__(self) -> None:
         self._open: dict[int, PendingRequest] = {}
         self._counts: Counter[ClaimId] = Counter()
-        self._askers: set[tuple[ClaimId, str, int]] = set()
-        self._asked = 0
+        self._keys: set[tuple[ClaimId, str, int]] = set()
+        self._last_number = 0
 
     def __iter__(self) -> Iterator[KvPut | KvGet]:
         """Iterate over the unanswered messages, which a new session sends again."""
-        return (question.message for question in self._open.values())
+        return (pending.message for pending in self._open.values())
 
-    def waits(self, event: StarterPut | StarterGet) -> bool:
+    def is_pending(self, event: StarterPut | StarterGet) -> bool:
         """Test whether this very request of a starter is pending."""
-        return (event.claim, event.nonce, event.request) in self._askers
+        return (event.claim, event.nonce, event.request) in self._keys
 
     def refusal(self, claim: ClaimId) -> str:
         """Return why the claim may not ask once more; empty when it may. The bound matters while
         the daemon is away, because requests are kept until it answers."""
-        if self._counts[claim] >= QUESTIONS_MAX:
-            return f"{QUESTIONS_MAX} puts and gets of this claim wait for an answer already"
-        if len(self._open) >= SITE_QUESTIONS_MAX:
-            return f"{SITE_QUESTIONS_MAX} puts and gets of this site wait for an answer already"
+        if self._counts[claim] >= REQUESTS_MAX:
+            return f"{REQUESTS_MAX} puts and gets of this claim wait for an answer already"
+        if len(self._open) >= SITE_REQUESTS_MAX:
+            return f"{SITE_REQUESTS_MAX} puts and gets of this site wait for an answer already"
         return ""
 
-    def ask(self, event: StarterPut | StarterGet) -> KvPut | KvGet:
+    def add(self, event: StarterPut | StarterGet) -> KvPut | KvGet:
         """Register a request and return the message for the daemon."""
-        self._asked += 1
-        message = _numbered(event, self._asked)
-        question = PendingRequest(nonce=event.nonce, request=event.request, message=message)
-        self._open[message.request] = question
+        self._last_number += 1
+        message = _numbered(event, self._last_number)
+        pending = PendingRequest(nonce=event.nonce, request=event.request, message=message)
+        self._open[message.request] = pending
         self._counts[event.claim] += 1
-        self._askers.add((event.claim, event.nonce, event.request))
+        self._keys.add((event.claim, event.nonce, event.request))
         return message
 
-    def answered(self, answer: KvAnswer) -> PendingRequest | None:
+    def pop(self, answer: KvAnswer) -> PendingRequest | None:
         """Remove and return the request that this answers; None for an unknown number, or another
         claim's."""
-        question = self._open.get(answer.request)
-        if question is None or question.message.claim != answer.claim:
+        pending = self._open.get(answer.request)
+        if pending is None or pending.message.claim != answer.claim:
             return None
         del self._open[answer.request]
         self._counts[answer.claim] -= 1
-        self._askers.discard((answer.claim, question.nonce, question.request))
-        return question
+        self._keys.discard((answer.claim, pending.nonce, pending.request))
+        return pending
 
     def drop(self, claim: ClaimId) -> None:
         """Drop all requests of a claim."""
         if self._counts.pop(claim, 0):
             kept = {n: q for n, q in self._open.items() if q.message.claim != claim}
             self._open = kept
-            self._askers = {asker for asker in self._askers if asker[0] != claim}
+            self._keys = {key for key in self._keys if key[0] != claim}
 
 
 def _numbered(event: StarterPut | StarterGet, number: int) -> KvPut | KvGet:

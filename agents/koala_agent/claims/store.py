@@ -63,10 +63,10 @@ class Store:
         self.make_room: Callable[[], bool] = lambda: False  # asked when a transaction finds none
         self._path = folder / "agent.db"
         self._transactions = threading.Lock()
-        self._noted: Watermark | None = None  # to be stored
-        self._stored: Watermark | None = None  # in this life
+        self._next_watermark: Watermark | None = None  # to be stored
+        self._stored_watermark: Watermark | None = None  # in this life
         self._lock: int | None = None
-        self._seal: TableChecksum | None = None
+        self._checksum: TableChecksum | None = None
         if connection is not None:
             self._connection = connection
             with self._translated():
@@ -92,13 +92,13 @@ class Store:
             self._connection = sqlite3.connect(
                 self._path, isolation_level=None, check_same_thread=False
             )
-        self._seal = TableChecksum(self._connection, self._path, _COLUMNS)
+        self._checksum = TableChecksum(self._connection, self._path, _COLUMNS)
         try:
             with self._translated():
                 self._prepare()
-                self._seal.keep()
+                self._checksum.keep()
         except JournalError:
-            self._seal.close()
+            self._checksum.close()
             self._connection.close()
             raise
 
@@ -111,17 +111,17 @@ class Store:
             raise JournalError(f"{self._path}: {reason}")
         if found == 0:
             self._connection.executescript(_TABLES)
-        if self._seal is not None:
+        if self._checksum is not None:
             with self._connection:
                 run("BEGIN IMMEDIATE")
-                self._seal.check(is_sealed=found == CLAIMS.newest)
+                self._checksum.check(is_sealed=found == CLAIMS.newest)
         if found != CLAIMS.newest:
             run(f"PRAGMA user_version = {CLAIMS.newest}")
 
     def close(self) -> None:
         """Close the database and release the folder."""
-        if self._seal is not None:
-            self._seal.close()
+        if self._checksum is not None:
+            self._checksum.close()
         self._connection.close()
         self._unlock()
 
@@ -156,7 +156,7 @@ class Store:
         last = {}
         for write in writes:
             last[write.claim.id if isinstance(write, StoreClaim) else write.claim] = write
-        noted = self._noted
+        noted = self._next_watermark
 
         def change(run: Run) -> None:
             for name, write in last.items():
@@ -170,12 +170,12 @@ class Store:
                         "DELETE FROM forgotten WHERE number <= last_insert_rowid() - ?",
                         (FORGOTTEN_MAX,),
                     )
-            if noted is not None and noted is not self._stored:
+            if noted is not None and noted is not self._stored_watermark:
                 text = json.dumps([noted.epoch, noted.seq, noted.chain.hex(), noted.seal.hex()])
                 run("INSERT OR REPLACE INTO fact (name, value) VALUES ('mark', ?)", (text,))
 
         self._transact(change)
-        self._stored = noted
+        self._stored_watermark = noted
 
     @property
     def epoch(self) -> int:
@@ -218,15 +218,15 @@ class Store:
         """The last stored watermark. Raises JournalError."""
         return self._read("mark", "", _mark_of)
 
-    def note_mark(self, mark: Watermark) -> None:
+    def note_watermark(self, mark: Watermark) -> None:
         """Keep the watermark for the next `commit`: the effects of an order are stored together
         with it."""
-        self._noted = mark
+        self._next_watermark = mark
 
     @property
-    def is_mark_noted(self) -> bool:
+    def has_new_watermark(self) -> bool:
         """True while a newer watermark than the stored one waits for a `commit`."""
-        return self._noted is not self._stored
+        return self._next_watermark is not self._stored_watermark
 
     def _read(self, name: str, default: str, form: Callable[[str], Fact]) -> Fact:
         """Read a fact in its form. Raises JournalError when it is malformed."""
@@ -267,8 +267,8 @@ class Store:
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             change(self._connection.execute)
-        if self._seal is not None:
-            self._seal.mark()
+        if self._checksum is not None:
+            self._checksum.mark()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -68,6 +68,8 @@ from koala_agent.claims.events import (
     HoldOrdered,
     LeasesSet,
     Output,
+    SendToDaemon,
+    SendToStarter,
     StarterArmed,
     StarterEnded,
     StarterGet,
@@ -80,8 +82,6 @@ from koala_agent.claims.events import (
     StoreClaim,
     Submit,
     SubmitFailed,
-    TellDaemon,
-    TellStarter,
     WantedComplete,
     Withdraw,
     Woken,
@@ -142,13 +142,13 @@ class ClaimTable:
         self._leases = leases
         self._out: list[Output] = []
         self._now = now
-        self._questions = PendingRequests()
+        self._pending = PendingRequests()
         self._connected: dict[ClaimId, str] = {}
         self._ping_at = now
         self._paths: dict[ClaimId, TryPaths] = {}  # to be tried; the daemon says them again
         self._paces: dict[ClaimId, Pace] = {}  # for a starter that connects; said again, too
         self._forgotten: dict[ClaimId, None] = dict.fromkeys(forgotten)
-        self.claims: dict[ClaimId, Claim] = {claim.id: self._rebased(claim) for claim in restored}
+        self.claims: dict[ClaimId, Claim] = {claim.id: self._restored(claim) for claim in restored}
 
     def handle(self, event: Event, now: float) -> list[Output]:
         """Handle one event and return its outputs in order; writes must be carried out before all
@@ -192,13 +192,13 @@ class ClaimTable:
             case (
                 StarterPinged() | StarterTried() | StarterProgressed() | StarterPut() | StarterGet()
             ):
-                self._pass_on(event)
+                self._forward_to_daemon(event)
             case Pong() | KvAnswer():
-                self._pass_back(event)
+                self._forward_to_starter(event)
             case SubmitFailed() | BatchUnlisted() | BatchFound() | BatchEnded() | Collected():
                 self._on_site(event)
             case Woken():
-                self._on_time()
+                self._wake_all()
 
     def _on_session(self, event: WantedComplete | LeasesSet) -> None:
         match event:
@@ -221,7 +221,7 @@ class ClaimTable:
                 if claim is not None and isinstance(claim.state, Gone):
                     self._forget(claim)
             case _ if claim is None:
-                self._tell_unknown(order.claim)
+                self._report_unknown(order.claim)
             case TryPaths():
                 self._try_paths(claim, order)
             case Arm():
@@ -239,16 +239,16 @@ class ClaimTable:
         hold = order.hold
         claim = self.claims.get(hold.claim)
         if claim is not None:
-            self._tell(claim)
+            self._report(claim)
         elif hold.is_granted or hold.claim in self._forgotten:
-            self._tell_unknown(hold.claim)
+            self._report_unknown(hold.claim)
         elif reason := self._refusal(hold) or order.shortage:
             end = End(kind=EndKind.REFUSED, reason=reason)
-            self._say(TellDaemon(message=_gone(hold.claim, end)))
+            self._emit(SendToDaemon(message=_gone(hold.claim, end)))
         else:
             state = Asked(grace_until=self._now + self._grace_s(hold))
-            claim = self._put(Claim(hold=hold, secret=order.secret, state=state))
-            self._say(Submit(claim=claim))
+            claim = self._store(Claim(hold=hold, secret=order.secret, state=state))
+            self._emit(Submit(claim=claim))
 
     def _grace_s(self, hold: Hold) -> float:
         """Seconds that the claim may wait in the queue; longer when other jobs are preempted for
@@ -261,7 +261,7 @@ class ClaimTable:
         if not is_claim_id(hold.claim):
             return f"{hold.claim!r} is no claim: allowed is job/attempt/component/n"
         if limits.users is not None and hold.owner not in limits.users:
-            return _stranger(hold.owner, limits.users, limits.users_key)
+            return _user_refusal(hold.owner, limits.users, limits.users_key)
         if limits.processors_max is not None and hold.processors > limits.processors_max:
             allowed = f"site.largest_claim allows {limits.processors_max} here"
             return f"{hold.processors} processors: {allowed}"
@@ -274,24 +274,24 @@ class ClaimTable:
         match claim.state:
             case Granted(nonce=nonce):
                 self._paths[claim.id] = order
-                self._say(TellStarter(claim=claim.id, nonce=nonce, message=order))
+                self._emit(SendToStarter(claim=claim.id, nonce=nonce, message=order))
             case Gone() | Passed():
-                self._tell(claim)
+                self._report(claim)
             case Asked() | Withdrawing() | Armed() | Stopping() | Ended() | Collecting():
                 pass
 
     def _pace(self, claim: Claim, order: Pace) -> None:
         if isinstance(claim.state, BOUND):
             self._paces[claim.id] = order
-            self._say(TellStarter(claim=claim.id, nonce=claim.state.nonce, message=order))
+            self._emit(SendToStarter(claim=claim.id, nonce=claim.state.nonce, message=order))
 
     def _arm(self, claim: Claim, arm: Arm) -> None:
         match claim.state:
             case Granted(nonce=nonce) | Armed(nonce=nonce):
                 if any(peer.claim == claim.id for peer in arm.peers):
-                    self._say(TellStarter(claim=claim.id, nonce=nonce, message=arm))
+                    self._emit(SendToStarter(claim=claim.id, nonce=nonce, message=arm))
             case Gone() | Passed():
-                self._tell(claim)
+                self._report(claim)
             case Asked() | Withdrawing() | Stopping() | Ended() | Collecting():
                 pass
 
@@ -299,10 +299,10 @@ class ClaimTable:
         match claim.state:
             case Granted(nonce=nonce) | Armed(nonce=nonce):
                 # Kept before it is passed on: a starter that connects later gets it from here.
-                self._put(msgspec.structs.replace(claim, release=release))
-                self._say(TellStarter(claim=claim.id, nonce=nonce, message=release))
+                self._store(msgspec.structs.replace(claim, release=release))
+                self._emit(SendToStarter(claim=claim.id, nonce=nonce, message=release))
             case Gone() | Passed():
-                self._tell(claim)
+                self._report(claim)
             case Asked() | Withdrawing() | Stopping() | Ended() | Collecting():
                 pass
 
@@ -321,22 +321,22 @@ class ClaimTable:
                     end=end,
                     due_at=due_at if is_connected else again_at,
                 )
-                self._put(claim, state)
-                self._say(TellStarter(claim=claim.id, nonce=nonce, message=Stop(claim=claim.id)))
+                self._store(claim, state)
+                self._emit(SendToStarter(claim=claim.id, nonce=nonce, message=Stop(claim=claim.id)))
                 if not is_connected:
-                    self._say(Withdraw(claim=claim.id))
+                    self._emit(Withdraw(claim=claim.id))
             case Ended(collects=True, end=own) as ended if not own.is_well:
-                self._put(claim, msgspec.structs.replace(ended, collects=False))
+                self._store(claim, msgspec.structs.replace(ended, collects=False))
             case Collecting(end=own) if not own.is_well:
-                self._go(claim, own)
+                self._finish(claim, own)
             case Gone():
-                self._tell(claim)
+                self._report(claim)
             case Withdrawing() | Stopping() | Ended() | Collecting():
                 pass  # what ended well may have been the last of a job that is done
 
     def _withdraw(self, claim: Claim, end: End) -> None:
-        self._put(claim, Withdrawing(end=end, due_at=self._now + self._limits.again_s))
-        self._say(Withdraw(claim=claim.id))
+        self._store(claim, Withdrawing(end=end, due_at=self._now + self._limits.again_s))
+        self._emit(Withdraw(claim=claim.id))
 
     def _forget(self, claim: Claim) -> None:
         del self.claims[claim.id]
@@ -345,7 +345,7 @@ class ClaimTable:
         self._forgotten[claim.id] = None
         while len(self._forgotten) > FORGOTTEN_MAX:
             del self._forgotten[next(iter(self._forgotten))]
-        self._say(Forget(claim=claim.id))
+        self._emit(Forget(claim=claim.id))
 
     @property
     def _ping_s(self) -> float:
@@ -358,17 +358,17 @@ class ClaimTable:
         for claim in self.claims.values():
             if _is_collected(claim.state):
                 ping = Ping(claim=claim.id, nonce=claim.state.nonce, sent_at=self._now)
-                self._say(TellDaemon(message=ping))
+                self._emit(SendToDaemon(message=ping))
 
     def _set_leases(self, leases: Leases) -> None:
         self._ping_at = self._now
-        for question in self._questions:
-            self._say(TellDaemon(message=question))
+        for pending in self._pending:
+            self._emit(SendToDaemon(message=pending))
         if leases == self._leases:
             return
         self._leases = leases
         for claim, nonce in self._connected.items():
-            self._say(TellStarter(claim=claim, nonce=nonce, message=Adopted(leases=leases)))
+            self._emit(SendToStarter(claim=claim, nonce=nonce, message=Adopted(leases=leases)))
 
     # Starters --------------------------------------------------------------------------------
 
@@ -381,8 +381,8 @@ class ClaimTable:
             case Asked():
                 self._connected[claim.id] = event.nonce
                 found = msgspec.structs.replace(claim, address=event.address, hosts=event.hosts)
-                claim = self._put(found, Granted(nonce=event.nonce))
-                self._tell(claim)
+                claim = self._store(found, Granted(nonce=event.nonce))
+                self._report(claim)
                 self._adopt(claim, event)
             case Granted(nonce=nonce) | Armed(nonce=nonce) | Passed(nonce=nonce):
                 if nonce == event.nonce:
@@ -392,28 +392,30 @@ class ClaimTable:
                     self._dismiss(event.claim, event.nonce, "this claim has another starter")
             case Stopping(nonce=event.nonce):
                 self._connected[claim.id] = event.nonce
-                self._merge(claim, event)
+                self._apply_hello(claim, event)
                 stop = Stop(claim=claim.id)
-                self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=stop))
+                self._emit(SendToStarter(claim=claim.id, nonce=event.nonce, message=stop))
             case Ended(nonce=event.nonce) | Collecting(nonce=event.nonce) | Gone(nonce=event.nonce):
-                self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=EndNoted()))
+                self._emit(SendToStarter(claim=claim.id, nonce=event.nonce, message=EndNoted()))
             case Withdrawing() | Stopping() | Ended() | Collecting() | Gone():
                 self._dismiss(event.claim, event.nonce, "this claim is withdrawn")
 
     def _adopt(self, claim: Claim, event: CheckedIn) -> None:
         adopted = Adopted(leases=self._leases)
-        self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=adopted))
-        self._merge(claim, event)
+        self._emit(SendToStarter(claim=claim.id, nonce=event.nonce, message=adopted))
+        self._apply_hello(claim, event)
         now = self.claims[claim.id]
         paths = self._paths.get(claim.id)
         if paths is not None and isinstance(now.state, Granted):
-            self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=paths))
+            self._emit(SendToStarter(claim=claim.id, nonce=event.nonce, message=paths))
         if claim.id in self._paces:
-            self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=self._paces[claim.id]))
+            self._emit(
+                SendToStarter(claim=claim.id, nonce=event.nonce, message=self._paces[claim.id])
+            )
         if now.release is not None and isinstance(now.state, Granted | Armed):
-            self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=now.release))
+            self._emit(SendToStarter(claim=claim.id, nonce=event.nonce, message=now.release))
 
-    def _merge(self, claim: Claim, event: CheckedIn) -> None:
+    def _apply_hello(self, claim: Claim, event: CheckedIn) -> None:
         """Apply the state that a starter reports when it connects, as a sequence of single
         reports."""
         if event.passed_at is not None:
@@ -443,20 +445,20 @@ class ClaimTable:
     def _armed(self, claim: Claim, nonce: str, number: ArmNumber) -> None:
         match claim.state:
             case Granted():
-                self._tell(self._put(claim, Armed(nonce=nonce, number=number)))
+                self._report(self._store(claim, Armed(nonce=nonce, number=number)))
             case Armed(number=earlier) if earlier <= number:
-                self._tell(self._put(claim, Armed(nonce=nonce, number=number)))
+                self._report(self._store(claim, Armed(nonce=nonce, number=number)))
             case _:
                 pass
 
     def _passed(self, claim: Claim, nonce: str, passed_at: float) -> None:
         match claim.state:
             case Granted() | Armed():
-                self._tell(self._put(claim, Passed(nonce=nonce, passed_at=passed_at)))
+                self._report(self._store(claim, Passed(nonce=nonce, passed_at=passed_at)))
             case Stopping(passed_at=None) as stopping:
                 # The Stop came too late to keep it from passing: the daemon hears both.
                 state = msgspec.structs.replace(stopping, passed_at=passed_at)
-                self._tell(self._put(claim, state))
+                self._report(self._store(claim, state))
             case _:
                 pass
 
@@ -472,7 +474,7 @@ class ClaimTable:
                     due_at=due_at,
                     collects=passed_at is not None and end.kind in PROGRAM_ENDS,
                 )
-                self._put(claim, state)
+                self._store(claim, state)
             case Stopping() as stopping:
                 end = claim_ends.merged(stopping.end, end)
                 passed_at = stopping.passed_at
@@ -483,26 +485,26 @@ class ClaimTable:
                     due_at=due_at,
                     collects=passed_at is not None and end.is_well,
                 )
-                self._put(claim, state)
+                self._store(claim, state)
             case _:
                 pass
         if self._ping_at <= self._now:
             self._ping_at = self._now + self._ping_s  # its starter has just done so
-        self._say(TellStarter(claim=claim.id, nonce=nonce, message=EndNoted()))
+        self._emit(SendToStarter(claim=claim.id, nonce=nonce, message=EndNoted()))
 
     def _dismiss(self, claim: ClaimId, nonce: str, reason: str) -> None:
-        self._say(TellStarter(claim=claim, nonce=nonce, message=Dismissed(reason=reason)))
+        self._emit(SendToStarter(claim=claim, nonce=nonce, message=Dismissed(reason=reason)))
 
     # Pings and values ------------------------------------------------------------------------
 
-    def _pass_back(self, event: Pong | KvAnswer) -> None:
+    def _forward_to_starter(self, event: Pong | KvAnswer) -> None:
         match event:
             case KvAnswer():
-                self._answer(event)
+                self._answer_request(event)
             case Pong(claim=claim_id, nonce=nonce):
-                self._say(TellStarter(claim=claim_id, nonce=nonce, message=event))
+                self._emit(SendToStarter(claim=claim_id, nonce=nonce, message=event))
 
-    def _pass_on(
+    def _forward_to_daemon(
         self,
         event: StarterPinged | StarterTried | StarterProgressed | StarterPut | StarterGet,
     ) -> None:
@@ -511,9 +513,9 @@ class ClaimTable:
             return
         match event:
             case StarterPinged(nonce=nonce, sent_at=sent_at):
-                self._say(TellDaemon(message=Ping(claim=claim.id, nonce=nonce, sent_at=sent_at)))
+                self._emit(SendToDaemon(message=Ping(claim=claim.id, nonce=nonce, sent_at=sent_at)))
             case StarterTried(problem=problem):
-                self._say(TellDaemon(message=PathsReport(claim=claim.id, problem=problem)))
+                self._emit(SendToDaemon(message=PathsReport(claim=claim.id, problem=problem)))
             case StarterProgressed():
                 progress = Progress(
                     claim=claim.id,
@@ -522,43 +524,43 @@ class ClaimTable:
                     is_told=event.is_told,
                     can_pace=event.can_pace,
                 )
-                self._say(TellDaemon(message=progress))
+                self._emit(SendToDaemon(message=progress))
             case StarterPut() | StarterGet():
-                self._ask(claim, event)
+                self._request(claim, event)
 
-    def _ask(self, claim: Claim, event: StarterPut | StarterGet) -> None:
-        if self._questions.waits(event):
+    def _request(self, claim: Claim, event: StarterPut | StarterGet) -> None:
+        if self._pending.is_pending(event):
             return
         new: dict[str, str] = {}
         if isinstance(event, StarterPut) and event.name not in claim.values:
             new = {event.name: event.value}
-        reason = self._questions.refusal(claim.id)
+        reason = self._pending.refusal(claim.id)
         if not reason and len(claim.values) + len(new) > VALUES_MAX:
             reason = f"this claim has put {VALUES_MAX} values: no more are allowed"
         if reason:
             refusal = KvAnswer(claim=claim.id, request=event.request, ok=False, error=reason)
-            self._say(TellStarter(claim=claim.id, nonce=event.nonce, message=refusal))
+            self._emit(SendToStarter(claim=claim.id, nonce=event.nonce, message=refusal))
             return
         if new:
-            self._put(msgspec.structs.replace(claim, values={**claim.values, **new}))
-        self._say(TellDaemon(message=self._questions.ask(event)))
+            self._store(msgspec.structs.replace(claim, values={**claim.values, **new}))
+        self._emit(SendToDaemon(message=self._pending.add(event)))
 
-    def _answer(self, answer: KvAnswer) -> None:
-        question = self._questions.answered(answer)
-        if question is None:
+    def _answer_request(self, answer: KvAnswer) -> None:
+        pending = self._pending.pop(answer)
+        if pending is None:
             return
         claim = self.claims.get(answer.claim)
-        asked = question.message
+        asked = pending.message
         if claim is not None and isinstance(asked, KvPut) and not answer.ok:
             self._drop_value(claim, asked)
-        message = replace(answer, request=question.request)
-        self._say(TellStarter(claim=answer.claim, nonce=question.nonce, message=message))
+        message = replace(answer, request=pending.request)
+        self._emit(SendToStarter(claim=answer.claim, nonce=pending.nonce, message=message))
 
     def _drop_value(self, claim: Claim, put: KvPut) -> None:
         """Drop a value that the daemon refused; an earlier value of this name is kept."""
         if claim.values.get(put.name) == put.value:
             values = {name: value for name, value in claim.values.items() if name != put.name}
-            self._put(msgspec.structs.replace(claim, values=values))
+            self._store(msgspec.structs.replace(claim, values=values))
 
     # The local manager -----------------------------------------------------------------------
 
@@ -568,7 +570,7 @@ class ClaimTable:
         claim = self.claims.get(event.claim)
         if claim is None:
             if isinstance(event, BatchFound) and is_claim_id(event.claim):
-                self._take_stray(event.claim)
+                self._withdraw_stray(event.claim)
             return
         match event:
             case SubmitFailed():
@@ -577,7 +579,7 @@ class ClaimTable:
             case BatchUnlisted(record=record):
                 self._unlisted(claim, record)
             case BatchEnded():
-                self._batch_over(claim, event)
+                self._batch_ended(claim, event)
             case Collected(reason=reason):
                 if isinstance(claim.state, Collecting):
                     self._collected(claim, claim.state, reason)
@@ -588,7 +590,7 @@ class ClaimTable:
         if isinstance(claim.state, Asked):
             if record is None:
                 # Written down, and then the agent ended before it was submitted.
-                self._say(Submit(claim=claim))
+                self._emit(Submit(claim=claim))
             else:
                 # It was, and its starter is over by its own word: another one would be a second.
                 reason = "the starter ended before it checked in"
@@ -597,7 +599,7 @@ class ClaimTable:
             return
         reason = "the local manager does not know it any more"
         lost = BatchEnded(claim=claim.id, cause=EndCause.LOST, reason=reason, record=record)
-        self._batch_over(claim, lost)
+        self._batch_ended(claim, lost)
 
     def _submit_failed(self, claim: Claim, state: Asked, event: SubmitFailed) -> None:
         if not event.is_transient:
@@ -606,15 +608,15 @@ class ClaimTable:
             if state.trouble:
                 self._withdraw(claim, end)  # an earlier submission may have got through
             else:
-                self._go(claim, end)
+                self._finish(claim, end)
             return
         again_at = self._now + min(1.0, self._limits.again_s)
-        self._put(
+        self._store(
             claim,
             Asked(grace_until=state.grace_until, submit_at=again_at, trouble=event.reason),
         )
 
-    def _take_stray(self, claim_id: ClaimId) -> None:
+    def _withdraw_stray(self, claim_id: ClaimId) -> None:
         """End a batch job of ours that is missing in this table, whatever the daemon knows of
         it."""
         hold = Hold(claim=claim_id, processors=0, hold_s=0.0, program=Program(executable=""))
@@ -622,28 +624,28 @@ class ClaimTable:
         state = Withdrawing(end=end, due_at=self._now)
         self._withdraw(Claim(hold=hold, secret="", state=state), end)
 
-    def _batch_over(self, claim: Claim, event: BatchEnded) -> None:
+    def _batch_ended(self, claim: Claim, event: BatchEnded) -> None:
         match claim.state:
             case Asked():
-                self._go(claim, claim_ends.unbound(event))
+                self._finish(claim, claim_ends.unbound(event))
             case Withdrawing(end=end):
-                self._go(claim, end)
+                self._finish(claim, end)
             case Granted() | Armed() | Passed() | Stopping():
-                self._bound_over(claim, claim.state.nonce, event)
+                self._bound_batch_ended(claim, claim.state.nonce, event)
             case Ended(end=end) if (
                 event.cause is EndCause.CANCELLED_BY_SITE and claim_ends.was_killed(end)
             ):
-                self._go(claim, replace(end, kind=EndKind.SITE, reason=event.reason))
+                self._finish(claim, replace(end, kind=EndKind.SITE, reason=event.reason))
             case Ended(end=end, collects=True, nonce=nonce, passed_at=passed_at):
                 due_at = self._now + self._limits.collect_max_s
                 state = Collecting(nonce=nonce, passed_at=passed_at, end=end, due_at=due_at)
-                self._say(Collect(claim=self._put(claim, state)))
+                self._emit(Collect(claim=self._store(claim, state)))
             case Ended(end=end):
-                self._go(claim, end)
+                self._finish(claim, end)
             case Collecting() | Gone():
                 pass
 
-    def _bound_over(self, claim: Claim, nonce: str, event: BatchEnded) -> None:
+    def _bound_batch_ended(self, claim: Claim, nonce: str, event: BatchEnded) -> None:
         """Handle the end of a bound claim's batch job without an end report: the starter's record
         counts."""
         record = event.record
@@ -652,14 +654,14 @@ class ClaimTable:
                 self._passed(claim, nonce, record.passed_at)
             if record.end is not None:
                 self._ended(self.claims[claim.id], nonce, record.end)
-                self._batch_over(self.claims[claim.id], event)
+                self._batch_ended(self.claims[claim.id], event)
                 return
         claim = self.claims[claim.id]
         state = claim.state
         end = state.end if isinstance(state, Stopping) else claim_ends.bound(event, claim)
-        self._over(claim, nonce, end, event)
+        self._end_without_record(claim, nonce, end, event)
 
-    def _over(self, claim: Claim, nonce: str, end: End, event: BatchEnded) -> None:
+    def _end_without_record(self, claim: Claim, nonce: str, end: End, event: BatchEnded) -> None:
         """Handle the end of a batch job whose starter left no record.
 
         A connected starter is still alive, and one on an unreachable machine may be. (Slurm's steps
@@ -676,7 +678,7 @@ class ClaimTable:
         known = state.fence_at if isinstance(state, Stopping) else None
         fence_at = self._now + self._lease_s(claim) if known is None else known
         if self._now >= fence_at or not (is_connected or is_silent):
-            self._go(claim, end)
+            self._finish(claim, end)
             return
         stopping = Stopping(
             nonce=nonce,
@@ -686,9 +688,9 @@ class ClaimTable:
             fence_at=fence_at,
         )
         if known is None:
-            self._put(claim, stopping)
+            self._store(claim, stopping)
         if is_connected:
-            self._say(TellStarter(claim=claim.id, nonce=nonce, message=Stop(claim=claim.id)))
+            self._emit(SendToStarter(claim=claim.id, nonce=nonce, message=Stop(claim=claim.id)))
 
     def _lease_s(self, claim: Claim) -> float:
         """Seconds after which a starter that gets no answer has certainly ended itself."""
@@ -700,11 +702,11 @@ class ClaimTable:
         end = state.end
         if reason and end.is_well:
             end = replace(end, kind=EndKind.OUTPUT, reason=reason)
-        self._go(claim, end)
+        self._finish(claim, end)
 
     # Time ------------------------------------------------------------------------------------
 
-    def _on_time(self) -> None:
+    def _wake_all(self) -> None:
         for claim in list(self.claims.values()):
             self._wake(claim)
         if self._now >= self._ping_at:
@@ -723,16 +725,16 @@ class ClaimTable:
                     self._withdraw(claim, End(kind=EndKind.REFUSED, reason=why))
                 else:
                     state = Asked(grace_until=grace_until, trouble=trouble)
-                    self._say(Submit(claim=self._put(claim, state)))
+                    self._emit(Submit(claim=self._store(claim, state)))
             case Withdrawing() | Stopping() | Ended() as state:
                 self._replace_due(claim, state, again_at)
-                self._say(Withdraw(claim=claim.id))
+                self._emit(Withdraw(claim=claim.id))
             case Collecting() as state:
                 reason = f"not brought back within {self._limits.collect_max_s:g} s"
                 self._collected(claim, state, reason)
             case Gone() as state:
                 self._replace_due(claim, state, again_at)
-                self._tell(claim)
+                self._report(claim)
             case Granted() | Armed() | Passed():
                 pass
 
@@ -743,7 +745,7 @@ class ClaimTable:
         later = msgspec.structs.replace(state, due_at=due_at)
         self.claims[claim.id] = msgspec.structs.replace(claim, state=later)
 
-    def _rebased(self, claim: Claim) -> Claim:
+    def _restored(self, claim: Claim) -> Claim:
         """Reset the timers of a claim from an earlier life of the agent or of the machine."""
         again_at = self._now + self._limits.again_s
         state = claim.state
@@ -767,14 +769,14 @@ class ClaimTable:
 
     # Small things ----------------------------------------------------------------------------
 
-    def _put(self, claim: Claim, state: State | None = None) -> Claim:
+    def _store(self, claim: Claim, state: State | None = None) -> Claim:
         if state is not None:
             claim = msgspec.structs.replace(claim, state=state)
         self.claims[claim.id] = claim
-        self._say(StoreClaim(claim=claim))
+        self._emit(StoreClaim(claim=claim))
         return claim
 
-    def _go(self, claim: Claim, end: End) -> None:
+    def _finish(self, claim: Claim, end: End) -> None:
         state = Gone(
             end=end,
             due_at=self._now + self._limits.again_s,
@@ -783,16 +785,16 @@ class ClaimTable:
         )
         self._connected.pop(claim.id, None)
         self._paths.pop(claim.id, None)
-        self._questions.drop(claim.id)
-        self._tell(self._put(claim, state))
+        self._pending.drop(claim.id)
+        self._report(self._store(claim, state))
 
-    def _tell(self, claim: Claim) -> None:
-        self._say(TellDaemon(message=report_of(claim)))
+    def _report(self, claim: Claim) -> None:
+        self._emit(SendToDaemon(message=report_of(claim)))
 
-    def _tell_unknown(self, claim: ClaimId) -> None:
-        self._say(TellDaemon(message=_gone(claim, End(kind=EndKind.UNKNOWN))))
+    def _report_unknown(self, claim: ClaimId) -> None:
+        self._emit(SendToDaemon(message=_gone(claim, End(kind=EndKind.UNKNOWN))))
 
-    def _say(self, output: Output) -> None:
+    def _emit(self, output: Output) -> None:
         self._out.append(output)
 
 
@@ -801,7 +803,7 @@ def _is_collected(state: State) -> TypeGuard[Ended | Collecting]:
     return isinstance(state, Collecting) or (isinstance(state, Ended) and state.collects)
 
 
-def _stranger(owner: str, users: tuple[str, ...], key: str) -> str:
+def _user_refusal(owner: str, users: tuple[str, ...], key: str) -> str:
     """Return the refusal text for a user whose claims are not accepted here."""
     shown = ", ".join(users[:USERS_SHOWN]) or "nobody"
     more = f" and {len(users) - USERS_SHOWN} others" if len(users) > USERS_SHOWN else ""

@@ -41,7 +41,7 @@ RETRY_MIN_S = 10.0  # the daemon signs for a site once in so long, in the long r
 RETRY_MAX_S = 3600.0
 PAUSE_S = 1.0
 SETTLED_S = 600.0
-LOOK_S = 6 * 3600.0
+CHECK_S = 6 * 3600.0
 
 log = structlog.get_logger()
 
@@ -136,9 +136,9 @@ class Renewal:
                 await self._wait_after(_reason(error))
                 continue
             self._failures = 0
-            self._say("")
+            self._set_trouble("")
             if left_s > 0:
-                await asyncio.sleep(min(left_s, LOOK_S))  # the wall clock may be set
+                await asyncio.sleep(min(left_s, CHECK_S))  # the wall clock may be set
                 continue
             log.info("certificate.renewed")
             self._redial("the certificate was renewed")
@@ -153,7 +153,7 @@ class Renewal:
             ends_at = expires_at(self._identity.read().certificate)
             ends = f", which ends at {datetime.fromtimestamp(ends_at, UTC):%Y-%m-%d %H:%M:%S} UTC,"
             left_s = ends_at - clock.unix_now()
-        self._say(f"its certificate{ends} cannot be renewed: {reason}")
+        self._set_trouble(f"its certificate{ends} cannot be renewed: {reason}")
         longest_s = pause_s(self._failures, left_s)
         self._failures += 1
         await asyncio.sleep(PAUSE_S)
@@ -161,7 +161,7 @@ class Renewal:
             async with asyncio.timeout(max(0.0, longest_s - PAUSE_S)):
                 await self._welcomed.wait()
 
-    def _say(self, trouble: str) -> None:
+    def _set_trouble(self, trouble: str) -> None:
         if trouble != self.trouble:
             self.trouble = trouble
             self._changed()

@@ -98,7 +98,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """A report to send: a claim, transfer or file has changed, or a starter pings or asks."""
 
     report: object
@@ -124,7 +124,9 @@ class Woken:
     """`wake_at` has come."""
 
 
-Event: TypeAlias = Dialled | InventoryTaken | Received | Cut | Told | SiteChanged | Closed | Woken
+Event: TypeAlias = (
+    Dialled | InventoryTaken | Received | Cut | Reported | SiteChanged | Closed | Woken
+)
 
 # Outputs -----------------------------------------------------------------------------------------
 
@@ -167,14 +169,14 @@ class StoreEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepMark:
+class KeepWatermark:
     """Store the watermark together with the next commit."""
 
     mark: Watermark
 
 
 @dataclass(frozen=True, slots=True)
-class TakeWelcome:
+class BeginSession:
     """Apply an accepted session: leases, the daemon's time, the relay."""
 
     welcome: Welcome
@@ -209,8 +211,8 @@ Output: TypeAlias = (
     | Send
     | HangUp
     | StoreEpoch
-    | KeepMark
-    | TakeWelcome
+    | KeepWatermark
+    | BeginSession
     | Apply
     | StopOthers
     | Finish
@@ -291,11 +293,11 @@ class Session:
         self._timing = timing
         self._random = random
         self._failures = 0
-        self._heard_at = now
-        self._is_told = False  # this session has our inventory
+        self._received_at = now
+        self._is_inventory_sent = False  # this session has our inventory
         self._early: list[Received] = []  # what came before that
         self._figures: SiteFigures | None = None
-        self._figures_told: SiteFigures | None = None  # in this session
+        self._figures_sent: SiteFigures | None = None  # in this session
         self._is_owed = False
         self._site_at = float("-inf")  # when the last site report went out
 
@@ -308,7 +310,7 @@ class Session:
             case Over():
                 return None
             case _:
-                overdue_at = self._heard_at + self._timing.silence_s
+                overdue_at = self._received_at + self._timing.silence_s
                 report_at = self._site_report_at
                 return overdue_at if report_at is None else min(overdue_at, report_at)
 
@@ -326,8 +328,8 @@ class Session:
                 if event.connection != self.connection:
                     return []  # an earlier connection's
                 return self._on_connection(event, now)
-            case Told(report):
-                return [Send(report)] if self._is_told else []
+            case Reported(report):
+                return [Send(report)] if self._is_inventory_sent else []
             case SiteChanged(figures, is_owed):
                 self._figures = figures
                 self._is_owed = self._is_owed or is_owed
@@ -345,23 +347,23 @@ class Session:
                 if not isinstance(self.state, Dialling):
                     return []
                 self.state = Registering()
-                self._heard_at = now
+                self._received_at = now
                 register = Register(
                     session=session, epoch_seen=self.epoch, idle=idle, mark=self.mark
                 )
                 return [Send(register), TakeInventory(self.connection)]
             case InventoryTaken(reports=reports):
-                if not isinstance(self.state, OPEN) or self._is_told:
+                if not isinstance(self.state, OPEN) or self._is_inventory_sent:
                     return []
-                self._is_told = True
+                self._is_inventory_sent = True
                 self._is_owed = True  # Register had no `through`
-                said: list[Output] = [Send(report) for report in reports]
-                said += [Send(InventoryEnd()), *self._site_report(now)]
-                return said + self._take_early(now)
+                sends: list[Output] = [Send(report) for report in reports]
+                sends += [Send(InventoryEnd()), *self._site_report(now)]
+                return sends + self._process_early(now)
             case Received():
                 if not isinstance(self.state, OPEN):
                     return []
-                self._heard_at = now
+                self._received_at = now
                 return self._receive(event, now)
             case Cut():
                 if isinstance(self.state, Disconnected):
@@ -369,7 +371,7 @@ class Session:
                 self._disconnect(now)
                 return []
 
-    def _take_early(self, now: float) -> list[Output]:
+    def _process_early(self, now: float) -> list[Output]:
         """Process the messages that arrived before our inventory."""
         early, self._early = self._early, []
         outputs: list[Output] = []
@@ -382,12 +384,12 @@ class Session:
         message = received.message
         if isinstance(message, Beat):
             return [*self._keep(received.mark), Send(message)]
-        if not self._is_told and not isinstance(message, Reject | Goodbye):
+        if not self._is_inventory_sent and not isinstance(message, Reject | Goodbye):
             self._early.append(received)
             if len(self._early) > EARLY_MAX:
                 return self._hang_up(f"over {EARLY_MAX} messages before our inventory", now)
             return []
-        outputs = self._understand(message, now)
+        outputs = self._handle_message(message, now)
         kept = self._keep(received.mark)
         # What is done about the message is stored together with the mark that it rests on; but no
         # mark before the epoch of who tells it.
@@ -398,14 +400,14 @@ class Session:
         if mark is None or mark == self.mark or not isinstance(self.state, TakingInventory | Live):
             return []
         self.mark = mark
-        return [KeepMark(mark)]
+        return [KeepWatermark(mark)]
 
-    def _understand(self, message: FromDaemon, now: float) -> list[Output]:
+    def _handle_message(self, message: FromDaemon, now: float) -> list[Output]:
         match message:
             case Beat():
                 return [Send(message)]
             case Welcome():
-                return self._take_welcome(message, now)
+                return self._accept_welcome(message, now)
             case Reject(reason=reason, is_final=is_final):
                 if is_final:
                     self.state = Over()
@@ -419,9 +421,9 @@ class Session:
             case WantedEnd():
                 return self._end_wanted(now)
             case Order():
-                return self._take_order(message, now)
+                return self._handle_order(message, now)
 
-    def _take_welcome(self, welcome: Welcome, now: float) -> list[Output]:
+    def _accept_welcome(self, welcome: Welcome, now: float) -> list[Output]:
         if not isinstance(self.state, Registering):
             return self._hang_up("a second Welcome in one session", now)
         if not PROTOCOL_MIN <= welcome.protocol <= PROTOCOL:
@@ -433,11 +435,11 @@ class Session:
             return [Send(Goodbye(reason=why)), *self._hang_up(why, now, is_orderly=True)]
         self.state = TakingInventory()
         if welcome.epoch == self.epoch:
-            return [TakeWelcome(welcome)]
+            return [BeginSession(welcome)]
         self.epoch = welcome.epoch
-        return [StoreEpoch(welcome.epoch), TakeWelcome(welcome)]
+        return [StoreEpoch(welcome.epoch), BeginSession(welcome)]
 
-    def _take_order(self, order: Order, now: float) -> list[Output]:
+    def _handle_order(self, order: Order, now: float) -> list[Output]:
         match self.state:
             case TakingInventory(claims, transfers):
                 if order.claim is not None:
@@ -469,10 +471,10 @@ class Session:
                     return []
                 self.state = Dialling()
                 self.connection += 1
-                self._heard_at = now
+                self._received_at = now
                 return [Dial(self.connection)]
             case _:
-                if now >= self._heard_at + self._timing.silence_s:
+                if now >= self._received_at + self._timing.silence_s:
                     return self._hang_up(f"silent for {self._timing.silence_s:g} s", now)
                 return self._site_report(now)
 
@@ -498,18 +500,18 @@ class Session:
         spread = 1 + timing.jitter * (2 * self._random.random() - 1)
         self._failures += 1
         self.state = Disconnected(now + backoff_s * spread)
-        self._is_told = False
+        self._is_inventory_sent = False
         self._early = []
-        self._figures_told = None
+        self._figures_sent = None
 
     # Site reports -------------------------------------------------------------------------------
 
     @property
     def _site_report_at(self) -> float | None:
         """Instant at which a site report is due; None when there is nothing new."""
-        if not self._is_told or self._figures is None:
+        if not self._is_inventory_sent or self._figures is None:
             return None
-        if self._figures == self._figures_told and not self._is_owed:
+        if self._figures == self._figures_sent and not self._is_owed:
             return None
         return self._site_at + self._timing.site_report_s
 
@@ -519,6 +521,6 @@ class Session:
             return []
         assert self._figures is not None
         self._site_at = now
-        self._figures_told = self._figures
+        self._figures_sent = self._figures
         self._is_owed = False
         return [Send(self._figures)]

@@ -34,6 +34,7 @@ from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent.link.endpoints import dial, why_refused
 from koala_agent.link.session import (
     Apply,
+    BeginSession,
     Closed,
     Cut,
     Dial,
@@ -43,18 +44,17 @@ from koala_agent.link.session import (
     FromDaemon,
     HangUp,
     InventoryTaken,
-    KeepMark,
+    KeepWatermark,
     Order,
     Output,
     Received,
+    Reported,
     Send,
     Session,
     SiteChanged,
     StopOthers,
     StoreEpoch,
     TakeInventory,
-    TakeWelcome,
-    Told,
     Woken,
 )
 
@@ -104,10 +104,10 @@ class Agent(Protocol):
     def store_epoch(self, epoch: int) -> None:
         """Store the epoch; durable when it returns."""
 
-    def keep_mark(self, mark: Watermark) -> None:
+    def keep_watermark(self, mark: Watermark) -> None:
         """Store the watermark together with the next commit."""
 
-    def take_welcome(self, welcome: Welcome) -> None:
+    def begin_session(self, welcome: Welcome) -> None:
         """Begin an accepted session; an earlier one is over."""
 
     def apply(self, order: Order) -> None:
@@ -154,7 +154,7 @@ class Link:
         self.welcomed = asyncio.Event()
         """Set when the daemon has accepted a session, at any time."""
         self._cut_reason = ""
-        self._taking: list[asyncio.Task[None]] = []
+        self._inventory_tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> Finish:
         """Serve until the session is over for good; return why."""
@@ -163,15 +163,15 @@ class Link:
             while self._finish is None:
                 self._handle(Woken())
                 await self._wait()
-            for task in self._taking:
+            for task in self._inventory_tasks:
                 task.cancel()
         return self._finish
 
-    def tell(self, report: object) -> None:
+    def send_report(self, report: object) -> None:
         """Send a report now, or with the next inventory."""
-        self._handle(Told(report))
+        self._handle(Reported(report))
 
-    def tell_site(self, figures: SiteFigures, *, is_owed: bool = False) -> None:
+    def send_figures(self, figures: SiteFigures, *, is_owed: bool = False) -> None:
         """Pass on the site's figures, perhaps changed."""
         self._handle(SiteChanged(figures, is_owed=is_owed))
 
@@ -227,29 +227,31 @@ class Link:
                 self._streams[connection] = _Stream(connection, self._wire, self._handle)
                 self._group.create_task(self._serve(self._streams[connection]))
             case TakeInventory(connection):
-                self._taking = [task for task in self._taking if not task.done()]
+                self._inventory_tasks = [task for task in self._inventory_tasks if not task.done()]
                 taking = self._group.create_task(self._take_inventory(connection))
-                self._taking.append(taking)
+                self._inventory_tasks.append(taking)
             case HangUp():
                 self._hang_up(output)
             case Finish():
                 self._finish = output
-            case StoreEpoch() | KeepMark() | TakeWelcome() | Apply() | StopOthers():
-                self._instruct(output)
+            case StoreEpoch() | KeepWatermark() | BeginSession() | Apply() | StopOthers():
+                self._pass_to_agent(output)
             case Send():
                 raise AssertionError("what is said goes together, see _handle")
 
-    def _instruct(self, output: StoreEpoch | KeepMark | TakeWelcome | Apply | StopOthers) -> None:
+    def _pass_to_agent(
+        self, output: StoreEpoch | KeepWatermark | BeginSession | Apply | StopOthers
+    ) -> None:
         """Pass an output to the agent."""
         match output:
-            case KeepMark(mark):
-                self._agent.keep_mark(mark)
+            case KeepWatermark(mark):
+                self._agent.keep_watermark(mark)
             case StoreEpoch(epoch):
                 self._agent.store_epoch(epoch)
-            case TakeWelcome(welcome):
+            case BeginSession(welcome):
                 log.info("link.welcomed", epoch=welcome.epoch)
                 self._cut_reason = ""
-                self._agent.take_welcome(welcome)
+                self._agent.begin_session(welcome)
                 self.attempted.set()
                 self.welcomed.set()
             case Apply(order):
@@ -263,9 +265,9 @@ class Link:
         if stream := self._streams.get(output.connection):
             stream.hang_up(is_orderly=output.is_orderly)
 
-    def _send(self, lot: Sequence[object]) -> None:
+    def _send(self, batch: Sequence[object]) -> None:
         stream = self._streams[self._session.connection]
-        if not stream.send(lot):
+        if not stream.send(batch):
             # Not from within the machine's own outputs: the event must find them carried out.
             cut = Cut(connection=stream.connection, reason="the daemon does not read")
             asyncio.get_running_loop().call_soon(self._handle, cut)
@@ -289,7 +291,7 @@ class Link:
             self.attempted.set()
 
 
-def words_of(error: grpc.aio.AioRpcError) -> str:
+def describe_error(error: grpc.aio.AioRpcError) -> str:
     """Describe the end of a stream for a person. When the daemon ends it during our write, gRPC
     reports no more than this; the next attempt to connect gets the daemon's reason."""
     if error.code() is grpc.StatusCode.INTERNAL and error.details() == _LOST_STATUS:
@@ -309,10 +311,10 @@ class _Stream:
         self._is_orderly = False
         self._reason = "hung up"
 
-    def send(self, lot: Sequence[object]) -> bool:
+    def send(self, batch: Sequence[object]) -> bool:
         """Queue a batch of messages; when the queue is full, end the stream and return False."""
         try:
-            self._outbox.put_nowait(lot)
+            self._outbox.put_nowait(batch)
         except asyncio.QueueFull:
             self.hang_up(is_orderly=False)
             return False
@@ -333,7 +335,7 @@ class _Stream:
             channel = connecting.result() if is_in_time else None
             connecting.cancel()
             if channel is not None:
-                await self._converse(channel, startable, ending)
+                await self._run_stream(channel, startable, ending)
             ending.cancel()
         return self._reason
 
@@ -352,10 +354,10 @@ class _Stream:
             state = channel.get_state(try_to_connect=True)
         if state is grpc.ChannelConnectivity.READY:
             return channel
-        await self._ask_why(channel)
+        await self._diagnose(channel)
         return None
 
-    async def _ask_why(self, channel: grpc.aio.Channel) -> None:
+    async def _diagnose(self, channel: grpc.aio.Channel) -> None:
         """Find out why a channel failed (no listener, a wrong certificate): a channel does not
         report it, but a call on it fails at once with the reason."""
         self._reason = f"{self._wire.target} is not reached"
@@ -376,7 +378,7 @@ class _Stream:
         except (UnreachableError, ConfigError, OSError) as error:
             return str(error)
 
-    async def _converse(
+    async def _run_stream(
         self, channel: grpc.aio.Channel, startable: Callable[[], int], ending: asyncio.Task[bool]
     ) -> None:
         call = AgentLinkStub(channel).Connect(metadata=(("koala-protocol", str(PROTOCOL)),))
@@ -406,7 +408,7 @@ class _Stream:
                 assert isinstance(message, link_pb2.ToAgent)
                 self._receive(message)
         except grpc.aio.AioRpcError as error:
-            self._reason = words_of(error)
+            self._reason = describe_error(error)
         else:
             self._reason = f"ended by the daemon: {await call.details() or 'without a word'}"
 

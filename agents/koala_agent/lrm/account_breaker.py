@@ -28,13 +28,13 @@ class CircuitOpenError(LocalManagerError):
 
 
 class AccountBreaker:
-    """Shell with a circuit breaker for each account. `noted` is set when one more circuit opens."""
+    """Shell with a circuit breaker for each account. `opened` is set when another one opens."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._troubles: dict[str, str] = {}
-        self._places: dict[str, asyncio.Semaphore] = {}
-        self.noted = asyncio.Event()
+        self._slots: dict[str, asyncio.Semaphore] = {}
+        self.opened = asyncio.Event()
 
     @property
     def troubled(self) -> frozenset[str]:
@@ -42,13 +42,13 @@ class AccountBreaker:
         return frozenset(self._troubles)
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The troubles, as a text for the site's administrator."""
         named = sorted(self._troubles.items())
-        said = [f"it takes no claims of account {account} ({reason})" for account, reason in named]
-        if len(said) > SHOWN_MAX:
-            said[SHOWN_MAX:] = [f"nor of {len(said) - SHOWN_MAX} other accounts"]
-        return "; ".join(said)
+        texts = [f"it takes no claims of account {account} ({reason})" for account, reason in named]
+        if len(texts) > SHOWN_MAX:
+            texts[SHOWN_MAX:] = [f"nor of {len(texts) - SHOWN_MAX} other accounts"]
+        return "; ".join(texts)
 
     def check(self, account: str) -> None:
         """Raise CircuitOpenError for an account with an open circuit; transient, because the state
@@ -56,32 +56,32 @@ class AccountBreaker:
         if account in self._troubles:
             raise CircuitOpenError(self._troubles[account], transient=True)
 
-    async def ask(self, command: Command, account: str) -> Answer:
+    async def run(self, command: Command, account: str) -> Answer:
         """Run a command unless the circuit is open. Raises LocalManagerError, which opens the
         circuit."""
         if not account:
             return await self._shell.run(command)
-        async with self._places.setdefault(account, asyncio.Semaphore(AT_ONCE)):
+        async with self._slots.setdefault(account, asyncio.Semaphore(AT_ONCE)):
             self.check(account)
             try:
                 return await self._shell.run(command, account)
             except LocalManagerError as error:
-                self.note(account, error)
+                self.open(account, error)
                 raise
 
-    async def ask_anyway(self, command: Command, account: str) -> Answer:
+    async def run_unguarded(self, command: Command, account: str) -> Answer:
         """Run a command whether the circuit is open or not; the caller notes the result."""
         return await self._shell.run(command, account)
 
-    def note(self, account: str, error: LocalManagerError) -> None:
+    def open(self, account: str, error: LocalManagerError) -> None:
         """Open the circuit of an account."""
         assert account, error
         if account not in self._troubles:
             log.warning("account.in_trouble", account=account, reason=str(error))
-            self.noted.set()
+            self.opened.set()
         self._troubles[account] = str(error)
 
-    def heal(self, account: str) -> None:
+    def close(self, account: str) -> None:
         """Close the circuit of an account that answers again."""
         if self._troubles.pop(account, None) is not None:
             log.info("account.answers_again", account=account)

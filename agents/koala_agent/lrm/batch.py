@@ -82,7 +82,7 @@ class BatchSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
+class _PollStart:
     """Begin of a poll, and its number."""
 
     number: int
@@ -104,8 +104,8 @@ class BatchManager:
         """Open the job table. Raises LocalManagerError when the state directory cannot be used."""
         self._settings = settings
         self._dialect = dialect
-        self._asking = AccountBreaker(shell)
-        self._tell = tell
+        self._breaker = AccountBreaker(shell)
+        self._report = tell
         self._clock = clock
         self._table: JobTable[ClaimRow] = JobTable(
             settings.state_directory,
@@ -115,7 +115,7 @@ class BatchManager:
             make_room=settings.make_room,
         )
         # What was queued in an earlier life may run by now.
-        self._known = {
+        self._tracked = {
             row.claim: TrackedClaim(
                 row=row, state=JobState.RUNNING if row.number else JobState.QUEUED
             )
@@ -124,12 +124,12 @@ class BatchManager:
         self._unwanted: dict[str, str] = {}  # numbers of jobs that are no claim's, and accounts
         self._unlisted = set(settings.accounts)  # those whose jobs nobody has seen (since ...)
         self._figures: Figures | None = None
-        self._told_idle: Idle | None = None
+        self._reported_idle: Idle | None = None
         self._opened = asyncio.Event()
         self._closing = asyncio.Event()
-        self._hurry = asyncio.Event()
-        self._looking = asyncio.Lock()
-        self._looks = 0
+        self._poll_soon = asyncio.Event()
+        self._poll_lock = asyncio.Lock()
+        self._poll_count = 0
         self._trials = asyncio.Semaphore(TRIALS_MAX)
         self._records_at: dict[str, float] = {}  # when an account's are asked for again
         self._is_silent = False
@@ -152,35 +152,35 @@ class BatchManager:
 
     def number(self, claim: str) -> str:
         """See `LocalManager`."""
-        known = self._known.get(claim)
-        return "" if known is None else known.row.number
+        tracked = self._tracked.get(claim)
+        return "" if tracked is None else tracked.row.number
 
     async def run(self) -> None:
         """See `LocalManager`."""
         self._opened.set()
         try:
             async with asyncio.TaskGroup() as group:
-                beside = group.create_task(self._look_after_troubled())
-                await self._poll()
+                beside = group.create_task(self._retry_troubled())
+                await self._run_polls()
                 beside.cancel()
         finally:
             self._table.close()
 
-    async def _poll(self) -> None:
+    async def _run_polls(self) -> None:
         figures_at = -math.inf
         while not self._closing.is_set():
             try:
-                await self._look()
-                is_changed = self._tell_changes()
+                await self._poll()
+                is_changed = self._report_changes()
                 if is_changed or self._clock() - figures_at >= self._settings.figures_s:
                     figures_at = -math.inf  # due until they are there
-                    await self._look_at_figures()
+                    await self._poll_figures()
                     figures_at = self._clock()
-                    self._tell_idle()
-                await self._clear()
-                self._hear()
+                    self._report_idle()
+                await self._cancel_unwanted()
+                self._mark_answering()
             except LocalManagerError as error:
-                self._miss(error)
+                self._mark_silent(error)
             await self._pause()
 
     async def opened(self) -> None:
@@ -191,81 +191,81 @@ class BatchManager:
     async def close(self, *, kill: bool = False) -> None:
         """See `LocalManager`."""
         if kill:
-            for known in list(self._known.values()):
-                await self.withdraw(known.row.claim)
-            while any(known.row.end is None for known in self._known.values()):
-                await self._look()
-                await self._clear()
+            for tracked in list(self._tracked.values()):
+                await self.withdraw(tracked.row.claim)
+            while any(tracked.row.end is None for tracked in self._tracked.values()):
+                await self._poll()
+                await self._cancel_unwanted()
                 await asyncio.sleep(self._settings.poll_s / 10)
         self._closing.set()
-        self._hurry.set()
+        self._poll_soon.set()
 
     async def submit(self, placeholder: Placeholder) -> None:
         """See `LocalManager`."""
         claim = placeholder.claim
         check(placeholder, self._settings.processors)
-        known = self._known.get(claim)
-        if known is not None and not known.is_settled():
-            account = known.row.account
-            self._asking.check(account)
-            await self._look()  # sent before, and never answered: a listing knows
-            self._asking.check(account)
-            known = self._known.get(claim)
-        if known is None:
+        tracked = self._tracked.get(claim)
+        if tracked is not None and not tracked.is_settled():
+            account = tracked.row.account
+            self._breaker.check(account)
+            await self._poll()  # sent before, and never answered: a listing knows
+            self._breaker.check(account)
+            tracked = self._tracked.get(claim)
+        if tracked is None:
             row = ClaimRow(
                 claim=claim, processors=placeholder.processors, account=placeholder.account
             )
-            known = TrackedClaim(row=row)
-            self._known[claim] = known
-        elif known.is_settled():
+            tracked = TrackedClaim(row=row)
+            self._tracked[claim] = tracked
+        elif tracked.is_settled():
             return
-        known.is_asked = True
+        tracked.is_submitting = True
         try:
-            await self._send(known, placeholder)
+            await self._send(tracked, placeholder)
         finally:
-            known.is_asked = False
-            known.asked_in = self._looks
+            tracked.is_submitting = False
+            tracked.submitted_in_poll = self._poll_count
 
     async def withdraw(self, claim: str) -> None:
         """See `LocalManager`."""
-        known = self._known.get(claim)
-        if known is None or known.row.end is not None:
+        tracked = self._tracked.get(claim)
+        if tracked is None or tracked.row.end is not None:
             return
-        self._change(known, is_unwanted=True)
-        self._hurry.set()  # what no listing has shown yet is ended when one does
-        if known.is_there:
-            await self._cancel(known.row.number, known.row.account)
+        self._change(tracked, is_unwanted=True)
+        self._poll_soon.set()  # what no listing has shown yet is ended when one does
+        if tracked.is_listed:
+            await self._cancel(tracked.row.number, tracked.row.account)
 
     async def listing(self) -> tuple[Listed, ...]:
         """See `LocalManager`."""
-        await self._look()
-        return tuple(self._listed(known) for known in self._known.values())
+        await self._poll()
+        return tuple(self._listed(tracked) for tracked in self._tracked.values())
 
     async def idle(self) -> Idle:
         """See `LocalManager`. Polls first, because the figures must include all claims so far.
         While a controller is away nothing is startable: jobs that may run elsewhere should."""
         try:
-            await self._look()
-            await self._look_at_figures()
+            await self._poll()
+            await self._poll_figures()
         except LocalManagerError as error:
             if self._figures is None or not error.transient:
                 raise
-            self._miss(error)
+            self._mark_silent(error)
         return self._idle_now()
 
     # Looking ----------------------------------------------------------------------------------
 
     async def _ask(self, command: Command, account: str = "") -> Answer:
-        return await self._asking.ask(command, account)
+        return await self._breaker.run(command, account)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         """Poll: compare one listing of each account with the table.
 
         Callers that wait for a running poll start another one, which may see more. Raises
         LocalManagerError when our own account gets no answer: then the batch system is away.
         """
-        async with self._looking:
-            begun = self._begin_look()
+        async with self._poll_lock:
+            begun = self._begin_poll()
             async with asyncio.TaskGroup() as group:
                 listing = {
                     account: group.create_task(self._list(account))
@@ -274,72 +274,72 @@ class BatchManager:
             troubles: dict[str, LocalManagerError] = {}
             for account, task in listing.items():
                 answer = task.result()
-                trouble = await self._take_answer(account, answer, begun)
+                trouble = await self._apply_answer(account, answer, begun)
                 if trouble is not None:
                     troubles[account] = trouble
             if "" in troubles:
                 raise troubles[""]
             for account, trouble in troubles.items():
-                self._asking.note(account, trouble)
+                self._breaker.open(account, trouble)
 
     def _accounts_to_ask(self) -> list[str]:
         """Return our own account, and those with open or uncertain claims. Accounts with an open
         circuit are left out, so that the others need not wait for them."""
-        open_ = {known.row.account for known in self._open()}
-        busy = {*self._unlisted, *open_, *self._unwanted.values()} - self._asking.troubled
+        open_ = {tracked.row.account for tracked in self._open()}
+        busy = {*self._unlisted, *open_, *self._unwanted.values()} - self._breaker.troubled
         return ["", *sorted(busy - {""})]
 
-    def _begin_look(self) -> _Begun:
-        self._looks += 1
-        return _Begun(number=self._looks, at=self._clock())
+    def _begin_poll(self) -> _PollStart:
+        self._poll_count += 1
+        return _PollStart(number=self._poll_count, at=self._clock())
 
     async def _list(self, account: str) -> list[BatchJob] | LocalManagerError:
         try:
-            answer = await self._asking.ask_anyway(self._dialect.list_jobs(), account)
+            answer = await self._breaker.run_unguarded(self._dialect.list_jobs(), account)
             # In a thread: a cell with 50,000 jobs takes a second, in which nobody may go unheard.
             return await asyncio.to_thread(self._dialect.read_jobs, answer)
         except LocalManagerError as error:
             return error
 
-    async def _take_answer(
+    async def _apply_answer(
         self,
         account: str,
         answer: list[BatchJob] | LocalManagerError,
-        begun: _Begun,
+        begun: _PollStart,
     ) -> LocalManagerError | None:
         """Apply an account's listing; return the error, if there was one."""
         try:
             if isinstance(answer, LocalManagerError):
                 return answer
-            await self._look_through(account, answer, begun)
+            await self._apply_listing(account, answer, begun)
         except LocalManagerError as error:
             return error
         return None
 
-    async def _look_after_troubled(self) -> None:
+    async def _retry_troubled(self) -> None:
         """Try accounts with an open circuit periodically, beside the polls; a new one at once."""
         while True:
             try:
                 async with asyncio.timeout(self._settings.trouble_s):
-                    await self._asking.noted.wait()
+                    await self._breaker.opened.wait()
             except TimeoutError:
                 pass
-            self._asking.noted.clear()
-            await asyncio.gather(*map(self._look_after, sorted(self._asking.troubled)))
+            self._breaker.opened.clear()
+            await asyncio.gather(*map(self._retry, sorted(self._breaker.troubled)))
 
-    async def _look_after(self, account: str) -> None:
+    async def _retry(self, account: str) -> None:
         async with self._trials:
-            begun = self._begin_look()
+            begun = self._begin_poll()
             answer = await self._list(account)
-        async with self._looking:
-            trouble = await self._take_answer(account, answer, begun)
+        async with self._poll_lock:
+            trouble = await self._apply_answer(account, answer, begun)
         if trouble is None:
-            self._asking.heal(account)
-            self._hurry.set()
+            self._breaker.close(account)
+            self._poll_soon.set()
         else:
-            self._asking.note(account, trouble)
+            self._breaker.open(account, trouble)
 
-    async def _look_through(self, account: str, jobs: list[BatchJob], begun: _Begun) -> None:
+    async def _apply_listing(self, account: str, jobs: list[BatchJob], begun: _PollStart) -> None:
         """Compare one account's jobs with its claims. A poll that began before the end of a
         submission proves nothing against it: the submission may have arrived since."""
         self._unlisted.discard(account)
@@ -354,46 +354,46 @@ class BatchManager:
             n: whose for n, whose in self._unwanted.items() if n in ours or whose != account
         }
         for claim, named in found.items():
-            known = self._known.get(claim)
-            if known is None or known.row.account == account:
-                self._take(claim, named, account)
-        for claim, known in list(self._known.items()):
-            is_asked = known.is_asked or begun.number <= known.asked_in
-            if known.row.end is not None or is_asked or known.row.account != account:
+            tracked = self._tracked.get(claim)
+            if tracked is None or tracked.row.account == account:
+                self._apply_jobs(claim, named, account)
+        for claim, tracked in list(self._tracked.items()):
+            is_submitting = tracked.is_submitting or begun.number <= tracked.submitted_in_poll
+            if tracked.row.end is not None or is_submitting or tracked.row.account != account:
                 continue
-            if known.row.number not in {job.number for job in found.get(claim, ())}:
-                await self._miss_job(known, begun.at)
+            if tracked.row.number not in {job.number for job in found.get(claim, ())}:
+                await self._handle_missing(tracked, begun.at)
 
-    def _take(self, claim: str, jobs: list[BatchJob], account: str) -> None:
+    def _apply_jobs(self, claim: str, jobs: list[BatchJob], account: str) -> None:
         """Apply the listed jobs of one claim."""
-        known = self._known.get(claim)
-        if known is None:  # a table that was lost, or a submission that arrived after all
+        tracked = self._tracked.get(claim)
+        if tracked is None:  # a table that was lost, or a submission that arrived after all
             row = ClaimRow(claim=claim, processors=0, is_unwanted=True, account=account)
-            known = TrackedClaim(row=row)
-            self._known[claim] = known
+            tracked = TrackedClaim(row=row)
+            self._tracked[claim] = tracked
         numbers = [job.number for job in jobs]
-        if known.row.number not in numbers:
-            if known.row.end is not None or known.row.number:
-                self._refuse(jobs, account)
+        if tracked.row.number not in numbers:
+            if tracked.row.end is not None or tracked.row.number:
+                self._mark_unwanted(jobs, account)
                 return
-            self._change(known, number=numbers[0])
-        own = next(job for job in jobs if job.number == known.row.number)
-        self._refuse([job for job in jobs if job is not own], account)
-        known.missing_since = None
-        known.is_there = True
-        if known.row.end is not None:  # forgotten for so long that it counted as ended
-            self._refuse([own], account)
+            self._change(tracked, number=numbers[0])
+        own = next(job for job in jobs if job.number == tracked.row.number)
+        self._mark_unwanted([job for job in jobs if job is not own], account)
+        tracked.missing_since = None
+        tracked.is_listed = True
+        if tracked.row.end is not None:  # forgotten for so long that it counted as ended
+            self._mark_unwanted([own], account)
             return
-        known.state = own.state
-        known.is_limited = own.is_limited
+        tracked.state = own.state
+        tracked.is_limited = own.is_limited
         if own.is_limited:
             self._limited_at = self._clock()
         if own.state is JobState.ENDED:
-            self._end(known, own)
-        elif not known.row.is_unwanted:
-            self._judge(known, own)
+            self._end(tracked, own)
+        elif not tracked.row.is_unwanted:
+            self._cancel_hopeless(tracked, own)
 
-    def _judge(self, known: TrackedClaim, job: BatchJob) -> None:
+    def _cancel_hopeless(self, tracked: TrackedClaim, job: BatchJob) -> None:
         """Cancel a job that can never start, or that the batch system starts again."""
         if job.state is JobState.STUCK:
             verdict = (job.cause, f"it would never start: {job.reason}")
@@ -401,10 +401,10 @@ class BatchManager:
             verdict = (EndCause.CANCELLED_BY_SITE, "the batch system put it back into its queue")
         else:
             return
-        log.warning("claim.taken_out", claim=known.row.claim, reason=verdict[1])
-        self._change(known, is_unwanted=True, verdict=verdict)
+        log.warning("claim.taken_out", claim=tracked.row.claim, reason=verdict[1])
+        self._change(tracked, is_unwanted=True, verdict=verdict)
 
-    def _refuse(self, jobs: list[BatchJob], account: str) -> None:
+    def _mark_unwanted(self, jobs: list[BatchJob], account: str) -> None:
         """Mark jobs under our name as unwanted: a duplicate submission, or one after the end."""
         for job in jobs:
             if job.state is JobState.ENDED:
@@ -413,35 +413,35 @@ class BatchManager:
                 log.warning("batch.unwanted_found", number=job.number, name=job.name)
                 self._unwanted[job.number] = account
 
-    async def _miss_job(self, known: TrackedClaim, now: float) -> None:
+    async def _handle_missing(self, tracked: TrackedClaim, now: float) -> None:
         """Handle a claim that is in no listing: its record decides, or a time limit does. A
         submission that did not arrive (the agent was killed, the controller was away) is forgotten:
         the caller finds the claim unlisted and submits it again."""
-        row = known.row
+        row = tracked.row
         if not row.number and not row.is_unwanted:
-            del self._known[row.claim]
+            del self._tracked[row.claim]
             self._table.forget(row.claim)
             return
-        if known.missing_since is None:
-            known.missing_since = now
-        known.is_there = False
+        if tracked.missing_since is None:
+            tracked.missing_since = now
+        tracked.is_listed = False
         record = None
         if row.number:
             try:
                 record = await self._record_of(row)
             except LocalManagerError as error:
                 log.warning("batch.record_unknown", claim=row.claim, reason=str(error))
-                if now - known.missing_since < self._settings.unrecorded_s:
+                if now - tracked.missing_since < self._settings.unrecorded_s:
                     return
             if record is not None and record.state is not JobState.ENDED:
-                known.missing_since = None  # it lives: a listing may be incomplete
-                known.is_there = True
+                tracked.missing_since = None  # it lives: a listing may be incomplete
+                tracked.is_listed = True
                 return
-        is_dequeued = row.is_unwanted and known.state in (JobState.QUEUED, JobState.STUCK)
-        is_fresh = now - known.missing_since < self._settings.missing_s
+        is_dequeued = row.is_unwanted and tracked.state in (JobState.QUEUED, JobState.STUCK)
+        is_fresh = now - tracked.missing_since < self._settings.missing_s
         if record is None and not is_dequeued and is_fresh:
             return
-        self._end(known, record)
+        self._end(tracked, record)
 
     async def _record_of(self, row: ClaimRow) -> BatchJob | None:
         """Look up the accounting record. Raises LocalManagerError, and for a while after a failure
@@ -450,14 +450,16 @@ class BatchManager:
             raise LocalManagerError("records gave no answer a moment ago", transient=True)
         name = job_name(row.claim, scope=self._table.scope)
         try:
-            answer = await self._asking.ask_anyway(self._dialect.record(row.number), row.account)
+            answer = await self._breaker.run_unguarded(
+                self._dialect.record(row.number), row.account
+            )
             return self._dialect.read_record(answer, number=row.number, name=name)
         except LocalManagerError:
             self._records_at[row.account] = self._clock() + self._settings.trouble_s
             raise
 
-    def _end(self, known: TrackedClaim, job: BatchJob | None) -> None:
-        row = known.row
+    def _end(self, tracked: TrackedClaim, job: BatchJob | None) -> None:
+        row = tracked.row
         if job is None:
             is_ours = row.is_unwanted or not row.number
             cause = EndCause.WITHDRAWN if is_ours else EndCause.EXITED
@@ -469,22 +471,22 @@ class BatchManager:
         if row.verdict is not None:
             cause, reason = row.verdict
         end = (cause, exit_status, reason)
-        known.state = JobState.ENDED
-        self._change(known, end=end)
-        ended = [claim for claim, other in self._known.items() if other.row.end is not None]
+        tracked.state = JobState.ENDED
+        self._change(tracked, end=end)
+        ended = [claim for claim, other in self._tracked.items() if other.row.end is not None]
         for claim in ended[: max(0, len(ended) - ENDED_MAX)]:
-            del self._known[claim]
+            del self._tracked[claim]
             self._table.forget(claim)
 
-    async def _look_at_figures(self) -> None:
+    async def _poll_figures(self) -> None:
         commands = self._dialect.figures()
         answers = tuple([await self._ask(command) for command in commands])
         self._figures = await asyncio.to_thread(self._dialect.read_figures, answers)
 
     # Doing ------------------------------------------------------------------------------------
 
-    async def _send(self, known: TrackedClaim, placeholder: Placeholder) -> None:
-        self._save(known)  # before the batch system hears of it
+    async def _send(self, tracked: TrackedClaim, placeholder: Placeholder) -> None:
+        self._save(tracked)  # before the batch system hears of it
         account = placeholder.account
         if not account:
             await asyncio.to_thread(placeholder.directory.mkdir, parents=True, exist_ok=True)
@@ -503,30 +505,30 @@ class BatchManager:
                 self._unlisted.add(account)  # a look finds out whether anything can be asked
             was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
             if not (error.transient and was_asked):
-                del self._known[placeholder.claim]
+                del self._tracked[placeholder.claim]
                 self._table.forget(placeholder.claim)
             raise
-        if not known.row.number:
-            self._change(known, number=number)
-        known.is_there = True
-        if known.row.is_unwanted:
+        if not tracked.row.number:
+            self._change(tracked, number=number)
+        tracked.is_listed = True
+        if tracked.row.is_unwanted:
             await self._cancel(number, account)
-        self._hurry.set()
+        self._poll_soon.set()
 
     async def _cancel(self, number: str, account: str) -> None:
         self._dialect.read_withdrawn(await self._ask(self._dialect.withdraw(number), account))
 
-    async def _clear(self) -> None:
+    async def _cancel_unwanted(self) -> None:
         """Cancel unwanted jobs once more."""
-        for known in list(self._known.values()):
-            row = known.row
-            if row.is_unwanted and row.end is None and known.is_there:
+        for tracked in list(self._tracked.values()):
+            row = tracked.row
+            if row.is_unwanted and row.end is None and tracked.is_listed:
                 await self._cancel_again(row.number, row.account)
         for number, account in list(self._unwanted.items()):
             await self._cancel_again(number, account)
 
     async def _cancel_again(self, number: str, account: str) -> None:
-        if account in self._asking.troubled:
+        if account in self._breaker.troubled:
             return
         try:
             await self._cancel(number, account)
@@ -537,88 +539,88 @@ class BatchManager:
 
     # Telling ----------------------------------------------------------------------------------
 
-    def _listed(self, known: TrackedClaim) -> Listed:
-        claim = known.row.claim
-        if known.row.end is not None:
-            cause, exit_status, reason = known.row.end
+    def _listed(self, tracked: TrackedClaim) -> Listed:
+        claim = tracked.row.claim
+        if tracked.row.end is not None:
+            cause, exit_status, reason = tracked.row.end
             return Ended(claim=claim, cause=cause, exit_status=exit_status, reason=reason)
-        if known.state in (JobState.QUEUED, JobState.STUCK):
+        if tracked.state in (JobState.QUEUED, JobState.STUCK):
             return Queued(claim=claim)
         return Running(claim=claim)
 
-    def _tell_changes(self) -> bool:
+    def _report_changes(self) -> bool:
         """Report changed claims; True when there were any."""
         is_changed = False
-        for known in list(self._known.values()):
-            listed = self._listed(known)
-            if known.told is not type(listed):
-                known.told = type(listed)
+        for tracked in list(self._tracked.values()):
+            listed = self._listed(tracked)
+            if tracked.reported is not type(listed):
+                tracked.reported = type(listed)
                 is_changed = True
                 if not isinstance(listed, Queued):
-                    self._tell(listed)
+                    self._report(listed)
         return is_changed
 
     def _idle_now(self) -> Idle:
         assert self._figures is not None
-        unsure = sum(known.row.processors for known in self._open() if self._is_unsure(known))
+        unsure = sum(tracked.row.processors for tracked in self._open() if self._is_unsure(tracked))
         allowed = self._settings.processors
         idle = idle_of(self._figures, self._counted(), allowed=allowed, unsure=unsure)
         if self._is_silent:
             trouble = f"the batch system gives no answer ({self._why_silent})"
             return replace(idle, idle=0, startable=0, trouble=trouble)
-        idle = replace(idle, trouble=self._asking.words)
+        idle = replace(idle, trouble=self._breaker.summary)
         is_limited = self._clock() - self._limited_at < self._settings.limited_s
         return replace(idle, startable=0) if is_limited else idle
 
     def _open(self) -> list[TrackedClaim]:
-        return [known for known in self._known.values() if known.row.end is None]
+        return [tracked for tracked in self._tracked.values() if tracked.row.end is None]
 
-    def _is_unsure(self, known: TrackedClaim) -> bool:
+    def _is_unsure(self, tracked: TrackedClaim) -> bool:
         """Test for a claim of an account with an open circuit. A waiting one counts as a foreign
         job."""
-        return known.row.account in self._asking.troubled
+        return tracked.row.account in self._breaker.troubled
 
     def _counted(self) -> list[TrackedClaim]:
         """Return the claims that the figures are compared with."""
-        return [known for known in self._open() if not self._is_unsure(known)]
+        return [tracked for tracked in self._open() if not self._is_unsure(tracked)]
 
-    def _tell_idle(self) -> None:
-        if (idle := self._idle_now()) != self._told_idle:
-            self._told_idle = idle
-            self._tell(idle)
+    def _report_idle(self) -> None:
+        if (idle := self._idle_now()) != self._reported_idle:
+            self._reported_idle = idle
+            self._report(idle)
 
-    def _miss(self, error: LocalManagerError) -> None:
+    def _mark_silent(self, error: LocalManagerError) -> None:
         if self._is_silent:
             return
         log.warning("batch.silent", reason=str(error))
         self._is_silent = True
         self._why_silent = str(error)
         if self._figures is not None:
-            self._tell_idle()
+            self._report_idle()
 
-    def _hear(self) -> None:
+    def _mark_answering(self) -> None:
         if self._is_silent:
             log.info("batch.answers_again")
             self._is_silent = False
-            self._asking.noted.set()  # whose trouble was that is asked now
-            self._tell_idle()
+            self._breaker.opened.set()  # whose trouble was that is asked now
+            self._report_idle()
 
     async def _pause(self) -> None:
         """Wait for the next poll; shorter after a change of our own."""
-        has_work = any(known.row.end is None for known in self._known.values())
+        has_work = any(tracked.row.end is None for tracked in self._tracked.values())
         pause_s = self._settings.poll_s if has_work else self._settings.figures_s
-        if self._hurry.is_set():
-            self._hurry.clear()
+        if self._poll_soon.is_set():
+            self._poll_soon.clear()
             pause_s = min(pause_s, self._settings.poll_s / 5)
         try:
             async with asyncio.timeout(pause_s):
-                await self._hurry.wait()
+                await self._poll_soon.wait()
         except TimeoutError:
             pass
 
-    def _change(self, known: TrackedClaim, **changes: object) -> None:
-        known.row = msgspec.structs.replace(known.row, **changes)
-        self._save(known)
+    def _change(self, tracked: TrackedClaim, **changes: object) -> None:
+        tracked.row = msgspec.structs.replace(tracked.row, **changes)
+        self._save(tracked)
 
-    def _save(self, known: TrackedClaim) -> None:
-        self._table.save(known.row.claim, known.row)
+    def _save(self, tracked: TrackedClaim) -> None:
+        self._table.save(tracked.row.claim, tracked.row)

@@ -27,25 +27,28 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class TrackedClaim:
-    """Claim of ours. `told` is the last reported kind of state. `is_there` is set when the batch
-    system has listed the job under this number in this life, and no later poll missed it."""
+    """Claim of ours.
+
+    `reported` is the last reported kind of state. `is_listed` is set when the batch system has
+    listed the job under this number in this life, and no later poll missed it.
+    """
 
     row: ClaimRow
     state: JobState = JobState.QUEUED
-    told: type[Listed] | None = None
+    reported: type[Listed] | None = None
     missing_since: float | None = None
-    is_there: bool = False
-    is_asked: bool = False  # its submission is under way
-    asked_in: int = 0  # the look that had begun last when its submission ended
+    is_listed: bool = False
+    is_submitting: bool = False  # its submission is under way
+    submitted_in_poll: int = 0  # the last poll that had begun at the end of its submission
     is_limited: bool = False  # it waits because our user has all that is allowed
 
     def is_settled(self) -> bool:
         """True when there is nothing to submit."""
-        return bool(self.row.number) or self.row.end is not None or self.is_asked
+        return bool(self.row.number) or self.row.end is not None or self.is_submitting
 
 
 def idle_of(
-    figures: Figures, known: Iterable[TrackedClaim], *, allowed: int, unsure: int = 0
+    figures: Figures, claims_known: Iterable[TrackedClaim], *, allowed: int, unsure: int = 0
 ) -> Idle:
     """Derive the idle processors: the last figures less the waiting claims, which will take some of
     them. `unsure` are the processors of claims in an unknown state; at most those in use are
@@ -54,7 +57,7 @@ def idle_of(
     Jobs that wait before ours have a right to the idle processors. Backfilling may decide
     otherwise; a claim that asked in vain is refused after its grace time.
     """
-    claims = [claim for claim in known if claim.row.end is None]
+    claims = [claim for claim in claims_known if claim.row.end is None]
     running, waiting = (
         sum(claim.row.processors for claim in claims if claim.state is state)
         for state in (JobState.RUNNING, JobState.QUEUED)
@@ -72,10 +75,10 @@ def idle_of(
     )
 
 
-def others_waiting(figures: Figures, known: Iterable[TrackedClaim]) -> int:
+def others_waiting(figures: Figures, claims_known: Iterable[TrackedClaim]) -> int:
     """Count the jobs of others that wait for processors."""
     ours = sum(
         claim.row.end is None and claim.state is JobState.QUEUED and not claim.is_limited
-        for claim in known
+        for claim in claims_known
     )
     return max(0, figures.queued_jobs - ours)

@@ -59,7 +59,7 @@ from koala_agent.lrm.processes import (
     boot_id,
     brand_of,
     is_alive,
-    look,
+    scan,
 )
 from koala_agent.lrm.shell import Entry
 
@@ -145,7 +145,7 @@ class EmulatedLocalManager:
         self, settings: EmulatedSettings, *, tell: Tell, clock: Callable[[], float]
     ) -> None:
         self._settings = settings
-        self._tell = tell
+        self._report = tell
         self._clock = clock
         self._rng = random.Random(settings.seed)
         self._queue: LocalQueue[_Key] = local_queue(
@@ -160,7 +160,7 @@ class EmulatedLocalManager:
         self._local_running: dict[_LocalKey, asyncio.TimerHandle] = {}  # the youngest is the last
         self._local_waiting = 0
         self._local_processors = 0
-        self._told_idle: Idle | None = None
+        self._reported_idle: Idle | None = None
         self._inbox: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
         self._opened = asyncio.Event()
         self._closed = asyncio.Event()
@@ -201,7 +201,7 @@ class EmulatedLocalManager:
             kill_s=settings.kill_s,
             sample_s=settings.sample_s,
             clock=self._clock,
-            gone=lambda claim, usage: self._post(partial(self._gone, claim, usage)),
+            gone=lambda claim, usage: self._post(partial(self._claim_gone, claim, usage)),
         )
         try:
             self._restore()
@@ -209,12 +209,12 @@ class EmulatedLocalManager:
             async with asyncio.TaskGroup() as group:
                 helpers = [group.create_task(self._trees.run())]
                 if settings.load is not None:
-                    helpers.append(group.create_task(self._offer(settings.load)))
+                    helpers.append(group.create_task(self._submit_local_jobs(settings.load)))
                 await self._serve()
                 for helper in helpers:
                     helper.cancel()
         finally:
-            self._let_go()
+            self._release()
 
     async def opened(self) -> None:
         """See `LocalManager`."""
@@ -228,7 +228,7 @@ class EmulatedLocalManager:
         if kill:
             for job in tuple(self._jobs.values()):
                 self._end_by(job, EndCause.WITHDRAWN, "the local manager was closed")
-        self._post(self._tell_idle)  # wakes the inbox
+        self._post(self._report_idle)  # wakes the inbox
         await self._closed.wait()
 
     async def submit(self, placeholder: Placeholder) -> None:
@@ -304,7 +304,7 @@ class EmulatedLocalManager:
             else:
                 self._begin(self._jobs[key])
         self._wake_later()
-        self._post(self._tell_idle)
+        self._post(self._report_idle)
 
     def _wake_later(self) -> None:
         if self._wake is not None:
@@ -314,11 +314,11 @@ class EmulatedLocalManager:
             left_s = max(0.0, wake_at - self._clock())
             self._wake = self._loop.call_later(left_s, self._post, self._advance)
 
-    def _tell_idle(self) -> None:
+    def _report_idle(self) -> None:
         idle = self._idle_now()
-        if idle != self._told_idle:
-            self._told_idle = idle
-            self._tell(idle)
+        if idle != self._reported_idle:
+            self._reported_idle = idle
+            self._report(idle)
 
     def _idle_now(self) -> Idle:
         return Idle(
@@ -340,7 +340,7 @@ class EmulatedLocalManager:
         if not isinstance(job.state, Starting):
             return
         if job.is_doomed:
-            self._leave(job, EndCause.LOST, "start failed: fault_rate drew an error")
+            self._begin_end(job, EndCause.LOST, "start failed: fault_rate drew an error")
             return
         try:
             leader = spawn(
@@ -351,16 +351,16 @@ class EmulatedLocalManager:
                 entry=self._entry(job.placeholder.account),
             )
         except (FileNotFoundError, NotADirectoryError) as error:
-            self._leave(job, EndCause.EXITED, str(error), exit_status=127)
+            self._begin_end(job, EndCause.EXITED, str(error), exit_status=127)
         except PermissionError as error:
-            self._leave(job, EndCause.EXITED, str(error), exit_status=126)
+            self._begin_end(job, EndCause.EXITED, str(error), exit_status=126)
         except OSError as error:
-            self._leave(job, EndCause.LOST, f"start failed: {error}")
+            self._begin_end(job, EndCause.LOST, f"start failed: {error}")
         else:
             alive = Alive(leader, self._clock())
             self._change(job, alive)
             self._follow(job, alive)
-            self._tell(Running(claim=job.claim))
+            self._report(Running(claim=job.claim))
 
     def _entry(self, account: str) -> Entry | None:
         """Return the entry of a job's account. Raises OSError for an account that is no longer
@@ -390,13 +390,13 @@ class EmulatedLocalManager:
     def _limit_passed(self, job: _Job) -> None:
         if isinstance(job.state, Alive):
             limit_s = job.placeholder.time_limit_s
-            self._leave(job, EndCause.TIME_LIMIT, f"time limit of {limit_s:g} s")
+            self._begin_end(job, EndCause.TIME_LIMIT, f"time limit of {limit_s:g} s")
 
     def _exit_seen(self, job: _Job, watched: _Watched) -> None:
         self._loop.remove_reader(watched.descriptor)
-        self._post(partial(self._take_exit, job))
+        self._post(partial(self._handle_exit, job))
 
-    def _take_exit(self, job: _Job) -> None:
+    def _handle_exit(self, job: _Job) -> None:
         """Handle the exit of the first process: reap its status if it is our child."""
         if job.watched is None:
             return
@@ -406,7 +406,7 @@ class EmulatedLocalManager:
         match job.state:
             case Alive():
                 reason = "ended unseen" if exit_status is None else ""
-                self._leave(job, EndCause.EXITED, reason, exit_status=exit_status)
+                self._begin_end(job, EndCause.EXITED, reason, exit_status=exit_status)
             case Leaving(cause=cause, reason=reason):
                 self._change(job, Leaving(cause, reason, exit_status, leader))
                 self._trees.end(job.claim)
@@ -442,16 +442,16 @@ class EmulatedLocalManager:
                 self._finish(job, Over(cause, reason, None, 0.0, 0))
                 self._advance()
             case Alive():
-                self._leave(job, cause, reason)
+                self._begin_end(job, cause, reason)
             case Leaving() | Over():
                 pass
             case _:
                 assert_never(job.state)
 
-    def _leave(
+    def _begin_end(
         self, job: _Job, cause: EndCause, reason: str, *, exit_status: int | None = None
     ) -> None:
-        """Begin the end of a job: its processes are ended, then `_gone` follows."""
+        """Begin the end of a job: its processes are ended, then `_claim_gone` follows."""
         leader = job.state.leader if isinstance(job.state, Alive) else None
         self._change(job, Leaving(cause, reason, exit_status, leader))
         if job.limit is not None:
@@ -459,12 +459,12 @@ class EmulatedLocalManager:
             job.limit = None
         self._trees.end(job.claim, leader, is_script=bool(job.placeholder.body))
 
-    def _gone(self, claim: str, seen: Usage) -> None:
+    def _claim_gone(self, claim: str, seen: Usage) -> None:
         """Finish a claim of which no process is left."""
         job = self._jobs.get(claim)
         if job is None or not isinstance(job.state, Leaving):
             return  # a stray of an earlier run
-        self._take_exit(job)
+        self._handle_exit(job)
         state = job.state
         assert isinstance(state, Leaving)
         cpu_s = max(seen.cpu_s, job.usage.cpu_s)
@@ -477,7 +477,7 @@ class EmulatedLocalManager:
         self._change(job, over)
         self._unfinished -= 1
         self._remember_end(job.claim)
-        self._post(partial(self._tell, listed(JobRow(job.placeholder, job.state))))
+        self._post(partial(self._report, listed(JobRow(job.placeholder, job.state))))
 
     def _remember_end(self, claim: str) -> None:
         self._ended.append(claim)
@@ -498,7 +498,7 @@ class EmulatedLocalManager:
 
     # Local users ------------------------------------------------------------------------------
 
-    async def _offer(self, load: LoadParameters) -> None:
+    async def _submit_local_jobs(self, load: LoadParameters) -> None:
         """Submit local jobs at their instants, without end."""
         began_at = self._clock()
         for number, job in enumerate(local_jobs(load, random.Random(self._settings.seed))):
@@ -566,13 +566,13 @@ class EmulatedLocalManager:
             if was_booted:
                 self._finish(job, Over(EndCause.LOST, "the machine was restarted", None, 0.0, 0))
             else:
-                self._take_up(job)
+                self._restore_job(job)
         if was_booted:
             self._table.belongs_to_this_boot()
         self._end_strays()
         self._advance()
 
-    def _take_up(self, job: _Job) -> None:
+    def _restore_job(self, job: _Job) -> None:
         """Restore a job of an earlier run that had not ended."""
         asked = job.placeholder
         if isinstance(job.state, Waiting):
@@ -587,7 +587,9 @@ class EmulatedLocalManager:
         self._occupy(job)
         match job.state:
             case Starting():
-                self._leave(job, EndCause.LOST, "the agent ended while the job was being started")
+                self._begin_end(
+                    job, EndCause.LOST, "the agent ended while the job was being started"
+                )
             case Alive(leader=leader) as alive:
                 try:
                     is_there = is_alive(leader)
@@ -596,7 +598,7 @@ class EmulatedLocalManager:
                 except ProcessLookupError:  # since that look
                     is_there = False
                 if not is_there:
-                    self._leave(job, EndCause.EXITED, "ended while no agent ran")
+                    self._begin_end(job, EndCause.EXITED, "ended while no agent ran")
             case Leaving(leader=first):
                 self._trees.end(job.claim, first, is_script=bool(asked.body))
             case Over():
@@ -618,14 +620,14 @@ class EmulatedLocalManager:
         """End processes of an earlier run that are no longer wanted."""
         scope = self._table.scope
         brands = {brand_of(claim, scope=scope): claim for claim in self._jobs}
-        for process in look().seen:
+        for process in scan().seen:
             carried = process.claim if process.scope == scope else None
             claim = brands.get(process.brand or 0, carried)
             job = None if claim is None else self._jobs.get(claim)
             if claim and (job is None or isinstance(job.state, Waiting | Over)):
                 self._trees.end(claim)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Release this process's resources and leave jobs as they are."""
         try:
             if self._wake is not None:

@@ -128,7 +128,7 @@ class JobTable(Generic[Row]):
             self._connection = sqlite3.connect(self._path, isolation_level=None, timeout=0)
         except (OSError, sqlite3.Error) as error:
             raise LocalManagerError(f"cannot open {self._path}: {error}") from error
-        self._seal = TableChecksum(self._connection, self._path, _COLUMNS)
+        self._checksum = TableChecksum(self._connection, self._path, _COLUMNS)
         try:
             self._prepare(boot, scope)
         except (sqlite3.Error, OSError) as error:
@@ -158,11 +158,11 @@ class JobTable(Generic[Row]):
         earlier_boot, self.scope = row
         self._boot = boot
         self.is_of_this_boot = earlier_boot == boot
-        self._seal.check(is_sealed=found == LOCAL_JOBS.newest)
+        self._checksum.check(is_sealed=found == LOCAL_JOBS.newest)
         if found != LOCAL_JOBS.newest:
             execute(f"PRAGMA user_version = {LOCAL_JOBS.newest}")
         execute("COMMIT")
-        self._seal.keep(is_marked=self.is_of_this_boot)
+        self._checksum.keep(is_marked=self.is_of_this_boot)
 
     def belongs_to_this_boot(self) -> None:
         """Mark the table as of this boot: no job of an earlier boot is left that has not ended."""
@@ -193,7 +193,7 @@ class JobTable(Generic[Row]):
 
     def close(self) -> None:
         """Close the table and release its lock."""
-        self._seal.close()
+        self._checksum.close()
         self._connection.close()
 
     def _write(self, statement: str, values: tuple[object, ...]) -> None:
@@ -204,7 +204,7 @@ class JobTable(Generic[Row]):
                 if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self._make_room():
                     raise
                 self._connection.execute(statement, values)
-            self._seal.mark()
+            self._checksum.mark()
         except (sqlite3.Error, OSError) as error:
             raise DiskError(f"{self._path}: cannot be written: {error}") from error
 

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 
 from koala_agent.lrm.processes import (
     Identity,
-    Look,
+    Scan,
     Seen,
     groups_of,
     kill_group,
-    look,
     members,
+    scan,
     send,
 )
 
@@ -47,7 +47,7 @@ class _Tree:
     usage: Usage = field(default_factory=Usage)
     kill_at: float | None = None
     """Instant at which TERM becomes KILL; None while the claim runs."""
-    told: set[Identity] = field(default_factory=set)
+    signalled: set[Identity] = field(default_factory=set)
     script: Identity | None = None
     """Process that cleans up when the others have ended."""
     empty_looks: int = 0
@@ -104,7 +104,7 @@ class Trees:
             self._wake.clear()
             # A claim whose end was ordered during the look may have forked since: not judged.
             judged = [claim for claim, tree in self._trees.items() if tree.kill_at is not None]
-            self._take(await asyncio.to_thread(look), judged)
+            self._handle_scan(await asyncio.to_thread(scan), judged)
             # A burst of ends shares a look: at most one a gap.
             await asyncio.sleep(_GAP_MIN_S)
 
@@ -119,20 +119,20 @@ class Trees:
         until_kill_s = min((at - self._clock() for at in deadlines), default=math.inf)
         return min(self._gap_s, until_kill_s) if until_kill_s > 0 else self._gap_s
 
-    def _take(self, taken: Look, judged: list[str]) -> None:
+    def _handle_scan(self, found_now: Scan, judged: list[str]) -> None:
         known = {claim: tree.known for claim, tree in self._trees.items()}
-        found = members(taken.seen, known, scope=self._scope)
+        found = members(found_now.seen, known, scope=self._scope)
         for claim, tree in self._trees.items():
             _observe(tree, found[claim])
         for claim in judged:
             tree = self._trees[claim]
             tree.empty_looks = 0 if tree.known else tree.empty_looks + 1
-            is_empty = tree.empty_looks > (0 if taken.is_complete else _INCOMPLETE_LOOKS_MAX)
+            is_empty = tree.empty_looks > (0 if found_now.is_complete else _INCOMPLETE_LOOKS_MAX)
             if is_empty:
                 del self._trees[claim]
                 self._gone(claim, tree.usage)
             elif tree.known:
-                self._signal(tree, found[claim], taken.seen)
+                self._signal(tree, found[claim], found_now.seen)
             else:
                 self._wake.set()
 
@@ -146,15 +146,15 @@ class Trees:
                     kill_group(group)
             _send_all((process.identity for process in ended), signal.SIGKILL)
         else:
-            _send_all(tree.known - tree.told, signal.SIGTERM)
-            tree.told |= tree.known
+            _send_all(tree.known - tree.signalled, signal.SIGTERM)
+            tree.signalled |= tree.known
 
 
 def _is_cleaning_up(process: Seen, tree: _Tree) -> bool:
     """Test for the script itself, or a process that it has started since TERM was sent to all."""
     if tree.script is None:
         return False
-    is_new = process.group == tree.script.pid and process.identity not in tree.told
+    is_new = process.group == tree.script.pid and process.identity not in tree.signalled
     return is_new or process.identity == tree.script
 
 

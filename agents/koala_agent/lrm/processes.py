@@ -99,7 +99,7 @@ def is_alive(identity: Identity) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Scan:
     """Scan of /proc: all living processes but our own.
 
     A scan is complete when it read every process that was alive at some one instant: a process that
@@ -111,7 +111,7 @@ class Look:
     is_complete: bool
 
 
-def look() -> Look:
+def scan() -> Scan:
     """Scan /proc; takes some milliseconds.
 
     Newest first, because processes that fork and exit repeatedly are the newest; then again for new
@@ -141,8 +141,8 @@ def look() -> Look:
             read.add(pid)
             found.append(_seen(pid, fields, environment))
         if not has_missed:
-            return Look(tuple(found), is_complete=True)
-    return Look(tuple(found), is_complete=False)
+            return Scan(tuple(found), is_complete=True)
+    return Scan(tuple(found), is_complete=False)
 
 
 def members(

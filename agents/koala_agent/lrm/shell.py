@@ -85,8 +85,8 @@ class Shell:
         self._entries = entries or {}
         self._limit_s = limit_s
         self._umask = umask
-        self._places = asyncio.Semaphore(at_once)
-        self._left: dict[str, list[asyncio.subprocess.Process]] = {}
+        self._slots = asyncio.Semaphore(at_once)
+        self._unkilled: dict[str, list[asyncio.subprocess.Process]] = {}
 
     async def run(self, command: Command, account: str = "") -> Answer:
         """Run a command and return its answer, whatever its status; an empty account is the agent's
@@ -100,11 +100,13 @@ class Shell:
             if account not in self._entries:
                 raise LocalManagerError(f"as {account}: the configuration names it no more")
             entry = self._entries[account]
-        self._left[account] = [left for left in self._left.get(account, ()) if not has_ended(left)]
-        if len(self._left[account]) >= LEFT_MAX:
+        self._unkilled[account] = [
+            left for left in self._unkilled.get(account, ()) if not has_ended(left)
+        ]
+        if len(self._unkilled[account]) >= LEFT_MAX:
             message = f"as {account}: {LEFT_MAX} commands have not ended and cannot be killed"
             raise LocalManagerError(message, transient=True)
-        async with self._places:
+        async with self._slots:
             try:
                 process = await asyncio.create_subprocess_exec(
                     *entry.prefix,
@@ -125,12 +127,12 @@ class Shell:
                 return await self._answer(process, command)
             finally:
                 if not has_ended(process):
-                    self._left[account].append(process)
+                    self._unkilled[account].append(process)
 
     async def _answer(self, process: asyncio.subprocess.Process, command: Command) -> Answer:
         try:
             async with asyncio.timeout(self._limit_s):
-                out, err = await _converse(process, command.stdin)
+                out, err = await _communicate(process, command.stdin)
         except TimeoutError as error:
             message = f"{command.argv[0]} gave no answer in {self._limit_s:g} s"
             raise LocalManagerError(message, transient=True) from error
@@ -148,15 +150,15 @@ class Shell:
         )
 
 
-async def _converse(process: asyncio.subprocess.Process, text: str) -> tuple[bytes, bytes]:
+async def _communicate(process: asyncio.subprocess.Process, text: str) -> tuple[bytes, bytes]:
     """Read both outputs until the command has ended; keep a little more than the limit."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
     async with asyncio.TaskGroup() as group:
         group.create_task(_feed(process.stdin, text))
-        out = group.create_task(_hear(process.stdout))
-        err = group.create_task(_hear(process.stderr))
+        out = group.create_task(_read_all(process.stdout))
+        err = group.create_task(_read_all(process.stderr))
         group.create_task(process.wait())
     return out.result(), err.result()
 
@@ -168,13 +170,13 @@ async def _feed(stdin: asyncio.StreamWriter, text: str) -> None:
     stdin.close()
 
 
-async def _hear(stream: asyncio.StreamReader) -> bytes:
+async def _read_all(stream: asyncio.StreamReader) -> bytes:
     """Read a stream to its end; a command under an account's control may write without end."""
-    said = bytearray()
+    received = bytearray()
     while part := await stream.read(PART_BYTES):
-        if len(said) <= OUTPUT_MAX_BYTES:
-            said += part
-    return bytes(said)
+        if len(received) <= OUTPUT_MAX_BYTES:
+            received += part
+    return bytes(received)
 
 
 def has_ended(process: asyncio.subprocess.Process) -> bool:

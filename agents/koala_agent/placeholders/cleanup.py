@@ -36,7 +36,7 @@ def _remove(folder: Path) -> None:
         fresh = _names()
         is_less = True
         while is_less:
-            is_less = sum(_take(name, top, fresh) for name in os.listdir(top)) > 0  # noqa: PTH208
+            is_less = sum(_remove_entry(name, top, fresh) for name in os.listdir(top)) > 0  # noqa: PTH208
     finally:
         os.close(top)
     folder.rmdir()
@@ -50,7 +50,7 @@ def _names() -> Iterator[str]:
         yield f"{mark}.{number}"
 
 
-def _take(name: str, top: int, fresh: Iterator[str]) -> bool:
+def _remove_entry(name: str, top: int, fresh: Iterator[str]) -> bool:
     """Remove one entry of the top folder; a folder's subfolders move to the top. True when it is
     gone."""
     with suppress(OSError):
@@ -58,22 +58,22 @@ def _take(name: str, top: int, fresh: Iterator[str]) -> bool:
             os.unlink(name, dir_fd=top)
             return True
         os.chmod(name, 0o700, dir_fd=top)
-        place = os.open(name, _FOLDER_FLAGS, dir_fd=top)
+        folder_fd = os.open(name, _FOLDER_FLAGS, dir_fd=top)
         try:
-            with os.scandir(place) as entries:
+            with os.scandir(folder_fd) as entries:
                 for entry in entries:
-                    _take_inner(entry, place, top, fresh)
+                    _move_up(entry, folder_fd, top, fresh)
         finally:
-            os.close(place)
+            os.close(folder_fd)
         os.rmdir(name, dir_fd=top)
         return True
     return False
 
 
-def _take_inner(entry: os.DirEntry[str], place: int, top: int, fresh: Iterator[str]) -> None:
+def _move_up(entry: os.DirEntry[str], folder_fd: int, top: int, fresh: Iterator[str]) -> None:
     with suppress(OSError):
         if entry.is_dir(follow_symlinks=False):
-            os.chmod(entry.name, 0o700, dir_fd=place)  # a folder that is moved is written to
-            os.rename(entry.name, next(fresh), src_dir_fd=place, dst_dir_fd=top)
+            os.chmod(entry.name, 0o700, dir_fd=folder_fd)  # a folder that is moved is written to
+            os.rename(entry.name, next(fresh), src_dir_fd=folder_fd, dst_dir_fd=top)
         else:
-            os.unlink(entry.name, dir_fd=place)
+            os.unlink(entry.name, dir_fd=folder_fd)

@@ -58,33 +58,33 @@ class FileSyncServer:
             return False
         return found.state.nonce == nonce
 
-    async def answer(self, claim: ClaimId, nonce: str, question: Message) -> Message:
+    async def answer(self, claim: ClaimId, nonce: str, request: Message) -> Message:
         """Answer one request. Raises ValueError for an invalid one."""
         found = self.claim(claim)
         if found is None or not self.is_bound(claim, nonce):
-            return _no("this claim is over, or has another starter")
+            return _failure("this claim is over, or has another starter")
         try:
-            match question.get("kind"):
+            match request.get("kind"):
                 case "get":
-                    return await asyncio.to_thread(self._input, found, question)
+                    return await asyncio.to_thread(self._input, found, request)
                 case "sum":
                     return await self._sum_input(found)
                 case "size" | "put":
-                    return await asyncio.to_thread(self._file, found, question)
+                    return await asyncio.to_thread(self._file, found, request)
                 case "done":
-                    return await self._settle(found, question)
+                    return await self._complete(found, request)
                 case kind:
                     raise ValueError(f"a question of kind {str(kind)[:40]!r}")
         except _NotOursError as error:
-            return _no(str(error))
+            return _failure(str(error))
         except FileNotFoundError:
             return {"ok": False, "wait": True}  # a copy that is still on its way to the site
         except OSError as error:
-            return {**_no(error.strerror or str(error)), "again": is_passing(error)}
+            return {**_failure(error.strerror or str(error)), "again": is_passing(error)}
 
-    def _input(self, claim: Claim, question: Message) -> Message:
+    def _input(self, claim: Claim, request: Message) -> Message:
         with Path(self._input_path(claim)).open("rb") as file:
-            file.seek(_whole(question, "offset"))
+            file.seek(_whole(request, "offset"))
             return {"ok": True, "data": base64.b64encode(file.read(BLOCK_BYTES)).decode()}
 
     async def _sum_input(self, claim: Claim) -> Message:
@@ -98,26 +98,26 @@ class FileSyncServer:
         except LocalManagerError as error:
             raise _NotOursError(str(error)) from error
 
-    def _file(self, claim: Claim, question: Message) -> Message:
-        path, _whole_path = self._paths(claim, question)
-        if question["kind"] == "size":
+    def _file(self, claim: Claim, request: Message) -> Message:
+        path, _whole_path = self._paths(claim, request)
+        if request["kind"] == "size":
             return {"ok": True, "size": path.stat().st_size if path.exists() else 0}
         if self.room_bytes() < PUT_MAX_BYTES:
             raise OSError(errno.ENOSPC, "the agent's disk is nearly full")
-        return {"ok": True, "size": _append(path, question)}
+        return {"ok": True, "size": _append(path, request)}
 
-    async def _settle(self, claim: Claim, question: Message) -> Message:
+    async def _complete(self, claim: Claim, request: Message) -> Message:
         """Verify that a file is complete and durable, and move it to its final path."""
-        path, whole = self._paths(claim, question)
+        path, whole = self._paths(claim, request)
         checksum = await _checksum(await in_thread(_open_or_make, path))
-        if checksum != question.get("checksum"):
-            return _no(f"{whole.name} has another checksum here")
+        if checksum != request.get("checksum"):
+            return _failure(f"{whole.name} has another checksum here")
         await in_thread(_rename, path, whole)
         return {"ok": True}
 
-    def _paths(self, claim: Claim, question: Message) -> tuple[Path, Path]:
+    def _paths(self, claim: Claim, request: Message) -> tuple[Path, Path]:
         """Return the path of a named file during its transfer, and the final one."""
-        name = str(question.get("name"))
+        name = str(request.get("name"))
         logs, outputs = _names(claim.hold.program)
         if name not in logs | outputs:
             raise _NotOursError(f"{name[:200]!r} is no file of this job")
@@ -146,9 +146,9 @@ def _is_inside(path: PurePosixPath) -> bool:
     return not path.is_absolute() and ".." not in path.parts and not is_ours
 
 
-def _append(path: Path, question: Message) -> int:
+def _append(path: Path, request: Message) -> int:
     """Append new content; return the size of the file afterwards."""
-    offset, data = _whole(question, "offset"), question.get("data")
+    offset, data = _whole(request, "offset"), request.get("data")
     if not isinstance(data, str) or len(data) > PUT_MAX_BYTES:
         raise ValueError(f"data: allowed are up to {PUT_MAX_BYTES} characters")
     try:
@@ -193,12 +193,12 @@ async def _checksum(number: int) -> str:
         descriptor.close()
 
 
-def _whole(question: Message, key: str) -> int:
-    value = question.get(key)
+def _whole(request: Message, key: str) -> int:
+    value = request.get(key)
     if type(value) is not int or not 0 <= value < 2**53:
         raise ValueError(f"{key} = {str(value)[:40]}: allowed is a whole number")
     return value
 
 
-def _no(error: str) -> Message:
+def _failure(error: str) -> Message:
     return {"ok": False, "error": error}

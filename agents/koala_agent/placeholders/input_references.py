@@ -25,7 +25,7 @@ class InputReferences:
         """Forget the Holds of the previous session; the daemon repeats all that it wants."""
         self._told.clear()
 
-    def told(self, hold: Hold) -> None:
+    def add(self, hold: Hold) -> None:
         """Add a Hold of the present session."""
         self._told[hold.claim] = hold
 

@@ -95,11 +95,11 @@ def _open(folder: Path, name: PurePosixPath) -> int | None:
     if not parts or ".." in parts:
         return None
     try:
-        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         for part in parts[:-1]:
-            place = _step(place, part, os.O_DIRECTORY)
+            folder_fd = _step(folder_fd, part, os.O_DIRECTORY)
         # O_NONBLOCK: opening a FIFO would wait for its writer.
-        opened = _step(place, parts[-1], os.O_NONBLOCK)
+        opened = _step(folder_fd, parts[-1], os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         return None
     if not stat.S_ISREG(os.fstat(opened).st_mode):
@@ -108,10 +108,10 @@ def _open(folder: Path, name: PurePosixPath) -> int | None:
     return opened
 
 
-def _step(place: int, part: str, flags: int) -> int:
-    """Open `part` in the folder `place`, which is closed; a symbolic link is an error."""
+def _step(folder_fd: int, part: str, flags: int) -> int:
+    """Open `part` in the folder `folder_fd`, which is closed; a symbolic link is an error."""
     try:
         wanted = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags
-        return os.open(part, wanted, dir_fd=place)
+        return os.open(part, wanted, dir_fd=folder_fd)
     finally:
-        os.close(place)
+        os.close(folder_fd)

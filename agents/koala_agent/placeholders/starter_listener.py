@@ -40,7 +40,7 @@ from koala_agent.starter.challenge_response import AGENT, STARTER, challenge, is
 LINE_MAX_BYTES = 256 * 1024
 UNSENT_MAX_BYTES = 8 * 1024 * 1024
 CONNECTIONS_MAX = 20_000
-STRANGERS_MAX = 128
+UNAUTHENTICATED_MAX = 128
 """Unauthenticated connections; one more closes the oldest."""
 COURIERS_SPARE = 2
 """Couriers of a claim beyond one for each machine: a courier reconnects before its old connection
@@ -95,16 +95,16 @@ class StarterListener:
         """`machines` returns the number of machines of a claim: each has a courier."""
         self.later = later
         self.now = now
-        self._tell = tell
+        self._emit = tell
         self._secret = secret
         self._ask = ask
         self._machines = machines
         self._connections: dict[tuple[str, str], StarterConnection] = {}
-        self._programs = TokenBucket(PROGRAMS_PER_S, burst=PROGRAMS_BURST, now=now())
-        self._own: dict[ClaimId, TokenBucket] = {}
+        self._program_tokens = TokenBucket(PROGRAMS_PER_S, burst=PROGRAMS_BURST, now=now())
+        self._own_tokens: dict[ClaimId, TokenBucket] = {}
         self._couriers: dict[ClaimId, list[StarterConnection]] = {}
         self._open: dict[int, StarterConnection] = {}
-        self._strangers: dict[int, StarterConnection] = {}
+        self._unauthenticated: dict[int, StarterConnection] = {}
         self._server: asyncio.Server | None = None
 
     async def listen(self, address: str, port: int, *, is_fixed: bool = False) -> int:
@@ -142,21 +142,23 @@ class StarterListener:
         """Return the protocol of a new connection."""
         return StarterConnection(self)
 
-    def opened(self, connection: StarterConnection) -> bool:
+    def register(self, connection: StarterConnection) -> bool:
         """Register a connection; False when there are too many."""
         self._open[id(connection)] = connection
-        self._strangers[id(connection)] = connection
-        if len(self._strangers) > STRANGERS_MAX:
-            oldest = next(iter(self._strangers.values()))
-            self.proved(oldest)
+        self._unauthenticated[id(connection)] = connection
+        if len(self._unauthenticated) > UNAUTHENTICATED_MAX:
+            oldest = next(iter(self._unauthenticated.values()))
+            self.mark_authenticated(oldest)
             oldest.abort()
         return len(self._open) <= CONNECTIONS_MAX
 
-    def proved(self, connection: StarterConnection) -> None:
+    def mark_authenticated(self, connection: StarterConnection) -> None:
         """Remove a connection from the unauthenticated ones."""
-        self._strangers.pop(id(connection), None)
+        self._unauthenticated.pop(id(connection), None)
 
-    def hello(self, connection: StarterConnection, message: Message) -> tuple[ClaimId, str] | None:
+    def authenticate_starter(
+        self, connection: StarterConnection, message: Message
+    ) -> tuple[ClaimId, str] | None:
         """Authenticate a starter; None when its connection was closed. Raises ValueError."""
         event = replace(checked_in(message), address=connection.address())
         known = self._secret(event.claim)
@@ -167,12 +169,12 @@ class StarterListener:
             connection.send(encode(Dismissed(reason="this claim is not known here")))
             connection.close()
             return None
-        if not connection.is_proved(message, known):
+        if not connection.is_proof_valid(message, known):
             log.warning("starter.refused", claim=event.claim, reason="wrong secret")
             connection.abort()
             return None
-        if self.turn(event.claim, message) > 0:
-            self.give_back()
+        if self.acquire_turn(event.claim, message) > 0:
+            self.refund()
             log.warning("starter.refused", claim=event.claim, reason="it dials too often")
             connection.abort()
             return None
@@ -182,7 +184,7 @@ class StarterListener:
             earlier.abort()
         self._connections[key] = connection
         log.info("starter.connected", claim=event.claim, nonce=event.nonce)
-        self._tell(event)
+        self._emit(event)
         return event.claim, event.nonce
 
     def answer(self, message: Message, challenge: str) -> Message:
@@ -195,71 +197,71 @@ class StarterListener:
             answer["proof"] = proof(known, AGENT, claim, theirs)
         return answer
 
-    def courier(
+    def authenticate_courier(
         self, connection: StarterConnection, message: Message
     ) -> tuple[ClaimId, str] | None:
         """Authenticate a courier; None when the secret is not the claim's. Raises ValueError."""
         claim = ClaimId(text(message, "claim", most=256))
         known = self._secret(claim)
-        if known is None or not connection.is_proved(message, known):
+        if known is None or not connection.is_proof_valid(message, known):
             log.warning("courier.refused", claim=claim)
             return None
-        bringer = claim, text(message, "nonce", most=NONCE_BYTES_MAX)
+        courier_of = claim, text(message, "nonce", most=NONCE_BYTES_MAX)
         couriers = self._couriers.setdefault(claim, [])
         couriers.append(connection)
         if len(couriers) > self._machines(claim) + COURIERS_SPARE:
             log.warning("courier.cut", claim=claim, reason="more couriers than machines")
             couriers.pop(0).abort()
-        return bringer
+        return courier_of
 
     def ask(
-        self, bringer: tuple[ClaimId, str], question: Message, answer: Callable[[Message], None]
+        self, courier_of: tuple[ClaimId, str], question: Message, answer: Callable[[Message], None]
     ) -> None:
         """Pass on a request about files, to be answered later."""
         if self._ask is None:
             answer({"ok": False, "error": "this agent takes no files"})
         else:
-            self._ask(*bringer, question, answer)
+            self._ask(*courier_of, question, answer)
 
-    def turn(self, claim: ClaimId, message: Message) -> float:
+    def acquire_turn(self, claim: ClaimId, message: Message) -> float:
         """Consume rate-limit tokens for a message; return the seconds until it may be processed."""
         now = self.now()
         if message.get("kind") not in PROGRAMS:
             fresh = TokenBucket(OWN_PER_S, burst=OWN_BURST, now=now)
-            own = self._own.setdefault(claim, fresh)
-            while len(self._own) > CONNECTIONS_MAX:
-                del self._own[next(iter(self._own))]
+            own = self._own_tokens.setdefault(claim, fresh)
+            while len(self._own_tokens) > CONNECTIONS_MAX:
+                del self._own_tokens[next(iter(self._own_tokens))]
             if own.reserve(1, now) == 0:
                 return 0.0
             own.refund(1)
-        return self._programs.reserve(1, now)
+        return self._program_tokens.reserve(1, now)
 
-    def give_back(self) -> None:
+    def refund(self) -> None:
         """Refund the token of a message that is no longer processed. Without the refund, a starter
         that reconnects again and again would build up a debt that delays the others."""
-        self._programs.refund(1)
+        self._program_tokens.refund(1)
 
-    def heard(self, claim: ClaimId, nonce: str, message: Message) -> None:
+    def handle(self, claim: ClaimId, nonce: str, message: Message) -> None:
         """Handle a message of an authenticated starter. Raises ValueError."""
-        self._tell(decode(claim, nonce, message))
+        self._emit(decode(claim, nonce, message))
 
-    def lost(
+    def unregister(
         self,
         connection: StarterConnection,
         identity: tuple[ClaimId, str] | None,
-        bringer: tuple[ClaimId, str] | None,
+        courier_of: tuple[ClaimId, str] | None,
     ) -> None:
         """Unregister a lost connection."""
         self._open.pop(id(connection), None)
-        self.proved(connection)
-        if bringer is not None:
-            self._lose_courier(connection, bringer[0])
+        self.mark_authenticated(connection)
+        if courier_of is not None:
+            self._unregister_courier(connection, courier_of[0])
         if identity is not None and self._connections.get(identity) is connection:
             del self._connections[identity]
             claim, nonce = identity
-            self._tell(StarterLost(claim=claim, nonce=nonce))
+            self._emit(StarterLost(claim=claim, nonce=nonce))
 
-    def _lose_courier(self, connection: StarterConnection, claim: ClaimId) -> None:
+    def _unregister_courier(self, connection: StarterConnection, claim: ClaimId) -> None:
         couriers = self._couriers[claim]
         if connection in couriers:
             couriers.remove(connection)
@@ -274,16 +276,16 @@ class StarterConnection(asyncio.Protocol):
     is answered. At most one waits, and reading is paused meanwhile (backpressure).
     """
 
-    def __init__(self, starters: StarterListener) -> None:
-        self._starters = starters
+    def __init__(self, listener: StarterListener) -> None:
+        self._listener = listener
         self._identity: tuple[ClaimId, str] | None = None
-        self._bringer: tuple[ClaimId, str] | None = None
+        self._courier_of: tuple[ClaimId, str] | None = None
         self._challenge = ""
         self._unread = b""
         self._lines: deque[bytes] = deque()
-        self._is_asking = False  # a courier's question is being answered
-        self._held: Message | None = None  # waits for its turn
-        self._is_taking = False
+        self._is_answering = False  # a courier's question is being answered
+        self._delayed: Message | None = None  # waits for its turn
+        self._is_processing = False
         self._is_paused = False
         self._transport: asyncio.Transport | None = None
         self._limit: ScheduledCall | None = None
@@ -291,38 +293,38 @@ class StarterConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        if not self._starters.opened(self):
+        if not self._listener.register(self):
             transport.abort()
-        self._limit = self._starters.later(HELLO_LIMIT_S, self.abort)
+        self._limit = self._listener.later(HELLO_LIMIT_S, self.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._limit is not None:
             self._limit.cancel()
         self._transport = None
         self._lines.clear()
-        if self._held is not None:
-            self._held = None
-            self._starters.give_back()
-        self._starters.lost(self, self._identity, self._bringer)
+        if self._delayed is not None:
+            self._delayed = None
+            self._listener.refund()
+        self._listener.unregister(self, self._identity, self._courier_of)
 
     def data_received(self, data: bytes) -> None:
         *lines, self._unread = (self._unread + data).split(b"\n")
         self._lines.extend(lines)
         if max(map(len, (*lines, self._unread))) > LINE_MAX_BYTES:
             self._refuse("a line too long")
-        self._go_on()
+        self._process_lines()
 
-    def _go_on(self) -> None:
+    def _process_lines(self) -> None:
         """Process the waiting lines until one of them must wait."""
-        if self._is_taking:
+        if self._is_processing:
             return
-        self._is_taking = True
+        self._is_processing = True
         while self._lines and self._is_open and not self._is_waiting:
             try:
-                self._take(self._lines.popleft())
+                self._process(self._lines.popleft())
             except (ValueError, RecursionError) as error:
                 self._refuse(str(error))
-        self._is_taking = False
+        self._is_processing = False
         self._set_paused(self._is_waiting)
 
     def _set_paused(self, is_paused: bool) -> None:  # noqa: FBT001 - it is what it sets
@@ -334,29 +336,29 @@ class StarterConnection(asyncio.Protocol):
         else:
             self._transport.resume_reading()
 
-    def _hold(self, identity: tuple[ClaimId, str], message: Message) -> None:
+    def _handle_in_turn(self, identity: tuple[ClaimId, str], message: Message) -> None:
         """Process a message now, or when its rate limit allows."""
-        wait_s = self._starters.turn(identity[0], message)
+        wait_s = self._listener.acquire_turn(identity[0], message)
         if wait_s > 0:
-            self._held = message
-            self._starters.later(wait_s, self._let_go)
+            self._delayed = message
+            self._listener.later(wait_s, self._handle_delayed)
         else:
-            self._starters.heard(*identity, message)
+            self._listener.handle(*identity, message)
 
-    def _let_go(self) -> None:
+    def _handle_delayed(self) -> None:
         """Process the delayed message, if the connection is still open."""
-        message, self._held = self._held, None
+        message, self._delayed = self._delayed, None
         if message is None or self._identity is None or not self._is_open:
             return
         try:
-            self._starters.heard(*self._identity, message)
+            self._listener.handle(*self._identity, message)
         except (ValueError, RecursionError) as error:
             self._refuse(str(error))
-        self._go_on()
+        self._process_lines()
 
     @property
     def _is_waiting(self) -> bool:
-        return self._is_asking or self._held is not None
+        return self._is_answering or self._delayed is not None
 
     @property
     def _is_open(self) -> bool:
@@ -369,7 +371,7 @@ class StarterConnection(asyncio.Protocol):
             if self._transport.get_write_buffer_size() > UNSENT_MAX_BYTES:
                 self._refuse("it does not read")
 
-    def is_proved(self, message: Message, secret: str) -> bool:
+    def is_proof_valid(self, message: Message, secret: str) -> bool:
         """Check the proof of the secret. Starters of an earlier version send the secret itself."""
         if "secret" in message:
             shown = text(message, "secret", most=256)
@@ -395,45 +397,45 @@ class StarterConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _take(self, line: bytes) -> None:
+    def _process(self, line: bytes) -> None:
         message = json.loads(line)
         if not isinstance(message, dict):
             raise ValueError("no JSON object")  # noqa: TRY004 - whatever comes, one kind
         if self._identity is not None:
-            self._hold(self._identity, message)
+            self._handle_in_turn(self._identity, message)
             return
-        if self._bringer is not None:
-            self._is_asking = True
-            self._starters.ask(self._bringer, message, self._answer)
+        if self._courier_of is not None:
+            self._is_answering = True
+            self._listener.ask(self._courier_of, message, self._answer)
             return
         if message.get("kind") == "prove" and not self._challenge:
             self._challenge = challenge()
-            self.send(self._starters.answer(message, self._challenge))
+            self.send(self._listener.answer(message, self._challenge))
             return
         if message.get("kind") == "courier":
-            self._take_courier(message)
+            self._begin_courier(message)
             return
-        self._identity = self._starters.hello(self, message)
+        self._identity = self._listener.authenticate_starter(self, message)
         if self._identity is not None:
-            self._believe()
+            self._mark_authenticated()
 
-    def _believe(self) -> None:
+    def _mark_authenticated(self) -> None:
         """Mark the connection as authenticated."""
-        self._starters.proved(self)
+        self._listener.mark_authenticated(self)
         if self._limit is not None:
             self._limit.cancel()
 
     def _answer(self, message: Message) -> None:
-        self._is_asking = False
+        self._is_answering = False
         self.send(message)
-        self._go_on()
+        self._process_lines()
 
-    def _take_courier(self, message: Message) -> None:
-        self._bringer = self._starters.courier(self, message)
-        if self._bringer is None:
+    def _begin_courier(self, message: Message) -> None:
+        self._courier_of = self._listener.authenticate_courier(self, message)
+        if self._courier_of is None:
             self.abort()
             return
-        self._believe()
+        self._mark_authenticated()
         self.send({"ok": True})
 
     def _refuse(self, reason: str) -> None:

@@ -98,21 +98,21 @@ class LaunchSettings:
         return self.root / folder_name(claim)
 
 
-def install_starter(place: LaunchSettings) -> tuple[str, ...]:
+def install_starter(settings: LaunchSettings) -> tuple[str, ...]:
     """Install the starter in a shared folder; return the beginning of its command. Without a shared
     file system batch jobs carry the starter.
 
     Each version has a folder of its own: waiting batch jobs keep the version that they were
     submitted with, and none finds a half-replaced one.
     """
-    place.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not place.shared:
+    settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not settings.shared:
         _archive()  # here and once: Python 3.11 fails to parse in two threads at the same time
         return ("/bin/sh",)
     modules = _modules()
-    is_compiled = place.python is None
+    is_compiled = settings.python is None
     mark = hashlib.sha256(repr((modules, is_compiled, sys.version)).encode()).hexdigest()[:16]
-    folder = place.root / STARTERS / mark
+    folder = settings.root / STARTERS / mark
     name = "starter.pyc" if is_compiled else "starter.py"
     if not _is_whole(folder):
         package = folder / "koala_agent" / "starter"
@@ -123,12 +123,12 @@ def install_starter(place: LaunchSettings) -> tuple[str, ...]:
             _install(package / module, text, is_compiled=is_compiled)
         _install(folder / "starter.py", BOOT, is_compiled=is_compiled)
         (folder / CHECKSUM).write_text(_checksum(folder), encoding="ascii")
-    return (place.python or sys.executable, "-I", "-S", str(folder / name))
+    return (settings.python or sys.executable, "-I", "-S", str(folder / name))
 
 
-def is_installed(place: LaunchSettings, command: tuple[str, ...]) -> bool:
+def is_installed(settings: LaunchSettings, command: tuple[str, ...]) -> bool:
     """Check that the starter of this command is still there, and complete."""
-    return not place.shared or _is_whole(Path(command[-1]).parent)
+    return not settings.shared or _is_whole(Path(command[-1]).parent)
 
 
 def _is_whole(folder: Path) -> bool:
@@ -179,7 +179,7 @@ def _install(target: Path, text: str, *, is_compiled: bool) -> None:
 
 def prepare(
     claim: Claim,
-    place: LaunchSettings,
+    settings: LaunchSettings,
     *,
     command: tuple[str, ...],
     port: int,
@@ -188,16 +188,16 @@ def prepare(
 ) -> Placeholder:
     """Make the claim's folder and specification; return its batch job. Raises OSError, and
     NotAllowedError for a program that the site does not allow."""
-    account = place.account(claim.hold.owner)
-    folder = place.folder(claim.id)
+    account = settings.account(claim.hold.owner)
+    folder = settings.folder(claim.id)
     program = permitted(
-        claim.hold.program, place.executables, variables=place.variables, work=folder
+        claim.hold.program, settings.executables, variables=settings.variables, work=folder
     )
     state = folder / STATE_FOLDER
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = state / "spec.json"
     spec = specification(
-        claim, place, program=program, port=port, leases=leases, input_path=input_path
+        claim, settings, program=program, port=port, leases=leases, input_path=input_path
     )
     new = path.with_suffix(".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -205,9 +205,9 @@ def prepare(
         json.dump(spec, file)
     new.replace(path)
     text = ""
-    if not place.shared:
-        python = place.python or sys.executable
-        text = body(spec, archive=_archive(), python=python, scratch=place.scratch)
+    if not settings.shared:
+        python = settings.python or sys.executable
+        text = body(spec, archive=_archive(), python=python, scratch=settings.scratch)
     wall_time_s = program.wall_time_s if program.wall_time_s > 0 else math.inf
     return Placeholder(
         claim=claim.id,
@@ -228,7 +228,7 @@ def prepare(
 
 def specification(
     claim: Claim,
-    place: LaunchSettings,
+    settings: LaunchSettings,
     *,
     program: Program,
     port: int,
@@ -241,10 +241,10 @@ def specification(
     itself = messages.Peer(
         component=int(component),
         label=program.label or component,
-        site=place.site,
+        site=settings.site,
         processors=hold.processors,
         processes=program.processes,
-        address=place.address,
+        address=settings.address,
         claim=claim.id,
         job_type=program.job_type,
     )
@@ -252,8 +252,8 @@ def specification(
         "version": STARTER.newest,
         "claim": claim.id,
         "secret": claim.secret,
-        "agents": [[address, port] for address in place.agents],
-        "folder": str(place.folder(claim.id)),
+        "agents": [[address, port] for address in settings.agents],
+        "folder": str(settings.folder(claim.id)),
         "executable": program.executable,
         "arguments": program.arguments,
         "environment": program.environment,
@@ -263,8 +263,8 @@ def specification(
         "stderr": program.stderr,
         "processes": program.processes,
         "job_type": program.job_type,
-        "manager": place.manager,
-        "launcher": place.launcher,
+        "manager": settings.manager,
+        "launcher": settings.launcher,
         "wall_time_s": program.wall_time_s,
         "cpu_time_s": program.cpu_time_s,
         "memory_max_mb": program.memory_max_mb,
@@ -276,26 +276,26 @@ def specification(
         "progress_s": hold.progress_s,
         "input": input_path,
         "bundle": build_bundle(claim.id, (itself,)),
-        "shared": place.shared,
-        "fetches": bool(input_path) and not place.shared,
+        "shared": settings.shared,
+        "fetches": bool(input_path) and not settings.shared,
         "outputs": program.output_files,
     }
 
 
-def why_unstarted(ended: Ended, place: LaunchSettings) -> str:
+def why_unstarted(ended: Ended, settings: LaunchSettings) -> str:
     """Explain the exit statuses 126 and 127, of shells and of commands that switch accounts; else
     empty."""
     if ended.cause is not EndCause.EXITED or ended.exit_status not in (126, 127):
         return ""
     return (
         f"the starter ended with status {ended.exit_status} before it checked in, as when the"
-        f" claim's account cannot execute {place.python or sys.executable} (starter.python)"
+        f" claim's account cannot execute {settings.python or sys.executable} (starter.python)"
     )
 
 
-def log_source(claim: ClaimId, place: LaunchSettings, *, is_ended: bool) -> LogSource | None:
+def log_source(claim: ClaimId, settings: LaunchSettings, *, is_ended: bool) -> LogSource | None:
     """Locate the claim's output; None when its folder is gone."""
-    folder = place.folder(claim)
+    folder = settings.folder(claim)
     spec = _read(folder, "spec.json")
     if spec is None:
         return None
@@ -309,10 +309,10 @@ def log_source(claim: ClaimId, place: LaunchSettings, *, is_ended: bool) -> LogS
     )
 
 
-def read_record(claim: ClaimId, place: LaunchSettings) -> StarterRecord | None:
+def read_record(claim: ClaimId, settings: LaunchSettings) -> StarterRecord | None:
     """Read the record of the claim's starter; None when there is no readable one. Raises OSError
     when the read failed for now."""
-    folder = place.folder(claim)
+    folder = settings.folder(claim)
     return record_of(_read_surely(folder, "passed.json"), _read_surely(folder, "end.json"))
 
 

@@ -33,6 +33,8 @@ from koala_agent.claims.events import (
     Forget,
     HoldOrdered,
     Output,
+    SendToDaemon,
+    SendToStarter,
     StarterArmed,
     StarterEnded,
     StarterLost,
@@ -41,8 +43,6 @@ from koala_agent.claims.events import (
     StoreClaim,
     Submit,
     SubmitFailed,
-    TellDaemon,
-    TellStarter,
     WantedComplete,
     Withdraw,
     Woken,
@@ -160,12 +160,12 @@ class Model:
 
     def _see(self, output: Output) -> None:
         match output:
-            case TellDaemon(message=Report() as report):
+            case SendToDaemon(message=Report() as report):
                 self._hear(report)
             case Submit(claim=claim):
                 # Something may be left of it from now on.
                 self.over = [name for name in self.over if name != claim.id]
-            case TellStarter(claim=claim_id, nonce=nonce, message=Adopted() | Release()):
+            case SendToStarter(claim=claim_id, nonce=nonce, message=Adopted() | Release()):
                 assert self.nonce.get(claim_id) == nonce, "a second starter was taken"
             case Withdraw(claim=claim_id):
                 assert claim_id in self.stored

@@ -143,16 +143,16 @@ def test_a_row_of_the_journal_is_stored_with_the_next_commit(tmp_path: Path) -> 
     marks = [Watermark(epoch=2, seq=n, chain=b"\x01\x00", seal=b"\xff") for n in (8, 9)]
     store = Store(tmp_path)
     assert store.mark is None
-    store.note_mark(marks[0])
-    noted = [store.is_mark_noted]
+    store.note_watermark(marks[0])
+    noted = [store.has_new_watermark]
     store.commit([StoreClaim(claim=a_claim())])
-    noted.append(store.is_mark_noted)
+    noted.append(store.has_new_watermark)
     assert noted == [True, False]
-    store.note_mark(marks[1])  # and then the agent is killed
+    store.note_watermark(marks[1])  # and then the agent is killed
     store.close()
     store = Store(tmp_path)
     assert store.mark == marks[0]
-    assert not store.is_mark_noted
+    assert not store.has_new_watermark
     store.close()
 
 

@@ -47,6 +47,8 @@ from koala_agent.claims.events import (
     HoldOrdered,
     LeasesSet,
     Output,
+    SendToDaemon,
+    SendToStarter,
     StarterArmed,
     StarterEnded,
     StarterGet,
@@ -59,14 +61,12 @@ from koala_agent.claims.events import (
     StoreClaim,
     Submit,
     SubmitFailed,
-    TellDaemon,
-    TellStarter,
     WantedComplete,
     Withdraw,
     Woken,
 )
 from koala_agent.claims.folder import StarterRecord
-from koala_agent.claims.pending_requests import QUESTIONS_MAX
+from koala_agent.claims.pending_requests import REQUESTS_MAX
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim
 from koala_agent.claims.table import PAUSE_MAX_S, ClaimTable
@@ -78,7 +78,7 @@ RELEASE = Release(claim=CLAIM, number=NUMBER, release_at=100.0)
 WELL = End(kind=EndKind.EXITED, statuses=(0,))
 STOP = Stop(claim=CLAIM)
 LOST = StarterLost(claim=CLAIM, nonce="n")
-TELL_STOP = TellStarter(claim=CLAIM, nonce="n", message=STOP)
+TELL_STOP = SendToStarter(claim=CLAIM, nonce="n", message=STOP)
 
 
 def a_hold(
@@ -158,13 +158,13 @@ def batch_ended(cause: EndCause = EndCause.EXITED, **fields: object) -> BatchEnd
 
 
 def reports(outputs: list[Output]) -> list[Report]:
-    told = [output.message for output in outputs if isinstance(output, TellDaemon)]
+    told = [output.message for output in outputs if isinstance(output, SendToDaemon)]
     return [message for message in told if isinstance(message, Report)]
 
 
 def told(outputs: list[Output]) -> list[object]:
     """What the starter is told."""
-    return [output.message for output in outputs if isinstance(output, TellStarter)]
+    return [output.message for output in outputs if isinstance(output, SendToStarter)]
 
 
 def gone(outputs: list[Output]) -> End:
@@ -197,7 +197,7 @@ def test_a_hold_said_twice_is_submitted_once(script: Script) -> None:
 def test_a_check_in_is_written_before_it_is_told(script: Script) -> None:
     script.tell(a_hold())
     outputs = script.table.handle(CheckedIn(claim=CLAIM, nonce="n"), 1.0)
-    assert [type(output) for output in outputs] == [StoreClaim, TellDaemon, TellStarter]
+    assert [type(output) for output in outputs] == [StoreClaim, SendToDaemon, SendToStarter]
     (report,) = reports(outputs)
     assert (report.state, report.nonce) == (ReportState.GRANTED, "n")
     assert told(outputs) == [Adopted(leases=Leases())]
@@ -207,7 +207,7 @@ def test_another_starter_of_a_bound_claim_is_sent_away(script: Script) -> None:
     """A batch job that the site started again must not run."""
     script.held()
     (dismissed,) = script.tell(CheckedIn(claim=CLAIM, nonce="other"))
-    assert isinstance(dismissed, TellStarter)
+    assert isinstance(dismissed, SendToStarter)
     assert dismissed.nonce == "other"
     assert isinstance(dismissed.message, Dismissed)
 
@@ -389,8 +389,8 @@ def test_what_the_starter_wrote_down_says_how_it_ended(script: Script) -> None:
     script.armed()
     record = StarterRecord(nonce="n", passed_at=100.0, end=End(kind=EndKind.EXITED, statuses=(4,)))
     outputs = script.tell(batch_ended(record=record))
-    assert [type(output) for output in outputs if not isinstance(output, TellStarter)] == [
-        TellDaemon,
+    assert [type(output) for output in outputs if not isinstance(output, SendToStarter)] == [
+        SendToDaemon,
         Collect,
     ]
     assert gone(script.tell(Collected(claim=CLAIM))).statuses == (4,)
@@ -477,7 +477,7 @@ def test_arm_and_release_are_passed_on_and_armed_is_written_first(script: Script
     script.held()
     assert told(script.tell(an_arm())) == [an_arm()]
     outputs = script.table.handle(StarterArmed(claim=CLAIM, nonce="n", number=NUMBER), 1.0)
-    assert [type(output) for output in outputs] == [StoreClaim, TellDaemon]
+    assert [type(output) for output in outputs] == [StoreClaim, SendToDaemon]
     assert reports(outputs)[0].armed == NUMBER
     assert told(script.tell(RELEASE)) == [RELEASE]
 
@@ -654,11 +654,11 @@ def test_while_outputs_are_on_their_way_the_agent_pings_for_the_claim(script: Sc
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
     for at in (60.0, 120.0, 180.0):
         ping = Ping(claim=CLAIM, nonce="n", sent_at=at)
-        assert script.wake() == [TellDaemon(message=ping)]
+        assert script.wake() == [SendToDaemon(message=ping)]
         assert script.at == at
     script.at = 190.0
     script.tell(LeasesSet(leases=Leases(run_lease_s=40.0)))  # a new session, of a new daemon
-    assert [type(output) for output in script.wake()] == [TellDaemon]
+    assert [type(output) for output in script.wake()] == [SendToDaemon]
     assert script.at == 190.0
     script.wake()
     assert script.at == 195.0
@@ -732,7 +732,7 @@ def test_a_claim_whose_starter_is_over_is_not_submitted_again_after_a_restart(
 def test_pings_of_the_bound_starter_are_passed_on_and_answered(script: Script) -> None:
     script.held()
     (output,) = script.tell(StarterPinged(claim=CLAIM, nonce="n", sent_at=7.0))
-    assert output == TellDaemon(message=Ping(claim=CLAIM, nonce="n", sent_at=7.0))
+    assert output == SendToDaemon(message=Ping(claim=CLAIM, nonce="n", sent_at=7.0))
     assert script.tell(StarterPinged(claim=CLAIM, nonce="other", sent_at=7.0)) == []
     pong = Pong(claim=CLAIM, nonce="n", sent_at=7.0, now=100.0)
     assert told(script.tell(pong)) == [pong]
@@ -765,7 +765,7 @@ def test_an_answer_goes_back_under_the_starters_own_number(script: Script) -> No
 def test_questions_are_asked_again_in_the_next_session(script: Script) -> None:
     script.held()
     (asked,) = script.tell(StarterGet(claim=CLAIM, nonce="n", request=1, name="a", wait_s=5.0))
-    assert asked == TellDaemon(message=KvGet(claim=CLAIM, request=1, name="a", wait_s=5.0))
+    assert asked == SendToDaemon(message=KvGet(claim=CLAIM, request=1, name="a", wait_s=5.0))
     assert script.tell(LeasesSet(leases=Leases())) == [asked]
 
 
@@ -774,7 +774,7 @@ def test_a_question_that_a_starter_repeats_is_asked_and_counted_once(script: Scr
     script.held()
     get = StarterGet(claim=CLAIM, nonce="n", request=1, name="a", wait_s=5.0)
     (asked,) = script.tell(get)
-    assert [script.tell(get) for _ in range(QUESTIONS_MAX)] == [[]] * QUESTIONS_MAX
+    assert [script.tell(get) for _ in range(REQUESTS_MAX)] == [[]] * REQUESTS_MAX
     assert script.tell(LeasesSet(leases=Leases())) == [asked]
     script.tell(KvAnswer(claim=CLAIM, request=1, ok=True))
     assert len(script.tell(get)) == 1, "the answer may have been lost"
@@ -812,7 +812,7 @@ def test_every_state_survives_the_way_to_disk() -> None:
 # Paths --------------------------------------------------------------------------------------------
 
 PATHS = TryPaths(claim=CLAIM, label="a1", address="here", listens=(29500,), targets=(), limit_s=5.0)
-TELL_PATHS = TellStarter(claim=CLAIM, nonce="n", message=PATHS)
+TELL_PATHS = SendToStarter(claim=CLAIM, nonce="n", message=PATHS)
 
 
 def test_paths_are_for_the_starter_and_its_answer_for_the_daemon() -> None:
@@ -822,7 +822,7 @@ def test_paths_are_for_the_starter_and_its_answer_for_the_daemon() -> None:
     assert script.tell(PATHS) == [TELL_PATHS]  # said again until it is answered
     answer = StarterTried(claim=CLAIM, nonce="n", problem="a1 -> b1:29500 refused")
     report = PathsReport(claim=CLAIM, problem="a1 -> b1:29500 refused")
-    assert script.tell(answer) == [TellDaemon(message=report)]
+    assert script.tell(answer) == [SendToDaemon(message=report)]
     stranger = StarterTried(claim=CLAIM, nonce="other", problem="")
     assert script.tell(stranger) == []
 
@@ -859,9 +859,9 @@ def test_progress_is_told_and_not_kept_and_a_share_is_said_again_to_who_comes_ba
         claim=CLAIM, nonce="n", cycle=3, work=1.5, is_told=False, can_pace=True
     )
     report = Progress(claim=CLAIM, cycle=3, work=1.5, is_told=False, can_pace=True)
-    assert script.tell(progressed) == [TellDaemon(message=report)]
+    assert script.tell(progressed) == [SendToDaemon(message=report)]
     assert not any(isinstance(said, Progress) for said in script.table.inventory())
     pace = Pace(claim=CLAIM, share=0.5)
-    told = TellStarter(claim=CLAIM, nonce="n", message=pace)
+    told = SendToStarter(claim=CLAIM, nonce="n", message=pace)
     assert script.tell(pace) == [told]
     assert told in script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=1.0))

@@ -123,15 +123,15 @@ def test_an_account_that_is_made_later_needs_no_restart(monkeypatch: pytest.Monk
         return pwd.struct_passwd((name, "x", uid, 100, "", f"/home/{name}", "/bin/sh"))
 
     known["berta"] = found("berta", 4001)
-    entries.look_again()
+    entries.refresh()
     assert "--reuid=4001" in entries["berta"].prefix
     known["berta"] = found("berta", 4002)
     del known["nobody"]
-    entries.look_again()
+    entries.refresh()
     assert "--reuid=4002" in entries["berta"].prefix
     assert entries["nobody"] == before
     known["berta"] = found("berta", 0)
-    entries.look_again()
+    entries.refresh()
     with pytest.raises(LocalManagerError, match=r"^accounts\.map = 'berta': allowed is accounts"):
         entries["berta"]
 

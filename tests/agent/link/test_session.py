@@ -23,6 +23,7 @@ from koala.protocol.messages import (
 )
 from koala_agent.link.session import (
     Apply,
+    BeginSession,
     Closed,
     Cut,
     Dial,
@@ -32,19 +33,18 @@ from koala_agent.link.session import (
     FromDaemon,
     HangUp,
     InventoryTaken,
-    KeepMark,
+    KeepWatermark,
     Order,
     Output,
     Received,
+    Reported,
     Send,
     Session,
     SiteChanged,
     StopOthers,
     StoreEpoch,
     TakeInventory,
-    TakeWelcome,
     Timing,
-    Told,
     Woken,
 )
 
@@ -101,7 +101,7 @@ class Script:
     def welcome(self, epoch: int = 1) -> None:
         is_new = epoch > self.session.epoch
         stored: list[Output] = [StoreEpoch(epoch)] if is_new else []
-        self.receive(welcome(epoch), *stored, TakeWelcome(welcome(epoch)))
+        self.receive(welcome(epoch), *stored, BeginSession(welcome(epoch)))
 
     def go_live(self) -> None:
         self.register()
@@ -120,13 +120,13 @@ def test_a_session_registers_tells_everything_and_then_believes_the_daemon() -> 
     everything = StopOthers(claims=frozenset({"j1/1/0/1"}), transfers=frozenset({"j1/1/t1"}))
     script.receive(WantedEnd(), everything)
     assert script.session.is_live
-    script.tell(Told("granted"), Send("granted"))
+    script.tell(Reported("granted"), Send("granted"))
 
 
 def test_a_higher_epoch_is_stored_before_anything_is_done_for_it() -> None:
     script = Script(epoch=4)
     script.register()
-    script.receive(welcome(5), StoreEpoch(5), TakeWelcome(welcome(5)))
+    script.receive(welcome(5), StoreEpoch(5), BeginSession(welcome(5)))
     assert script.session.epoch == 5
 
 
@@ -160,19 +160,19 @@ def test_a_cut_before_the_end_of_what_is_wanted_stops_nothing() -> None:
 
 def test_reports_without_a_link_are_dropped_because_the_inventory_will_say_them() -> None:
     script = Script()
-    script.tell(Told("a"))
+    script.tell(Reported("a"))
     script.wake(Dial(1))
-    script.tell(Told("b"))
+    script.tell(Reported("b"))
     script.tell(
         Dialled(connection=1, session="s", idle=3),
         Send(Register(session="s", epoch_seen=0, idle=3)),
         TakeInventory(1),
     )
-    script.tell(Told("c"))
+    script.tell(Reported("c"))
     script.tell(InventoryTaken(connection=1, reports=("abc",)), Send("abc"), Send(InventoryEnd()))
-    script.tell(Told("d"), Send("d"))
+    script.tell(Reported("d"), Send("d"))
     script.tell(Cut(connection=1, reason="gone"))
-    script.tell(Told("e"))
+    script.tell(Reported("e"))
 
 
 def test_what_comes_before_our_inventory_is_taken_waits_for_it() -> None:
@@ -189,7 +189,7 @@ def test_what_comes_before_our_inventory_is_taken_waits_for_it() -> None:
         Send("a"),
         Send(InventoryEnd()),
         StoreEpoch(1),
-        TakeWelcome(welcome(1)),
+        BeginSession(welcome(1)),
         Apply(hold),
         StopOthers(claims=frozenset({"j1/1/0/1"}), transfers=frozenset()),
     )
@@ -276,7 +276,7 @@ def test_an_orderly_end_says_goodbye_and_nothing_after_it() -> None:
         HangUp(1, "SIGTERM", is_orderly=True),
         Finish(reason="SIGTERM", is_refused=False),
     )
-    script.tell(Told("late"))
+    script.tell(Reported("late"))
 
 
 def test_an_end_without_a_link_needs_no_goodbye() -> None:
@@ -399,7 +399,7 @@ anything = a_step(
     st.just(an_inventory),
     st.just(lambda number: Cut(connection=number, reason="cut")),
     st.builds(received, messages),
-    st.just(lambda _: Told("granted")),
+    st.just(lambda _: Reported("granted")),
     st.builds(lambda idle: lambda _: SiteChanged(figures(idle)), st.integers(0, 8)),
 )
 
@@ -440,7 +440,7 @@ class Witness:
                 case StoreEpoch(epoch):
                     assert epoch > self.stored
                     self.stored = epoch
-                case TakeWelcome(taken):
+                case BeginSession(taken):
                     assert taken.epoch == self.stored, "acts on an epoch that is not stored"
                     self.taken = taken
                 case Apply(order):
@@ -512,7 +512,7 @@ def test_a_row_of_the_journal_is_kept_before_what_rests_on_it_is_done() -> None:
     script.go_live()
     order = Order(body="hold", claim="c")
     told = Received(connection=1, message=order, mark=MARK)
-    script.tell(told, KeepMark(MARK), Apply(order))
+    script.tell(told, KeepWatermark(MARK), Apply(order))
     script.tell(told, Apply(order))  # kept already
     script.tell(Cut(connection=1, reason="cut"))
     script.wake(Dial(2))
@@ -524,7 +524,7 @@ def test_the_epoch_is_stored_before_a_row_of_its_journal() -> None:
     script = Script()
     script.register()
     told = Received(connection=1, message=welcome(3), mark=MARK)
-    script.tell(told, StoreEpoch(3), TakeWelcome(welcome(3)), KeepMark(MARK))
+    script.tell(told, StoreEpoch(3), BeginSession(welcome(3)), KeepWatermark(MARK))
 
 
 def test_no_row_of_a_daemon_that_is_not_obeyed_is_kept() -> None:
@@ -533,7 +533,7 @@ def test_no_row_of_a_daemon_that_is_not_obeyed_is_kept() -> None:
     outputs = script.session.handle(
         Received(connection=1, message=welcome(4), mark=MARK), script.now
     )
-    assert not any(isinstance(output, KeepMark) for output in outputs)
+    assert not any(isinstance(output, KeepWatermark) for output in outputs)
     assert script.session.mark is None
 
 
@@ -543,4 +543,4 @@ def test_what_waits_for_the_inventory_keeps_its_row() -> None:
     script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)
     script.tell(Received(connection=1, message=welcome(1), mark=MARK))
     outputs = script.session.handle(InventoryTaken(connection=1, reports=()), script.now)
-    assert KeepMark(MARK) in outputs
+    assert KeepWatermark(MARK) in outputs

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
-from koala_agent.link.stream import words_of
+from koala_agent.link.stream import describe_error
 
 
 async def test_a_stream_that_ended_while_it_was_written_to_is_no_internal_error() -> None:
@@ -19,10 +19,10 @@ async def test_a_stream_that_ended_while_it_was_written_to_is_no_internal_error(
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call.read()
     assert caught.value.code() is grpc.StatusCode.INTERNAL
-    assert words_of(caught.value) == "ended by the daemon while it was written to"
+    assert describe_error(caught.value) == "ended by the daemon while it was written to"
 
 
 def test_a_status_of_the_daemon_is_said_as_it_is() -> None:
     none = grpc.aio.Metadata()
     told = grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, none, none, details="a bug")
-    assert words_of(told) == "INTERNAL: a bug"
+    assert describe_error(told) == "INTERNAL: a bug"

@@ -50,10 +50,10 @@ class NotedAgent:
     def store_epoch(self, epoch: int) -> None:
         self.epochs.append(epoch)
 
-    def keep_mark(self, mark: Watermark) -> None:
+    def keep_watermark(self, mark: Watermark) -> None:
         raise AssertionError(f"nobody told {mark}")
 
-    def take_welcome(self, welcome: Welcome) -> None:
+    def begin_session(self, welcome: Welcome) -> None:
         assert welcome.epoch == self.epochs[-1]
 
     def apply(self, order: Order) -> None:
@@ -116,7 +116,7 @@ async def test_a_session_over_sockets_tells_the_inventory_and_takes_what_is_want
         ]
         assert link.is_live
         figures = SiteFigures(idle=3, through=1, processors=8, local_processors=2, queued_jobs=4)
-        link.tell_site(figures)
+        link.send_figures(figures)
         report = await session.next("site")
         assert (report.idle, report.through, report.local_processors) == (3, 1, 2)
         link.close("the test is over")
@@ -239,7 +239,7 @@ async def test_a_daemon_that_does_not_read_is_left_before_memory_is() -> None:
         session.is_reading = False
         told = 0
         while link.is_live:  # gRPC itself takes some megabytes
-            link.tell(LogChunk(request=told, offset=0, data=bytes(100_000)))
+            link.send_report(LogChunk(request=told, offset=0, data=bytes(100_000)))
             told += 1
             assert told < 1_000
             await asyncio.sleep(0)
@@ -268,5 +268,5 @@ async def test_an_agent_that_says_goodbye_to_a_daemon_that_ends_too_ends() -> No
                 session = await daemon.live()
                 session.is_reading = False
                 for number in range(200):  # some are still unwritten when the stream is gone
-                    link.tell(LogChunk(request=number, offset=0, data=bytes(100_000)))
+                    link.send_report(LogChunk(request=number, offset=0, data=bytes(100_000)))
                 session.end()

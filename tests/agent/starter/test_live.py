@@ -147,7 +147,7 @@ async def test_the_end_of_the_run_lease_ends_an_escaped_daemon_as_well(
         await site.passed(a_shell_hold(script))
         escaped = int(await ear.line())
         before = site.daemon.answered
-        site.claims.take_leases(Leases(hold_lease_s=1.0, run_lease_s=1.0, kill_s=0.5))
+        site.claims.set_leases(Leases(hold_lease_s=1.0, run_lease_s=1.0, kill_s=0.5))
         await until(lambda: site.daemon.answered > before)  # it counts from an answer on
         site.daemon.is_answering = False
         await process_ended(escaped)

@@ -17,13 +17,13 @@ from koala.protocol.names import ClaimId
 from koala_agent.claims.events import (
     CheckedIn,
     Event,
+    SendToStarter,
     StarterGet,
     StarterPinged,
     StarterProgressed,
     StarterPut,
-    TellStarter,
 )
-from koala_agent.claims.pending_requests import SITE_QUESTIONS_MAX, PendingRequests
+from koala_agent.claims.pending_requests import SITE_REQUESTS_MAX, PendingRequests
 from koala_agent.placeholders import starter_codec
 from koala_agent.placeholders.starter_codec import Message, record_of
 from koala_agent.placeholders.starter_listener import (
@@ -32,7 +32,7 @@ from koala_agent.placeholders.starter_listener import (
     OWN_BURST,
     PROGRAMS_BURST,
     PROGRAMS_PER_S,
-    STRANGERS_MAX,
+    UNAUTHENTICATED_MAX,
     StarterListener,
 )
 from koala_agent.starter.challenge_response import AGENT, STARTER, is_proof, proof
@@ -177,7 +177,9 @@ async def test_what_all_programs_of_a_site_cause_is_bounded_and_pings_do_not_wai
         # Nobody waits for turns of connections that are gone.
         again = [(await port.greeted(claim))[1] for claim in SECRETS]
         await port.until(lambda: all(port.count(claim, CheckedIn) == 2 for claim in SECRETS))
-        assert port.starters.turn(HONEST, {"kind": "get"}) == pytest.approx(1 / PROGRAMS_PER_S)
+        assert port.starters.acquire_turn(HONEST, {"kind": "get"}) == pytest.approx(
+            1 / PROGRAMS_PER_S
+        )
         for writer in (*programs, honest, *again):
             writer.close()
 
@@ -212,11 +214,11 @@ async def test_what_had_to_wait_is_heard_in_its_turn() -> None:
 def test_a_site_has_so_many_open_questions_and_no_more() -> None:
     """A new session asks them all again."""
     questions = PendingRequests()
-    claims = [ClaimId(f"j{number}/1/0/1") for number in range(SITE_QUESTIONS_MAX)]
+    claims = [ClaimId(f"j{number}/1/0/1") for number in range(SITE_REQUESTS_MAX)]
     for claim in claims:
         assert questions.refusal(claim) == ""
-        questions.ask(StarterGet(claim=claim, nonce="n", request=1, name="x", wait_s=1.0))
-    assert f"{SITE_QUESTIONS_MAX} puts and gets of this site" in questions.refusal(ROGUE)
+        questions.add(StarterGet(claim=claim, nonce="n", request=1, name="x", wait_s=1.0))
+    assert f"{SITE_REQUESTS_MAX} puts and gets of this site" in questions.refusal(ROGUE)
     questions.drop(claims[0])
     assert questions.refusal(ROGUE) == ""
 
@@ -238,14 +240,14 @@ async def test_a_line_without_an_end_is_cut_and_disturbs_nobody() -> None:
 async def test_strangers_who_say_nothing_take_no_ones_place() -> None:
     async with Port() as port:
         _, honest = await port.greeted(HONEST)
-        strangers = [await port.dial() for _ in range(STRANGERS_MAX + 40)]
+        strangers = [await port.dial() for _ in range(UNAUTHENTICATED_MAX + 40)]
         _, late = await port.greeted(ROGUE)
         for writer in (honest, late):
             writer.write(line({"kind": "ping", "sent_at": 2.0}))
         await port.until(
             lambda: all(port.count(claim, StarterPinged) == 1 for claim in (HONEST, ROGUE))
         )
-        assert len(port.starters._strangers) <= STRANGERS_MAX
+        assert len(port.starters._unauthenticated) <= UNAUTHENTICATED_MAX
         for _, writer in (*strangers, (None, honest), (None, late)):
             writer.close()
 
@@ -322,12 +324,12 @@ def test_a_claim_puts_and_asks_so_much_and_no_more() -> None:
     for number in range(1_000):
         put(number)
     (told,) = put(1_000)
-    assert isinstance(told, TellStarter)
+    assert isinstance(told, SendToStarter)
     assert isinstance(told.message, KvAnswer)
     assert "has put 1000 values" in told.message.error
     for number in (*range(2_000, 2_024), 2_000):  # who lost its line asks again
         script.tell(StarterGet(claim=ROGUE, nonce="n", request=number, name="x", wait_s=1.0))
     (told,) = script.tell(StarterGet(claim=ROGUE, nonce="n", request=2_999, name="x", wait_s=1.0))
-    assert isinstance(told, TellStarter)
+    assert isinstance(told, SendToStarter)
     assert isinstance(told.message, KvAnswer)
     assert "1024 puts and gets of this claim wait" in told.message.error

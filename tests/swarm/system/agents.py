@@ -19,7 +19,7 @@ from koala.protocol import messages
 from koala.protocol.messages import FetchOrder, FileFound, ServeOrder
 from koala.protocol.names import ClaimId
 from koala.wire.v1 import link_pb2 as pb
-from koala_agent.claim_driver import MARK_S
+from koala_agent.claim_driver import WATERMARK_S
 from koala_agent.claims.committed import CommittedClaims
 from koala_agent.claims.events import (
     Adopted,
@@ -33,11 +33,11 @@ from koala_agent.claims.events import (
     HoldOrdered,
     LeasesSet,
     Output,
+    SendToDaemon,
+    SendToStarter,
     StoreClaim,
     Submit,
     SubmitFailed,
-    TellDaemon,
-    TellStarter,
     WantedComplete,
     Withdraw,
     Woken,
@@ -208,12 +208,12 @@ class Agent(Process):
         self._batch.changed = lambda: self.run(self._figures_due)
         self._reconcile()
         self._on_link(session.Woken())
-        self.after(MARK_S, self._store_marks)
+        self.after(WATERMARK_S, self._store_marks)
 
     def _store_marks(self) -> None:
-        if self._store.is_mark_noted and not self._is_storing:
+        if self._store.has_new_watermark and not self._is_storing:
             self._durably(lambda: self._store.commit(()))
-        self.after(MARK_S, self._store_marks)
+        self.after(WATERMARK_S, self._store_marks)
 
     def crash(self) -> None:
         """Kill the agent (SIGKILL)."""
@@ -293,18 +293,18 @@ class Agent(Process):
         match output:
             case StoreClaim(claim=written):
                 require_follows(self._book.stored.get(written.id), written)
-                self._book.wrote(output)
+                self._book.apply(output)
                 self._note_end(written)
             case Forget():
-                self._book.wrote(output)
-            case TellDaemon(message=message):
+                self._book.apply(output)
+            case SendToDaemon(message=message):
                 if isinstance(message, messages.Report):
                     require_stored(self._book.stored.get(message.claim), message)
-                    message = self._book.told(message)
+                    message = self._book.with_batch_job(message)
                     self._require_gone(message)
                     self._figures_due()
                 self._tell_link(message)
-            case TellStarter(claim=claim_id, nonce=nonce, message=to_starter):
+            case SendToStarter(claim=claim_id, nonce=nonce, message=to_starter):
                 if isinstance(to_starter, Adopted):
                     first = self.bound.setdefault(claim_id, nonce)
                     assert first == nonce, f"promise 3: {nonce} is adopted after {first}"
@@ -387,7 +387,7 @@ class Agent(Process):
                 is_refused=isinstance(error, RequestRefusedError),
             )
             self.tell(failed)
-        self._book.submitted(claim)
+        self._book.note_submitted(claim)
         self._next_turn(claim)
         self._figures_due()
 
@@ -489,7 +489,7 @@ class Agent(Process):
     # --- the link (koala_agent.link.stream.Link) ---
 
     def _tell_link(self, report: object) -> None:
-        self._on_link(session.Told(report))
+        self._on_link(session.Reported(report))
 
     def _on_link(self, event: session.Event) -> None:
         for output in self._session.handle(event, self.machine.boot()):
@@ -521,17 +521,17 @@ class Agent(Process):
     def _instruct(
         self,
         output: session.StoreEpoch
-        | session.KeepMark
-        | session.TakeWelcome
+        | session.KeepWatermark
+        | session.BeginSession
         | session.Apply
         | session.StopOthers,
     ) -> None:
         match output:
             case session.StoreEpoch(epoch):
                 self._durably(lambda: self._store.set_epoch(epoch))
-            case session.KeepMark(mark):
-                self._store.note_mark(mark)
-            case session.TakeWelcome(welcome):
+            case session.KeepWatermark(mark):
+                self._store.note_watermark(mark)
+            case session.BeginSession(welcome):
                 self._take_welcome(welcome)
             case session.Apply(order):
                 self._apply(order.body)
@@ -612,9 +612,9 @@ class Agent(Process):
     def _apply(self, body: object) -> None:
         match body:
             case messages.Hold() as hold:
-                self._readers.told(hold)
+                self._readers.add(hold)
                 self._is_asked = True
-                self._book.asked(hold, is_known=hold.claim in self._table.claims)
+                self._book.note_ask(hold, is_known=hold.claim in self._table.claims)
                 self._secrets += 1
                 secret = f"{self.site}.{self.life}.{self._secrets}"
                 self.tell(HoldOrdered(hold=hold, secret=secret))
