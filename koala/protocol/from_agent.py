@@ -1,9 +1,8 @@
-"""What an agent said, as the daemon takes it: messages of the link to values of the core.
+"""Decode messages of agents: the link's own, or values of the core where they differ.
 
-`read` takes a message that an agent sent (proto/koala/wire/v1/link.proto) and answers a value of
-this module, built from the core's, or raises SpecError that names the field, its value and what is
-allowed: whatever bytes an agent sends, the core meets only finite numbers, well-formed ids and
-texts of bounded length. Instants are the daemon's, in seconds.
+`read` raises SpecError that names the field, its value and what is allowed. Whatever bytes an agent
+sends, the core meets only finite numbers, well-formed ids and texts of bounded length. Instants are
+seconds of the daemon's clock.
 """
 
 from __future__ import annotations
@@ -36,18 +35,20 @@ from koala.protocol.limits import (
     WATERMARK_BYTES_MAX,
     WORK_MAX,
 )
+from koala.protocol.messages import (
+    Goodbye,
+    InventoryEnd,
+    KvGet,
+    KvPut,
+    LogChunk,
+    PathsReport,
+    Ping,
+    Progress,
+    SiteFigures,
+    Watermark,
+)
 from koala.protocol.versions import common
 from koala.wire.v1 import link_pb2 as pb
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteWatermark:
-    """A row of the journal as the agent of a site was told of it, by the daemon of `epoch`."""
-
-    epoch: int
-    seq: int
-    chain: bytes
-    seal: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +64,12 @@ class Registration:
     facts: SiteFacts
     idle: int
     protocol_min: int = 0
-    mark: SiteWatermark | None = None
+    mark: Watermark | None = None
 
     @property
     def spoken(self) -> int | None:
         """The version of the link that both speak; None: there is none."""
         return common(self.protocol, self.protocol_min or self.protocol)
-
-
-@dataclass(frozen=True, slots=True)
-class InventoryEnd:
-    """All that the agent has was said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,51 +88,10 @@ class ClaimNews:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathsNews:
-    """The claim's starter has tried its TCP paths; `problem` is empty when all are open."""
-
-    claim: ClaimId
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgressNews:
-    """How far a claim's program is at the end of a cycle."""
-
-    claim: ClaimId
-    cycle: int
-    work: float
-    is_told: bool
-    can_pace: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteNews:
-    """The site's figures; they include all asks up to number `through`. `trouble` is why it takes
-    no new claims, or none of some accounts, in its own words; empty when nothing is wrong."""
-
-    idle: int
-    through: int
-    processors: int
-    local_processors: int
-    queued_jobs: int
-    trouble: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BeatEcho:
     """The echo of the daemon's beat `number`."""
 
     number: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ping:
-    """A starter asks for its lease; `sent_at` is its own clock's, given back untouched."""
-
-    claim: ClaimId
-    nonce: str
-    sent_at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,51 +125,13 @@ class FileNews:
     is_removed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KvPut:
-    """A component gives a value to a name; `request` 0 in an inventory: no answer is wanted."""
-
-    claim: ClaimId
-    request: int
-    name: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KvGet:
-    """A component wants the value of a name, and waits for it up to `wait_s`."""
-
-    claim: ClaimId
-    request: int
-    name: str
-    wait_s: Seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogPart:
-    """The answer to a LogRequest; `is_over` when nothing more will be written."""
-
-    request: int
-    offset: int
-    data: bytes
-    is_over: bool
-    error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goodbye:
-    """An orderly end of the agent; jobs run on."""
-
-    reason: str
-
-
 News: TypeAlias = (
     Registration
     | InventoryEnd
     | ClaimNews
-    | PathsNews
-    | ProgressNews
-    | SiteNews
+    | PathsReport
+    | Progress
+    | SiteFigures
     | BeatEcho
     | Ping
     | TransferNews
@@ -222,7 +139,7 @@ News: TypeAlias = (
     | FileNews
     | KvPut
     | KvGet
-    | LogPart
+    | LogChunk
     | Goodbye
 )
 
@@ -284,13 +201,13 @@ def _users(names: Sequence[str]) -> tuple[UserName, ...]:
     return tuple(sorted({UserName(checks.printable("users", name)) for name in names}))
 
 
-def _mark(mark: pb.Mark) -> SiteWatermark:
+def _mark(mark: pb.Mark) -> Watermark:
     for name, value in (("chain", mark.chain), ("seal", mark.seal)):
         if len(value) > WATERMARK_BYTES_MAX:
             raise SpecError(
                 f"mark.{name} has {len(value)} bytes: allowed are {WATERMARK_BYTES_MAX}"
             )
-    return SiteWatermark(
+    return Watermark(
         epoch=checks.count("mark.epoch", mark.epoch),
         seq=checks.count("mark.seq", mark.seq),
         chain=mark.chain,
@@ -357,17 +274,17 @@ def _end(end: pb.End) -> ClaimEnd:
     )
 
 
-def _paths_news(message: pb.FromAgent) -> PathsNews:
+def _paths_news(message: pb.FromAgent) -> PathsReport:
     report = message.paths
-    return PathsNews(claim=checks.claim(report.claim), problem=report.problem[:REASON_MAX])
+    return PathsReport(claim=checks.claim(report.claim), problem=report.problem[:REASON_MAX])
 
 
-def _progress_news(message: pb.FromAgent) -> ProgressNews:
+def _progress_news(message: pb.FromAgent) -> Progress:
     report = message.progress
     work = report.work
     if not 0 <= work <= WORK_MAX:
         raise SpecError(f"work = {work} of claim {report.claim!r}: allowed is 0 to {WORK_MAX:g}")
-    return ProgressNews(
+    return Progress(
         claim=checks.claim(report.claim),
         cycle=checks.count("cycle", report.cycle),
         work=work,
@@ -376,9 +293,9 @@ def _progress_news(message: pb.FromAgent) -> ProgressNews:
     )
 
 
-def _site_news(message: pb.FromAgent) -> SiteNews:
+def _site_news(message: pb.FromAgent) -> SiteFigures:
     report = message.site
-    return SiteNews(
+    return SiteFigures(
         idle=checks.count("idle", report.idle, PROCESSORS_MAX),
         through=checks.count("through", report.through),
         processors=checks.count("processors", report.processors, PROCESSORS_MAX),
@@ -435,9 +352,9 @@ def _kv_get(message: pb.FromAgent) -> KvGet:
     )
 
 
-def _log_part(message: pb.FromAgent) -> LogPart:
+def _log_part(message: pb.FromAgent) -> LogChunk:
     chunk = message.log
-    return LogPart(
+    return LogChunk(
         request=chunk.request,
         offset=chunk.offset,
         data=chunk.data,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from koala.core.model import actions as ac
 from koala.core.model.job import ArmNumber, ComponentSpec, StartType
 from koala.core.model.values import ClaimId, Instant, Seconds, TransferId
-from koala.protocol.from_agent import Ping, SiteWatermark
+from koala.protocol.messages import Ping, Watermark
 from koala.wire.v1 import link_pb2 as pb
 
 _UINT32_MAX = 2**32 - 1  # of the messages' small numbers; more memory than that means the same
@@ -230,7 +230,7 @@ def welcome(
     )
 
 
-def with_mark(message: pb.ToAgent, mark: SiteWatermark) -> pb.ToAgent:
+def with_mark(message: pb.ToAgent, mark: Watermark) -> pb.ToAgent:
     """The message, with the newest committed row of the journal."""
     message.mark.CopyFrom(pb.Mark(epoch=mark.epoch, seq=mark.seq, chain=mark.chain, seal=mark.seal))
     return message

@@ -27,7 +27,7 @@ from koala.errors import (
     UnknownSiteError,
     UnreachableError,
 )
-from koala.protocol.from_agent import LogPart
+from koala.protocol.messages import LogChunk
 from koala.wire.v1 import koala_pb2, koala_pb2_grpc, link_pb2
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -599,7 +599,7 @@ async def test_what_an_earlier_attempt_wrote_is_read_at_the_site_where_it_was(
         data = b"" if request.process else b"first\nmeanwhile\n"[request.offset :]
         number, offset = request.request, request.offset
         asked[0].take(
-            site, LogPart(request=number, offset=offset, data=data, is_over=False, error="")
+            site, LogChunk(request=number, offset=offset, data=data, is_over=False, error="")
         )
 
     job, logs = spooled_logs(

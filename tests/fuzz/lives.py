@@ -30,7 +30,8 @@ from koala.daemon.storage.records import decode_event, encode_event
 from koala.errors import SpecError
 from koala.policies import chosen
 from koala.protocol import from_agent
-from koala.protocol.from_agent import ClaimNews, FileNews, Registration, SiteNews, TransferNews
+from koala.protocol.from_agent import ClaimNews, FileNews, Registration, TransferNews
+from koala.protocol.messages import SiteFigures
 from koala.views.documents import digest, whole_picture
 from koala.views.explain import why
 from koala.wire.v1 import link_pb2 as pb
@@ -105,7 +106,7 @@ class Life:
         elif isinstance(news, FileNews):
             for event in self.holdings.events_of(news, site, self.scheduler):
                 self.happen(event)
-        elif isinstance(news, ClaimNews | SiteNews | TransferNews):
+        elif isinstance(news, ClaimNews | SiteFigures | TransferNews):
             is_foreign = isinstance(news, ClaimNews) and reports.is_foreign(
                 news, site, self.scheduler
             )

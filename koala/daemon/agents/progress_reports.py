@@ -12,7 +12,7 @@ from koala.core.model.progress_reports import MemberReport
 from koala.core.model.values import JobId, SiteName
 from koala.core.pipeline.progress_control import watched
 from koala.core.scheduler import Scheduler
-from koala.protocol.from_agent import ProgressNews
+from koala.protocol.messages import Progress
 
 CYCLES_MAX = 8
 """Incomplete cycles kept of a job: a site that is further behind is away, or nearly so."""
@@ -26,9 +26,7 @@ class ProgressGatherer:
     def __init__(self) -> None:
         self._jobs: dict[tuple[JobId, int], _Cycles] = {}
 
-    def add(
-        self, news: ProgressNews, site: SiteName, scheduler: Scheduler
-    ) -> ProgressReported | None:
+    def add(self, news: Progress, site: SiteName, scheduler: Scheduler) -> ProgressReported | None:
         """Add a component's report; return the event when it completes its cycle."""
         claim = scheduler.ledger.get(news.claim)
         if claim is None or claim.site != site:

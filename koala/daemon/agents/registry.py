@@ -40,14 +40,8 @@ from koala.daemon.quotas import RateLimits
 from koala.daemon.storage.records import JournalPosition
 from koala.errors import KoalaError, SpecError
 from koala.protocol import from_agent, to_agent
-from koala.protocol.from_agent import (
-    ClaimNews,
-    FileNews,
-    ProgressNews,
-    Registration,
-    SiteNews,
-    SiteWatermark,
-)
+from koala.protocol.from_agent import ClaimNews, FileNews, Registration
+from koala.protocol.messages import Progress, SiteFigures, Watermark
 from koala.wire.v1 import link_pb2 as pb
 
 SESSIONS_MAX = 2_000
@@ -77,8 +71,8 @@ class LinkCallbacks:
     answer: Callable[[SiteName, Tidings], bool]
     lose: Callable[[SiteName], None]
     mark: Callable[[], JournalPosition] = JournalPosition
-    sealed: Callable[[SiteName, JournalPosition], SiteWatermark] | None = None
-    forked: Callable[[SiteName, SiteWatermark], None] = lambda _site, _mark: None
+    sealed: Callable[[SiteName, JournalPosition], Watermark] | None = None
+    forked: Callable[[SiteName, Watermark], None] = lambda _site, _mark: None
 
 
 class AgentStream(Protocol):
@@ -105,7 +99,7 @@ class AgentConnection:
         self.peer = peer
         self.site: SiteName | None = None  # set by Join; kept when the session is over
         self.reported_rtt_s: Seconds = 0.0
-        self.report: SiteNews | None = None  # the site's latest
+        self.report: SiteFigures | None = None  # the site's latest
         self.sent_watermark = JournalPosition()
         self.reason = "the stream ended"
         self.reports = 0  # not yet committed by the event loop
@@ -399,7 +393,7 @@ class AgentRegistry:
         assert self._links is not None
         if self._links.answer(site, news):
             return
-        if isinstance(news, SiteNews):
+        if isinstance(news, SiteFigures):
             connection.report = news
             connection.reported_rtt_s = connection.session.rtt_s or 0.0
             known = self._scheduler.sites.get(site)
@@ -429,7 +423,7 @@ class AgentRegistry:
         """Emit the events of a report into a batch."""
         scheduler = batch.scheduler
         match news:
-            case ProgressNews():
+            case Progress():
                 reported = self._progress_reports.add(news, site, scheduler)
                 if reported is not None:
                     batch.emit(reported)

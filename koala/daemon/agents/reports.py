@@ -23,11 +23,10 @@ from koala.protocol.from_agent import (
     CopyNews,
     FileNews,
     News,
-    PathsNews,
     Registration,
-    SiteNews,
     TransferNews,
 )
+from koala.protocol.messages import PathsReport, SiteFigures
 
 CLOCK_ERROR_S = 60.0
 """Greatest accepted difference between a site's instants and the daemon's own."""
@@ -76,11 +75,11 @@ def of_news(
             claim = scheduler.ledger.get(news.claim)
             if claim is not None and claim.site == site:
                 yield from _of_claim(_plausible(news, claim, now), claim)
-        case PathsNews():
+        case PathsReport():
             claim = scheduler.ledger.get(news.claim)
             if claim is not None and claim.site == site:
                 yield ev.PathsTried(claim=claim.id, problem=news.problem)
-        case SiteNews():
+        case SiteFigures():
             yield from _of_site(news, site, scheduler, rtt_s)
         case TransferNews():
             yield from _of_transfer(news, site, scheduler, now)
@@ -133,7 +132,7 @@ def _of_claim(news: ClaimNews, claim: Claim) -> Iterator[ev.Event]:
 
 
 def _of_site(
-    news: SiteNews, name: SiteName, scheduler: Scheduler, rtt_s: Seconds
+    news: SiteFigures, name: SiteName, scheduler: Scheduler, rtt_s: Seconds
 ) -> Iterator[ev.Event]:
     site = scheduler.sites.get(name)
     if site is not None and news.processors not in (0, site.facts.processors):

@@ -23,7 +23,7 @@ from koala.daemon.clock import Clock
 from koala.daemon.group_commit import BatchContext, GroupCommit
 from koala.errors import KoalaError, RejectedError, SpecError
 from koala.protocol import to_agent
-from koala.protocol.from_agent import KvGet, KvPut, LogPart, Ping
+from koala.protocol.messages import KvGet, KvPut, LogChunk, Ping
 from koala.wire.v1 import link_pb2 as pb
 
 ROUND_S = 0.25
@@ -50,7 +50,7 @@ class RequestHandler:
         clock: Clock,
         *,
         send: Callable[[SiteName, pb.ToAgent], None],
-        take_log: Callable[[SiteName, LogPart], None],
+        take_log: Callable[[SiteName, LogChunk], None],
     ) -> None:
         self.lag_s = 0.0
         self._scheduler = scheduler
@@ -71,7 +71,7 @@ class RequestHandler:
                 self._put_value(site, news)
             case KvGet():
                 self._get_value(site, news)
-            case LogPart():
+            case LogChunk():
                 self._take_log(site, news)
             case _:
                 return False

@@ -27,19 +27,21 @@ from koala.protocol.from_agent import (
     ClaimNews,
     CopyNews,
     FileNews,
+    News,
+    Registration,
+    TransferNews,
+)
+from koala.protocol.messages import (
     Goodbye,
     InventoryEnd,
     KvGet,
     KvPut,
-    LogPart,
-    News,
-    PathsNews,
+    LogChunk,
+    PathsReport,
     Ping,
-    ProgressNews,
-    Registration,
-    SiteNews,
-    SiteWatermark,
-    TransferNews,
+    Progress,
+    SiteFigures,
+    Watermark,
 )
 from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
 from koala.wire.v1 import link_pb2 as pb
@@ -51,16 +53,16 @@ RTT_WEIGHT = 0.3  # of the newest beat in the estimate
 
 Tidings: TypeAlias = (
     ClaimNews
-    | PathsNews
-    | ProgressNews
-    | SiteNews
+    | PathsReport
+    | Progress
+    | SiteFigures
     | TransferNews
     | CopyNews
     | FileNews
     | KvPut
     | KvGet
     | Ping
-    | LogPart
+    | LogChunk
 )
 """Messages that an agent may send in an inventory and afterwards."""
 
@@ -83,7 +85,7 @@ class Allowlist:
     epoch: int
     sites: Mapping[SiteName, UserName | None]
     is_open: bool
-    verdict: Callable[[SiteName, SiteWatermark], WatermarkVerdict] = lambda _site, _mark: (
+    verdict: Callable[[SiteName, Watermark], WatermarkVerdict] = lambda _site, _mark: (
         WatermarkVerdict.SAME
     )
 
@@ -125,7 +127,7 @@ class JournalForked:
     """The agent holds orders that are missing in the daemon's journal; the daemon must stop."""
 
     site: SiteName
-    mark: SiteWatermark
+    mark: Watermark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,8 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.files.spool import AttemptComponent, Spool
 from koala.errors import SpecError, UnknownJobError, UnreachableError, first_error
 from koala.protocol import to_agent
-from koala.protocol.from_agent import LogPart
 from koala.protocol.limits import BYTES_MAX
+from koala.protocol.messages import LogChunk
 from koala.wire.v1 import koala_pb2
 from koala.wire.v1 import link_pb2 as pb
 
@@ -128,7 +128,7 @@ class Logs:
         self._known = known
         self._past = past
         self._read: dict[JobId, Job] = {}  # recently read; they may leave the state meanwhile
-        self._asked: dict[int, tuple[SiteName, asyncio.Future[LogPart]]] = {}
+        self._asked: dict[int, tuple[SiteName, asyncio.Future[LogChunk]]] = {}
         self._requests = 0
         self._followed: Counter[str] = Counter()  # sources, of each user
 
@@ -139,7 +139,7 @@ class Logs:
         asked, answer = self._asked.get(message.log.request, (None, None))
         return answer is not None and asked == site and not answer.done()
 
-    def take(self, site: SiteName, part: LogPart) -> None:
+    def take(self, site: SiteName, part: LogChunk) -> None:
         """Deliver an agent's answer to its request; ignore one that was not requested."""
         asked, answer = self._asked.get(part.request, (None, None))
         if asked != site or len(part.data) > PART_BYTES_MAX:
@@ -285,7 +285,7 @@ class Logs:
         """Pause between two polls of a source, by the user's rate limit."""
         return max(POLL_S, self._followed[wanted.user] / POLLS_PER_S)
 
-    async def _part(self, wanted: LogsWanted, source: Source, offset: int) -> LogPart:
+    async def _part(self, wanted: LogsWanted, source: Source, offset: int) -> LogChunk:
         """Read the next part: from the live claim, the spool, or the site of the ended claim."""
         try:
             living = self._living_claim(wanted.job, source)
@@ -307,11 +307,11 @@ class Logs:
             if not wanted.is_followed:
                 raise
             is_over = self._is_earlier(wanted.job, source)  # the newest attempt does not wait
-            return LogPart(request=0, offset=offset, data=b"", is_over=is_over, error="")
+            return LogChunk(request=0, offset=offset, data=b"", is_over=is_over, error="")
         # A job that goes on may make another claim for this component.
         job = self._job(wanted.job)
         is_over = not data and (job.is_over or self._is_earlier(wanted.job, source))
-        return LogPart(request=0, offset=offset, data=data or b"", is_over=is_over, error="")
+        return LogChunk(request=0, offset=offset, data=data or b"", is_over=is_over, error="")
 
     def _living_claim(self, job: JobId, source: Source) -> Claim | None:
         attempt = self._job(job).attempt
@@ -342,13 +342,13 @@ class Logs:
         )
         return member.site, claim
 
-    async def _ask(self, site: SiteName, claim: ClaimId, source: Source, offset: int) -> LogPart:
+    async def _ask(self, site: SiteName, claim: ClaimId, source: Source, offset: int) -> LogChunk:
         """Request one part from the agent. Raises UnreachableError."""
         if not self._is_live(site):
             raise UnreachableError(f"{site} is disconnected")
         self._requests += 1
         number = self._requests
-        answer: asyncio.Future[LogPart] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[LogChunk] = asyncio.get_running_loop().create_future()
         self._asked[number] = (site, answer)
         try:
             self._send(

@@ -21,7 +21,7 @@ from enum import StrEnum
 
 from koala.core.model.values import SiteName
 from koala.daemon.storage.records import JournalPosition
-from koala.protocol.from_agent import SiteWatermark
+from koala.protocol.messages import Watermark
 
 _SEAL_BYTES = 16
 
@@ -52,12 +52,12 @@ class Watermarks:
     newest: Callable[[], JournalPosition]
     chain_at: Callable[[int], bytes | None]
 
-    def sign(self, site: SiteName, mark: JournalPosition) -> SiteWatermark:
+    def sign(self, site: SiteName, mark: JournalPosition) -> Watermark:
         """Sign the watermark for the agent of a site."""
         seal = self._seal(site, self.epoch, mark)
-        return SiteWatermark(epoch=self.epoch, seq=mark.seq, chain=mark.chain, seal=seal)
+        return Watermark(epoch=self.epoch, seq=mark.seq, chain=mark.chain, seal=seal)
 
-    def verify(self, site: SiteName, shown: SiteWatermark) -> WatermarkVerdict:
+    def verify(self, site: SiteName, shown: Watermark) -> WatermarkVerdict:
         """Check the watermark that the agent of a site presents."""
         mark = JournalPosition(shown.seq, shown.chain)
         if not hmac.compare_digest(self._seal(site, shown.epoch, mark), shown.seal):

@@ -327,7 +327,7 @@ def test_progress_and_the_share_that_it_brings_cross_the_link_whole() -> None:
     assert order.body == messages.Pace(claim=ClaimId(CLAIM), share=0.25)
     report = messages.Progress(claim=ClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True)
     news = from_agent.read(codec.encode(report, FACTS))
-    assert news == from_agent.ProgressNews(
+    assert news == messages.Progress(
         claim=CoreClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True
     )
 
@@ -354,4 +354,4 @@ def test_paths_and_what_became_of_them_cross_the_link_whole() -> None:
     )
     report = messages.PathsReport(claim=ClaimId(CLAIM), problem="a1 -> b1:29500 refused")
     news = from_agent.read(codec.encode(report, FACTS))
-    assert news == from_agent.PathsNews(claim=CoreClaimId(CLAIM), problem=report.problem)
+    assert news == messages.PathsReport(claim=CoreClaimId(CLAIM), problem=report.problem)

@@ -7,7 +7,7 @@ import pytest
 from koala.core.model.events import ProgressReported
 from koala.core.model.values import ClaimId, SiteName
 from koala.daemon.agents.progress_reports import CYCLES_MAX, ProgressGatherer
-from koala.protocol.from_agent import ProgressNews
+from koala.protocol.messages import Progress
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
 
@@ -24,13 +24,11 @@ def begun(script: Script, **more: object) -> list[str]:
     return script.running("j1")
 
 
-def news(claim: str, cycle: int, work: float = 1.0) -> ProgressNews:
-    return ProgressNews(claim=ClaimId(claim), cycle=cycle, work=work, is_told=False, can_pace=True)
+def news(claim: str, cycle: int, work: float = 1.0) -> Progress:
+    return Progress(claim=ClaimId(claim), cycle=cycle, work=work, is_told=False, can_pace=True)
 
 
-def take(
-    gathering: ProgressGatherer, script: Script, told: ProgressNews
-) -> ProgressReported | None:
+def take(gathering: ProgressGatherer, script: Script, told: Progress) -> ProgressReported | None:
     site = SiteName("a" if told.claim.split("/")[2] == "0" else "b")
     return gathering.add(told, site, script.scheduler)
 

@@ -28,7 +28,8 @@ from koala.daemon.agents.session import (
 )
 from koala.daemon.main import REQUEST_BYTES_MAX
 from koala.protocol import from_agent
-from koala.protocol.from_agent import ClaimNews, CopyNews, FileNews, KvPut, TransferNews
+from koala.protocol.from_agent import ClaimNews, CopyNews, FileNews, TransferNews
+from koala.protocol.messages import KvPut
 from koala.protocol.versions import PROTOCOL
 from koala.views.accounting import By, Period, Report
 from koala.wire.v1 import link_pb2 as pb

@@ -22,15 +22,8 @@ from koala.daemon.agents.session import (
 )
 from koala.daemon.storage.watermark import WatermarkVerdict
 from koala.protocol import to_agent
-from koala.protocol.from_agent import (
-    BeatEcho,
-    ClaimNews,
-    Goodbye,
-    InventoryEnd,
-    News,
-    Registration,
-    SiteWatermark,
-)
+from koala.protocol.from_agent import BeatEcho, ClaimNews, News, Registration
+from koala.protocol.messages import Goodbye, InventoryEnd, Watermark
 
 GUESTS = Allowlist(epoch=5, sites={SiteName("delft"): None}, is_open=False)
 FACTS = SiteFacts(processors=4)
@@ -212,12 +205,12 @@ def test_a_session_that_ended_is_not_joined_any_more() -> None:
     assert machine.close("again") == []
 
 
-def answer(verdict: WatermarkVerdict, _site: SiteName, _mark: SiteWatermark) -> WatermarkVerdict:
+def answer(verdict: WatermarkVerdict, _site: SiteName, _mark: Watermark) -> WatermarkVerdict:
     return verdict
 
 
 def test_an_agent_that_knows_more_than_the_journal_ends_more_than_its_session() -> None:
-    mark = SiteWatermark(epoch=5, seq=90, chain=b"c", seal=b"s")
+    mark = Watermark(epoch=5, seq=90, chain=b"c", seal=b"s")
     for verdict in WatermarkVerdict:
         guests = replace(GUESTS, verdict=partial(answer, verdict))
         machine = Session(guests, Timing(beat_s=2.0, silence_s=15.0), now=0.0)

@@ -16,7 +16,7 @@ from koala.daemon.state_folder import FILE, MARK
 from koala.daemon.storage.records import JournalPosition, mark_text
 from koala.daemon.storage.watermark import Watermarks, WatermarkVerdict
 from koala.errors import JournalError
-from koala.protocol.from_agent import SiteWatermark
+from koala.protocol.messages import Watermark
 from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -71,7 +71,7 @@ def test_nobody_can_make_a_mark_up() -> None:
     far = JournalPosition(10**9, b"chain")
     true = watermarks().sign(DELFT, far)
     forged = [
-        SiteWatermark(epoch=3, seq=far.seq, chain=far.chain, seal=b""),
+        Watermark(epoch=3, seq=far.seq, chain=far.chain, seal=b""),
         replace(true, seq=true.seq + 1),
         replace(true, epoch=4),
         replace(true, chain=b"other"),

@@ -31,7 +31,7 @@ from koala.daemon.storage.journal import Journal, prepare
 from koala.daemon.storage.records import Batch, Notice
 from koala.daemon.storage.watermark import Watermarks
 from koala.errors import JournalError, KoalaError, RejectedError
-from koala.protocol.from_agent import SiteWatermark
+from koala.protocol.messages import Watermark
 from koala.sim.engine import Engine, Rank
 from koala.views.documents import digest
 from koala.wire.v1 import link_pb2 as pb
@@ -505,7 +505,7 @@ class Daemon(Process):
         self.overseer.lied(f"{how}: {'refused' if found is None else 'harmless'}")
 
 
-def _forked(site: SiteName, mark: SiteWatermark) -> None:
+def _forked(site: SiteName, mark: Watermark) -> None:
     raise AssertionError(
         f"promise 4: {site} acted on event {mark.seq}, which is not in the journal"
     )
