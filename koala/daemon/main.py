@@ -287,12 +287,7 @@ class Daemon:
                 registry=registry,
                 disk=self._disk,
             ),
-            stream_quota=ConcurrencyQuota(
-                "watchers",
-                most=config.limits.watchers,
-                most_of_user=config.limits.watchers_per_user,
-                keys=("limits.watchers", "limits.watchers_per_user"),
-            ),
+            stream_quota=_watcher_quota(config),
         )
         service = Service(parts, version=software_version(), metrics=metrics.picture)
         for job in recovered.over:
