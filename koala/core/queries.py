@@ -174,7 +174,7 @@ def barrier_members(state: State, job: Job) -> list[Member]:
     ]
 
 
-def picture_of(state: State, asking: Job | None = None) -> GridView:
+def grid_view_of(state: State, asking: Job | None = None) -> GridView:
     """Make the view of the grid for policies. Placements and claims of the asking job itself do not
     count against it.
     """

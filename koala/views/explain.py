@@ -25,10 +25,10 @@ from koala.core.model.placement_queues import local_site
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import FOREVER, Instant, JobId, SiteName
 from koala.core.pipeline.claiming_schedule import tries_left
-from koala.core.pipeline.placing import empty_picture, whole_request
+from koala.core.pipeline.placing import empty_grid_view, whole_request
 from koala.core.pipeline.preflight import untried_members
 from koala.core.pipeline.refusals import closed_to, left_alone, open_to
-from koala.core.queries import is_held, picture_of, starts_early
+from koala.core.queries import grid_view_of, is_held, starts_early
 from koala.core.site_views import is_usable
 from koala.core.state import State
 from koala.views.units import size
@@ -95,7 +95,7 @@ def _delayed(state: State, job: Job) -> str:
 def _placing(state: State, job: Job, now: Instant) -> list[str]:
     lines = state.turns.explain(state, job, now)
     closed = closed_to(state, job, now)
-    picture = open_to(state, job, picture_of(state), now)
+    picture = open_to(state, job, grid_view_of(state), now)
     answer = state.policies.place(whole_request(state, job, now), picture)
     misfit = _misfit(state, job)
     tries = f"{job.placement_tries} placement tries"
@@ -146,7 +146,7 @@ def _doubts(state: State, job: Job, now: Instant) -> list[str]:
     if job.needed < len(job.spec.components):
         return []
     request = whole_request(state, job, now)
-    answer = state.policies.place(request, empty_picture(state, job))
+    answer = state.policies.place(request, empty_grid_view(state, job))
     if not isinstance(answer, Unplaceable):
         return []
     label = job.spec.label(answer.component)
@@ -198,7 +198,7 @@ def _pause(job: Job, now: Instant) -> str:
 def _timed(state: State, job: Job, now: Instant) -> list[str]:
     lines = [*_deadline(state, job, now), *filter(None, [_misfit(state, job)])]
     if job.spec.input_file is not None:
-        answer = state.policies.place(whole_request(state, job, now), picture_of(state))
+        answer = state.policies.place(whole_request(state, job, now), grid_view_of(state))
         if isinstance(answer, Unplaceable):
             label = job.spec.label(answer.component)
             lines.append(f"its input file is not on its way: component {label}: {answer.reason}")

@@ -32,13 +32,13 @@ from koala.core.queries import (
     demand_of,
     describe,
     fixed_site,
+    grid_view_of,
     hold_before_start_s,
     hold_max_s,
     is_held,
     is_optional_member,
     member_of,
     part_of_file,
-    picture_of,
     sites_asked_enough,
     starts_early,
     unanswered,
@@ -86,7 +86,7 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
     attempt.tries += 1
     policies = state.policies
     claim = policies.claim if job.deadline_at is None else policies.claim_timed
-    picture = picture_of(state, job)
+    picture = grid_view_of(state, job)
     question = claim_question(state, job, picture, now)
     plan = state.recorder.ask(lambda: claim(question, picture, policies.place))
     assert isinstance(plan, ClaimPlan), plan

@@ -19,9 +19,9 @@ from koala.core.pipeline.refusals import closed_to, open_to
 from koala.core.queries import (
     demand_of,
     fixed_site,
+    grid_view_of,
     is_optional_member,
     part_of_file,
-    picture_of,
     sites_asked_enough,
 )
 from koala.core.site_views import is_usable
@@ -34,7 +34,7 @@ def place_timed(state: State, now: Instant) -> None:
     """
     waiting = [job for job in state.queues.timed.values() if job.spec.input_file is not None]
     if waiting:
-        picture = picture_of(state)
+        picture = grid_view_of(state)
         for job in waiting:
             try_to_place(state, job, picture, now)
         admit(state, now)
@@ -53,7 +53,7 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
     if due_at > now:
         set_timer(state, job, TimerKind.TRY, due_at, now)
         return
-    place(state, job, Placement(assignments=()), picture_of(state), now)
+    place(state, job, Placement(assignments=()), grid_view_of(state), now)
     admit(state, now)
 
 
@@ -97,11 +97,11 @@ def reserves_for_aged(state: State, job: Job, now: Instant) -> bool:
     if not is_draining_for_aged(now - queued_at(job), state.parameters.ageing_s):
         return False
     closed = closed_to(state, job, now)
-    empty = empty_picture(state, job, closed)
+    empty = empty_grid_view(state, job, closed)
     return ask_placement(state, whole_request(state, job, now), empty) is not None
 
 
-def empty_picture(state: State, job: Job, closed: Collection[SiteName] = ()) -> GridView:
+def empty_grid_view(state: State, job: Job, closed: Collection[SiteName] = ()) -> GridView:
     """Make the view of the usable sites that the job may see, as if nothing ran there."""
     sites = [s for s in state.sites.values() if is_usable(s) and s.facts.admits(job.spec.owner)]
     default = state.parameters.bandwidth_default_bps

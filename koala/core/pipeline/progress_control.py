@@ -57,25 +57,25 @@ def on_progress(state: State, event: ev.ProgressReported, now: Instant) -> None:
     reports = [report for report in event.members if report.component in running]
     if not reports or not isinstance(job.phase, Running):
         return
-    course = job.course
-    if course is None or course.attempt != event.attempt:
-        course = ProgressHistory(attempt=event.attempt, policy=job.spec.progress or "")
-    question = asked(state, job, course, event.cycle, reports)
+    history = job.course
+    if history is None or history.attempt != event.attempt:
+        history = ProgressHistory(attempt=event.attempt, policy=job.spec.progress or "")
+    question = asked(state, job, history, event.cycle, reports)
     shares: dict[int, float] = {}
     if event.cycle % rest(event.cycle) == 0:
         recorded = state.recorder.ask(lambda: () if policy is None else policy(question))
         assert isinstance(recorded, tuple), recorded
         able = {report.component for report in reports if report.can_pace}
-        shares = changed(course, [one for one in recorded if one.component in able])
-    if not shares and not course.is_due(event.cycle):
+        shares = changed(history, [one for one in recorded if one.component in able])
+    if not shares and not history.is_due(event.cycle):
         return
     state.is_changed = True
-    job.course = course
+    job.course = history
     virtual_s = [member.virtual_s for member in question.members]
-    course.add(event.cycle, question.real_s, max(virtual_s) - min(virtual_s))
+    history.add(event.cycle, question.real_s, max(virtual_s) - min(virtual_s))
     for component, share in shares.items():
-        course.corrections += 1
-        pace(state, job, running[component], course, share)
+        history.corrections += 1
+        pace(state, job, running[component], history, share)
 
 
 def watched(job: Job) -> list[Member]:
@@ -92,13 +92,13 @@ def watched(job: Job) -> list[Member]:
 
 
 def asked(
-    state: State, job: Job, course: ProgressHistory, cycle: int, reports: list[MemberReport]
+    state: State, job: Job, history: ProgressHistory, cycle: int, reports: list[MemberReport]
 ) -> ProgressQuestion:
     cycle_s = state.parameters.progress_cycle_s
     spec = job.spec
     members = []
     for report in reports:
-        share = course.shares.get(report.component, 1.0)
+        share = history.shares.get(report.component, 1.0)
         members.append(
             MemberProgress(
                 component=report.component,
@@ -126,24 +126,24 @@ def virtual_s(job: Job, report: MemberReport) -> Seconds:
     return report.work / (component.rate or unsaid)
 
 
-def changed(course: ProgressHistory, corrections: list[Correction]) -> dict[int, float]:
+def changed(history: ProgressHistory, corrections: list[Correction]) -> dict[int, float]:
     """New shares of the components whose change is large enough to send."""
     shares: dict[int, float] = {}
     for one in corrections:
         if not isfinite(one.weight):
             continue
-        before = course.shares.get(one.component, 1.0)
+        before = history.shares.get(one.component, 1.0)
         after = round(min(1.0, max(SHARE_LEAST, before + one.weight)), 6)
         if abs(after - before) >= SHARE_CHANGE_LEAST * before or (after == 1.0 != before):
             shares[one.component] = after
     return shares
 
 
-def pace(state: State, job: Job, member: Member, course: ProgressHistory, share: float) -> None:
+def pace(state: State, job: Job, member: Member, history: ProgressHistory, share: float) -> None:
     if share < 1.0:
-        course.shares[member.component] = share
+        history.shares[member.component] = share
     else:
-        course.shares.pop(member.component, None)
+        history.shares.pop(member.component, None)
     if member.claim is not None:
         claim = state.ledger[member.claim]
         state.actions.append(PaceClaim(claim=claim.id, site=claim.site, share=share))
@@ -152,17 +152,17 @@ def pace(state: State, job: Job, member: Member, course: ProgressHistory, share:
 def restore_full_speed(state: State, job: Job) -> None:
     """Let the other components run at full speed after one has ended. They may have been slowed
     down for it alone, and no correction speeds up components that advance evenly."""
-    course = job.course
-    if course is None or job.attempt is None or course.attempt != job.attempt.number:
+    history = job.course
+    if history is None or job.attempt is None or history.attempt != job.attempt.number:
         return
     for member in watched(job):
-        if member.component in course.shares:
-            pace(state, job, member, course, 1.0)
+        if member.component in history.shares:
+            pace(state, job, member, history, 1.0)
 
 
 def paces(job: Job) -> dict[int, float]:
     """Shares of a controlled job by component; empty before its first report."""
-    course = job.course
-    if course is None or job.attempt is None or course.attempt != job.attempt.number:
+    history = job.course
+    if history is None or job.attempt is None or history.attempt != job.attempt.number:
         return {}
-    return {member.component: course.shares.get(member.component, 1.0) for member in watched(job)}
+    return {member.component: history.shares.get(member.component, 1.0) for member in watched(job)}

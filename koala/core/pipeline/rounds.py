@@ -24,7 +24,7 @@ from koala.core.pipeline.placing import (
     whole_request,
 )
 from koala.core.pipeline.refusals import closed_to
-from koala.core.queries import picture_of
+from koala.core.queries import grid_view_of
 from koala.core.state import State
 
 NO_JOBS: JobQueue = {}
@@ -46,15 +46,15 @@ class Rounds:
     def try_arrived(self, state: State, job: Job, now: Instant) -> None:
         """Try the job if it is the head of an enabled and permitted queue."""
         state.fresh.pop(job.id, None)
-        queue, room = state.queues.of(job), CapacityCheck(state)
-        if head_of(state, queue, room, now) is not job or queue in state.queues.disabled:
+        queue, capacity = state.queues.of(job), CapacityCheck(state)
+        if head_of(state, queue, capacity, now) is not job or queue in state.queues.disabled:
             return
 
         def ask() -> QueueName | None:
-            return queue if visiting(state, room, now).permits(queue) else None
+            return queue if visiting(state, capacity, now).permits(queue) else None
 
         if state.recorder.ask(ask) is not None:
-            try_head(state, queue, room, picture_of(state), now)
+            try_head(state, queue, capacity, grid_view_of(state), now)
             admit(state, now)
 
     def scan(self, state: State, now: Instant, *, is_whole: bool) -> None:
@@ -73,15 +73,15 @@ class Rounds:
     def explain(self, state: State, job: Job, now: Instant) -> list[str]:
         """Describe the position of the job, the blocked head of its queue, and a missing
         permission."""
-        queue, room = state.queues.of(job), CapacityCheck(state)
+        queue, capacity = state.queues.of(job), CapacityCheck(state)
         jobs = state.queues.jobs(queue)
         number = jobs.index(job)
         lines = [
             f"number {number + 1} of {len(jobs)} in {describe_queue(queue)}"
             f" ({state.queues.discipline})"
         ]
-        head = head_of(state, queue, room, now)
-        if not room.can_take(job):
+        head = head_of(state, queue, capacity, now)
+        if not capacity.can_take(job):
             lines.append("passed over: no usable site could take it, were all of it idle")
         elif head is not None and head is not job:
             why_not = (
@@ -91,7 +91,7 @@ class Rounds:
             )
             lines.append(f"{number} jobs before it; {why_not}")
         policy = state.policies.queueing
-        if isinstance(policy, Discipline) and not visiting(state, room, now).permits(queue):
+        if isinstance(policy, Discipline) and not visiting(state, capacity, now).permits(queue):
             lines.append(f"no turn now: {policy.rule}")
         return lines
 
@@ -134,48 +134,48 @@ def visit(state: State, now: Instant) -> None:
     def ask() -> QueueName | None:
         if not rounds:
             sites = [QueueName(site) for site in released]
-            rounds.append(visiting(state, room, now).rounds(before, sites, draw))
+            rounds.append(visiting(state, capacity, now).rounds(before, sites, draw))
         return next(rounds[0], None)
 
-    room, picture = CapacityCheck(state), picture_of(state)
+    capacity, picture = CapacityCheck(state), grid_view_of(state)
     while (queue := state.recorder.ask(ask)) is not None:
         assert isinstance(queue, str), queue
-        stuck = try_head(state, QueueName(queue), room, picture, now)
+        stuck = try_head(state, QueueName(queue), capacity, picture, now)
         if stuck is not None and reserves_for_aged(state, stuck, now):
             return
 
 
 def try_head(
-    state: State, queue: QueueName, room: CapacityCheck, picture: GridView, now: Instant
+    state: State, queue: QueueName, capacity: CapacityCheck, picture: GridView, now: Instant
 ) -> Job | None:
     """Place the head of a queue, or disable the queue and return the head that does not fit."""
-    head = head_of(state, queue, room, now)
+    head = head_of(state, queue, capacity, now)
     if head is not None and (try_to_place(state, head, picture, now) or head.is_over):
         return None
     state.queues.disabled[queue] = None
     return head
 
 
-def head_of(state: State, queue: QueueName, room: CapacityCheck, now: Instant) -> Job | None:
+def head_of(state: State, queue: QueueName, capacity: CapacityCheck, now: Instant) -> Job | None:
     """First job of a queue that may be tried now."""
     for job in state.queues.lines.get(queue, NO_JOBS).values():
-        if job.not_before <= now and room.can_take(job, tuple(closed_to(state, job, now))):
+        if job.not_before <= now and capacity.can_take(job, tuple(closed_to(state, job, now))):
             return job
     return None
 
 
-def visiting(state: State, room: CapacityCheck, now: Instant) -> Visiting[QueueName]:
+def visiting(state: State, capacity: CapacityCheck, now: Instant) -> Visiting[QueueName]:
     """Make the queues as the discipline sees them; one without a job to try counts as empty."""
     names = [name for name in state.queues.lines if name != GLOBAL]
     local = sorted({*names, *(QueueName(site) for site in state.sites)})
     lines = state.queues.lines
     seen = {
-        name: lines[name] if head_of(state, name, room, now) is not None else NO_JOBS
+        name: lines[name] if head_of(state, name, capacity, now) is not None else NO_JOBS
         for name in (*local, GLOBAL)
     }
 
     def waited_s(queue: QueueName) -> Seconds:
-        head = head_of(state, queue, room, now)
+        head = head_of(state, queue, capacity, now)
         return 0.0 if head is None else now - queued_at(head)
 
     policy = state.policies.queueing
@@ -193,7 +193,7 @@ def visiting(state: State, room: CapacityCheck, now: Instant) -> Visiting[QueueN
 
 def describe_head(state: State, head: Job, now: Instant) -> str:
     """Describe the obstacle that keeps the head of a queue from being placed."""
-    answer = state.policies.place(whole_request(state, head, now), picture_of(state))
+    answer = state.policies.place(whole_request(state, head, now), grid_view_of(state))
     if not isinstance(answer, Unplaceable):
         return f"its head {head.id} has not been tried since something changed"
     size = head.spec.components[answer.component].processors

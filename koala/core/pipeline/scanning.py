@@ -8,7 +8,7 @@ from koala.core.model.values import Instant, Priority, QueueName
 from koala.core.pipeline.ending import admit
 from koala.core.pipeline.placing import reserves_for_aged, try_to_place
 from koala.core.policy_api import Scans
-from koala.core.queries import picture_of
+from koala.core.queries import grid_view_of
 from koala.core.state import State
 
 
@@ -25,7 +25,7 @@ class Scanning:
 
     def try_arrived(self, state: State, job: Job, now: Instant) -> None:
         """Try the job at once; later scans try it again (KOALA 3.1)."""
-        try_to_place(state, job, picture_of(state), now)
+        try_to_place(state, job, grid_view_of(state), now)
         admit(state, now)
 
     def scan(self, state: State, now: Instant, *, is_whole: bool) -> None:
@@ -62,7 +62,7 @@ def scan(state: State, now: Instant, *, is_whole: bool) -> int:
     if not aged and not others:
         admit(state, now)
         return 0
-    picture = picture_of(state)
+    picture = grid_view_of(state)
     for job in (*aged.values(), *others):
         if try_to_place(state, job, picture, now):
             placed += 1
