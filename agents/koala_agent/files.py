@@ -156,7 +156,7 @@ class Files:
         is_known = self._serving.orders.get(order.transfer) == order
         if not is_known:
             self._withdraw(order.transfer)
-        self._serving.take(order)
+        self._serving.add(order)
         if not is_known:
             self._offer(order)
 

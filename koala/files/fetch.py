@@ -297,7 +297,7 @@ class Fetch:
             wanted = self._handle(Ended(checksum=chunk.checksum))
         if not wanted:
             order = self.order
-            wait_s = self._place.links.take(
+            wait_s = self._place.links.reserve(
                 order.source, size_bytes, clock.now(), transfer=order.transfer
             )
             await asyncio.sleep(wait_s)

@@ -64,8 +64,8 @@ class LinkLimits:
                 del copies[transfer]
                 self._set_rest(site)
 
-    def take(self, site: str, size_bytes: int, now: float, *, transfer: str = "") -> float:
-        """Counts bytes with a site; the result is how many seconds to wait before they may go."""
+    def reserve(self, site: str, size_bytes: int, now: float, *, transfer: str = "") -> float:
+        """Reserve bytes of the limits with a site; return the seconds to wait before sending."""
         own = self._booked.get(site, {}).get(transfer)
         rate = self._limits.of(site)
         waits = [] if own is None else [own.reserve(size_bytes, now)]

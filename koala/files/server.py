@@ -56,7 +56,7 @@ class ServePlace:
     readers: int = 0
     _until: dict[str, float] = field(default_factory=dict)
 
-    def take(self, order: ServeOrder) -> None:
+    def add(self, order: ServeOrder) -> None:
         """Add or renew an order."""
         self.orders[order.transfer] = order
         self.touch(order.transfer)
@@ -90,7 +90,7 @@ async def send_part(
         chunk_bytes = place.links.chunk_bytes(order.target, order.booked_bps)
         with place.links.booking(order.transfer, order.target, order.booked_bps, clock.now()):
             while block := await in_thread(part.read, chunk_bytes):
-                wait_s = place.links.take(
+                wait_s = place.links.reserve(
                     order.target, len(block), clock.now(), transfer=order.transfer
                 )
                 await asyncio.sleep(wait_s)

@@ -416,13 +416,13 @@ async def test_a_rate_holds_within_a_fifth_at_either_end(
     """It takes as long as it must, and is not made to wait for longer: a busy machine is slow by
     itself."""
     waited_s = []
-    take = LinkLimits.take
+    take = LinkLimits.reserve
 
     def noted(links: LinkLimits, *what: Any, **more: Any) -> float:
         waited_s.append(take(links, *what, **more))
         return waited_s[-1]
 
-    monkeypatch.setattr(LinkLimits, "take", noted)
+    monkeypatch.setattr(LinkLimits, "reserve", noted)
     rate = 1_000_000.0
     content = some_bytes(700_000)
     at_source = RateLimits(by_site={"leiden": rate}) if limited == "source" else RateLimits()

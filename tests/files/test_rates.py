@@ -68,16 +68,16 @@ def test_a_clock_that_stands_still_or_repeats_an_instant_gives_nothing_away() ->
 
 def test_copies_with_one_site_share_its_rate_and_others_have_their_own() -> None:
     links = LinkLimits(RateLimits(default=1_000_000, by_site={"delft": 1000.0, "leiden": 1000.0}))
-    assert links.take("delft", 1024, 0.0) == 0.0
-    assert links.take("delft", 1000, 0.0) == 1.0
-    assert links.take("delft", 1000, 0.0) == 2.0
-    assert links.take("leiden", 1024, 0.0) == 0.0
-    assert links.take("utrecht", 100_000, 0.0) == 0.0
+    assert links.reserve("delft", 1024, 0.0) == 0.0
+    assert links.reserve("delft", 1000, 0.0) == 1.0
+    assert links.reserve("delft", 1000, 0.0) == 2.0
+    assert links.reserve("leiden", 1024, 0.0) == 0.0
+    assert links.reserve("utrecht", 100_000, 0.0) == 0.0
 
 
 def test_without_a_rate_nothing_waits() -> None:
     links = LinkLimits(RateLimits(by_site={"delft": 1000.0}))
-    assert links.take("leiden", 10**12, 0.0) == 0.0
+    assert links.reserve("leiden", 10**12, 0.0) == 0.0
     assert links.chunk_bytes("leiden") == CHUNK_BYTES
 
 
@@ -96,7 +96,7 @@ def sent(links: LinkLimits, copies: dict[str, bool], *, until: float) -> dict[st
     gone = dict.fromkeys(copies, 0)
     while (now := min(next_at.values())) <= until:
         copy = min(next_at, key=next_at.__getitem__)
-        wait_s = links.take("b", 1000, now, transfer=copy)
+        wait_s = links.reserve("b", 1000, now, transfer=copy)
         next_at[copy] = now + max(wait_s, 1e-6)
         gone[copy] += 1000
     return gone

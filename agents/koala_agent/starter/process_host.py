@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
         - `gather` returns the events since the last call.
         - `carry_out` does an action and returns the events that follow at once.
-        - `look` counts the processes that are left.
+        - `poll_processes` counts the processes that are left.
         - `wake_at` is the instant to continue at without an event.
         """
 
