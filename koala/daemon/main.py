@@ -234,7 +234,7 @@ class Daemon:
             is_awaited=logs.is_awaited,
         )
         requests = RequestHandler(
-            scheduler, event_loop, clock, send=registry.send, take_log=logs.take
+            scheduler, event_loop, clock, send=registry.send, deliver_log=logs.deliver
         )
         outputs = _OutputSettler(scheduler, publisher)
         dispatcher = ActionDispatcher(
@@ -248,7 +248,7 @@ class Daemon:
                 messages=dispatcher.messages,
                 relay=lambda: dispatcher.relay,
                 answer=requests.answer,
-                lose=logs.lose,
+                session_ended=logs.fail_pending,
                 mark=lambda: journal.mark,
                 sealed=watermarks.sign,
                 forked=lambda site, mark: event_loop.fail(
@@ -425,7 +425,7 @@ class _OutputSettler:
         if job.attempts > 1 or (job.attempts and wants_files):
             is_finished = isinstance(job.phase, Finished)
             over = EndedJob(job=job.id, attempt=job.attempts, is_finished=is_finished)
-            self._publisher.settle(over)
+            self._publisher.enqueue(over)
 
     def publish(self, notices: Sequence[Notice]) -> None:
         """Settle the jobs that ended without finishing."""

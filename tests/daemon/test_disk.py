@@ -219,12 +219,12 @@ async def test_outputs_are_published_when_the_spool_has_room_again(
     published = small / "jobs" / "j1" / "published"
     async with asyncio.TaskGroup() as group, asyncio.timeout(60):
         publishing = group.create_task(publisher.run())
-        publisher.settle(EndedJob(job="j1", attempt=1, is_finished=True))
+        publisher.enqueue(EndedJob(job="j1", attempt=1, is_finished=True))
         await comes_true(lambda: "outputs.not_published" in capsys.readouterr().out)
         assert not published.exists()
         assert list(spool.incoming.iterdir()) == [], "no half file"
         filler.unlink()
-        await publisher.settled(JobId("j1"))
+        await publisher.wait_for(JobId("j1"))
         assert published.exists()
         publishing.cancel()
 

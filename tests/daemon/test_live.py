@@ -598,7 +598,7 @@ async def test_what_an_earlier_attempt_wrote_is_read_at_the_site_where_it_was(
         assert (site, request.claim) == ("delft", "j1/1/0/2")
         data = b"" if request.process else b"first\nmeanwhile\n"[request.offset :]
         number, offset = request.request, request.offset
-        asked[0].take(
+        asked[0].deliver(
             site, LogChunk(request=number, offset=offset, data=data, is_over=False, error="")
         )
 

@@ -473,12 +473,12 @@ def test_what_earlier_attempts_left_goes_when_a_job_is_over(tmp_path: Path) -> N
     for claim in ("j1/1/0/1", "j1/2/0/1"):
         store(spool, "a", b"a", claim=claim)
         store(spool, "stdout.0", b"said", claim=claim, is_log=True)
-    spool.settle(EndedJob(job="j1", attempt=2, is_finished=True))
+    spool.finish(EndedJob(job="j1", attempt=2, is_finished=True))
     for is_log in (False, True):
         with pytest.raises(SpecError, match="the job is over"):
             store(spool, "late", b"late", claim="j1/1/0/1", is_log=is_log)
         store(spool, "late", b"late", claim="j1/2/0/1", is_log=is_log)
-    spool.settle(EndedJob(job="j1", attempt=2, is_finished=True))
+    spool.finish(EndedJob(job="j1", attempt=2, is_finished=True))
     names = ["attempt-2", "output", "published"]
     assert sorted(path.name for path in (tmp_path / "spool" / "jobs" / "j1").iterdir()) == names
     assert spool.published("j1").joinpath("left", "late").read_bytes() == b"late"
@@ -490,7 +490,7 @@ def test_of_a_job_that_failed_only_the_last_logs_stay(tmp_path: Path) -> None:
         store(spool, "a", b"a", claim=claim)
         store(spool, "stdout.0", b"said", claim=claim, is_log=True)
     for _ in range(2):
-        spool.settle(EndedJob(job="j1", attempt=2, is_finished=False))
+        spool.finish(EndedJob(job="j1", attempt=2, is_finished=False))
     for claim, is_log in (("j1/1/0/1", True), ("j1/2/0/1", False)):
         with pytest.raises(SpecError, match="the job is over"):
             store(spool, "late", b"late", claim=claim, is_log=is_log)
@@ -516,16 +516,16 @@ def test_a_job_whose_end_was_lost_with_the_journal_has_the_outputs_of_its_later_
     spool = Spool(tmp_path / "spool")
     store(spool, "a", b"first", claim="j1/1/0/1")
     store(spool, "b", b"first", claim="j1/1/0/1")
-    spool.settle(EndedJob(job="j1", attempt=1, is_finished=was_finished))
+    spool.finish(EndedJob(job="j1", attempt=1, is_finished=was_finished))
     store(spool, "a", b"later", claim="j1/1001/0/1")
     store(spool, "stdout.0", b"said", claim="j1/1001/0/1", is_log=True)
-    spool.settle(EndedJob(job="j1", attempt=1001, is_finished=True))
+    spool.finish(EndedJob(job="j1", attempt=1001, is_finished=True))
     published = spool.published("j1") / "left"
     assert {path.name: path.read_bytes() for path in published.iterdir()} == {"a": b"later"}
     with pytest.raises(SpecError, match="the job is over"):
         store(spool, "a", b"late", claim="j1/1/0/1")
     with pytest.raises(RejectedError):
-        spool.settle(EndedJob(job="j1", attempt=1, is_finished=True))
+        spool.finish(EndedJob(job="j1", attempt=1, is_finished=True))
 
 
 @pytest.mark.parametrize("marker", ["published", "given-up"])
@@ -533,14 +533,14 @@ def test_a_damaged_marker_is_another_one(tmp_path: Path, marker: str) -> None:
     """All jobs that are over are looked at when a daemon starts: one of them must not end it."""
     spool = Spool(tmp_path / "spool")
     over = EndedJob(job="j1", attempt=1, is_finished=marker == "published")
-    spool.settle(over)
+    spool.finish(over)
     path = tmp_path / "spool" / "jobs" / "j1" / marker
     path.write_bytes(b"\xff")
     if over.is_finished:
         with pytest.raises(RejectedError, match="outputs of attempt \ufffd of j1 are published"):
-            spool.settle(over)
+            spool.finish(over)
     else:
-        spool.settle(over)
+        spool.finish(over)
         assert path.read_bytes() == b"1"
 
 

@@ -17,7 +17,7 @@ from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from tests.identity.stage import LIMIT_S, secured
 
 
-def write(log: Audit, number: int, *, is_strange: bool = False) -> bool:
+def write(log: Audit, number: int, *, is_unauthenticated: bool = False) -> bool:
     return log.write(
         who="ann",
         role="user",
@@ -25,7 +25,7 @@ def write(log: Audit, number: int, *, is_strange: bool = False) -> bool:
         verb="Cancel",
         subject=f"j{number}",
         outcome="done",
-        is_strange=is_strange,
+        is_unauthenticated=is_unauthenticated,
     )
 
 
@@ -88,7 +88,7 @@ def test_strangers_push_out_only_one_another(
     write(log, 1)
     for second in range(100):
         now[0] += 1.0
-        told = [write(log, second, is_strange=True) for _ in range(50)]
+        told = [write(log, second, is_unauthenticated=True) for _ in range(50)]
         assert sum(told) == audit.STRANGERS_PER_S
     now[0] += 1.0
     write(log, 2)

@@ -22,6 +22,7 @@ from koala.daemon.agents.duplicate_agents import WORDS, DuplicateAgents
 from koala.daemon.agents.progress_reports import ProgressGatherer
 from koala.daemon.agents.replica_reports import ReplicaReports
 from koala.daemon.agents.session import (
+    AgentMessage,
     Allowlist,
     DeliverMessage,
     EndSession,
@@ -31,7 +32,6 @@ from koala.daemon.agents.session import (
     RoundTripMeasured,
     Send,
     Session,
-    Tidings,
     Timing,
 )
 from koala.daemon.clock import Clock
@@ -63,13 +63,13 @@ class LinkCallbacks:
     """Functions of other parts of the daemon that the registry calls.
 
     `messages` renders the wanted state; `answer` handles requests and returns False for reports;
-    `lose` is called when a site's session has ended.
+    `session_ended` is called when a site's session has ended.
     """
 
     messages: Callable[[Wanted], Iterable[pb.ToAgent]]
     relay: Callable[[], str]
-    answer: Callable[[SiteName, Tidings], bool]
-    lose: Callable[[SiteName], None]
+    answer: Callable[[SiteName, AgentMessage], bool]
+    session_ended: Callable[[SiteName], None]
     mark: Callable[[], JournalPosition] = JournalPosition
     sealed: Callable[[SiteName, JournalPosition], Watermark] | None = None
     forked: Callable[[SiteName, Watermark], None] = lambda _site, _mark: None
@@ -257,7 +257,7 @@ class AgentRegistry:
         del self.sessions[site]
         log.info("site.session_ended", site=site, reason=connection.reason)
         if self._links is not None:
-            self._links.lose(site)
+            self._links.session_ended(site)
         self._replica_reports.reset(site)
         self._event_loop.post(lambda batch: batch.emit(SiteDisconnected(site=site)))
 
@@ -349,7 +349,10 @@ class AgentRegistry:
         self._event_loop.post(handle_inventory, welcome)
 
     def _welcome(
-        self, connection: AgentConnection, registration: Registration, inventory: Sequence[Tidings]
+        self,
+        connection: AgentConnection,
+        registration: Registration,
+        inventory: Sequence[AgentMessage],
     ) -> None:
         """Send Welcome and the wanted state of one instant; the inventory is durable now."""
         assert self._links is not None
@@ -386,7 +389,7 @@ class AgentRegistry:
         bucket.consume(1)
         return True
 
-    def _handle(self, connection: AgentConnection, news: Tidings) -> None:
+    def _handle(self, connection: AgentConnection, news: AgentMessage) -> None:
         """Answer a request, or post a report to the event loop."""
         site = connection.site
         assert site is not None
@@ -418,7 +421,7 @@ class AgentRegistry:
         self._event_loop.post(handle_report, answer)
 
     def _handle_report(
-        self, connection: AgentConnection, site: SiteName, news: Tidings, batch: BatchContext
+        self, connection: AgentConnection, site: SiteName, news: AgentMessage, batch: BatchContext
     ) -> None:
         """Emit the events of a report into a batch."""
         scheduler = batch.scheduler

@@ -18,7 +18,7 @@ from koala.core.model.job import Claim, ClaimPhase
 from koala.core.model.values import ClaimId, SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.kvstore import KeyValueStore, PendingGet
-from koala.daemon.agents.session import Tidings
+from koala.daemon.agents.session import AgentMessage
 from koala.daemon.clock import Clock
 from koala.daemon.group_commit import BatchContext, GroupCommit
 from koala.errors import KoalaError, RejectedError, SpecError
@@ -41,7 +41,7 @@ class _Asker:
 
 
 class RequestHandler:
-    """Answers requests through `send`; passes parts of logs to `take_log`."""
+    """Answers requests through `send`; passes parts of logs to `deliver_log`."""
 
     def __init__(
         self,
@@ -50,19 +50,19 @@ class RequestHandler:
         clock: Clock,
         *,
         send: Callable[[SiteName, pb.ToAgent], None],
-        take_log: Callable[[SiteName, LogChunk], None],
+        deliver_log: Callable[[SiteName, LogChunk], None],
     ) -> None:
         self.lag_s = 0.0
         self._scheduler = scheduler
         self._event_loop = event_loop
         self._clock = clock
         self._send = send
-        self._take_log = take_log
+        self._deliver_log = deliver_log
         self.leases = Leases(clock.now())
         self._kvstore = KeyValueStore()
         self._rounds = 0
 
-    def answer(self, site: SiteName, news: Tidings) -> bool:
+    def answer(self, site: SiteName, news: AgentMessage) -> bool:
         """Answer a request; return False for a report, which is the core's to handle."""
         match news:
             case Ping():
@@ -72,7 +72,7 @@ class RequestHandler:
             case KvGet():
                 self._get_value(site, news)
             case LogChunk():
-                self._take_log(site, news)
+                self._deliver_log(site, news)
             case _:
                 return False
         return True

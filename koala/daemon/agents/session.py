@@ -51,7 +51,7 @@ INVENTORY_BYTES_MAX = 64 * 2**20  # of messages, buffered until the inventory is
 BEATS_MAX = 100  # remembered of an agent that sends messages but echoes no beat
 RTT_WEIGHT = 0.3  # of the newest beat in the estimate
 
-Tidings: TypeAlias = (
+AgentMessage: TypeAlias = (
     ClaimNews
     | PathsReport
     | Progress
@@ -105,14 +105,14 @@ class JoinSession:
     """The inventory is complete: let the core handle it, then call `join`."""
 
     registration: Registration
-    inventory: Sequence[Tidings]
+    inventory: Sequence[AgentMessage]
 
 
 @dataclass(frozen=True, slots=True)
 class DeliverMessage:
     """Message of a live session, for the core or the request handler."""
 
-    news: Tidings
+    news: AgentMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Registering:
     """Registered; the inventory is being received."""
 
     registration: Registration
-    inventory: list[Tidings]
+    inventory: list[AgentMessage]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class Joining:
     """The core is handling the inventory; `later` was received meanwhile."""
 
     registration: Registration
-    later: list[Tidings]
+    later: list[AgentMessage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +326,7 @@ class Session:
         self.state = Joining(registration=state.registration, later=[])
         return [JoinSession(registration=state.registration, inventory=state.inventory)]
 
-    def _handle(self, news: Tidings) -> list[Output]:
+    def _handle(self, news: AgentMessage) -> list[Output]:
         match self.state:
             case Registering(inventory=gathered) | Joining(later=gathered):
                 gathered.append(news)

@@ -66,7 +66,7 @@ def set_caller(caller: Caller) -> None:
     _CALLER.set(caller)
 
 
-class Who(StrEnum):
+class Audience(StrEnum):
     """Callers that may make a call."""
 
     ANYBODY = "anybody"
@@ -83,7 +83,7 @@ class Rule:
     Without `names` only refusals are logged: queries change nothing, and are many.
     """
 
-    who: Who
+    audience: Audience
     names: Callable[[Any, Any], str] | None = None
 
 
@@ -103,31 +103,31 @@ def _named(request: Any, _: Any) -> str:  # noqa: ANN401
 
 
 RULES: dict[str, Rule] = {
-    "Koala/Hello": Rule(Who.USER),
-    "Koala/Submit": Rule(Who.USER, _submitted),
-    "Koala/Cancel": Rule(Who.USER, lambda request, _: _jobs(request.jobs)),
-    "Koala/List": Rule(Who.USER),
-    "Koala/Show": Rule(Who.USER),
-    "Koala/Why": Rule(Who.USER),
-    "Koala/Timeline": Rule(Who.USER),
-    "Koala/Sites": Rule(Who.USER),
-    "Koala/ChangeSite": Rule(Who.OPERATOR, lambda r, _: f"{r.verb} {r.site}"),
-    "Koala/ListFiles": Rule(Who.USER),
-    "Koala/Metrics": Rule(Who.USER),
-    "Koala/Report": Rule(Who.USER),
-    "Koala/Watch": Rule(Who.USER),
-    "Koala/Logs": Rule(Who.USER),
-    "Koala/Outputs": Rule(Who.USER),
-    "Koala/AddSite": Rule(Who.OPERATOR, _named),
-    "Koala/RevokeSite": Rule(Who.OPERATOR, _named),
-    "Koala/ListEnrolments": Rule(Who.OPERATOR),
-    "Koala/AddUser": Rule(Who.ADMINISTRATOR, lambda r, _: f"{r.name} {r.role}"),
-    "Koala/RevokeUser": Rule(Who.ADMINISTRATOR, _named),
-    "Koala/ListUsers": Rule(Who.ADMINISTRATOR),
-    "Koala/Audit": Rule(Who.ADMINISTRATOR),
-    "AgentLink/Connect": Rule(Who.SITE, lambda _, __: ""),
-    "Enrolment/Where": Rule(Who.ANYBODY),
-    "Enrolment/Join": Rule(Who.ANYBODY, lambda request, _: str(request.site)),
-    "Enrolment/Renew": Rule(Who.SITE, lambda _, __: ""),
+    "Koala/Hello": Rule(Audience.USER),
+    "Koala/Submit": Rule(Audience.USER, _submitted),
+    "Koala/Cancel": Rule(Audience.USER, lambda request, _: _jobs(request.jobs)),
+    "Koala/List": Rule(Audience.USER),
+    "Koala/Show": Rule(Audience.USER),
+    "Koala/Why": Rule(Audience.USER),
+    "Koala/Timeline": Rule(Audience.USER),
+    "Koala/Sites": Rule(Audience.USER),
+    "Koala/ChangeSite": Rule(Audience.OPERATOR, lambda r, _: f"{r.verb} {r.site}"),
+    "Koala/ListFiles": Rule(Audience.USER),
+    "Koala/Metrics": Rule(Audience.USER),
+    "Koala/Report": Rule(Audience.USER),
+    "Koala/Watch": Rule(Audience.USER),
+    "Koala/Logs": Rule(Audience.USER),
+    "Koala/Outputs": Rule(Audience.USER),
+    "Koala/AddSite": Rule(Audience.OPERATOR, _named),
+    "Koala/RevokeSite": Rule(Audience.OPERATOR, _named),
+    "Koala/ListEnrolments": Rule(Audience.OPERATOR),
+    "Koala/AddUser": Rule(Audience.ADMINISTRATOR, lambda r, _: f"{r.name} {r.role}"),
+    "Koala/RevokeUser": Rule(Audience.ADMINISTRATOR, _named),
+    "Koala/ListUsers": Rule(Audience.ADMINISTRATOR),
+    "Koala/Audit": Rule(Audience.ADMINISTRATOR),
+    "AgentLink/Connect": Rule(Audience.SITE, lambda _, __: ""),
+    "Enrolment/Where": Rule(Audience.ANYBODY),
+    "Enrolment/Join": Rule(Audience.ANYBODY, lambda request, _: str(request.site)),
+    "Enrolment/Renew": Rule(Audience.SITE, lambda _, __: ""),
 }
 """By service and call."""

@@ -62,7 +62,7 @@ def note(state_dir: Path, *, verb: str, subject: str) -> None:
         finally:
             os.close(opened)
     except OSError as error:
-        log.error("audit.not_written", reason=str(error), **line)  # noqa: TRY400 - told whole
+        log.error("audit.not_written", reason=str(error), **line)  # noqa: TRY400 - no traceback needed
 
 
 def account() -> str:
@@ -80,7 +80,9 @@ class Audit:
     def __init__(self, state_dir: Path, *, bytes_max: int = BYTES_MAX) -> None:
         """Open the files. Raises ConfigError when other accounts may read or change them."""
         self._known = _Lines(state_dir / FILE, bytes_max)
-        self._strange = _Lines(state_dir / STRANGERS_FILE, min(bytes_max, STRANGERS_BYTES_MAX))
+        self._unauthenticated = _Lines(
+            state_dir / STRANGERS_FILE, min(bytes_max, STRANGERS_BYTES_MAX)
+        )
         self._second = 0
         self._calls = 0  # of unauthenticated callers in that second
         self._skipped = 0
@@ -94,10 +96,10 @@ class Audit:
         verb: str,
         subject: str,
         outcome: str,
-        is_strange: bool = False,
+        is_unauthenticated: bool = False,
     ) -> bool:
         """Add a line; return False when a call of an unauthenticated caller was only counted."""
-        if is_strange:
+        if is_unauthenticated:
             if not self._is_within_rate():
                 self._skipped += 1
                 return False
@@ -106,21 +108,21 @@ class Audit:
                 self._skipped = 0
         line = _line(who=who, role=role, peer=peer, verb=verb, subject=subject, outcome=outcome)
         try:
-            (self._strange if is_strange else self._known).add(line)
+            (self._unauthenticated if is_unauthenticated else self._known).add(line)
         except OSError as error:
-            log.error("audit.not_written", reason=str(error), **line)  # noqa: TRY400 - told whole
+            log.error("audit.not_written", reason=str(error), **line)  # noqa: TRY400 - no traceback needed
         return True
 
     def last(self, count: int) -> list[dict[str, Any]]:
         """Read the newest lines of both files, oldest first. Blocks."""
         most = min(count or LAST, LAST_MAX)
-        both = (self._known.last(most), self._strange.last(most))
+        both = (self._known.last(most), self._unauthenticated.last(most))
         return list(heapq.merge(*both, key=lambda line: str(line.get("at", ""))))[-most:]
 
     def close(self) -> None:
         """Close the files."""
         self._known.close()
-        self._strange.close()
+        self._unauthenticated.close()
 
     def _is_within_rate(self) -> bool:
         """Count a call of an unauthenticated caller; False beyond the rate limit."""

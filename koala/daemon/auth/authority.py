@@ -68,7 +68,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class PeerCertificate:
     """Certificate shown by a client; gRPC has verified the authority's signature."""
 
     serial: str
@@ -241,11 +241,11 @@ class Authority:
         return Certificate(pem=_pem(made), serial=f"{serial:x}", expires_at=expires_at)
 
 
-def read_certificate(pem: bytes) -> Shown:
+def read_certificate(pem: bytes) -> PeerCertificate:
     """Read the serial number and expiry of a certificate that gRPC has verified."""
     found = x509.load_pem_x509_certificate(pem)
     expires_at = found.not_valid_after_utc.timestamp()
-    return Shown(serial=f"{found.serial_number:x}", expires_at=expires_at)
+    return PeerCertificate(serial=f"{found.serial_number:x}", expires_at=expires_at)
 
 
 def is_due(certificate: bytes) -> bool:

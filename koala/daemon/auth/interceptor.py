@@ -15,9 +15,9 @@ from typing import Any
 import grpc
 import structlog
 
-from koala.daemon.auth.access_rules import NOBODY, RULES, Caller, Role, Rule, Who, set_caller
+from koala.daemon.auth.access_rules import NOBODY, RULES, Audience, Caller, Role, Rule, set_caller
 from koala.daemon.auth.audit import Audit
-from koala.daemon.auth.authority import Shown, read_certificate
+from koala.daemon.auth.authority import PeerCertificate, read_certificate
 from koala.daemon.auth.enrolments import Enrolments
 from koala.daemon.clock import wall_s
 from koala.daemon.quotas import FairQueue
@@ -59,13 +59,13 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         self,
         enrolments: Enrolments | None,
         audit: Audit,
-        turnstile: FairQueue,
-        guard: FloodGuard,
+        call_queue: FairQueue,
+        flood_guard: FloodGuard,
     ) -> None:
         self._enrolments = enrolments
         self._audit = audit
-        self._turnstile = turnstile
-        self._guard = guard
+        self._call_queue = call_queue
+        self._flood_guard = flood_guard
         self._streams: dict[asyncio.Timeout, Callable[[], None]] = {}
         if enrolments is not None:
             enrolments.changed = self._recheck_streams
@@ -106,7 +106,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
                 answer = self._answer(behaviour, request, context, what)
                 return await self._while_authenticated(answer, context, caller, authenticate)
             try:
-                async with self._turnstile.slot(caller.name, request.ByteSize()):
+                async with self._call_queue.slot(caller.name, request.ByteSize()):
                     return await self._answer(behaviour, request, context, what)
             except ExhaustedError as error:
                 await abort(context, error)
@@ -127,7 +127,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             self._refuse(call, caller, error)
             await abort(context, error)
         if caller.kind is not None:
-            self._guard.believe(caller.peer)
+            self._flood_guard.believe(caller.peer)
         set_caller(caller)
         return caller
 
@@ -203,9 +203,9 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
     def _note(self, call: str, caller: Caller, subject: str, outcome: str) -> bool:
         role = "" if caller.kind is None else caller.kind.value
-        is_strange = caller.kind is None and outcome not in ("done", "accepted")
+        is_unauthenticated = caller.kind is None and outcome not in ("done", "accepted")
         return self._audit.write(
-            is_strange=is_strange,
+            is_unauthenticated=is_unauthenticated,
             who=caller.name,
             role=caller.role.value if caller.kind is Kind.USER else role,
             peer=caller.peer,
@@ -222,7 +222,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         """Return the caller by its credentials. Raises UnauthenticatedError for invalid ones."""
         peer = str(context.peer())
         if self._enrolments is None:
-            if rule is not None and rule.who is Who.SITE:
+            if rule is not None and rule.audience is Audience.SITE:
                 return Caller(kind=Kind.SITE, peer=peer)
             name = metadata.get(USER_KEY, "")[:USER_MAX]
             return Caller(name=name, kind=Kind.USER, role=Role.ADMINISTRATOR, peer=peer)
@@ -235,7 +235,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             return replace(found, peer=peer)
         return replace(NOBODY, peer=peer)
 
-    def _of_certificate(self, uris: list[str], shown: Shown) -> Caller:
+    def _of_certificate(self, uris: list[str], shown: PeerCertificate) -> Caller:
         assert self._enrolments is not None
         found = parse_uri(uris[0]) if len(uris) == 1 else None
         if found is None:
@@ -250,7 +250,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
 
 @lru_cache(maxsize=4096)
-def _read(pem: bytes) -> Shown:
+def _read(pem: bytes) -> PeerCertificate:
     """Read a certificate, cached: every call of a connection carries the same one."""
     return read_certificate(pem)
 
@@ -271,23 +271,23 @@ def _authorize(rule: Rule | None, caller: Caller, call: str) -> None:
     """Check a caller against the rule. Raises UnauthenticatedError, DeniedError."""
     if rule is None:
         raise DeniedError(f"{call[:80]} has no rule: nobody may call it")
-    if rule.who is Who.ANYBODY:
+    if rule.audience is Audience.ANYBODY:
         return
     if caller.kind is None:
         missing = (
             "no certificate was shown: `koala-agent join` gets one with the token that"
             " `koala site add` prints, and agents dial the port for certificates with it"
-            if rule.who is Who.SITE
+            if rule.audience is Audience.SITE
             else "no token and no certificate were shown: `koala user add` makes one"
         )
         raise UnauthenticatedError(missing)
-    if rule.who is Who.SITE:
+    if rule.audience is Audience.SITE:
         if caller.kind is not Kind.SITE:
             raise DeniedError(f"{caller.name} is a user: only sites may {call}")
         return
     if caller.kind is not Kind.USER:
         raise DeniedError(f"{caller.name} is a site: only users may {call}")
-    needed = Role(rule.who.value)
+    needed = Role(rule.audience.value)
     if not caller.role.covers(needed):
         raise DeniedError(
             f"{caller.name} has the role {caller.role}: {call.rpartition('/')[2]} needs {needed}"

@@ -128,7 +128,7 @@ class Logs:
         self._known = known
         self._past = past
         self._read: dict[JobId, Job] = {}  # recently read; they may leave the state meanwhile
-        self._asked: dict[int, tuple[SiteName, asyncio.Future[LogChunk]]] = {}
+        self._pending: dict[int, tuple[SiteName, asyncio.Future[LogChunk]]] = {}
         self._requests = 0
         self._followed: Counter[str] = Counter()  # sources, of each user
 
@@ -136,20 +136,20 @@ class Logs:
         """True for a site's answer to a pending request."""
         if message.WhichOneof("kind") != "log" or len(message.log.data) > PART_BYTES_MAX:
             return False
-        asked, answer = self._asked.get(message.log.request, (None, None))
+        asked, answer = self._pending.get(message.log.request, (None, None))
         return answer is not None and asked == site and not answer.done()
 
-    def take(self, site: SiteName, part: LogChunk) -> None:
+    def deliver(self, site: SiteName, part: LogChunk) -> None:
         """Deliver an agent's answer to its request; ignore one that was not requested."""
-        asked, answer = self._asked.get(part.request, (None, None))
+        asked, answer = self._pending.get(part.request, (None, None))
         if asked != site or len(part.data) > PART_BYTES_MAX:
             log.warning("log.not_asked_for", site=site, size_bytes=len(part.data))
         elif answer is not None and not answer.done():
             answer.set_result(part)
 
-    def lose(self, site: SiteName) -> None:
+    def fail_pending(self, site: SiteName) -> None:
         """Fail the pending requests to a site: its session is over."""
-        for where, answer in tuple(self._asked.values()):
+        for where, answer in tuple(self._pending.values()):
             if where == site and not answer.done():
                 answer.set_exception(UnreachableError(f"{site} is disconnected"))
 
@@ -349,7 +349,7 @@ class Logs:
         self._requests += 1
         number = self._requests
         answer: asyncio.Future[LogChunk] = asyncio.get_running_loop().create_future()
-        self._asked[number] = (site, answer)
+        self._pending[number] = (site, answer)
         try:
             self._send(
                 site,
@@ -367,7 +367,7 @@ class Logs:
         except TimeoutError as error:
             raise UnreachableError(f"{site} does not answer") from error
         finally:
-            del self._asked[number]
+            del self._pending[number]
 
 
 def chosen_components(job: Job, name: str) -> list[int]:

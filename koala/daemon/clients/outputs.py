@@ -37,31 +37,31 @@ class Publisher:
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
         self._waiting: asyncio.Queue[EndedJob] = asyncio.Queue()
-        self._unsettled: dict[str, asyncio.Event] = {}
+        self._pending: dict[str, asyncio.Event] = {}
 
-    def settle(self, ended: EndedJob) -> None:
+    def enqueue(self, ended: EndedJob) -> None:
         """Enqueue an ended job."""
-        self._unsettled.setdefault(ended.job, asyncio.Event())
+        self._pending.setdefault(ended.job, asyncio.Event())
         self._waiting.put_nowait(ended)
 
-    async def settled(self, job: JobId) -> None:
+    async def wait_for(self, job: JobId) -> None:
         """Wait until nothing is queued for the job."""
-        if job in self._unsettled:
-            await self._unsettled[job].wait()
+        if job in self._pending:
+            await self._pending[job].wait()
 
     async def run(self) -> None:
         """Process the queue until cancelled; retry on a full disk."""
         while True:
             ended = await self._waiting.get()
             try:
-                await asyncio.to_thread(self._spool.settle, ended)
+                await asyncio.to_thread(self._spool.finish, ended)
             except (OSError, SpecError, RejectedError) as error:
                 log.warning("outputs.not_published", job=ended.job, reason=str(error))
                 if isinstance(error, OSError) and error.errno in NO_ROOM:
                     await asyncio.sleep(PUBLISH_AGAIN_S)
                     self._waiting.put_nowait(ended)
                     continue
-            settled = self._unsettled.pop(ended.job, None)
+            settled = self._pending.pop(ended.job, None)
             if settled is not None:
                 settled.set()
 
@@ -108,7 +108,7 @@ class Outputs:
         """
         try:
             async with asyncio.timeout(PUBLISH_S):
-                await self._publisher.settled(wanted.job)
+                await self._publisher.wait_for(wanted.job)
         except TimeoutError as error:
             raise ExhaustedError(
                 f"the outputs of {wanted.job} are not published yet: the daemon's disk may be full",

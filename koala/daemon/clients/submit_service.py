@@ -135,28 +135,28 @@ class SubmitService:
             digest = _digest(submission, owner)
             known = batch.scheduler.keys.get(key, past.jobs.get(key)) if key else None
             ignored = warnings(reading.spec, batch.scheduler, self._registry.owners)
-            told = (*reading.warnings, *ignored)
+            warned = (*reading.warnings, *ignored)
             if known is not None:
                 if known[1] != digest:
                     raise RejectedError(
                         f"key {submission.key!r} was used for {known[0]}, which has another text"
                     )
-                return pb.Submitted(job=known[0], warnings=told, is_known=True)
+                return pb.Submitted(job=known[0], warnings=warned, is_known=True)
             check_deadline(reading.spec, batch.now)
             owners = self._registry.owners
-            told = (*told, *check(reading.spec, batch.scheduler, owners, self._verdicts))
+            warned = (*warned, *check(reading.spec, batch.scheduler, owners, self._verdicts))
             if submission.no_wait and not batch.scheduler.has_room:
                 limit = batch.scheduler.parameters.queue_jobs_max
                 raise queues_full(len(batch.scheduler.queues), limit)
             self._quotas.require_job_quota(reading.spec)
             if is_dry_run or reading.is_dry_run:
-                return pb.Submitted(warnings=told)
+                return pb.Submitted(warnings=warned)
             _require_room(self._disk)
             job = batch.new_job()
             spec = with_progress(reading.spec, batch.scheduler)
             batch.emit(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
             self._quotas.accepted(job, spec)
-            return pb.Submitted(job=job, warnings=told)
+            return pb.Submitted(job=job, warnings=warned)
         except KoalaError as error:
             return submitted_error(error)
 

@@ -563,10 +563,10 @@ class RelayProcess:
 async def _port(stdout: asyncio.StreamReader) -> int:
     try:
         async with asyncio.timeout(_START_S):
-            said = json.loads(await stdout.readline())
-        if reason := said.get("error"):
+            reply = json.loads(await stdout.readline())
+        if reason := reply.get("error"):
             raise UnreachableError(f"the relay did not start: {reason}")
-        return int(said["port"])
+        return int(reply["port"])
     except (TimeoutError, ValueError, KeyError, TypeError, ConnectionError) as error:
         message = "the relay did not start; what it wrote to standard error says why"
         raise UnreachableError(message) from error
@@ -591,9 +591,9 @@ async def _main() -> None:
         sys.exit(1)
 
 
-def _print(**said: int | str) -> None:
+def _print(**reply: int | str) -> None:
     with suppress(BrokenPipeError):  # the daemon was killed meanwhile; standard input closes, too
-        os.write(sys.stdout.fileno(), json.dumps(said).encode() + b"\n")
+        os.write(sys.stdout.fileno(), json.dumps(reply).encode() + b"\n")
 
 
 def _append(descriptor: Descriptor, digest: Digest, content: bytes) -> None:

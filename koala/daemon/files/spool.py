@@ -162,7 +162,7 @@ class Spool:
                 raise SpecError(f"{shown(name)} of {claim}: the job is over, and does not need it")
         return place
 
-    def settle(self, ended: EndedJob) -> None:
+    def finish(self, ended: EndedJob) -> None:
         """Publish the outputs of a Finished job, and delete those of another. Idempotent.
 
         Raises as `publish` does.

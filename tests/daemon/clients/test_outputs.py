@@ -40,14 +40,14 @@ async def test_they_are_waited_for_until_they_are_visible(tmp_path: Path) -> Non
     content = bytes(range(256)) * 3_000
     spool = spool_with(tmp_path / "spool", a=content, b=b"")
     publisher = Publisher(spool)
-    publisher.settle(OVER)
+    publisher.enqueue(OVER)
     async with asyncio.TaskGroup() as group:
         reading = group.create_task(read(spool, publisher, WANTED))
         await asyncio.sleep(0)
         assert not spool.published(JOB).exists()
         running = group.create_task(publisher.run())
         assert await reading == {"0/a": content, "0/b": b""}
-        publisher.settle(OVER)  # as after a restart
+        publisher.enqueue(OVER)  # as after a restart
         assert await read(spool, publisher, WANTED) == {"0/a": content, "0/b": b""}
         running.cancel()
 
@@ -58,7 +58,7 @@ async def test_what_cannot_be_published_now_is_to_be_asked_for_again(
     monkeypatch.setattr(outputs, "PUBLISH_S", 0.01)
     spool = spool_with(tmp_path / "spool", a=b"1")
     publisher = Publisher(spool)
-    publisher.settle(OVER)  # and nothing runs
+    publisher.enqueue(OVER)  # and nothing runs
     with pytest.raises(ExhaustedError, match="outputs of j1 are not published yet"):
         await read(spool, publisher, WANTED)
 
@@ -67,7 +67,7 @@ async def test_a_link_in_their_place_is_not_followed(tmp_path: Path) -> None:
     """Whoever may write to the spool cannot have the daemon read what else it may."""
     (tmp_path / "secret").write_bytes(b"secret")
     spool = spool_with(tmp_path / "spool", a=b"1")
-    spool.settle(OVER)
+    spool.finish(OVER)
     parts = Outputs(spool, Publisher(spool)).read(WANTED)
     assert (await anext(parts)).name == "0/a"
     visible = spool.published(JOB) / "0" / "a"
@@ -84,7 +84,7 @@ async def test_those_of_components_are_chosen_by_label(tmp_path: Path) -> None:
         spool.outputs(place).mkdir(parents=True)
         (spool.outputs(place) / "x").write_text(str(component))
         (spool.outputs(place).parent / "label").write_text(label)
-    spool.settle(OVER)
+    spool.finish(OVER)
     publisher = Publisher(spool)
     chosen = OutputsWanted(job=JOB, components={0: "a", 2: "b"}, is_names_only=True)
     assert await read(spool, publisher, chosen) == {"a/x": b"", "b.2/x": b""}

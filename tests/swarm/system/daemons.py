@@ -255,7 +255,7 @@ class Daemon(Process):
         guests = Allowlist(epoch=scheduler.epoch, sites={}, is_open=True, verdict=watermarks.verify)
         self.roster = AgentRegistry(scheduler, turns, clock, allowlist=guests, timing=self._timing)
         self.desk = RequestHandler(
-            scheduler, turns, clock, send=self.roster.send, take_log=lambda _site, _part: None
+            scheduler, turns, clock, send=self.roster.send, deliver_log=lambda _site, _part: None
         )
         effects = ActionDispatcher(
             send=self.roster.send,
@@ -269,7 +269,7 @@ class Daemon(Process):
                 messages=effects.messages,
                 relay=lambda: effects.relay,
                 answer=self.desk.answer,
-                lose=lambda _site: None,
+                session_ended=lambda _site: None,
                 mark=lambda: journal.mark,
                 sealed=watermarks.sign,
                 forked=_forked,
