@@ -219,7 +219,9 @@ class ClaimDriver:
         try:
             # One thread: transactions keep the order of the batches.
             with ThreadPoolExecutor(1, thread_name_prefix="store") as executor:
-                executor.submit(self._store.claims).result()  # later there may be no thread for it
+                executor.submit(
+                    self._store.claims
+                ).result()  # the thread must exist before threads run out
                 async with asyncio.TaskGroup() as group:
                     self._group = group
                     self._listening.set()
@@ -548,10 +550,10 @@ class ClaimDriver:
     async def _sweep_once(self) -> None:
         try:
             old = await asyncio.to_thread(self._find_old)
-        except OSError as error:  # no more descriptors, for instance: another time
+        except OSError as error:  # no free descriptor, for instance: retried later
             log.warning("claims.not_swept", reason=str(error))
             return
-        # Now: the table has a claim before there is a folder of it.
+        # Read now, not earlier: a claim is in the table before its folder exists.
         known = {folder_name(claim) for claim in self._table.claims}
         await asyncio.to_thread(remove_all, [path for path in old if path.name not in known])
 
@@ -562,7 +564,7 @@ class ClaimDriver:
         before = self._ports.unix_clock() - self._keep_s
         found = []
         for path in sorted(self._launch.root.iterdir()):
-            with suppress(OSError):  # going away by itself
+            with suppress(OSError):  # removed meanwhile
                 if path.name != placeholders.STARTERS and _last_written_at(path) < before:
                     found.append(path)
         return found

@@ -296,7 +296,7 @@ def _check_accounts(config: Config, source: str, *, given: object) -> None:
     if accounts.mode == "site":
         _check_site_mode(accounts, owner, source)
         if config.lrm.kind == "emulated" and accounts.become:
-            # What sudo has started is root's, and not the agent's to end.
+            # The agent cannot end processes that sudo has started as root.
             allowed = "none with lrm.kind = 'emulated': its agent must be root"
             _refuse(source, key="accounts.become", value=list(accounts.become), allowed=allowed)
     if accounts.user and owner not in ("", accounts.user):

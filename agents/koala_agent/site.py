@@ -176,7 +176,7 @@ class Site:
                     group.create_task(self._claims.run()),
                     group.create_task(self._disk.run(changed=self._figures_due.set)),
                 ]
-                # Before the local manager, whose news it takes.
+                # Before the local manager, because it receives its reports.
                 await self._claims.opened()
                 group.create_task(self._manager.run())
                 helpers.append(group.create_task(self._files.run()))
@@ -315,7 +315,7 @@ class Site:
         await self._welcomed.wait()  # the daemon says where its relay is
         while True:
             if not self._files.relay:
-                # A daemon without one leaves them here.
+                # Without a relay the outputs stay here.
                 return await check_outputs(claim, folder, may_leave=self._may_leave)
             sessions = self._sessions
             order = upload_order(claim, folder, relay=self._files.relay, may_leave=self._may_leave)
@@ -337,7 +337,7 @@ class Site:
             through = self._claims.asked_through
             idle = await self._query_idle()
             if idle is None:
-                # Told with the next news; till then the daemon counts with what it heard last.
+                # Sent with the next change; until then the daemon uses the last figures.
                 self._is_owed = self._is_owed or is_owed
                 continue
             figures = SiteFigures(

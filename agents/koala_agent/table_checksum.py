@@ -40,7 +40,7 @@ class TableChecksum:
         self._path = path
         self._mark_path = path.with_suffix(".mark")
         self._mark_file: int | None = None
-        self._database_inode: int | None = None  # its number, to know when it is another one
+        self._database_inode: int | None = None  # to detect a replaced file
         self._tables = tables
         connection.create_function("folded", -1, _folded, deterministic=True)
 
@@ -51,7 +51,7 @@ class TableChecksum:
         if found != "ok":
             raise self._damaged(found)
         if not is_sealed:
-            self._run("DROP TABLE IF EXISTS seal")  # of a start that went no further
+            self._run("DROP TABLE IF EXISTS seal")  # of an interrupted start
             self._run("CREATE TABLE seal (number INTEGER NOT NULL, sum BLOB NOT NULL)")
             self._run("INSERT INTO seal VALUES (0, ?)", (self._total(),))
         elif self._run("SELECT sum FROM seal").fetchall() != [(self._total(),)]:
@@ -68,7 +68,7 @@ class TableChecksum:
             raise self._damaged(f"{self._mark_path} is missing, or cannot be read")
         if is_marked and marked is not None and marked > number:
             raise self._damaged(f"{marked - number} changes of its rows are missing")
-        self._run("PRAGMA recursive_triggers = ON")  # or REPLACE would not tell what it removes
+        self._run("PRAGMA recursive_triggers = ON")  # or REPLACE would fire no delete trigger
         for table, columns in self._tables.items():
             old, new = (_row(columns, prefix) for prefix in ("OLD.", "NEW."))
             added, removed = f"folded(sum, 1, '{table}', {new})", f"-1, '{table}', {old})"

@@ -60,7 +60,9 @@ class Store:
         only a name, and there is no checksum: for agents in simulated time.
         """
         self.folder = folder
-        self.make_room: Callable[[], bool] = lambda: False  # asked when a transaction finds none
+        self.make_room: Callable[[], bool] = lambda: (
+            False
+        )  # called when a transaction finds the disk full
         self._path = folder / "agent.db"
         self._transactions = threading.Lock()
         self._next_watermark: Watermark | None = None  # to be stored
@@ -86,7 +88,7 @@ class Store:
 
     def _open(self) -> None:
         with self._translated():
-            # SQLite gives its other files the mode of this one.
+            # SQLite's other files copy the mode of this one.
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
             self._path.chmod(0o600)
             self._connection = sqlite3.connect(
@@ -255,8 +257,8 @@ class Store:
                 try:
                     self._write(change)
                 except sqlite3.OperationalError as error:
-                    # Of a full disk alone SQLite takes the whole transaction back; after any other
-                    # error nobody knows what is there, and trying again could hide a loss.
+                    # SQLite rolls the whole transaction back only for a full disk. After any other
+                    # error the state is unknown, and a retry could hide a loss.
                     if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self.make_room():
                         raise
                     self._write(change)

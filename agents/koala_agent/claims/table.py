@@ -145,8 +145,8 @@ class ClaimTable:
         self._pending = PendingRequests()
         self._connected: dict[ClaimId, str] = {}
         self._ping_at = now
-        self._paths: dict[ClaimId, TryPaths] = {}  # to be tried; the daemon says them again
-        self._paces: dict[ClaimId, Pace] = {}  # for a starter that connects; said again, too
+        self._paths: dict[ClaimId, TryPaths] = {}  # to be tried; the daemon repeats them
+        self._paces: dict[ClaimId, Pace] = {}  # for a starter that connects; repeated, too
         self._forgotten: dict[ClaimId, None] = dict.fromkeys(forgotten)
         self.claims: dict[ClaimId, Claim] = {claim.id: self._restored(claim) for claim in restored}
 
@@ -456,7 +456,7 @@ class ClaimTable:
             case Granted() | Armed():
                 self._report(self._store(claim, Passed(nonce=nonce, passed_at=passed_at)))
             case Stopping(passed_at=None) as stopping:
-                # The Stop came too late to keep it from passing: the daemon hears both.
+                # The Stop came too late to prevent the pass: both are reported.
                 state = msgspec.structs.replace(stopping, passed_at=passed_at)
                 self._report(self._store(claim, state))
             case _:
@@ -589,10 +589,10 @@ class ClaimTable:
     def _unlisted(self, claim: Claim, record: StarterRecord | None) -> None:
         if isinstance(claim.state, Asked):
             if record is None:
-                # Written down, and then the agent ended before it was submitted.
+                # The agent ended after the store and before the submission.
                 self._emit(Submit(claim=claim))
             else:
-                # It was, and its starter is over by its own word: another one would be a second.
+                # It was submitted, and its starter has reported an end: do not start a second.
                 reason = "the starter ended before it checked in"
                 why = f"{reason}: {record.end.reason}" if record.end is not None else reason
                 self._withdraw(claim, End(kind=EndKind.FAILED, reason=why))
@@ -759,7 +759,7 @@ class ClaimTable:
             case Withdrawing() | Stopping() | Ended() | Gone():
                 state = msgspec.structs.replace(state, due_at=again_at)
             case Collecting(nonce=nonce, passed_at=passed_at, end=end):
-                # What was collecting is gone; the batch job's end, told anew, begins it again.
+                # The collection died with the agent; a repeated end of the batch job restarts it.
                 state = Ended(
                     nonce=nonce, passed_at=passed_at, end=end, due_at=again_at, collects=True
                 )

@@ -37,7 +37,7 @@ from koala_agent.link.endpoints import dial
 FOLDER = "identity"
 FILE = "site.pem"
 CALL_S = 20.0
-RETRY_MIN_S = 10.0  # the daemon signs for a site once in so long, in the long run
+RETRY_MIN_S = 10.0  # the daemon's own limit on signing for one site
 RETRY_MAX_S = 3600.0
 PAUSE_S = 1.0
 SETTLED_S = 600.0
@@ -142,14 +142,14 @@ class Renewal:
                 continue
             log.info("certificate.renewed")
             self._redial("the certificate was renewed")
-            # By a wall clock that is far ahead the new one is due again at once.
+            # With a wall clock far ahead the new one is due again at once.
             await asyncio.sleep(SETTLED_S)
 
     async def _wait_after(self, reason: str) -> None:
         """Wait for the next try after a failure."""
         log.warning("certificate.not_renewed", reason=reason)
         ends, left_s = "", 0.0
-        with suppress(ConfigError, OSError):  # what cannot be read says when it ends no more
+        with suppress(ConfigError, OSError):  # an unreadable certificate has no known end
             ends_at = expires_at(self._identity.read().certificate)
             ends = f", which ends at {datetime.fromtimestamp(ends_at, UTC):%Y-%m-%d %H:%M:%S} UTC,"
             left_s = ends_at - clock.unix_now()

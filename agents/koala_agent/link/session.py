@@ -391,8 +391,8 @@ class Session:
             return []
         outputs = self._handle_message(message, now)
         kept = self._keep(received.mark)
-        # What is done about the message is stored together with the mark that it rests on; but no
-        # mark before the epoch of who tells it.
+        # The effects of a message are stored together with its watermark, but no watermark is
+        # stored before its daemon's epoch.
         return [*outputs, *kept] if isinstance(message, Welcome) else [*kept, *outputs]
 
     def _keep(self, mark: Watermark | None) -> list[Output]:

@@ -268,13 +268,13 @@ class Link:
     def _send(self, batch: Sequence[object]) -> None:
         stream = self._streams[self._session.connection]
         if not stream.send(batch):
-            # Not from within the machine's own outputs: the event must find them carried out.
+            # Deferred: the machine's outputs must be carried out before its next event.
             cut = Cut(connection=stream.connection, reason="the daemon does not read")
             asyncio.get_running_loop().call_soon(self._handle, cut)
 
     async def _take_inventory(self, connection: int) -> None:
         await self._agent.prepare()
-        # No await from here on: what changes later is told after the inventory.
+        # No await from here on: later changes are reported after the inventory.
         self._handle(InventoryTaken(connection=connection, reports=self._agent.inventory()))
 
     async def _serve(self, stream: _Stream) -> None:
@@ -283,7 +283,7 @@ class Link:
         log.debug("link.dialled", daemon=self._wire.target)
         reason = await stream.run(self._agent.startable)
         del self._streams[stream.connection]
-        if reason != self._cut_reason:  # a daemon that is away for a night is one line
+        if reason != self._cut_reason:  # one line for a daemon that is away all night
             log.info("link.cut", reason=reason)
         self._cut_reason = reason
         self._handle(Cut(connection=stream.connection, reason=reason))
@@ -395,7 +395,7 @@ class _Stream:
                     timeout=LAST_WORDS_S,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                # A daemon that ends at the same time reads no last words.
+                # A daemon that ends at the same time does not read our Goodbye.
                 finishing.cancel()
             reading.cancel()
             writing.cancel()

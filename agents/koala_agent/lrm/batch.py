@@ -114,7 +114,7 @@ class BatchManager:
             scope=settings.scope,
             make_room=settings.make_room,
         )
-        # What was queued in an earlier life may run by now.
+        # Jobs queued in an earlier life may run by now.
         self._tracked = {
             row.claim: TrackedClaim(
                 row=row, state=JobState.RUNNING if row.number else JobState.QUEUED
@@ -122,7 +122,7 @@ class BatchManager:
             for row in self._table.load()
         }
         self._unwanted: dict[str, str] = {}  # numbers of jobs that are no claim's, and accounts
-        self._unlisted = set(settings.accounts)  # those whose jobs nobody has seen (since ...)
+        self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
         self._reported_idle: Idle | None = None
         self._opened = asyncio.Event()
@@ -131,7 +131,7 @@ class BatchManager:
         self._poll_lock = asyncio.Lock()
         self._poll_count = 0
         self._trials = asyncio.Semaphore(TRIALS_MAX)
-        self._records_at: dict[str, float] = {}  # when an account's are asked for again
+        self._records_at: dict[str, float] = {}  # next lookup, by account
         self._is_silent = False
         self._why_silent = ""
         self._limited_at = -math.inf
@@ -232,7 +232,7 @@ class BatchManager:
         if tracked is None or tracked.row.end is not None:
             return
         self._change(tracked, is_unwanted=True)
-        self._poll_soon.set()  # what no listing has shown yet is ended when one does
+        self._poll_soon.set()  # an unlisted job is cancelled when a poll lists it
         if tracked.is_listed:
             await self._cancel(tracked.row.number, tracked.row.account)
 
@@ -296,7 +296,7 @@ class BatchManager:
     async def _list(self, account: str) -> list[BatchJob] | LocalManagerError:
         try:
             answer = await self._breaker.run_unguarded(self._dialect.list_jobs(), account)
-            # In a thread: a cell with 50,000 jobs takes a second, in which nobody may go unheard.
+            # In a thread: a cell with 50,000 jobs takes a second, which would block the loop.
             return await asyncio.to_thread(self._dialect.read_jobs, answer)
         except LocalManagerError as error:
             return error
@@ -502,7 +502,7 @@ class BatchManager:
             number = self._dialect.read_submitted(await self._ask(command, account))
         except LocalManagerError as error:
             if error.transient:
-                self._unlisted.add(account)  # a look finds out whether anything can be asked
+                self._unlisted.add(account)  # a poll finds out whether the account answers
             was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
             if not (error.transient and was_asked):
                 del self._tracked[placeholder.claim]
@@ -602,7 +602,7 @@ class BatchManager:
         if self._is_silent:
             log.info("batch.answers_again")
             self._is_silent = False
-            self._breaker.opened.set()  # whose trouble was that is asked now
+            self._breaker.opened.set()  # retry open circuits now
             self._report_idle()
 
     async def _pause(self) -> None:

@@ -40,7 +40,7 @@ class TrackedClaim:
     is_listed: bool = False
     is_submitting: bool = False  # its submission is under way
     submitted_in_poll: int = 0  # the last poll that had begun at the end of its submission
-    is_limited: bool = False  # it waits because our user has all that is allowed
+    is_limited: bool = False  # it waits because our user has reached a limit
 
     def is_settled(self) -> bool:
         """True when there is nothing to submit."""

@@ -297,7 +297,7 @@ class EmulatedLocalManager:
     def _advance(self) -> None:
         """Start the jobs that the model selects; called at once after every change to the queue."""
         if self._is_closing:
-            return  # those that wait do so in the stored queue, for the next agent
+            return  # waiting jobs stay in the stored queue, for the next agent
         for key in self._queue.advance(self._clock()):
             if isinstance(key, _LocalKey):
                 self._start_local(key)
@@ -492,7 +492,7 @@ class EmulatedLocalManager:
 
     def _save(self, job: _Job) -> None:
         placeholder = job.placeholder
-        if isinstance(job.state, Over):  # its script is long, and has a secret in it
+        if isinstance(job.state, Over):  # its script is long, and contains a secret
             placeholder = replace(placeholder, body="")
         self._table.save(job.claim, JobRow(placeholder, job.state))
 
@@ -595,7 +595,7 @@ class EmulatedLocalManager:
                     is_there = is_alive(leader)
                     if is_there:
                         self._follow(job, alive)
-                except ProcessLookupError:  # since that look
+                except ProcessLookupError:  # it exited meanwhile
                     is_there = False
                 if not is_there:
                     self._begin_end(job, EndCause.EXITED, "ended while no agent ran")

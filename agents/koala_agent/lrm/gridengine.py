@@ -180,7 +180,9 @@ def _tree(answer: Answer, command: str) -> ET.Element:
         raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
     parser = ET.XMLParser()
     try:
-        for start in range(0, len(answer.out), PART):  # in one go no other thread would run
+        for start in range(
+            0, len(answer.out), PART
+        ):  # one large feed would block the other threads
             parser.feed(answer.out[start : start + PART])
         return parser.close()
     except ET.ParseError as error:
@@ -236,7 +238,7 @@ def _ended(number: str, name: str, fields: dict[str, str]) -> BatchJob:
             cause, exit_status = EndCause.EXITED, 128 - code
         elif _reached_limit(fields):
             cause = EndCause.TIME_LIMIT
-        else:  # the record does not say who sent it
+        else:  # the record does not name the sender
             cause = EndCause.CANCELLED_BY_SITE
     elif fields.get("deleted_by", "NONE") not in ("", "NONE"):
         cause = EndCause.CANCELLED_BY_SITE

@@ -102,10 +102,10 @@ class Trees:
                 async with asyncio.timeout(self._pause_s()):
                     await self._wake.wait()
             self._wake.clear()
-            # A claim whose end was ordered during the look may have forked since: not judged.
+            # Claims whose end is ordered during the scan may have forked since: left out.
             judged = [claim for claim, tree in self._trees.items() if tree.kill_at is not None]
             self._handle_scan(await asyncio.to_thread(scan), judged)
-            # A burst of ends shares a look: at most one a gap.
+            # A burst of ends shares a scan: at most one each gap.
             await asyncio.sleep(_GAP_MIN_S)
 
     def _pause_s(self) -> float | None:
@@ -160,7 +160,7 @@ def _is_cleaning_up(process: Seen, tree: _Tree) -> bool:
 
 def _send_all(identities: Iterable[Identity], number: signal.Signals) -> None:
     for identity in sorted(identities):
-        # What another user runs for the claim (sudo) we may not end; it keeps the processors.
+        # We may not end processes of another user (sudo); they keep the processors.
         with suppress(PermissionError):
             send(identity, number)
 

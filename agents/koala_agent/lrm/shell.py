@@ -115,7 +115,7 @@ class Shell:
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
                     env=entry.over(self._environment),
-                    # Where an account may be; the agent's own folder need not be readable for it.
+                    # The account need not be able to read the agent's own folder.
                     cwd="/" if account else None,
                     limit=PART_BYTES,
                     umask=self._umask,
@@ -164,7 +164,7 @@ async def _communicate(process: asyncio.subprocess.Process, text: str) -> tuple[
 
 
 async def _feed(stdin: asyncio.StreamWriter, text: str) -> None:
-    with suppress(ConnectionError):  # it did not want to hear it: its answer says why
+    with suppress(ConnectionError):  # it closed its input: its answer says why
         stdin.write(text.encode())
         await stdin.drain()
     stdin.close()

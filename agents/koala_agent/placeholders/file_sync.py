@@ -122,7 +122,7 @@ class FileSyncServer:
         if name not in logs | outputs:
             raise _NotOursError(f"{name[:200]!r} is no file of this job")
         folder = self.folder(claim.id)
-        half = f"{hashlib.sha256(name.encode()).hexdigest()}.part"  # where no output can be
+        half = f"{hashlib.sha256(name.encode()).hexdigest()}.part"  # no output can have this name
         return folder / (name if name in logs else f"{STATE_FOLDER}/{half}"), folder / name
 
 
@@ -160,7 +160,7 @@ def _append(path: Path, request: Message) -> int:
     descriptor = os.open(path, flags, 0o600)
     try:
         size = os.fstat(descriptor).st_size
-        if offset in (0, size):  # from the beginning is over what was wrong
+        if offset in (0, size):  # offset 0 overwrites a wrong beginning
             os.ftruncate(descriptor, offset)
             os.pwrite(descriptor, block, offset)
             return offset + len(block)

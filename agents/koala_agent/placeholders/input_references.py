@@ -45,7 +45,7 @@ class InputReferences:
         self._told.pop(claim, None)
         if hold is None:
             return []
-        # One that is gone reads nothing: several are acknowledged before one of them is forgotten.
+        # Gone claims read nothing: several may be acknowledged before the first is forgotten.
         others = (
             other.hold
             for other in self._stored.values()

@@ -148,7 +148,7 @@ def checked_in(message: Message) -> CheckedIn:
 def record_of(passed: Message | None, ended: Message | None) -> StarterRecord | None:
     """Decode a starter's two record files; None for unreadable ones."""
     if passed is not None and ended is not None and passed.get("nonce") != ended.get("nonce"):
-        ended = None  # of a starter that the batch system started once more, and that never passed
+        ended = None  # of a second start by the batch system, which never passed
     written = passed or ended
     if written is None:
         return None

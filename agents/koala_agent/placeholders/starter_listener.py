@@ -163,8 +163,8 @@ class StarterListener:
         event = replace(checked_in(message), address=connection.address())
         known = self._secret(event.claim)
         if known is None:
-            # No event: the claim could be asked for before the table hears of it, and what nobody
-            # proved would then be taken for the claim's own starter.
+            # No event: the claim might be accepted before the table handles it, and an
+            # unauthenticated starter would then be bound to it.
             log.info("starter.dismissed", claim=event.claim)
             connection.send(encode(Dismissed(reason="this claim is not known here")))
             connection.close()
@@ -284,7 +284,7 @@ class StarterConnection(asyncio.Protocol):
         self._unread = b""
         self._lines: deque[bytes] = deque()
         self._is_answering = False  # a courier's question is being answered
-        self._delayed: Message | None = None  # waits for its turn
+        self._delayed: Message | None = None  # waits for its rate limit
         self._is_processing = False
         self._is_paused = False
         self._transport: asyncio.Transport | None = None

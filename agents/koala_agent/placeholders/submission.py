@@ -145,7 +145,7 @@ def _checksum(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py*")):
         if path.parent.name == "__pycache__":
-            continue  # what an interpreter made of them by itself
+            continue  # compiled by an interpreter on its own
         content = path.read_bytes()
         digest.update(f"{path.relative_to(folder)} {len(content)}\n".encode() + content)
     return digest.hexdigest()
