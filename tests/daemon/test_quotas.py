@@ -330,7 +330,7 @@ async def test_who_watches_or_reads_logs_takes_a_turn_for_that(
         await go_on.wait()
         raise UnknownJobError("no job")
 
-    monkeypatch.setattr("koala.daemon.clients.service.Service._ask_about", slowly)
+    monkeypatch.setattr("koala.daemon.clients.service.Service._query_job", slowly)
     config = config_of(tmp_path, limits(calls_per_user=1))
     async with running(config) as daemon, Client(daemon.address, user="ann") as ann:
         async with asyncio.TaskGroup() as group:
