@@ -1,9 +1,11 @@
-"""Spares a command line the import of pydantic.
+"""Convert command-line values without importing pydantic, to shorten the start.
 
-Newer versions of typer coerce every value by pydantic, whose import takes longer than a whole
-submission. Texts, lists of texts, paths, flags and bounded numbers are all that our commands take;
-for these a few lines do, and refuse numbers with which nobody can calculate, too. A version of
-typer that is built differently, or a parameter of another kind, is left alone and works as it came.
+Newer versions of typer convert every value with pydantic, which adds about 50 ms to each command.
+This module replaces the conversion of text, lists of text, paths, flags and bounded numbers, and
+also refuses numbers outside `is_sensible`.
+
+It patches private attributes of typer. Other versions of typer, and parameters of other types, keep
+typer's own conversion.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ import typer
 try:
     from typer._coercion import RuntimeParam
 except ImportError:  # a version without pydantic
-    RuntimeParam = None  # type: ignore[assignment, misc]  # nothing to spare
+    RuntimeParam = None  # type: ignore[assignment, misc]  # nothing to replace
 
 
-def spare_pydantic(command: Any) -> None:  # noqa: ANN401 - typer's own classes of commands
-    """Give the plain parameters of a command, and of those below it, a coercion of their own."""
+def avoid_pydantic(command: Any) -> None:  # noqa: ANN401 - typer's own classes of commands
+    """Replace the conversion of the simple parameters of a command and its subcommands."""
     if RuntimeParam is None:
         return
     for parameter in _parameters(command):
@@ -30,7 +32,7 @@ def spare_pydantic(command: Any) -> None:  # noqa: ANN401 - typer's own classes 
         if descriptor is None or not hasattr(parameter, "_runtime_param"):
             continue
         if (plain := _plain_type(descriptor.annotation)) is not None:
-            parameter._runtime_param = _PlainParam(  # noqa: SLF001 - where typer looks first
+            parameter._runtime_param = _PlainParam(  # noqa: SLF001 - typer checks it first
                 parameter_info=descriptor.parameter_info, annotation=plain
             )
 
@@ -38,7 +40,7 @@ def spare_pydantic(command: Any) -> None:  # noqa: ANN401 - typer's own classes 
 if RuntimeParam is not None:
 
     class _PlainParam(RuntimeParam):
-        """Coercion by the type itself."""
+        """Conversion by calling the type itself."""
 
         def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401
             if isinstance(value, (list, tuple)):
@@ -63,12 +65,15 @@ _WORDS = {"1": True, "true": True, "yes": True, "on": True} | {
     "no": False,
     "off": False,
 }
-"""How a flag may be written in a variable of the environment."""
+"""Values of a flag in an environment variable."""
 
 
 def is_sensible(number: float) -> bool:
-    """Whether sums can be done with it: no duration, load or share is beyond these, and products of
-    numbers that are would not be numbers any more. What may be infinite says so itself."""
+    """True for 0, infinity and magnitudes that calculations can use; False for nan.
+
+    Durations, loads and shares are never outside these bounds, and products of numbers outside
+    would overflow. Settings that must be finite check that themselves.
+    """
     return number == 0 or SENSIBLE_MIN <= abs(number) <= SENSIBLE_MAX or isinf(number)
 
 
@@ -92,7 +97,7 @@ def _bounded(number: float, parameter: Any) -> float:  # noqa: ANN401
 
 
 def _parameters(command: Any, names: Sequence[str] = ()) -> Iterator[Any]:  # noqa: ANN401
-    """All parameters, the help options too, which a command makes once and then keeps."""
+    """Iterate over all parameters, including the help option, which a command creates once."""
     names = names or command.context_settings.get("help_option_names", ("--help",))
     yield from command.params
     yield command.get_help_option(typer.Context(command, help_option_names=list(names)))
@@ -101,9 +106,8 @@ def _parameters(command: Any, names: Sequence[str] = ()) -> Iterator[Any]:  # no
 
 
 def _plain_type(annotation: object) -> type | None:
-    """`str`, `int`, `float`, `bool` or `Path`, also when optional or in a list; None for anything
-    else.
-    """
+    """Find the simple type (`str`, `int`, `float`, `bool`, `Path`) of an annotation, also when
+    optional or in a list; None for other types."""
     if annotation in (str, int, float, bool, Path):
         assert isinstance(annotation, type)
         return annotation

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 import typer.main
 
-from koala.cli.coercion import spare_pydantic
+from koala.cli.coercion import avoid_pydantic
 from koala.errors import ConfigError, KoalaError, SpecError, UnreachableError
 from koala.runtime.standard_streams import open_standard_streams
 
@@ -130,7 +130,7 @@ def _silence_grpc(words: Sequence[str]) -> None:
 def _run(words: Sequence[str]) -> int:
     try:
         command = typer.main.get_command(application(words))
-        spare_pydantic(command)
+        avoid_pydantic(command)
         command(args=list(words), prog_name="koala")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
@@ -160,6 +160,8 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     app.callback()(_options)
+    if list(words) == ["--version"]:
+        return app  # needs no command
     named = next((word for word in words if not word.startswith("-")), "")
     for name in [named] if named in COMMANDS and _is_plain(words, named) else COMMANDS:
         module, _, attribute = COMMANDS[name].partition(":")
