@@ -319,7 +319,7 @@ class Oracle:
                     text = f"{action.claim} is asked of {site}, which rests"
                     require(not is_resting or self._is_hit_now(scheduler, site), 7, text)
                 case Announce(job=job_id) if job_id is not None:
-                    self._hear(scheduler, action, job_id)
+                    self._on_announced(scheduler, action, job_id)
                 case _:
                     pass
 
@@ -369,7 +369,7 @@ class Oracle:
         rest_s = self.parameters.probe_after_s
         return until is not None and until - rest_s >= self.now + self.shift_s() - 13.0
 
-    def _hear(self, scheduler: Scheduler, said: Announce, job: JobId) -> None:
+    def _on_announced(self, scheduler: Scheduler, said: Announce, job: JobId) -> None:
         truth = self.jobs[job]
         if said.phase:
             self.count(said.phase)
@@ -423,7 +423,7 @@ class Oracle:
         self.count("daemon lives")
         self.errors.crashed()
 
-    def lied(self, how: str) -> None:
+    def damage_detected(self, how: str) -> None:
         """Record that damage of a disk was detected."""
         self.count(how.partition(":")[2].strip())
 

@@ -25,7 +25,7 @@ from tests.swarm.system.journals import notices_of, replayed
 from tests.swarm.system.world import OPERATOR, World
 
 SILENT = structlog.make_filtering_bound_logger(logging.CRITICAL)
-LOOK_S = 20.0
+CHECK_S = 20.0
 PATIENCE_S = 1800.0
 UNRESPONSIVE_S = 45.0  # a daemon that is stopped, or commits slowly
 
@@ -124,7 +124,7 @@ class Run:
             world.engine.at(at, arrive)
         for job, at in scenario.cancels.items():
             world.engine.at(at, partial(world.cancel, job))
-        world.engine.every(LOOK_S, self._look)
+        world.engine.every(CHECK_S, self._check)
         world.engine.run(
             scenario.faults_s + 60.0
         )  # a daemon that was down is back, and has been told
@@ -149,7 +149,7 @@ class Run:
             if job.spec.preferred_mips is not None and isinstance(job.phase, Delayed | Placing):
                 self.world.cancel(job.id)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Check promise 5: a claim that is certainly dead is not waited for."""
         daemon = self.world.daemon
         if not daemon.is_up or self.world.engine.now < daemon.stopped_until + UNRESPONSIVE_S:

@@ -100,7 +100,7 @@ def _components(*sizes: int) -> tuple[ComponentSpec, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Result:
     """Result of a run: the failure (empty: none), and its points in order: all of them without a
     crash, and the recovery's after the first one."""
 
@@ -110,7 +110,7 @@ class Told:
     seen: dict[str, int]
 
 
-def tell(faults: Sequence[Fault]) -> Told:
+def play(faults: Sequence[Fault]) -> Result:
     """Run the scenario with these crashes."""
     run = Run(replace(story(), only=frozenset(faults)))
     broken = ""
@@ -120,39 +120,39 @@ def tell(faults: Sequence[Fault]) -> Told:
         last = "\n".join(run.oracle.last)
         broken = f"{last}\n{traceback.format_exc(limit=-4)}"
     points = tuple(run.plan.struck)
-    if faults:  # a thousand tellings with thousands of points each do not fit into memory
+    if faults:  # a thousand results with thousands of points each do not fit into memory
         after = points.index(faults[0]) + 1 if faults[0] in points else 0
         points = points[after : after + RECOVERY_POINTS]
-    return Told(faults=tuple(faults), broken=broken, points=points, seen=run.oracle.seen)
+    return Result(faults=tuple(faults), broken=broken, points=points, seen=run.oracle.seen)
 
 
-def pairs(firsts: Iterable[Told], count: int) -> list[tuple[Fault, Fault]]:
+def pairs(firsts: Iterable[Result], count: int) -> list[tuple[Fault, Fault]]:
     """Sample the pairs of crashes: each second one is among the points that follow a first one."""
     random = Random(0)
     every: list[tuple[Fault, Fault]] = []
-    for told in firsts:
-        (first,) = told.faults
-        every += [(first, second) for second in told.points]
+    for result in firsts:
+        (first,) = result.faults
+        every += [(first, second) for second in result.points]
     return random.sample(every, k=min(count, len(every)))
 
 
-def tellings(lots: Sequence[Sequence[Fault]], jobs: int) -> Iterator[Told]:
+def play_all(lots: Sequence[Sequence[Fault]], jobs: int) -> Iterator[Result]:
     """Run all lots of crashes."""
     if jobs == 1:
-        yield from map(tell, lots)
+        yield from map(play, lots)
         return
     with get_context("spawn").Pool(jobs, begin, (os.getpid(),)) as pool:
-        yield from pool.imap(tell, lots, chunksize=10)
+        yield from pool.imap(play, lots, chunksize=10)
 
 
-def noted(tellings: Iterable[Told]) -> Iterator[Told]:
+def with_progress(results: Iterable[Result]) -> Iterator[Result]:
     """Pass the results on, and print progress now and then."""
     broken = 0
-    for number, told in enumerate(tellings, 1):
-        broken += bool(told.broken)
+    for number, result in enumerate(results, 1):
+        broken += bool(result.broken)
         if number % 500 == 0:
-            print(f"{number} told, {broken} broken", file=sys.stderr, flush=True)
-        yield told
+            print(f"{number} runs, {broken} broken", file=sys.stderr, flush=True)
+        yield result
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -164,16 +164,16 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.only:
         words = (entry.rsplit(":", 1) for entry in options.only.split(","))
-        told = tell([(kind, int(number)) for kind, number in words])
-        print(told.broken or "nothing breaks")
-        return 1 if told.broken else 0
-    whole = tell(())
-    singles = list(noted(tellings([(point,) for point in whole.points], options.jobs)))
-    doubles = list(noted(tellings(pairs(singles, options.pairs), options.jobs)))
-    broken = [told for told in (whole, *singles, *doubles) if told.broken]
-    for told in broken[:3]:
-        print(told.broken)
-        crashes = ",".join(f"{kind}:{number}" for kind, number in told.faults)
+        result = play([(kind, int(number)) for kind, number in words])
+        print(result.broken or "nothing breaks")
+        return 1 if result.broken else 0
+    whole = play(())
+    singles = list(with_progress(play_all([(point,) for point in whole.points], options.jobs)))
+    doubles = list(with_progress(play_all(pairs(singles, options.pairs), options.jobs)))
+    broken = [result for result in (whole, *singles, *doubles) if result.broken]
+    for result in broken[:3]:
+        print(result.broken)
+        crashes = ",".join(f"{kind}:{number}" for kind, number in result.faults)
         print(f"repeat with: python -m tests.swarm.sweep --only {crashes}")
     print(f"{len(singles)} points, {len(doubles)} pairs of them, {len(broken)} broken")
     return 1 if broken else 0

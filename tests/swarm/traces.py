@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 HASH_SEEDS = ("1", "4242")
 
 
-def told(seeds: Sequence[int], hash_seed: str) -> subprocess.Popen[str]:
+def start(seeds: Sequence[int], hash_seed: str) -> subprocess.Popen[str]:
     """Start a process that prints the traces of these seeds."""
     path = os.pathsep.join((str(ROOT), str(ROOT / "agents")))
     words = [str(seed) for seed in seeds]
@@ -36,7 +36,7 @@ def told(seeds: Sequence[int], hash_seed: str) -> subprocess.Popen[str]:
 
 def differences(seeds: Sequence[int]) -> list[str]:
     """Return the differences between two processes."""
-    processes = [told(seeds, hash_seed) for hash_seed in HASH_SEEDS]
+    processes = [start(seeds, hash_seed) for hash_seed in HASH_SEEDS]
     first, second = (process.communicate()[0].splitlines() for process in processes)
     assert not any(process.returncode for process in processes), "a process ended badly"
     assert len(first) == len(second) == len(seeds), "a seed is missing"

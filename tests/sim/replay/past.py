@@ -64,7 +64,7 @@ class Blind:
     def crashed(self) -> None:
         """Nothing to do."""
 
-    def lied(self, how: str) -> None:
+    def damage_detected(self, how: str) -> None:
         """Nothing to do."""
 
     def is_lost(self, job: JobId) -> bool:

@@ -190,7 +190,7 @@ class Agent(Process):
             random=self.plan.stream(f"dial {self.site}"),
             now=now,
         )
-        self._copies = Copies(self, self.site, self.spool, self._sources, self._tell_link)
+        self._copies = Copies(self, self.site, self.spool, self._sources, self._send_to_daemon)
         self._inbox: deque[Event] = deque()
         self._is_storing = self._turns_soon = False
         self._is_prepared = False
@@ -245,7 +245,7 @@ class Agent(Process):
         else:
             self.start()
 
-    # --- the claim table's pump (koala_agent.claim_driver.Claims) ---
+    # --- the claim table's driver (koala_agent.claim_driver.Claims) ---
 
     def tell(self, event: Event) -> None:
         """Handle an event of the claim table."""
@@ -303,7 +303,7 @@ class Agent(Process):
                     message = self._book.with_batch_job(message)
                     self._require_gone(message)
                     self._figures_due()
-                self._tell_link(message)
+                self._send_to_daemon(message)
             case SendToStarter(claim=claim_id, nonce=nonce, message=to_starter):
                 if isinstance(to_starter, Adopted):
                     first = self.bound.setdefault(claim_id, nonce)
@@ -463,7 +463,7 @@ class Agent(Process):
                 self.tell(BatchFound(claim=claim))
         self._is_prepared = True
         if self._waits_for_inventory is not None:
-            self._take_inventory(self._waits_for_inventory)
+            self._send_inventory(self._waits_for_inventory)
 
     # --- starters' port ---
 
@@ -488,7 +488,7 @@ class Agent(Process):
 
     # --- the link (koala_agent.link.stream.Link) ---
 
-    def _tell_link(self, report: object) -> None:
+    def _send_to_daemon(self, report: object) -> None:
         self._on_link(session.Reported(report))
 
     def _on_link(self, event: session.Event) -> None:
@@ -502,7 +502,7 @@ class Agent(Process):
                 self._connect(connection)
             case session.TakeInventory(connection):
                 if self._is_prepared:
-                    self.soon(lambda: self._take_inventory(connection))
+                    self.soon(lambda: self._send_inventory(connection))
                 else:
                     self._waits_for_inventory = connection
             case session.Send(message):
@@ -532,7 +532,7 @@ class Agent(Process):
             case session.KeepWatermark(mark):
                 self._store.note_watermark(mark)
             case session.BeginSession(welcome):
-                self._take_welcome(welcome)
+                self._on_welcome(welcome)
             case session.Apply(order):
                 self._apply(order.body)
             case session.StopOthers(claims=claims, transfers=transfers):
@@ -564,7 +564,7 @@ class Agent(Process):
         self._line, self._line_number = end, connection
         self._keep(end)
         life = self.life
-        end.take = lambda message: self._in_life(life, lambda: self._hear(connection, message))
+        end.take = lambda message: self._in_life(life, lambda: self._receive(connection, message))
         cut = session.Cut(connection=connection, reason="the connection is gone")
         end.lost = lambda: self._in_life(life, lambda: self._on_link(cut))
         idle = self._batch.figures.startable
@@ -572,7 +572,7 @@ class Agent(Process):
         dialled = session.Dialled(connection=connection, session=name, idle=idle)
         self.run(lambda: self._on_link(dialled))
 
-    def _hear(self, connection: int, message: pb.ToAgent) -> None:
+    def _receive(self, connection: int, message: pb.ToAgent) -> None:
         try:
             decoded = codec.decode(message)
         except SpecError as error:
@@ -590,7 +590,7 @@ class Agent(Process):
         else:
             end.reset()
 
-    def _take_inventory(self, connection: int) -> None:
+    def _send_inventory(self, connection: int) -> None:
         self._waits_for_inventory = None
         found = (_found(file, size_bytes) for file, size_bytes in self.files.items())
         reports = (*self._book.inventory(), *self._copies.inventory(), *found)
@@ -598,7 +598,7 @@ class Agent(Process):
 
     # --- orders (koala_agent.site.Site) ---
 
-    def _take_welcome(self, welcome: messages.Welcome) -> None:
+    def _on_welcome(self, welcome: messages.Welcome) -> None:
         self._readers.begin_session()
         leases = Leases(
             hold_lease_s=welcome.hold_lease_s,
@@ -655,16 +655,16 @@ class Agent(Process):
         """Add a file of the site's own."""
         self.files[file] = size_bytes
         if self.is_up:
-            self.run(lambda: self._tell_link(_found(file, size_bytes)))
+            self.run(lambda: self._send_to_daemon(_found(file, size_bytes)))
 
     # --- figures ---
 
     def _figures_due(self) -> None:
         if not self._is_telling_figures:
             self._is_telling_figures = True
-            self.after(0.005, self._tell_figures)
+            self.after(0.005, self._report_figures)
 
-    def _tell_figures(self) -> None:
+    def _report_figures(self) -> None:
         self._is_telling_figures = False
         is_asked, self._is_asked = self._is_asked, False
         through = self._book.asked_through

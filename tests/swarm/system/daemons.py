@@ -63,7 +63,7 @@ class Overseer(Protocol):
     def crashed(self) -> None:
         """Receive a crash: handled and uncommitted events are lost."""
 
-    def lied(self, how: str) -> None:
+    def damage_detected(self, how: str) -> None:
         """Receive the detection of a damaged disk."""
 
     def noticed(self, notices: Sequence[Notice]) -> None:
@@ -125,7 +125,7 @@ class Line:
             self._over()
 
 
-class _Turns(GroupCommit):
+class _Batches(GroupCommit):
     """The daemon's batches, with an observer."""
 
     daemon: Daemon
@@ -228,7 +228,7 @@ class Daemon(Process):
         self.clock = clock = recovered.clock
         self._journal = journal
         custody = self._settings.upkeep
-        self.turns = turns = _Turns(
+        self.batches = batches = _Batches(
             scheduler,
             journal,
             clock,
@@ -244,7 +244,7 @@ class Daemon(Process):
             ),
         )
         journal.keep_s = custody.keep_s
-        turns.daemon = self
+        batches.daemon = self
         watermarks = Watermarks(
             secret=SECRET,
             epoch=scheduler.epoch,
@@ -252,30 +252,38 @@ class Daemon(Process):
             newest=lambda: journal.mark,
             chain_at=journal.chain_at,
         )
-        guests = Allowlist(epoch=scheduler.epoch, sites={}, is_open=True, verdict=watermarks.verify)
-        self.roster = AgentRegistry(scheduler, turns, clock, allowlist=guests, timing=self._timing)
-        self.desk = RequestHandler(
-            scheduler, turns, clock, send=self.roster.send, deliver_log=lambda _site, _part: None
+        allowlist = Allowlist(
+            epoch=scheduler.epoch, sites={}, is_open=True, verdict=watermarks.verify
         )
-        effects = ActionDispatcher(
-            send=self.roster.send,
+        self.registry = AgentRegistry(
+            scheduler, batches, clock, allowlist=allowlist, timing=self._timing
+        )
+        self.requests = RequestHandler(
+            scheduler,
+            batches,
+            clock,
+            send=self.registry.send,
+            deliver_log=lambda _site, _part: None,
+        )
+        dispatcher = ActionDispatcher(
+            send=self.registry.send,
             publish=self._publish,
             sites=lambda: scheduler.sites,
             secret=SECRET,
         )
-        effects.relay = "relay:1"
-        self.roster.serve(
+        dispatcher.relay = "relay:1"
+        self.registry.serve(
             LinkCallbacks(
-                messages=effects.messages,
-                relay=lambda: effects.relay,
-                answer=self.desk.answer,
+                messages=dispatcher.messages,
+                relay=lambda: dispatcher.relay,
+                answer=self.requests.answer,
                 session_ended=lambda _site: None,
                 mark=lambda: journal.mark,
                 sealed=watermarks.sign,
                 forked=_forked,
             )
         )
-        turns.set_receiver(_Receiver(self, effects))
+        batches.set_receiver(_Receiver(self, dispatcher))
         self.handled = []
         self._is_committing = self._works_soon = False
         self._is_assembled = True
@@ -310,7 +318,7 @@ class Daemon(Process):
         else:
             self.start()
 
-    # --- the pump (koala.daemon.event_loop.Pump) ---
+    # --- the event loop (koala.daemon.event_loop) ---
 
     def work_soon(self) -> None:
         """Schedule work: the inbox is not empty."""
@@ -322,9 +330,9 @@ class Daemon(Process):
         self._works_soon = False
         if self._is_committing:
             return
-        turns = self.turns
-        items = turns.handle_batch()
-        batch = turns.prepare_commit()
+        batches = self.batches
+        items = batches.handle_batch()
+        batch = batches.prepare_commit()
         if batch is None:
             self._deliver(items, ())
             return
@@ -338,30 +346,30 @@ class Daemon(Process):
         except (JournalError, CrashedError) as error:
             self.disk.crashed()
             if last_seq(self.disk) >= batch.records[-1].seq:
-                self._tell_committed()  # durable, though nothing of it will leave in this life
-            self.turns.on_commit_failed()
+                self._report_committed()  # durable, though nothing of it will leave in this life
+            self.batches.on_commit_failed()
             raise CrashedError from error
-        self.turns.on_committed(batch)
+        self.batches.on_committed(batch)
         self._is_committing = False
-        self._tell_committed()
+        self._report_committed()
         if self.plan.stream("image").random() < self._settings.upkeep.images:
             self._older = (self.disk.image(), self.disk.mark)
         self._deliver(items, batch.notices)
 
-    def _tell_committed(self) -> None:
+    def _report_committed(self) -> None:
         handled, self.handled = self.handled, []
         for event, actions in handled:
             self.overseer.committed(self.scheduler, event, actions)
 
     def _deliver(self, items: list[InboxItem], notices: Sequence[Notice]) -> None:
-        self.turns.deliver(items, notices)
-        if self.turns.inbox_size:
+        self.batches.deliver(items, notices)
+        if self.batches.inbox_size:
             self.work_soon()
         self._set_wake()
 
     def _set_wake(self) -> None:
         if not self._is_committing:
-            self._wake.set(self._to_boot(self.turns.wake_at), rank=Rank.WAKE)
+            self._wake.set(self._to_boot(self.batches.wake_at), rank=Rank.WAKE)
 
     def _to_boot(self, instant: Instant | None) -> Instant | None:
         """Convert an instant of the daemon's clock to its machine's boot time."""
@@ -372,7 +380,7 @@ class Daemon(Process):
     def _round(self) -> None:
         if self.scheduler.ledger:
             for _ in range(4):
-                self.desk.expire()
+                self.requests.expire()
         self.after(ROUND_S, self._round)
 
     def ask(self, decide: Callable[[BatchContext], T], settle: Callable[[T], None]) -> None:
@@ -385,13 +393,13 @@ class Daemon(Process):
                 settle(result)
 
         if self.is_up:
-            self.run(lambda: self.turns.post(decide, settled))
+            self.run(lambda: self.batches.post(decide, settled))
 
     @property
     def is_at_rest(self) -> bool:
         """True if all that it has handled is durable."""
         is_there = self.is_up and self._is_assembled
-        return is_there and not self._is_committing and not self.turns.inbox_size
+        return is_there and not self._is_committing and not self.batches.inbox_size
 
     def finish(self) -> None:
         """Finish on TERM: say goodbye to the agents, finish pending work, and leave a snapshot
@@ -400,11 +408,11 @@ class Daemon(Process):
             self.run(self._finish)
 
     def _finish(self) -> None:
-        if self._is_committing or self.turns.inbox_size:
+        if self._is_committing or self.batches.inbox_size:
             self.after(0.01, self._finish)
             return
-        self.roster.close("the daemon stops")
-        snapshot = self.turns.snapshot()
+        self.registry.close("the daemon stops")
+        snapshot = self.batches.snapshot()
         try:
             self._journal.append(Batch(records=(), snapshot=snapshot))
         except JournalError as error:
@@ -419,7 +427,7 @@ class Daemon(Process):
         """Return the submission under this key (koala.daemon.clients.submit_service). Raises
         RejectedError when a job may just be on its way from the state to the archive: the client
         tries again."""
-        if turn.scheduler.keys_forgotten != self.turns.keys_archived:
+        if turn.scheduler.keys_forgotten != self.batches.keys_archived:
             raise RejectedError("try again")
         return turn.scheduler.keys.get(key) or archived_key(self.disk, key)
 
@@ -431,7 +439,7 @@ class Daemon(Process):
         self._lines = [other for other in self._lines if other.is_believed]
         self._lines.append(end)
         line = Line(end, lambda: self.soon(left), self.point)
-        connection = self.roster.accept(line, end.name)
+        connection = self.registry.accept(line, end.name)
         timer = Timer(self, lambda: self._woke(connection, timer))
         life = self.life
         is_left: list[bool] = []
@@ -441,14 +449,14 @@ class Daemon(Process):
 
         def heard(message: pb.FromAgent) -> None:
             if life == self.life:
-                self.run(partial(self._hear, connection, message, arm))
+                self.run(partial(self._receive, connection, message, arm))
 
         def left() -> None:
             if not is_left:
                 is_left.append(True)
                 line.is_over = True
                 timer.stop()
-                self.roster.detach(connection)
+                self.registry.detach(connection)
 
         def lost() -> None:
             if life == self.life:
@@ -458,13 +466,13 @@ class Daemon(Process):
         arm()
 
     def _woke(self, connection: AgentConnection, timer: Timer) -> None:
-        self.roster.wake(connection)
+        self.registry.wake(connection)
         timer.set(self._to_boot(connection.session.wake_at))
 
-    def _hear(
+    def _receive(
         self, connection: AgentConnection, message: pb.FromAgent, arm: Callable[[], None]
     ) -> None:
-        self.roster.receive(connection, message)
+        self.registry.receive(connection, message)
         arm()
 
     # --- leases ---
@@ -473,7 +481,7 @@ class Daemon(Process):
         """Return the instant after which no process of the claim can live, in true time."""
         limits = self._settings.parameters
         return (
-            self.desk.leases.fence_at(
+            self.requests.leases.fence_at(
                 claim,
                 self.scheduler.sites,
                 fence_s=limits.fence_s,
@@ -502,7 +510,7 @@ class Daemon(Process):
         found = state_of(lie, self._settings)
         is_well = found in (None, honest)
         assert is_well, f"promise 4: {how} is read, and gives another state"
-        self.overseer.lied(f"{how}: {'refused' if found is None else 'harmless'}")
+        self.overseer.damage_detected(f"{how}: {'refused' if found is None else 'harmless'}")
 
 
 def _forked(site: SiteName, mark: Watermark) -> None:
@@ -514,13 +522,13 @@ def _forked(site: SiteName, mark: Watermark) -> None:
 class _Receiver:
     """Receiver of the batches' results."""
 
-    def __init__(self, daemon: Daemon, effects: ActionDispatcher) -> None:
+    def __init__(self, daemon: Daemon, dispatcher: ActionDispatcher) -> None:
         self._daemon = daemon
-        self._effects = effects
+        self._dispatcher = dispatcher
 
     def carry_out(self, actions: Sequence[Action]) -> None:
         for action in actions:
-            self._effects.carry_out(action)
+            self._dispatcher.carry_out(action)
 
     def publish(self, notices: Sequence[Notice]) -> None:
         """See koala.daemon.group_commit."""

@@ -85,7 +85,7 @@ class End(Generic[M]):
         if self.is_believed and not self.is_closing:
             other = self._other
             assert other is not None
-            self._pipe.carry(self, lambda: other.hear(message))
+            self._pipe.carry(self, lambda: other.receive(message))
 
     def close(self) -> None:
         """Close this end; earlier messages still arrive."""
@@ -94,7 +94,7 @@ class End(Generic[M]):
         self.is_closing = True
         other = self._other
         assert other is not None
-        self._pipe.carry(self, other.learn)
+        self._pipe.carry(self, other.notice)
         self._pipe.forget_own(self)
 
     def reset(self) -> None:
@@ -107,12 +107,12 @@ class End(Generic[M]):
         """Break the connection without a cause at either end."""
         self._pipe.cut()
 
-    def hear(self, message: M) -> None:
+    def receive(self, message: M) -> None:
         """Receive a message."""
         if self.is_believed:
             self.take(message)
 
-    def learn(self) -> None:
+    def notice(self) -> None:
         """Notice that no more messages come."""
         if self.is_believed:
             self.is_believed = False
@@ -178,7 +178,7 @@ class Pipe(Generic[M]):
         other = self.ends[0] if end is self.ends[1] else self.ends[1]
         share = network.share(end.name, other.name)
         told_at = engine.now + plan.latency_s(engine.now) * share
-        engine.at(max(told_at, network.open_at(end.name, other.name)), other.learn)
+        engine.at(max(told_at, network.open_at(end.name, other.name)), other.notice)
 
     def cut(self, *, is_silent: bool = False) -> None:
         """Cut the connection. Each end notices it in its own time; if `is_silent`, it is not
@@ -191,4 +191,4 @@ class Pipe(Generic[M]):
         network = self._network
         now = network.engine.now
         for end in self.ends:
-            network.engine.after(network.plan.notice_s(now), end.learn)
+            network.engine.after(network.plan.notice_s(now), end.notice)

@@ -440,7 +440,7 @@ class Starter(Process):
             return
         self._end = end
         self._unread = b""
-        end.take = lambda data: self.run(lambda: self._hear(end, data))
+        end.take = lambda data: self.run(lambda: self._receive(end, data))
         end.lost = lambda: self.run(lambda: self._lost(end))
 
     def reached(self, end: End[bytes]) -> None:
@@ -453,7 +453,7 @@ class Starter(Process):
             self._end = None
             self._handle(Disconnected())
 
-    def _hear(self, end: End[bytes], data: bytes) -> None:
+    def _receive(self, end: End[bytes], data: bytes) -> None:
         if self._end is not end:
             return
         *lines, self._unread = (self._unread + data).split(b"\n")

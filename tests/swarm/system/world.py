@@ -153,7 +153,7 @@ class Site:
                 agent.run(lambda: agent.accept(theirs))
                 starter.reached(mine)
             else:
-                mine.learn()
+                mine.notice()
 
         near_s = self._world.plan.latency_s(self._world.engine.now) * NEAR
         self._world.engine.after(near_s, arrive)
