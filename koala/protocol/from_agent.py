@@ -145,7 +145,7 @@ News: TypeAlias = (
 
 
 def read(message: pb.FromAgent) -> News | None:
-    """What the agent said; None for a kind that only a later version has. Raises SpecError."""
+    """Decode a message of an agent; None for a kind of a later version. Raises SpecError."""
     kind = message.WhichOneof("kind")
     if kind is None:
         return None
@@ -195,7 +195,7 @@ def _registration(message: pb.FromAgent) -> Registration:
 
 
 def _users(names: Sequence[str]) -> tuple[UserName, ...]:
-    """Whose claims a site takes, each name once and in order, whatever the agent sent."""
+    """Read the users whose claims a site takes, each once and in order, whatever was sent."""
     if len(names) > USERS_MAX:
         raise SpecError(f"users are {len(names)}: allowed are at most {USERS_MAX}")
     return tuple(sorted({UserName(checks.printable("users", name)) for name in names}))

@@ -1,4 +1,4 @@
-"""What the daemon says to an agent: values of the core to messages of the link.
+"""Translate values of the core into messages for agents.
 
 One function a kind of message (proto/koala/wire/v1/link.proto). Instants are the daemon's, in
 seconds.

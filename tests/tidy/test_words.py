@@ -1,11 +1,22 @@
-"""Every module says what it is for, and none holds what nobody would want to find there."""
+"""Every module says what it is for, in the words of the glossary, and holds no bad habits."""
 
 import ast
+from collections import Counter
 
 import pytest
 
 from tests.tidy.sources import Module, module_of, other_modules, shipped_modules
-from tests.tidy.words import bad_habits, bad_tests, bad_words
+from tests.tidy.words import (
+    bad_habits,
+    bad_tests,
+    bad_words,
+    names_twice,
+    retired_names,
+    riddles,
+)
+
+MODULES_MAX = 20
+"""More modules in one folder are no map of themselves."""
 
 
 def all_modules() -> tuple[Module, ...]:
@@ -14,6 +25,32 @@ def all_modules() -> tuple[Module, ...]:
 
 def test_every_module_has_a_docstring() -> None:
     assert [module.name for module in all_modules() if not ast.get_docstring(module.tree)] == []
+
+
+def test_docstrings_begin_with_what_a_thing_does() -> None:
+    assert [found for module in shipped_modules() for found in riddles(module)] == []
+
+
+def test_no_name_is_retired_and_none_stands_twice_in_a_layer() -> None:
+    assert [found for module in shipped_modules() for found in retired_names(module)] == []
+    assert list(names_twice(shipped_modules())) == []
+
+
+def test_a_folder_has_no_more_modules_than_its_names_can_explain() -> None:
+    folders = Counter(module.path.parent for module in shipped_modules())
+    assert {str(path) for path, count in folders.items() if count > MODULES_MAX} == set()
+
+
+@pytest.mark.parametrize("text", ["What a job is.", "Whether it fits.", "Who may call."])
+def test_a_docstring_that_names_no_action_is_found(text: str) -> None:
+    assert len(list(riddles(module_of(f'def f():\n    """{text}"""')))) == 1
+
+
+def test_a_retired_name_and_a_name_that_stands_twice_are_found() -> None:
+    assert len(list(retired_names(module_of("class Roster: pass")))) == 1
+    first = module_of("class A: pass", name="koala.daemon.one")
+    second = module_of("class A: pass", name="koala.daemon.two")
+    assert len(list(names_twice([first, second]))) == 1
 
 
 def test_nothing_is_left_open_and_no_tool_is_silenced_wholesale() -> None:

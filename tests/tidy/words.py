@@ -4,7 +4,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tests.tidy.sources import Module, dotted, imports, is_within
 
@@ -72,3 +72,50 @@ def bad_tests(module: Module) -> Iterator[str]:
     for found in imports(module):
         if is_within(found.target, "unittest.mock", "mock", "pytest_mock"):
             yield f"{module.at(found.node)}: mocks"
+
+
+OPENINGS = re.compile(r"(What|Whether|Who|Whoever|Whose|Whom)\b")
+"""First words of a docstring that name no action."""
+
+
+def riddles(module: Module) -> Iterator[str]:
+    """Find docstrings that begin with a question word instead of a verb and its object."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(module.tree):
+        if isinstance(node, kinds) and OPENINGS.match(ast.get_docstring(node) or ""):
+            yield f"{module.at(node)}: the docstring begins with a question word"
+
+
+RETIRED = {
+    "bell", "bodies", "book", "carrier", "courier", "desk", "door", "doors", "errand", "gate",
+    "gauge", "ground", "guard", "holdings", "losing", "marks", "mirror", "notices", "pump",
+    "roster", "standing", "strangers", "texts", "turnstile",
+}  # fmt: skip
+"""Names of an older private language; docs/glossary.md has the field's terms."""
+
+
+def retired_names(module: Module) -> Iterator[str]:
+    """Find modules and classes that bear a retired name."""
+    if module.path.stem in RETIRED:
+        yield f"{module.path}: the name is retired, see docs/glossary.md"
+    for node in module.tree.body:
+        if isinstance(node, ast.ClassDef) and node.name.strip("_").lower() in RETIRED:
+            yield f"{module.at(node)}: the name {node.name} is retired, see docs/glossary.md"
+
+
+LAYERS_OF_NAMES = 2
+"""So many leading parts of a module's name are the layer in which a class name is unique."""
+
+
+def names_twice(modules: Iterable[Module]) -> Iterator[str]:
+    """Find public class names that one layer has twice."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for module in modules:
+        depth = 3 if is_within(module.name, "koala.papers", "koala.sim") else LAYERS_OF_NAMES
+        layer = ".".join(module.name.split(".")[:depth])
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault((layer, node.name), []).append(module.at(node))
+    for (layer, name), found in sorted(places.items()):
+        if len(found) > 1:
+            yield f"{layer}: {name} is {' and '.join(found)}"

@@ -14,7 +14,7 @@ from koala.errors import ConfigError
 from koala.runtime.atomic_file import whole_file
 
 if TYPE_CHECKING:
-    from koala.papers.multiqueue.simulation.points import Point
+    from koala.papers.multiqueue.simulation.points import SimulatedPoint
 
 POLICIES = "GS, LS-OR|RD|RO|DO, GP, LP-LF|GF|RD, EQ-LF|GF|RD, LQ"
 
@@ -123,7 +123,7 @@ def _policies(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(named))
 
 
-def _print_points(points: tuple[Point, ...], *, as_json: bool, is_one: bool) -> None:
+def _print_points(points: tuple[SimulatedPoint, ...], *, as_json: bool, is_one: bool) -> None:
     if is_one:
         document = points[0].document()
     else:
@@ -131,7 +131,7 @@ def _print_points(points: tuple[Point, ...], *, as_json: bool, is_one: bool) -> 
     shared.show(document, as_json=as_json, text=lambda: "\n\n".join(map(_text, points)))
 
 
-def _text(point: Point) -> str:
+def _text(point: SimulatedPoint) -> str:
     from koala.papers.multiqueue.simulation.runs import KINDS
 
     setting = point.setting
@@ -155,7 +155,7 @@ def _text(point: Point) -> str:
     return "\n".join(lines)
 
 
-def _write_jobs(point: Point, path: Path) -> None:
+def _write_jobs(point: SimulatedPoint, path: Path) -> None:
     """Write the counted jobs of the first replication, in order of arrival."""
     import csv
 

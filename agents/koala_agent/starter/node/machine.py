@@ -72,19 +72,19 @@ class Serving:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
+class HelperEnding:
     """All that was started is being ended; by KILL at `kill_at`."""
 
     kill_at: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exited:
+class HelperExited:
     """The helper has exited; terminal."""
 
 
 if TYPE_CHECKING:
-    Phase: TypeAlias = "Dialling | Serving | Ending | Exited"
+    Phase: TypeAlias = "Dialling | Serving | HelperEnding | HelperExited"
 
 
 class NodeMachine:
@@ -111,7 +111,7 @@ class NodeMachine:
         """Handle one event; return the actions to carry out, in order."""
         self._now = now
         self._actions = []
-        if isinstance(self.phase, Exited):
+        if isinstance(self.phase, HelperExited):
             return []
         if isinstance(event, (Connected, Disconnected, Received)):
             self._on_connection(event)
@@ -123,7 +123,7 @@ class NodeMachine:
     @property
     def wake_at(self) -> float | None:
         """The next instant at which `Woken` is due."""
-        if isinstance(self.phase, Exited):
+        if isinstance(self.phase, HelperExited):
             return None
         if isinstance(self.phase, Dialling):
             return min(self._dial_at, self.phase.until)
@@ -235,9 +235,9 @@ class NodeMachine:
 
     def _process_ended(self, event: ProcessEnded) -> None:
         self._send("ended", index=event.index, status=event.status)
-        if self._has_opened or isinstance(self.phase, Ending):
+        if self._has_opened or isinstance(self.phase, HelperEnding):
             self._running.discard(event.index)
-            if not self._running or isinstance(self.phase, Ending):
+            if not self._running or isinstance(self.phase, HelperEnding):
                 self._poll_at = self._now
 
     def _looked(self, event: Looked) -> None:
@@ -259,12 +259,12 @@ class NodeMachine:
             self._exit()
         elif isinstance(self.phase, Serving):
             self._emit(Signal(number=signal.SIGTERM))
-            self.phase = Ending(kill_at=self._now + self._kill_s)
+            self.phase = HelperEnding(kill_at=self._now + self._kill_s)
             self._poll_at = self._now
 
     def _tick(self) -> None:
         phase = self.phase
-        if isinstance(phase, Exited):
+        if isinstance(phase, HelperExited):
             return
         if isinstance(phase, Dialling):
             self._tick_dialling(phase)
@@ -278,7 +278,7 @@ class NodeMachine:
             self._begin_end()
         if self._poll_at is not None and self._now >= self._poll_at:
             self._poll_at = None
-            if isinstance(self.phase, Ending) and self._now >= self.phase.kill_at:
+            if isinstance(self.phase, HelperEnding) and self._now >= self.phase.kill_at:
                 self._emit(Signal(number=signal.SIGKILL))
             self._emit(Look())
 
@@ -303,7 +303,7 @@ class NodeMachine:
         self._send("ping", sent_at=self._now)
 
     def _exit(self) -> None:
-        self.phase = Exited()
+        self.phase = HelperExited()
         self._emit(Exit())
 
     def _send(self, kind: str, **fields: object) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from koala.papers.figures import COLOURS, STYLE, save
-from koala.papers.multiqueue.simulation.points import Point
+from koala.papers.multiqueue.simulation.points import SimulatedPoint
 from koala.papers.multiqueue.simulation.runs import KINDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw(points: tuple[Point, ...], path: Path) -> None:
+def draw(points: tuple[SimulatedPoint, ...], path: Path) -> None:
     """Write the picture; the suffix of the path chooses the format."""
     from matplotlib import style  # noqa: PLC0415 - takes longer to import than a short run
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -32,7 +32,7 @@ def draw(points: tuple[Point, ...], path: Path) -> None:
         save(drawing, path)
 
 
-def _draw_lines(axes: Axes, points: tuple[Point, ...]) -> None:
+def _draw_lines(axes: Axes, points: tuple[SimulatedPoint, ...]) -> None:
     """Draw a line for each policy; it ends where the system is saturated."""
     for index, policy in enumerate(dict.fromkeys(point.setting.policy for point in points)):
         mine = [p for p in points if p.setting.policy == policy and not p.is_saturated]
@@ -51,7 +51,7 @@ def _draw_lines(axes: Axes, points: tuple[Point, ...]) -> None:
     axes.set_xlabel("offered gross utilization")
 
 
-def _draw_bars(axes: Axes, points: tuple[Point, ...]) -> None:
+def _draw_bars(axes: Axes, points: tuple[SimulatedPoint, ...]) -> None:
     """Draw a group of bars for each policy, one for each kind of job."""
     share = 0.8 / len(KINDS)
     for index, kind in enumerate(KINDS):

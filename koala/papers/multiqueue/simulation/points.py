@@ -25,7 +25,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class SimulatedPoint:
     """A setting and its finished replications."""
 
     setting: Setting
@@ -99,7 +99,7 @@ class Point:
 class Swept:
     """Points with at least one finished replication; all points unless `is_interrupted`."""
 
-    points: tuple[Point, ...]
+    points: tuple[SimulatedPoint, ...]
     is_interrupted: bool
 
 
@@ -128,7 +128,7 @@ def sweep(
     for item, result in made.finished:
         finished.setdefault(item.setting, []).append(result)
     points = [
-        Point(setting=setting, runs=tuple(finished[setting]))
+        SimulatedPoint(setting=setting, runs=tuple(finished[setting]))
         for setting in settings
         if setting in finished
     ]

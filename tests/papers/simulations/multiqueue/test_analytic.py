@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from koala.papers.multiqueue.simulation.points import Point
+from koala.papers.multiqueue.simulation.points import SimulatedPoint
 from koala.papers.multiqueue.simulation.runs import run, setting
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.workload.jobstream import service_times
 
 
-def point(policy: str, *, load: float, reps: int = 4, **values: Any) -> Point:
+def point(policy: str, *, load: float, reps: int = 4, **values: Any) -> SimulatedPoint:
     """A point of equal sites, a queue of each equally loaded."""
     values.setdefault("jobs", 25_000)
     values.setdefault("warmup", 5_000)
@@ -24,7 +24,9 @@ def point(policy: str, *, load: float, reps: int = 4, **values: Any) -> Point:
     chosen = setting(
         policy=policy, utilization=load, split=(1.0,) * 4, sites=(32,) * 4, q=0.9, **values
     )
-    return Point(setting=chosen, runs=tuple(run(chosen, seed) for seed in range(1, reps + 1)))
+    return SimulatedPoint(
+        setting=chosen, runs=tuple(run(chosen, seed) for seed in range(1, reps + 1))
+    )
 
 
 def erlang_c(servers: int, load: float) -> float:
