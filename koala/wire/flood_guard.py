@@ -145,7 +145,7 @@ class FloodGuard:
             try:
                 has_cut = self.poll(asyncio.get_running_loop().time())
             except OSError as error:  # no descriptor is free for the listing
-                log.debug("connections.not_polled_at", reason=str(error))
+                log.debug("connections.poll_failed", reason=str(error))
                 has_cut = False
             if self._is_swollen and not has_cut:
                 self._is_swollen = False
