@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from koala.identity.tls import IdentityFile, server_credentials
 from koala.protocol.messages import FetchOrder, FileFound, FileRemoved, ServeOrder, TransferFailed
 from koala.wire import connection_limits as strangers
 from koala.wire.flood_guard import FloodGuard
+from koala.wire.grpc_shutdown import start_whole
 from koala.wire.interceptors import Readable
 from koala.wire.listen_ports import cannot_listen, check_free
 from koala.wire.v1 import files_pb2_grpc
@@ -125,7 +125,7 @@ class Files:
                 self._group = group
                 if server is not None:
                     group.create_task(self._guard.run())
-                    await server.start()
+                    await start_whole(server)
                 for transfer, fetch in self._fetches.items():
                     group.create_task(self._run(transfer, fetch))
                 for order in self._serving.orders.values():
@@ -136,9 +136,7 @@ class Files:
         finally:
             self._group = None
             if server is not None:
-                # So gRPC says where its start was cancelled, as when the agent cannot go on.
-                with suppress(asyncio.InvalidStateError):
-                    await server.stop(None)
+                await server.stop(None)
 
     def fetch(self, order: FetchOrder) -> None:
         """Copy a part of a file to this site. A repeated order changes nothing, or only the source;

@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from grpc import aio
+
 Result = TypeVar("Result")
 
 LAST_TASKS_S = 5.0
@@ -31,3 +33,16 @@ async def to_the_end(main: Coroutine[Any, Any, Result]) -> Result:
         }
         if last:
             await asyncio.wait(last, timeout=LAST_TASKS_S)
+
+
+async def start_whole(server: aio.Server) -> None:
+    """Start a gRPC server; when cancelled meanwhile, finish the start first.
+
+    A server whose start was cut short can be neither stopped nor deleted without a traceback.
+    """
+    starting = asyncio.gather(server.start())
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await starting
+        raise
