@@ -86,7 +86,7 @@ def test_where_nobody_can_listen_the_reason_is_the_systems() -> None:
 
 
 def fails(module: str, address: str, *, on_terminal: bool, **changes: str) -> str:
-    """What a process with this module writes to standard error when gRPC cannot listen."""
+    """Return what a process with this module writes to standard error when gRPC cannot listen."""
     variables = {k: v for k, v in environment().items() if k != "GRPC_VERBOSITY"} | changes
     ours, theirs = pty.openpty() if on_terminal else os.pipe()
     subprocess.run(
@@ -115,7 +115,7 @@ def test_the_core_of_grpc_writes_to_logs_but_not_to_terminals(module: str, taken
 
 
 def test_a_command_keeps_it_quiet_unless_it_is_told_otherwise(tmp_path: Path) -> None:
-    """What a command says is its own, wherever its standard error leads."""
+    """A command writes only its own messages, wherever its standard error leads."""
     program = tmp_path / "command.py"
     program.write_text(
         "import os, sys\nfrom koala.cli.main import main\n"

@@ -1,4 +1,4 @@
-"""What a command writes appears whole or not at all, and an older file stays until then."""
+"""Files of commands appear whole or not at all, and an older file stays until then."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def start_at(script: Script, name: str = "j1") -> float:
 
 
 def shown(script: Script, name: str = "j1") -> dict[str, Any]:
-    """What users see of the job now."""
+    """Return what users see of the job now."""
     return whole_picture(script.scheduler, JobId(name), script.now)
 
 

@@ -1,4 +1,4 @@
-"""Whether a job fits an empty grid: against all ways to place it, and in the words of a person."""
+"""Fitting a job on an empty grid: compared with all ways to place it, and its explanation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pieces(*processors: int) -> list[Piece]:
 
 
 def can_be(found: Sequence[tuple[Piece, Room]]) -> bool:
-    """Whether each piece may be where it is, with the others."""
+    """Check that each piece may be where it is, with the others."""
     for room in {room for _, room in found}:
         here = [piece for piece, where in found if where == room]
         if sum(piece.processors for piece in here) > room.processors or len(here) > room.slots:

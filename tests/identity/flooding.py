@@ -87,7 +87,7 @@ class Attacker:
                     await asyncio.sleep(0)
 
     async def answered(self) -> bytes:
-        """What came as an answer, so far."""
+        """Return the answers so far."""
         return await self._reader.read(65_536)
 
     async def closed(self) -> None:
