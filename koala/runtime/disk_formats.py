@@ -6,7 +6,6 @@
 | daemon | the state saved in it, archived jobs, and what a replay of its events gives | CORE |
 | daemon | `backup.json` of a backup | BACKUP |
 | daemon | `authority/enrolments.json` (`format`) | ENROLMENTS |
-| daemon | `authority/rotation.json` (`format`) | ROTATION |
 | agent | `agent.db`: its tables and the JSON in them, `PRAGMA user_version` | CLAIMS |
 | agent | `lrm/jobs.sqlite3`, `PRAGMA user_version` | LOCAL_JOBS |
 | agent | `transfers/incoming/*.json` (`format`) | COPIES |
@@ -75,7 +74,6 @@ JOURNAL = Format(
 )
 BACKUP = Format(name="backup version", newest=2)  # 1 has no checksums
 ENROLMENTS = Format(name="enrolments format", newest=1)
-ROTATION = Format(name="rotation format", newest=1)
 CLAIMS = Format(name="claim store format", newest=2)  # 1 has no seal, and gets it
 LOCAL_JOBS = Format(name="job table format", newest=2)  # 1 has no seal, and gets it
 COPIES = Format(name="copy format", newest=1)

@@ -9,7 +9,7 @@ import pytest
 from koala.daemon.auth.local_provisioning import provision
 from koala.identity.tls import JoinToken
 from koala_agent.link.enrolment import identity_path, join
-from tests.live.grid import live_grid, until
+from tests.live.grid import PATIENCE_S, live_grid, until
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -53,3 +53,28 @@ async def test_an_agent_of_another_authority_says_what_is_wrong(tmp_path: Path) 
             await until(lambda: "signed by another authority" in grid.log("delft"))
             path.write_bytes(good)
             await grid.site_state(client, "delft", "usable")
+
+
+async def test_a_running_job_outlives_the_replacement_of_the_authority(tmp_path: Path) -> None:
+    """As docs/operating.md has it: remove ca.pem, start the daemon, let each site join again."""
+    with live_grid(tmp_path, sites={"delft": 4}) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            description = grid.evidence.component(site="delft", seconds=PATIENCE_S, gate="end")
+            job = (await client.submit(description)).job
+            await grid.phase(client, job, "Running")
+        starters = grid.starters()
+        grid.terminate("daemon")
+        (grid.state / "daemon" / "authority" / "ca.pem").unlink()
+        grid.start("daemon")
+        await until(lambda: "signed by another authority" in grid.log("delft"))
+        async with grid.client() as client:
+            await grid.up(client)
+            token = JoinToken.parse((await client.add_site("delft"))["token"])
+            await join(token, "delft", grid.state / "delft")
+            await grid.site_state(client, "delft", "usable")
+            assert grid.starters() == starters
+            grid.evidence.open_gate("end")
+            assert await client.wait(job) == "Finished"
+            assert len(grid.evidence.lines(job)) == 2  # one start, one end
+            await grid.at_rest(client)

@@ -1,72 +1,45 @@
-"""`koala authority`: show and rotate the daemon's certificate authority."""
+"""`koala authority`: show the daemon's certificate authority."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from koala.cli.arguments import Json
-from koala.cli.connection import say, show_json
-
-if TYPE_CHECKING:
-    from koala.daemon.auth.authority_rotation import RotationProgress
-
-StateDir = Annotated[
-    Path, typer.Argument(metavar="STATE_DIR", help="The state directory of a daemon.")
-]
-
-NEXT = {
-    "whole": "one authority signs and is trusted",
-    "spread": "both are trusted, the old one signs; the next step lets the new one sign",
-    "moved": "both are trusted, the new one signs; the next step drops the old one",
-}
+from koala.cli.connection import show_json
 
 
 def authority_commands(_words: Sequence[str] = ()) -> typer.Typer:
-    """Build the group `koala authority`: show, rotate."""
+    """Build the group `koala authority`: show."""
     group = typer.Typer(
-        help="Show or rotate the daemon's certificate authority (show, rotate).",
+        help="Show the daemon's certificate authority (show).",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
+    group.callback()(lambda: None)  # a group of one command stays a group
     group.command("show")(show)
-    group.command("rotate")(rotate)
     return group
 
 
-def show(state_dir: StateDir, json: Json = False) -> None:
-    """Show the state of a rotation, and the sites and users that its next step would lock out."""
-    from koala.daemon.auth.authority_rotation import progress
-
-    _print_progress(progress(state_dir), json=json)
-
-
-def rotate(
-    state_dir: StateDir,
-    force: Annotated[
-        bool, typer.Option("--force", help="Proceed even if sites or users would be locked out.")
-    ] = False,
+def show(
+    state_dir: Annotated[
+        Path, typer.Argument(metavar="STATE_DIR", help="The state directory of a daemon.")
+    ],
     json: Json = False,
 ) -> None:
-    """Take the next of three steps to a new authority, while the daemon is stopped.
+    """Show expiry and fingerprint of the authority; with --json also its certificate."""
+    from koala.cli.render.documents import moment
+    from koala.daemon.auth.authority import AUTHORITY_FILE, FOLDER, Authority
+    from koala.errors import ConfigError
 
-    First both are trusted, then the new one signs, then the old one is dropped. A step is refused
-    while it would lock out sites or users. Jobs continue.
-    """
-    from koala.daemon.auth.authority_rotation import rotate as step
-
-    _print_progress(step(state_dir, force=force), json=json)
-
-
-def _print_progress(found: RotationProgress, *, json: bool) -> None:
+    if not (state_dir / FOLDER / AUTHORITY_FILE).is_file():
+        raise ConfigError(f"{state_dir}: no state directory of a daemon with an authority")
+    found = Authority.open(state_dir).document()
     if json:
-        show_json(found.document())
-        return
-    print(found.standing.value)
-    say(f"koala authority: {NEXT[found.standing.value]}")
-    for what, names in (("sites", found.sites), ("users", found.users)):
-        if names:
-            say(f"koala authority: {what} that the next step would shut out: {', '.join(names)}")
+        show_json(found)
+    else:
+        print(f"expires      {moment(found['expires_at'], None)}")
+        print(f"fingerprint  {found['fingerprint']}")

@@ -2,7 +2,7 @@
 
 interceptor          authenticate and authorize every call, and write the audit log
 access_rules         the access rule of each call; the current caller
-authority            the certificate authority; `authority_rotation` replaces its key
+authority            the certificate authority and what it signs
 enrolments           sites and users with their credentials; `enrolment_service` changes them
 local_provisioning   certificates for sites that run on the daemon's machine
 audit                one line for each call that changes something or is refused

@@ -10,7 +10,6 @@ are in one folder, so that one backup covers them:
     STATE/authority/enrolments.json      sites and users (`enrolments`); of secrets only hashes
     STATE/authority/administrator.toml   the first administrator's credentials
     STATE/authority/secret               the key of transfers' tokens (`recovery`)
-    STATE/authority/rotation.json        the old and new authority, during a rotation
 
 Keys are P-256: a key or a signature takes well under a millisecond, so they do not slow the start
 of a grid on one machine.
@@ -20,10 +19,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import structlog
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -44,7 +42,6 @@ from koala.identity.tls import (
     site_host,
     uri_of,
 )
-from koala.runtime.disk_formats import ROTATION
 
 FOLDER = "authority"
 AUTHORITY_FILE = "ca.pem"
@@ -75,58 +72,14 @@ class PeerCertificate:
     expires_at: float
 
 
-class Stage(StrEnum):
-    """Stage of a rotation: the old authority signs (SPREAD), or the new one does (MOVED)."""
-
-    SPREAD = "spread"
-    MOVED = "moved"
-
-
-class Rotation(msgspec.Struct, frozen=True, kw_only=True):
-    """Rotation under way: both authorities are trusted.
-
-    `old` and `new` are key and certificate; `since` is the start of the stage (wall clock).
-    """
-
-    stage: Stage
-    since: float
-    old: str
-    new: str
-    format: int = 1
-
-
-def read_rotation(folder: Path) -> Rotation | None:
-    """Read the rotation under way, if any. Raises ConfigError."""
-    path = folder / ROTATION_FILE
-    try:
-        found = msgspec.json.decode(read_private(path), type=Rotation)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.DecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
-    if reason := ROTATION.refusal(found.format):
-        raise ConfigError(f"{path}: {reason}")
-    return found
-
-
 class Authority:
-    """Certificate authority of a daemon.
-
-    `certificate` is the trust bundle: during a rotation it holds both authorities' certificates.
-    `signer` is the certificate of the authority that signs.
-    """
+    """Certificate authority of a daemon; `certificate` is its own one, in PEM."""
 
     def __init__(
-        self,
-        folder: Path,
-        key: ec.EllipticCurvePrivateKey,
-        own: x509.Certificate,
-        *,
-        also: bytes = b"",
+        self, folder: Path, key: ec.EllipticCurvePrivateKey, own: x509.Certificate
     ) -> None:
         self.folder = folder
-        self.signer = _pem(own)
-        self.certificate = self.signer + also
+        self.certificate = _pem(own)
         self._key = key
         self._own = own
 
@@ -136,23 +89,28 @@ class Authority:
         ConfigError."""
         folder = private_folder(state_dir / FOLDER)
         path = folder / AUTHORITY_FILE
+        _check_no_rotation(folder)
         try:
             if not path.exists():
                 write_private(path, make_authority())
-            text, also = read_private(path), b""
-            if (rotation := read_rotation(folder)) is not None:
-                both = rotation.old.encode(), rotation.new.encode()
-                text, other = both if rotation.stage is Stage.SPREAD else both[::-1]
-                also = _certificate_in(other)
+            text = read_private(path)
             key = serialization.load_pem_private_key(text, password=None)
-            own = x509.load_pem_x509_certificate(_certificate_in(text))
+            own = x509.load_pem_x509_certificate(text[text.index(b"-----BEGIN CERTIFICATE") :])
             if not isinstance(key, ec.EllipticCurvePrivateKey):
                 raise ValueError("its key is of another kind than we make")  # noqa: TRY004
             if key.public_key() != own.public_key() or not is_issued_by(own, own):
                 raise ValueError("its key and its certificate do not agree")
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path}: the authority cannot be used: {error}") from error
-        return cls(folder, key, own, also=also)
+        return cls(folder, key, own)
+
+    def document(self) -> dict[str, Any]:
+        """Return expiry, fingerprint and certificate for documents."""
+        return {
+            "expires_at": self._own.not_valid_after_utc.timestamp(),
+            "fingerprint": self._own.fingerprint(hashes.SHA256()).hex(":"),
+            "certificate": self.certificate.decode(),
+        }
 
     def serving(self) -> Path:
         """Return the path of the daemon's own identity; issue a new one where that is due.
@@ -241,6 +199,16 @@ class Authority:
         return Certificate(pem=_pem(made), serial=f"{serial:x}", expires_at=expires_at)
 
 
+def _check_no_rotation(folder: Path) -> None:
+    """Raise ConfigError if an earlier release has begun to replace the authority in steps."""
+    if (path := folder / ROTATION_FILE).exists():
+        raise ConfigError(
+            f"{path}: an earlier release began to replace the authority in three steps. Let that"
+            " release finish (`koala authority rotate`), or remove this file: then the authority of"
+            f" {AUTHORITY_FILE} stays, and sites whose certificate it did not sign join again"
+        )
+
+
 def read_certificate(pem: bytes) -> PeerCertificate:
     """Read the serial number and expiry of a certificate that gRPC has verified."""
     found = x509.load_pem_x509_certificate(pem)
@@ -309,10 +277,6 @@ def _name(text: str) -> x509.Name:
 
 def _instant(at: float) -> datetime:
     return datetime.fromtimestamp(int(at), UTC)
-
-
-def _certificate_in(text: bytes) -> bytes:
-    return text[text.index(b"-----BEGIN CERTIFICATE") :]
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

@@ -129,7 +129,7 @@ class Registrar:
             site=request.name,
             address=self.address,
             secret=secret,
-            authority=self._authority.signer,  # the answer to Join carries both
+            authority=self._authority.certificate,
         )
         return {**site_picture(self._enrolments.sites[request.name]), "token": token.text()}
 
