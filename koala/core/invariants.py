@@ -4,11 +4,10 @@ AssertionError with the job's story.
 
 from __future__ import annotations
 
+from koala.core.model.claim import Asked, Claim, Held, Passed, Released, Stopped
 from koala.core.model.job import (
     Attempt,
-    Claim,
     Claiming,
-    ClaimPhase,
     Delayed,
     Job,
     Member,
@@ -24,9 +23,7 @@ from koala.core.model.values import Instant
 from koala.core.queries import booked, fixed_site
 from koala.core.state import State
 
-_HELD = (ClaimPhase.GRANTED, ClaimPhase.ARMED, ClaimPhase.RELEASED, ClaimPhase.PASSED)
 _ROUNDING = 1e-6
-_OUT = (ClaimPhase.RELEASED, ClaimPhase.PASSED)
 
 
 def check(state: State, now: Instant) -> None:
@@ -95,16 +92,20 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
             assert claim_at is None or claim_at <= attempt.start_at, f"{job.id}: JCT after JST"
             assert attempt.released is None, f"{job.id} was released before all were claimed"
         case Starting():
-            assert all(phase in _HELD for phase in phases), f"{job.id} {phases}: {job.story}"
+            assert all(isinstance(phase, Held) for phase in phases), (
+                f"{job.id} {phases}: {job.story}"
+            )
             assert attempt.released is None, f"{job.id} is released and Starting"
             _check_paths(job, attempt)
         case Releasing() | Running():
             assert attempt.released is not None or not barrier, f"{job.id} runs unreleased"
             if not attempt.is_stopped:
                 open_ = [_phase(state, m) for m in barrier if m.end is None]
-                assert all(phase in _OUT for phase in open_), f"{job.id} {open_}: {job.story}"
+                assert all(isinstance(phase, Released | Passed) for phase in open_), (
+                    f"{job.id} {open_}: {job.story}"
+                )
         case Stopping():
-            assert all(phase in (None, ClaimPhase.STOPPING) for phase in phases), job.story
+            assert all(phase is None or isinstance(phase, Stopped) for phase in phases), job.story
             assert attempt.may_run, f"{job.id} waits for no fence: {job.story}"
         case _:
             pass
@@ -118,14 +119,13 @@ def _check_paths(job: Job, attempt: Attempt) -> None:
     assert not untried, f"{untried} are armed before their paths were tried: {job.story}"
 
 
-def _phase(state: State, member: Member) -> ClaimPhase | None:
+def _phase(state: State, member: Member) -> Asked | Held | Stopped | None:
     claim = state.ledger.get(member.claim) if member.claim is not None else None
     return None if claim is None else claim.phase
 
 
 def _check_claim(state: State, claim: Claim) -> None:
     """Check promise 5: a claim has a job that wants it, or is owed a Stop."""
-    assert claim.phase is not ClaimPhase.GONE, f"{claim.id} is gone and in the ledger"
     assert claim.site in state.sites, f"{claim.id} is at an unknown site {claim.site}"
     job = state.jobs[claim.job]
     attempt = job.attempt
@@ -133,14 +133,14 @@ def _check_claim(state: State, claim: Claim) -> None:
     is_wanted = (
         is_current and attempt.members[claim.component].claim == claim.id if attempt else False
     )
-    assert is_wanted or claim.phase is ClaimPhase.STOPPING, f"{claim.id} leaks: {job.story}"
+    assert is_wanted or isinstance(claim.phase, Stopped), f"{claim.id} leaks: {job.story}"
     assert claim.attempt <= job.attempts, f"{claim.id} is of an attempt to come"
 
 
 def _check_one_attempt(state: State) -> None:
     """Check promise 3: if a claim may run, its job has no newer attempt."""
     for claim in state.ledger.values():
-        if claim.released:
+        if claim.may_run:
             job = state.jobs[claim.job]
             story = f"{claim.id} may run while {job.id}/{job.attempts} exists: {job.story}"
             assert claim.attempt == job.attempts, story

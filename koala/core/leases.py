@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from koala.core.model.claim import Claim, Stopped
 from koala.core.model.events import ClaimFenced
 from koala.core.model.grid import Site
-from koala.core.model.job import Claim, ClaimPhase
 from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
 
 ANSWER_S = 60.0
@@ -70,13 +70,13 @@ class Leases:
             if claim.id not in ledger:
                 continue
             is_away = _is_away(sites, claim.site)
-            if not claim.released and not is_away:
+            if not claim.may_run and not is_away:
                 continue
             if now < self.fence_at(
                 claim, sites, fence_s=fence_s, hold_fence_s=hold_fence_s, now=now
             ):
                 continue
-            if not is_away and claim.phase is ClaimPhase.STOPPING:
+            if not is_away and isinstance(claim.phase, Stopped):
                 asked_at[claim.id] = self._asked_at.get(claim.id, now)
                 if now < asked_at[claim.id] + answer_s(claim, fence_s):
                     continue
@@ -93,14 +93,14 @@ class Leases:
         now: Instant,
     ) -> Instant:
         """Instant after which the claim is certainly dead, as far as is known now."""
-        lease_s = max(fence_s, claim.fence_s) if claim.released else hold_fence_s
+        lease_s = max(fence_s, claim.fence_s) if claim.may_run else hold_fence_s
         return self._alive_until(claim, sites, now) + lease_s
 
     def _alive_until(self, claim: Claim, sites: Mapping[SiteName, Site], now: Instant) -> Instant:
         """The last instant at which a lease of the claim can have begun."""
         begun_at = max(self._started_at, claim.asked_at, self._answered.get(claim.id, 0.0))
-        if claim.granted_at is not None:
-            return max(begun_at, claim.granted_at)
+        if claim.grant is not None:
+            return max(begun_at, claim.grant.at)
         # Without a barrier and not known as granted: a starter may check in while the agent knows
         # the claim. A connected agent does; a disconnected one did until it was cut.
         site = sites.get(claim.site)

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
+from koala.core.model.claim import Asked, Claim
 from koala.core.model.grid import Demand, GridView, Link
-from koala.core.model.job import (
-    Claim,
-    Claiming,
-    ClaimPhase,
-    InputMode,
-    Job,
-    JobSpec,
-    Member,
-    StartType,
-)
+from koala.core.model.job import Claiming, InputMode, Job, JobSpec, Member, StartType
 from koala.core.model.parameters import Parameters
 from koala.core.model.placement_queues import local_site
 from koala.core.model.timeline import chunk
@@ -150,18 +142,18 @@ def member_of(state: State, claim: Claim) -> tuple[Job, Member] | None:
 def unanswered(state: State, job: Job) -> list[Claim]:
     assert job.attempt is not None
     claims = [state.ledger.get(m.claim) for m in job.attempt.present if m.claim is not None]
-    return [claim for claim in claims if claim is not None and claim.phase is ClaimPhase.ASKED]
+    return [claim for claim in claims if claim is not None and isinstance(claim.phase, Asked)]
 
 
 def is_held(state: State, member: Member) -> bool:
     claim = state.ledger.get(member.claim) if member.claim is not None else None
     is_over = member.end is not None
-    return is_over or (claim is not None and claim.phase is not ClaimPhase.ASKED)
+    return is_over or (claim is not None and not isinstance(claim.phase, Asked))
 
 
 def address_of(state: State, claim: Claim) -> str:
     """Address of the claim's programs for other sites: that of its site, else of its starter."""
-    return state.sites[claim.site].facts.address or claim.address
+    return state.sites[claim.site].facts.address or (claim.grant.address if claim.grant else "")
 
 
 def barrier_members(state: State, job: Job) -> list[Member]:
@@ -207,8 +199,7 @@ def sites_asked_enough(state: State) -> list[SiteName]:
         return []
     asked: dict[SiteName, int] = {}
     for claim in state.ledger.values():
-        is_unanswered = claim.granted_at is None and not claim.released
-        if is_unanswered and claim.phase in (ClaimPhase.ASKED, ClaimPhase.STOPPING):
+        if claim.grant is None and not claim.may_run:
             asked[claim.site] = asked.get(claim.site, 0) + 1
     return [
         site

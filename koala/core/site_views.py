@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from koala.core.model.claim import Claim
 from koala.core.model.grid import Site, SiteView
-from koala.core.model.job import Claim
 from koala.core.model.values import ClaimId, SiteName
 from koala.core.site_health import is_resting
 

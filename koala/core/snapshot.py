@@ -6,8 +6,8 @@ without a full replay.
 - An object that is reached twice is saved once, and is shared again after loading.
 - The form is JSON lists; the first entry of a list gives its kind.
 - A field that a later version adds gets its default, or the value in `parameters.BEFORE`.
-- An unknown field is an error. Removing a field needs a new number in
-  `koala.runtime.disk_formats.CORE` and a migration here.
+- An unknown field is an error. A class that loses or moves a field gets another tag; the old one
+  is read by `koala.core.old_snapshot`.
 
 Not saved: the recorder, the actions of the current event, and the policies, which come from the
 configuration.
@@ -24,12 +24,13 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-from koala.core.model import charges, grid, job, parameters, timers, values
+from koala.core.model import charges, claim, grid, job, parameters, timers, values
 from koala.core.model import hold_budget as budget
 from koala.core.model import placement_queues as queues
 from koala.core.model import progress_reports as progress
 from koala.core.model import replicas as files
 from koala.core.model.parameters import BEFORE, Parameters
+from koala.core.old_snapshot import OLD, OLD_ENUMS
 from koala.core.pipeline.queueing import ROUNDS, SCANNERS, SCANS
 from koala.core.pipeline.rounds import Rounds
 from koala.core.policy_api import Policies
@@ -40,6 +41,14 @@ Plain: TypeAlias = Any
 """Data that JSON can express."""
 
 TAGS: dict[str, type] = {
+    "claim.Claim": claim.Claim,
+    "claim.Grant": claim.Grant,
+    "claim.Asked": claim.Asked,
+    "claim.Granted": claim.Granted,
+    "claim.Armed": claim.Armed,
+    "claim.Released": claim.Released,
+    "claim.Passed": claim.Passed,
+    "claim.Stopped": claim.Stopped,
     "budget._Charge": budget.BudgetCharge,
     "budget.Budget": budget.Budget,
     "charges.Charge": charges.Charge,
@@ -77,10 +86,8 @@ TAGS: dict[str, type] = {
     "job.Finished": job.Finished,
     "job.Failed": job.Failed,
     "job.Cancelled": job.Cancelled,
-    "job.ClaimPhase": job.ClaimPhase,
     "job.EndKind": job.EndKind,
     "job.ClaimEnd": job.ClaimEnd,
-    "job.Claim": job.Claim,
     "job.Member": job.Member,
     "job.ArmNumber": job.ArmNumber,
     "job.Arming": job.Arming,
@@ -216,6 +223,8 @@ class _Reader:
                 return _LISTS[letter]([self.value(entry) for entry in plain[1:]])
 
     def _object(self, tag: str, kept: dict[str, Plain], *, is_shared: bool) -> object:
+        if tag in OLD:
+            return self._old_object(tag, kept, is_shared=is_shared)
         cls = _class(tag)
         shape = _shape_of(cls)
         made: object = object.__new__(cls)
@@ -236,6 +245,14 @@ class _Reader:
             else:
                 value = type(default)() if type(default) in _CONTAINERS else default
             _set(made, attribute, value)
+        return made
+
+    def _old_object(self, tag: str, kept: dict[str, Plain], *, is_shared: bool) -> object:
+        cls, fill = OLD[tag]
+        made: object = object.__new__(cls)
+        if is_shared:
+            self._objects.append(made)
+        fill(made, {name: self.value(plain) for name, plain in kept.items()})
         return made
 
 
@@ -319,7 +336,7 @@ def _tag(cls: type) -> str:
 
 @cache
 def _enum(tag: str, value: str) -> object:
-    return _class(tag)(value)
+    return OLD_ENUMS[tag](value) if tag in OLD_ENUMS else _class(tag)(value)
 
 
 def _class(tag: str) -> Any:  # noqa: ANN401 - a class of the core

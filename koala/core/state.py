@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from koala.core.model.actions import Action, Announce
+from koala.core.model.claim import Claim
 from koala.core.model.grid import Replica, Site
 from koala.core.model.hold_budget import Budget
-from koala.core.model.job import TERMINAL, TRANSITIONS, Claim, Job, Phase
+from koala.core.model.job import TERMINAL, TRANSITIONS, Job, Phase
 from koala.core.model.parameters import Parameters
 from koala.core.model.placement_queues import Queues
 from koala.core.model.replicas import ReplicaCatalogue

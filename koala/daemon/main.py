@@ -461,7 +461,7 @@ class MetricsView:
         phases.update({kind.__name__: count for kind, count in kinds.items()})
         claims: dict[str, int] = {}
         for claim in scheduler.ledger.values():
-            claims[claim.phase.value] = claims.get(claim.phase.value, 0) + 1
+            claims[claim.phase.name] = claims.get(claim.phase.name, 0) + 1
         counters = self._event_loop.counters
         memory_bytes = self._process.memory_info().rss
         peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

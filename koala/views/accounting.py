@@ -20,7 +20,8 @@ from statistics import median
 from typing import Any
 
 from koala.core.model.charges import Charge
-from koala.core.model.job import SITE_FAULTS, Cancelled, Failed, Finished, Job, claim_charge
+from koala.core.model.claim import claim_charge
+from koala.core.model.job import SITE_FAULTS, Cancelled, Failed, Finished, Job
 from koala.core.model.values import Instant, JobId, Seconds, SiteName, UserName
 from koala.core.state import State
 
@@ -144,7 +145,7 @@ def charges_picture(state: State, job: Job, now: Instant) -> list[dict[str, Any]
 def _live_charges(state: State, now: Instant) -> dict[JobId, list[Charge]]:
     live: dict[JobId, list[Charge]] = {}
     for claim in state.ledger.values():
-        if claim.granted_at is not None:
+        if claim.grant is not None:
             live.setdefault(claim.job, []).append(claim_charge(claim, None, now))
     return live
 

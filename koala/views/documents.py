@@ -9,6 +9,7 @@ import hashlib
 import json
 from typing import Any
 
+from koala.core.model.claim import Claim, Stopped
 from koala.core.model.grid import MIPS_DEFAULT, Site
 from koala.core.model.job import (
     Attempt,
@@ -76,10 +77,10 @@ def _of_living_claims(state: State, job: Job, now: Instant) -> tuple[Seconds, Se
     and run after it."""
     held_s = run_s = 0.0
     for claim in state.ledger.values():
-        if claim.job != job.id or claim.granted_at is None:
+        if claim.job != job.id or claim.grant is None:
             continue
         if claim.passed_at is None:
-            held_s += claim.processors * max(0.0, now - claim.granted_at)
+            held_s += claim.processors * max(0.0, now - claim.grant.at)
         else:
             run_s += claim.processors * max(0.0, now - claim.passed_at)
     return held_s, run_s
@@ -250,7 +251,7 @@ def _part(state: State, job: Job, index: int) -> dict[str, Any]:
         "is_fetched": member.is_fetched,
         "is_dropped": member.is_dropped,
         "claim": member.claim,
-        "claim_phase": None if claim is None else claim.phase.value,
+        "claim_phase": None if claim is None else claim.phase.name,
         "claims": member.claims,
         "claimed_at": member.claimed_at,
         "passed_at": member.passed_at,
@@ -355,6 +356,19 @@ def _is_told_of(transfer: Transfer) -> bool:
     return transfer.told_at is not None and not transfer.is_done
 
 
+def _claim_for_digest(claim: Claim) -> list[Any]:
+    grant = claim.grant
+    figures: list[Any] = [
+        *(claim.id, claim.phase.name, claim.site, "" if grant is None else grant.nonce),
+        *(claim.ask_number, None if grant is None else grant.at, claim.passed_at, claim.may_run),
+    ]
+    if isinstance(claim.phase, Stopped) and claim.phase.is_silent:
+        figures.append("silent")
+    if grant is not None and (grant.address or grant.hosts):
+        figures += [grant.address, grant.hosts]
+    return figures
+
+
 def digest(state: State) -> str:
     """Checksum of the whole state, without stories and without details of ended jobs."""
     over = dict(state.forgotten)
@@ -396,12 +410,7 @@ def digest(state: State) -> str:
             *state.queues.order(),
             list(state.queues.timed),
         ],
-        "ledger": [
-            [c.id, c.phase, c.site, c.nonce, c.ask_number, c.granted_at, c.passed_at, c.released]
-            + ["silent"] * c.is_silent
-            + ([c.address, c.hosts] if c.address or c.hosts else [])
-            for c in state.ledger.values()
-        ],
+        "ledger": [_claim_for_digest(claim) for claim in state.ledger.values()],
         "sites": [
             [
                 _site_for_digest(site),

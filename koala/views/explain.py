@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from koala.core.feasibility import describe_misfit, fits, most_at_a_site, pieces_of, rooms_of
 from koala.core.model.charges import Refusal, Trouble
+from koala.core.model.claim import Asked
 from koala.core.model.grid import Site, Unplaceable
 from koala.core.model.job import (
     Attempt,
     Cancelled,
     Claiming,
-    ClaimPhase,
     Delayed,
     Failed,
     Finished,
@@ -251,7 +251,7 @@ def _claiming(state: State, job: Job, claim_at: Instant | None, now: Instant) ->
     for member in attempt.present:
         claim = state.ledger.get(member.claim) if member.claim is not None else None
         label = job.spec.label(member.component)
-        if claim is not None and claim.phase is ClaimPhase.ASKED:
+        if claim is not None and isinstance(claim.phase, Asked):
             lines.append(f"component {label}: waits for the answer of {claim.site}")
         elif claim is None and member.end is None:
             why_not = member.refusal or "not tried yet"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from koala.core.model import events as ev
-from koala.core.model.job import Claim, ClaimEnd, ClaimPhase, EndKind
+from koala.core.model.claim import Asked, Claim, Passed, Stopped
+from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
 
@@ -32,26 +33,26 @@ def report(scheduler: Scheduler, name: SiteName) -> ev.SiteReported:
 
 def _held(scheduler: Scheduler, name: SiteName) -> int:
     claims = [c for c in scheduler.ledger.values() if c.site == name]
-    return sum(claim.processors for claim in claims if claim.phase is not ClaimPhase.ASKED)
+    return sum(claim.processors for claim in claims if not isinstance(claim.phase, Asked))
 
 
 def _of_claim(scheduler: Scheduler, claim: Claim, now: Instant) -> ev.Event | None:
     attempt = scheduler.jobs[claim.job].attempt
     arming = None if attempt is None else attempt.arming
     match claim.phase:
-        case ClaimPhase.STOPPING:
+        case Stopped():
             return ev.ClaimGone(claim=claim.id, end=ClaimEnd(kind=EndKind.STOPPED))
-        case ClaimPhase.ASKED:
+        case Asked():
             room = scheduler.sites[claim.site].facts.processors - _held(scheduler, claim.site)
             if room >= claim.processors:
                 return ev.ClaimGranted(claim=claim.id, nonce=f"{claim.id}#1")
             return ev.ClaimGone(claim=claim.id, end=ClaimEnd(kind=EndKind.REFUSED))
-        case ClaimPhase.PASSED:
+        case Passed():
             end = ClaimEnd(kind=EndKind.EXITED, statuses=(0,), ended_at=now)
             return ev.ClaimGone(claim=claim.id, end=end)
         case _ if arming is not None and claim.id in arming.waiting:
             return ev.ClaimArmed(claim=claim.id, number=arming.number)
-        case _ if claim.released:
+        case _ if claim.may_run:
             return ev.ClaimPassed(claim=claim.id, passed_at=now)
         case _:
             return None

@@ -29,7 +29,7 @@ def test_an_attempt_that_was_not_released_here_may_have_been(granted: Script) ->
     granted.tell(LOSS)
     assert granted.phase("j1") == "Stopping"
     assert {stop.claim for stop in granted.take(StopClaim)} == {"j1/1/0/1", "j1/1/1/1"}
-    assert all(granted.scheduler.ledger[ClaimId(c)].released for c in ("j1/1/0/1", "j1/1/1/1"))
+    assert all(granted.scheduler.ledger[ClaimId(c)].may_run for c in ("j1/1/0/1", "j1/1/1/1"))
     granted.gone("j1/1/0/1").expect_nothing()
     assert granted.phase("j1") == "Stopping"
     granted.gone("j1/1/1/1")

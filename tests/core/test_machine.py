@@ -15,12 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from koala.core.invariants import check
 from koala.core.model import events as ev
+from koala.core.model.claim import Asked, Granted, Released, Stopped
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job import (
     TERMINAL,
     ArmNumber,
     ClaimEnd,
-    ClaimPhase,
     Deadline,
     EndKind,
     InputMode,
@@ -211,13 +211,13 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def all_stopped_go(self) -> None:
         for claim in list(self.scheduler.ledger.values()):
-            if claim.phase is ClaimPhase.STOPPING:
+            if isinstance(claim.phase, Stopped):
                 self.tell(ev.ClaimGone(claim=claim.id, end=ClaimEnd(kind=EndKind.STOPPED)))
 
     @rule(reason=st.sampled_from(["", "no account for ann"]))
     def all_are_refused(self, reason: str) -> None:
         for claim in list(self.scheduler.ledger.values()):
-            if claim.phase is ClaimPhase.ASKED:
+            if isinstance(claim.phase, Asked):
                 end = ClaimEnd(kind=EndKind.REFUSED, reason=reason)
                 self.tell(ev.ClaimGone(claim=claim.id, end=end))
 
@@ -235,14 +235,14 @@ class Machine(RuleBasedStateMachine):
             self.wait(0.0)
             for claim in list(self.scheduler.ledger.values()):
                 match claim.phase:
-                    case ClaimPhase.ASKED:
+                    case Asked():
                         self.tell(ev.ClaimGranted(claim=claim.id, nonce=f"{claim.id}#1"))
-                    case ClaimPhase.GRANTED:
+                    case Granted():
                         attempt = self.scheduler.jobs[claim.job].attempt
                         if attempt is not None and attempt.arming is not None:
                             number = attempt.arming.number
                             self.tell(ev.ClaimArmed(claim=claim.id, number=number))
-                    case ClaimPhase.RELEASED:
+                    case Released():
                         self.tell(ev.ClaimPassed(claim=claim.id, passed_at=self.now))
                     case _:
                         pass

@@ -19,7 +19,8 @@ from koala.cli.render.table import clean_lines
 from koala.core.invariants import check as check_state
 from koala.core.model import actions
 from koala.core.model import events as ev
-from koala.core.model.job import ArmNumber, Claim, ClaimPhase, EndKind
+from koala.core.model.claim import Armed, Asked, Claim, Granted, Passed, Released, Stopped
+from koala.core.model.job import ArmNumber, EndKind
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import ClaimId, JobId, SiteName, UserName
 from koala.core.scheduler import Scheduler
@@ -172,18 +173,18 @@ def the_truth(life: Life, claim: Claim) -> pb.ClaimReport:
     """What an agent would say next."""
     said = pb.ClaimReport(claim=claim.id, nonce="n", address="10.0.0.1")
     match claim.phase:
-        case ClaimPhase.ASKED:
+        case Asked():
             said.state = pb.CLAIM_STATE_GRANTED
-        case ClaimPhase.GRANTED | ClaimPhase.ARMED if claim.id in life.armed:
+        case Granted() | Armed() if claim.id in life.armed:
             said.state = pb.CLAIM_STATE_ARMED
             _number(said, life.armed[claim.id])
-        case ClaimPhase.RELEASED:
+        case Released():
             said.state = pb.CLAIM_STATE_PASSED
             said.passed_at = life.now
-        case ClaimPhase.PASSED:
-            said.passed_at = claim.passed_at or life.now
+        case Passed(passed_at=passed_at):
+            said.passed_at = passed_at
             _end(said, EndKind.EXITED, life.random.choice((0, 0, 0, 1)), life.now)
-        case ClaimPhase.STOPPING:
+        case Stopped():
             _end(said, EndKind.STOPPED, -15, life.now)
         case _:
             said.state = pb.CLAIM_STATE_GRANTED

@@ -13,10 +13,10 @@ from koala.core import site_views as sites
 from koala.core import snapshot as saving
 from koala.core.model import values
 from koala.core.model.actions import ReleaseClaim
+from koala.core.model.claim import Armed
 from koala.core.model.job import (
     SITE_FAULTS,
     Attempt,
-    ClaimPhase,
     EndKind,
     Finished,
     Job,
@@ -44,7 +44,7 @@ def release_before_the_last_armed() -> Patches:
         arming = job.attempt.arming if job is not None and job.attempt else None
         if arming is not None and arming.number == event.number and now < arming.release_at:
             for waiting in arming.waiting:
-                state.ledger[waiting].phase = ClaimPhase.ARMED
+                state.ledger[waiting].phase = Armed(grant=state.ledger[waiting].grant)
             arming.waiting[:] = [event.claim]
         real(state, event, now)
 
@@ -306,12 +306,13 @@ def release_before_the_last_check_in() -> Patches:
         if job.attempt.arming is None:
             return
         waiting = job.attempt.arming.waiting
-        there = [claim for claim in waiting if state.ledger[claim].phase is not ClaimPhase.ASKED]
+        there = [claim for claim in waiting if state.ledger[claim].grant is not None]
         waiting[:] = there or waiting
 
     def release(state: Any, job: Job, *rest: Any) -> None:
         for member in facts.barrier_members(state, job):
-            state.ledger[member.claim].phase = ClaimPhase.ARMED
+            claim = state.ledger[member.claim]
+            claim.phase = Armed(grant=claim.grant)
         real_release(state, job, *rest)
 
     def check(state: Any, now: float) -> None:

@@ -157,7 +157,7 @@ class Run:
         limits = self.scenario.parameters
         slack_s = 2 * limits.hold_fence_s + UNRESPONSIVE_S
         for claim in daemon.scheduler.ledger.values():
-            if not claim.released:
+            if not claim.may_run:
                 continue  # nothing waits for it
             is_there = daemon.scheduler.sites[claim.site].is_connected
             if is_there and self._well_since(claim.id) is not None:

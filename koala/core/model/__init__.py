@@ -1,6 +1,7 @@
 """Values and records of the core: what jobs, sites, events and actions consist of.
 
-- `job`: a job, its attempts, members and claims, and the table of phases.
+- `job`: a job, its attempts and members, and the table of phases.
+- `claim`: a claim, and its phases.
 - `grid`: sites, and the `GridView` that policies see.
 - `events`, `actions`: the complete input and output of the core.
 - `parameters`: every parameter, with symbol, default and bounds.

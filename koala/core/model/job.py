@@ -1,10 +1,9 @@
-"""Jobs: the request (JobSpec), its state (Job, Attempt, Member, Claim), and the phases of jobs and
-claims.
+"""Jobs: the request (JobSpec), its state (Job, Attempt, Member), and the phases of jobs.
 
 A *job* has *components*. An *attempt* is one placement of the job and all that follows from it. A
-*member* is a component in an attempt. A *claim* is one try to start a member at its site. Claims
-are in the scheduler's ledger, apart from the job: a job may be placed again while claims of an
-unreleased attempt are still owed a stop.
+*member* is a component in an attempt. A *claim* (`model.claim`) is one try to start a member at its
+site. Claims are in the scheduler's ledger, apart from the job: a job may be placed again while
+claims of an unreleased attempt are still owed a stop.
 """
 
 from __future__ import annotations
@@ -367,35 +366,6 @@ class ClaimEnd:
         return f"{words}: {self.reason}" if self.reason else words
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Claim:
-    """Entry of the ledger; deleted when the claim is Gone."""
-
-    id: ClaimId
-    job: JobId
-    attempt: int
-    component: int
-    site: SiteName
-    processors: int
-    start_type: StartType
-    asked_at: Instant
-    ask_number: int  # sequence number of claims at the site; its reports refer to it
-    hold_s: Seconds
-    grace_until: Instant
-    fence_s: Seconds = 0.0  # from the longest lease that its starter ever got
-    phase: ClaimPhase = ClaimPhase.ASKED
-    nonce: str = ""
-    batch_job: str = ""  # job number in the site's batch system
-    address: str = ""
-    hosts: tuple[tuple[str, int], ...] = ()
-    granted_at: Instant | None = None
-    is_preempting: bool = False  # low-priority jobs are stopped for it
-    may_kill: bool = False  # local jobs may be killed for it
-    released: bool = False  # may have passed, or may pass yet: the fence counts
-    is_silent: bool = False  # past its fence at a connected site: an error, counted already
-    passed_at: Instant | None = None
-
-
 # --- attempts ---
 
 
@@ -538,19 +508,3 @@ class Job:
     def phase_name(self) -> str:
         """The phase's name as users see it."""
         return type(self.phase).__name__
-
-
-def claim_charge(claim: Claim, end: ClaimEnd | None, now: Instant) -> Charge:
-    """Make the accounting record of a claim; `end` is None while it lives."""
-    return Charge(
-        claim=claim.id,
-        attempt=claim.attempt,
-        site=claim.site,
-        processors=claim.processors,
-        batch_job=claim.batch_job,
-        asked_at=claim.asked_at,
-        granted_at=claim.granted_at,
-        passed_at=claim.passed_at,
-        ended_at=None if end is None else end.ended_at or now,
-        end=None if end is None else end.kind.value,
-    )

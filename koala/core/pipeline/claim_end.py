@@ -6,13 +6,12 @@ from dataclasses import replace
 
 from koala.core.model import events as ev
 from koala.core.model.actions import AcknowledgeClaim
+from koala.core.model.claim import Claim, Stopped, claim_charge
 from koala.core.model.grid import Site
 from koala.core.model.job import (
     SITE_FAULTS,
-    Claim,
     ClaimEnd,
     Claiming,
-    ClaimPhase,
     EndKind,
     Job,
     Member,
@@ -20,7 +19,6 @@ from koala.core.model.job import (
     Running,
     Starting,
     Stopping,
-    claim_charge,
 )
 from koala.core.model.values import Instant
 from koala.core.pipeline.claiming import after_answer
@@ -32,7 +30,7 @@ from koala.core.pipeline.ending import (
     requeue_if_fenced,
     set_back,
     settle_hold,
-    stop_member,
+    stop_claim,
 )
 from koala.core.pipeline.progress_control import restore_full_speed
 from koala.core.pipeline.refusals import is_for_good, note_error, note_refusal
@@ -51,11 +49,10 @@ def on_fenced(state: State, event: ev.ClaimFenced, now: Instant) -> None:
     if claim is None:
         return
     site = state.sites[claim.site]
-    is_asked = claim.phase is ClaimPhase.STOPPING or member_of(state, claim) is None
+    is_asked = isinstance(claim.phase, Stopped) or member_of(state, claim) is None
     if site.is_connected and not is_asked:
-        claim.is_silent = True
         count_end_for_site(state, site, claim, end, now)
-        mark_unreachable(state, claim, end, now)
+        mark_unreachable(state, claim, end, now, is_silent=True)
         return
     on_gone(state, ev.ClaimGone(claim=event.claim, end=end), now)
 
@@ -66,16 +63,16 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
     claim = state.ledger.get(identity)
     if claim is None:
         return
-    if end.kind is EndKind.EXITED and not claim.released:  # it cannot have run without a Release
+    if end.kind is EndKind.EXITED and not claim.may_run:  # it cannot have run without a Release
         end = replace(end, kind=EndKind.VANISHED, reason="said to have run without a Release")
-    if end.kind is EndKind.UNKNOWN and claim.released and claim.granted_at is not None:
+    if end.kind is EndKind.UNKNOWN and claim.may_run and claim.grant is not None:
         mark_unreachable(state, claim, end, now)
         return
     del state.ledger[identity]
-    claim.batch_job = event.batch_job or claim.batch_job
     settle_hold(state, claim, now)
-    if claim.granted_at is not None or end.kind in SITE_FAULTS:
-        state.jobs[claim.job].charges.append(claim_charge(claim, end, now))
+    if claim.grant is not None or end.kind in SITE_FAULTS:
+        charge = claim_charge(claim, end, now, batch_job=event.batch_job)
+        state.jobs[claim.job].charges.append(charge)
     if claim.passed_at is not None:
         job = state.jobs[claim.job]
         job.ran_s += claim.processors * max(0.0, (end.ended_at or now) - claim.passed_at)
@@ -83,10 +80,10 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
     site.unreported.pop(identity, None)
     if end.kind is not EndKind.FENCED:
         state.actions.append(AcknowledgeClaim(claim=identity, site=claim.site))
-    if not claim.is_silent:
+    if not (isinstance(claim.phase, Stopped) and claim.phase.is_silent):
         count_end_for_site(state, site, claim, end, now)
     is_slow = is_refusal(claim, end, now) and not is_for_good(claim, end, now)
-    if claim.granted_at is None and is_slow:
+    if claim.grant is None and is_slow:
         decrease_window(site, claim.ask_number)
     state.ask_scan()
     found = member_of(state, claim)
@@ -94,15 +91,17 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
         member_gone(state, *found, claim, end, now)
 
 
-def mark_unreachable(state: State, claim: Claim, end: ClaimEnd, now: Instant) -> None:
+def mark_unreachable(
+    state: State, claim: Claim, end: ClaimEnd, now: Instant, *, is_silent: bool = False
+) -> None:
     """Mark a claim as unreachable: its agent lost its record of it, or it is silent.
 
     Its starter may live, so the claim is stopped but stays in the ledger. Only a report of its
     agent, the fence or an operator ends it."""
     found = member_of(state, claim)
-    if found is None or claim.phase is ClaimPhase.STOPPING:
+    if found is None or isinstance(claim.phase, Stopped):
         return
-    stop_member(state, found[1])
+    stop_claim(state, claim, is_silent=is_silent)
     lose_member(state, *found, end, now)
 
 
@@ -118,7 +117,7 @@ def count_end_for_site(state: State, site: Site, claim: Claim, end: ClaimEnd, no
         reason = end.describe()
         note_error(state, state.jobs[claim.job], site.name, reason, now, since=claim.asked_at)
         count_error(state, site, claim.job, reason, now)
-    elif claim.is_preempting and claim.granted_at is None and is_refusal(claim, end, now):
+    elif claim.is_preempting and claim.grant is None and is_refusal(claim, end, now):
         site.no_preempt_until = now + state.parameters.preempt_rest_s
 
 

@@ -7,18 +7,10 @@ from collections.abc import Sequence
 
 from koala.core.model import events as ev
 from koala.core.model.charges import Trouble
+from koala.core.model.claim import Asked, Claim, Grant, Granted
 from koala.core.model.grid import Assignment, GridView, Site
 from koala.core.model.hold_budget import Budget
-from koala.core.model.job import (
-    Claim,
-    Claiming,
-    ClaimPhase,
-    Job,
-    Member,
-    Running,
-    Starting,
-    StartType,
-)
+from koala.core.model.job import Claiming, Job, Member, Running, Starting, StartType
 from koala.core.model.replicas import Transfer
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import ClaimId, Instant, Priority, SiteName, claim_id, transfer_id
@@ -200,7 +192,7 @@ def victims(state: State) -> tuple[Victim, ...]:
         held: dict[SiteName, int] = {}
         for member in job.attempt.present:
             claim = state.ledger.get(member.claim) if member.claim else None
-            if claim is not None and claim.phase is not ClaimPhase.ASKED:
+            if claim is not None and not isinstance(claim.phase, Asked):
                 held[claim.site] = held.get(claim.site, 0) + claim.processors
         if held:
             victims.append(
@@ -355,7 +347,6 @@ def claim(
         may_kill=may_kill and site.facts.may_kill_local,
     )
     if component.start_type is StartType.NONE:
-        claim.released = True  # it runs from check-in on, without a Release
         attempt.may_run = True
     state.ledger[identity] = claim
     state.actions.append(hold(state, claim))
@@ -404,16 +395,20 @@ def charge(
 
 def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
     claim = state.ledger.get(event.claim)
-    if claim is None or claim.phase is not ClaimPhase.ASKED:
+    if claim is None or not isinstance(claim.phase, Asked):
         return
     if len(state.queues) and claim.site in sites_asked_enough(state):
         state.ask_scan()
     increase_window(state.sites[claim.site], limit=state.parameters.claims_open_max)
-    claim.phase = ClaimPhase.GRANTED
-    claim.nonce = event.nonce
-    claim.batch_job = event.batch_job
-    claim.address, claim.hosts = event.address, event.hosts
-    claim.granted_at = now
+    claim.phase = Granted(
+        grant=Grant(
+            at=now,
+            nonce=event.nonce,
+            batch_job=event.batch_job,
+            address=event.address,
+            hosts=event.hosts,
+        )
+    )
     found = member_of(state, claim)
     if found is None:
         return

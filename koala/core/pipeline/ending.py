@@ -5,17 +5,18 @@ Every end of an attempt goes through `stop_attempt`, so no claim is left without
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from koala.core.model import events as ev
 from koala.core.model.actions import CancelTransfer, PublishOutputs, StopClaim
 from koala.core.model.charges import Setback
+from koala.core.model.claim import Claim, Stopped
 from koala.core.model.grid import Site
 from koala.core.model.job import (
     TERMINAL,
     Attempt,
     Cancelled,
-    Claim,
     Claiming,
-    ClaimPhase,
     Delayed,
     EndKind,
     Failed,
@@ -181,11 +182,11 @@ def invalidate_after_loss(state: State, now: Instant) -> None:
         if attempt is None or not isinstance(job.phase, Claiming | Starting):
             continue
         attempt.may_run = True
+        set_back(state, job, "a part of the journal is lost", now)
         for member in attempt.members:
             claim = state.ledger.get(member.claim) if member.claim is not None else None
-            if claim is not None:
-                claim.released = True
-        set_back(state, job, "a part of the journal is lost", now)
+            if claim is not None and isinstance(claim.phase, Stopped):
+                claim.phase = replace(claim.phase, may_run=True)
     state.timers.set(again_at, TimerKind.SCAN)
 
 
@@ -218,9 +219,15 @@ def stop_attempt(state: State, job: Job, now: Instant) -> None:
 
 def stop_member(state: State, member: Member) -> None:
     claim = state.ledger.get(member.claim) if member.claim is not None else None
-    if claim is not None and claim.phase is not ClaimPhase.STOPPING:
-        claim.phase = ClaimPhase.STOPPING
-        state.actions.append(StopClaim(claim=claim.id, site=claim.site))
+    if claim is not None and not isinstance(claim.phase, Stopped):
+        stop_claim(state, claim)
+
+
+def stop_claim(state: State, claim: Claim, *, is_silent: bool = False) -> None:
+    claim.phase = Stopped(
+        grant=claim.grant, passed_at=claim.passed_at, may_run=claim.may_run, is_silent=is_silent
+    )
+    state.actions.append(StopClaim(claim=claim.id, site=claim.site))
 
 
 def drop_member(state: State, job: Job, member: Member, reason: str, now: Instant) -> None:
@@ -325,8 +332,8 @@ def settle_hold(state: State, claim: Claim, now: Instant) -> None:
         return
     until = claim.passed_at if claim.passed_at is not None else now
     held_s = 0.0
-    if claim.granted_at is not None:
-        held_s = claim.processors * max(0.0, until - claim.granted_at)
+    if claim.grant is not None:
+        held_s = claim.processors * max(0.0, until - claim.grant.at)
         job.wasted_s += held_s
     state.user_budgets[job.spec.owner].settle(claim.id, held_s)
     state.site_budgets[claim.site].settle(claim.id, held_s)

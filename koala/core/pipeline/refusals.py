@@ -12,8 +12,9 @@
 from __future__ import annotations
 
 from koala.core.model.charges import Refusal, Trouble
+from koala.core.model.claim import Claim
 from koala.core.model.grid import GridView
-from koala.core.model.job import Claim, ClaimEnd, EndKind, Job, Placing
+from koala.core.model.job import ClaimEnd, EndKind, Job, Placing
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, SiteName
 from koala.core.state import State

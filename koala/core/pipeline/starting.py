@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from koala.core.model import events as ev
 from koala.core.model.actions import ArmClaim, Peer
+from koala.core.model.claim import Armed, Asked, Granted, Passed, Released, Stopped
 from koala.core.model.job import (
     Arming,
     ArmNumber,
-    ClaimPhase,
     Job,
     Member,
     Releasing,
@@ -124,7 +126,7 @@ def peers_of(state: State, job: Job) -> tuple[Peer, ...]:
                 processes=component.processes,
                 address=address_of(state, claim),
                 claim=member.claim,
-                hosts=claim.hosts,
+                hosts=claim.grant.hosts if claim.grant is not None else (),
                 job_type=component.job_type,
             )
         )
@@ -146,9 +148,9 @@ def on_armed(state: State, event: ev.ClaimArmed, now: Instant) -> None:
     arming = job.attempt.arming if job.attempt is not None else None
     if not isinstance(job.phase, Starting) or arming is None or arming.number != event.number:
         return
-    if claim.id not in arming.waiting:
+    if claim.id not in arming.waiting or not isinstance(claim.phase, Granted | Armed):
         return
-    claim.phase = ClaimPhase.ARMED
+    claim.phase = Armed(grant=claim.phase.grant)
     arming.waiting.remove(claim.id)
     if not arming.waiting and now < arming.release_at:
         release(state, job, arming, now)
@@ -168,9 +170,8 @@ def release(state: State, job: Job, arming: Arming, now: Instant) -> None:
     for member in barrier_members(state, job):
         assert member.claim is not None
         claim = state.ledger[member.claim]
-        assert claim.phase is ClaimPhase.ARMED, f"{claim.id} is {claim.phase}"
-        claim.phase = ClaimPhase.RELEASED
-        claim.released = True
+        assert isinstance(claim.phase, Armed), f"{claim.id} is {claim.phase}"
+        claim.phase = Released(grant=claim.phase.grant)
         state.actions.append(release_claim(claim, arming.number, attempt.release_at))
     state.enter(job, Releasing(), "released", now)
 
@@ -189,11 +190,15 @@ def decided_at(state: State, job: Job, arming: Arming, now: Instant) -> Instant:
 
 def on_passed(state: State, event: ev.ClaimPassed, now: Instant) -> None:
     claim = state.ledger.get(event.claim)
-    if claim is None or claim.passed_at is not None or not claim.released:
+    if claim is None or claim.passed_at is not None or not claim.may_run:
         return
-    claim.passed_at = event.passed_at
-    if claim.phase is not ClaimPhase.STOPPING:
-        claim.phase = ClaimPhase.PASSED
+    match claim.phase:
+        case Asked():
+            return
+        case Stopped() as phase:
+            claim.phase = replace(phase, passed_at=event.passed_at)
+        case phase:
+            claim.phase = Passed(grant=phase.grant, passed_at=event.passed_at)
     settle_hold(state, claim, now)
     found = member_of(state, claim)
     if found is None:

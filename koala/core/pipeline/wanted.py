@@ -12,7 +12,8 @@ from koala.core.model.actions import (
     TryPaths,
     Wanted,
 )
-from koala.core.model.job import ArmNumber, Claim, ClaimPhase, InputMode, Job, JobType, StartType
+from koala.core.model.claim import Asked, Claim, Stopped
+from koala.core.model.job import ArmNumber, InputMode, Job, JobType, StartType
 from koala.core.model.replicas import Transfer
 from koala.core.model.tcp_paths import paths_of
 from koala.core.model.values import Instant, SiteName
@@ -32,7 +33,7 @@ def wanted(state: State, site: SiteName) -> Wanted:
     for claim in state.ledger.values():
         if claim.site != site:
             continue
-        if claim.phase is ClaimPhase.STOPPING:
+        if isinstance(claim.phase, Stopped):
             stops.append(StopClaim(claim=claim.id, site=site))
             continue
         holds.append(hold(state, claim))
@@ -70,7 +71,7 @@ def hold(state: State, claim: Claim) -> ClaimProcessors:
         claim=claim.id,
         site=claim.site,
         ask_number=claim.ask_number,
-        is_granted=claim.phase is not ClaimPhase.ASKED,
+        is_granted=not isinstance(claim.phase, Asked),
         is_preempting=claim.is_preempting,
         may_kill=claim.may_kill,
         owner=job.spec.owner,

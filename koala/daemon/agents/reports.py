@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from koala.core.model import events as ev
-from koala.core.model.job import Claim, ClaimPhase
+from koala.core.model.claim import Asked, Claim
+from koala.core.model.job import ClaimPhase
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import Instant, Seconds, SiteName
 from koala.core.scheduler import Scheduler
@@ -115,7 +116,7 @@ def _between(asked_at: Instant, at: Instant, now: Instant) -> Instant:
 
 def _of_claim(news: ClaimNews, claim: Claim) -> Iterator[ev.Event]:
     is_held = news.phase in (ClaimPhase.GRANTED, ClaimPhase.ARMED, ClaimPhase.PASSED)
-    if (is_held or news.passed_at is not None) and claim.phase is ClaimPhase.ASKED:
+    if (is_held or news.passed_at is not None) and isinstance(claim.phase, Asked):
         yield ev.ClaimGranted(
             claim=claim.id,
             nonce=news.nonce,

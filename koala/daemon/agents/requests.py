@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from koala.core.leases import Leases
-from koala.core.model.job import Claim, ClaimPhase
+from koala.core.model.claim import Claim, Stopped
 from koala.core.model.values import ClaimId, SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.kvstore import KeyValueStore, PendingGet
@@ -103,8 +103,8 @@ class RequestHandler:
         if claim is None:
             self._stop_if_unknown(site, ping.claim)
             return
-        is_wanted = claim.site == site and claim.phase is not ClaimPhase.STOPPING
-        is_bound = claim.nonce in ("", ping.nonce)
+        is_wanted = claim.site == site and not isinstance(claim.phase, Stopped)
+        is_bound = claim.grant is None or claim.grant.nonce in ("", ping.nonce)
         if is_wanted and is_bound and self._event_loop.can_renew_leases(now):
             self.leases.answer(claim.id, now)
             self._send(site, to_agent.pong(ping, now))
@@ -192,7 +192,7 @@ class RequestHandler:
         is_live = (
             claim is not None
             and claim.site == site
-            and claim.phase is not ClaimPhase.STOPPING
+            and not isinstance(claim.phase, Stopped)
             and attempt is not None
             and attempt.number == claim.attempt
         )

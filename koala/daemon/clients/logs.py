@@ -20,7 +20,8 @@ from typing import TypeAlias
 
 import structlog
 
-from koala.core.model.job import Claim, Job
+from koala.core.model.claim import Claim
+from koala.core.model.job import Job
 from koala.core.model.values import ClaimId, JobId, Seconds, SiteName, claim_id
 from koala.core.scheduler import Scheduler
 from koala.daemon.files.spool import AttemptComponent, Spool

@@ -14,6 +14,7 @@ import pytest
 
 from koala.client import Client
 from koala.core.model import events as ev
+from koala.core.model.claim import Grant, Released
 from koala.core.model.job import ClaimEnd, ClaimPhase, EndKind
 from koala.core.model.values import ClaimId, FileName, Instant, SiteName, TransferId
 from koala.daemon.agents import reports
@@ -318,7 +319,7 @@ def test_nobody_is_charged_for_instants_that_a_site_makes_up(lie: Instant) -> No
     """Budgets and reports are counted from them."""
     scheduler = a_grid()
     claim = next(claim for claim in scheduler.ledger.values() if claim.site == DELFT)
-    claim.phase, claim.granted_at, claim.released = ClaimPhase.RELEASED, 1.0, True
+    claim.phase = Released(grant=Grant(at=1.0, nonce="n"))
     news = ClaimNews(claim=ClaimId(claim.id), phase=ClaimPhase.PASSED, nonce="n", passed_at=lie)
     end = ClaimEnd(kind=EndKind.EXITED, statuses=(0,), ended_at=2e11)
     over = ClaimNews(

@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from koala.core.model.actions import Action, Announce, PublishOutputs
+from koala.core.model.claim import Claim
 from koala.core.model.events import Event
-from koala.core.model.job import Claim, Job
+from koala.core.model.job import Job
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
 from koala.core.policy_api import Policies

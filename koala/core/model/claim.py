@@ -1,0 +1,140 @@
+"""Claims: the entries of the ledger, and the phases that they go through.
+
+    Asked -> Granted -> Armed -> Released -> Passed        each -> Stopped, until the claim is gone
+
+A phase carries exactly the data that exists in it. A claim without a barrier goes from Granted to
+Passed. A claim that is gone leaves the ledger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from koala.core.model.charges import Charge
+from koala.core.model.job import ClaimEnd, StartType
+from koala.core.model.values import ClaimId, Instant, JobId, Seconds, SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """Check-in of the starter: its nonce, address and hosts, and the number of its batch job."""
+
+    at: Instant
+    nonce: str
+    batch_job: str = ""
+    address: str = ""
+    hosts: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Sent to the site; no starter has checked in."""
+
+    name: ClassVar[str] = "asked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """Held by a starter."""
+
+    name: ClassVar[str] = "granted"
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Armed:
+    """Its starter has promised not to abort before D."""
+
+    name: ClassVar[str] = "armed"
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """Its starter may pass."""
+
+    name: ClassVar[str] = "released"
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """Its program runs."""
+
+    name: ClassVar[str] = "passed"
+    grant: Grant
+    passed_at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """Not wanted any more; a Stop is owed until it is gone."""
+
+    name: ClassVar[str] = "stopping"
+    grant: Grant | None  # None: stopped before an answer
+    passed_at: Instant | None
+    may_run: bool  # it may have passed, or may pass yet: the fence counts
+    is_silent: bool = False  # past its fence at a connected site: an error, counted already
+
+
+Held: TypeAlias = Granted | Armed | Released | Passed
+"""Phases in which a starter holds the processors for the job."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Claim:
+    """Entry of the ledger; deleted when the claim is gone."""
+
+    id: ClaimId
+    job: JobId
+    attempt: int
+    component: int
+    site: SiteName
+    processors: int
+    start_type: StartType
+    asked_at: Instant
+    ask_number: int  # sequence number of claims at the site; its reports refer to it
+    hold_s: Seconds
+    grace_until: Instant
+    fence_s: Seconds = 0.0  # from the longest lease that its starter ever got
+    is_preempting: bool = False  # low-priority jobs are stopped for it
+    may_kill: bool = False  # local jobs may be killed for it
+    phase: Asked | Held | Stopped = Asked()
+
+    @property
+    def grant(self) -> Grant | None:
+        """The check-in of its starter, if it was accepted."""
+        return None if isinstance(self.phase, Asked) else self.phase.grant
+
+    @property
+    def passed_at(self) -> Instant | None:
+        """The instant of its pass, if it was reported."""
+        return self.phase.passed_at if isinstance(self.phase, Passed | Stopped) else None
+
+    @property
+    def may_run(self) -> bool:
+        """Return True if it may have passed, or may pass yet: the fence counts. A claim without a
+        barrier runs from check-in on, without a Release."""
+        if isinstance(self.phase, Stopped):
+            return self.phase.may_run
+        return isinstance(self.phase, Released | Passed) or self.start_type is StartType.NONE
+
+
+def claim_charge(
+    claim: Claim, end: ClaimEnd | None, now: Instant, *, batch_job: str = ""
+) -> Charge:
+    """Make the accounting record of a claim; `end` is None while it lives."""
+    grant = claim.grant
+    return Charge(
+        claim=claim.id,
+        attempt=claim.attempt,
+        site=claim.site,
+        processors=claim.processors,
+        batch_job=batch_job or (grant.batch_job if grant is not None else ""),
+        asked_at=claim.asked_at,
+        granted_at=None if grant is None else grant.at,
+        passed_at=claim.passed_at,
+        ended_at=None if end is None else end.ended_at or now,
+        end=None if end is None else end.kind.value,
+    )
