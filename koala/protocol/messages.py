@@ -17,26 +17,40 @@ from koala.protocol.names import ClaimId
 # Parts of several messages -----------------------------------------------------------------------
 
 
+class JobType(StrEnum):
+    """Number and kind of processes of a component: one, one for each processor, or (`mpi`) ranks of
+    one world that all MPI components of the job share."""
+
+    SINGLE = "single"
+    MULTIPLE = "multiple"
+    MPI = "mpi"
+
+
 class EndKind(StrEnum):
-    """Cause of a claim's end, in the words of koala.core.model.job.EndKind."""
+    """Cause of a claim's end."""
 
-    EXITED = "exited"
-    UNEXECUTABLE = "unexecutable"
-    WALL_TIME = "wall-time"
-    OUTPUT = "output"
-    REFUSED = "refused"
-    FAILED = "failed"
-    STOPPED = "stopped"
-    HOLD = "hold"
-    LEASE = "lease"
-    LATE = "late"
-    SITE = "site"
-    VANISHED = "vanished"
-    UNKNOWN = "unknown"
+    EXITED = "exited"  # the program ended by itself: see the statuses
+    UNEXECUTABLE = "unexecutable"  # the program could not be started
+    WALL_TIME = "wall-time"  # the job's own limit
+    OUTPUT = "output"  # a named output file could not be brought back
+    REFUSED = "refused"  # not started within the grace time, withdrawn
+    FAILED = "failed"  # the local manager erred
+    STOPPED = "stopped"  # by the daemon's Stop
+    HOLD = "hold"  # its hold deadline came before the barrier
+    LEASE = "lease"  # its lease ran out
+    LATE = "late"  # armed, and no Release came before D
+    SITE = "site"  # the site's rule or people: drain, longest hold, a foreign cancel
+    VANISHED = "vanished"  # the starter or its processor was lost
+    FENCED = "fenced"  # concluded by the daemon from silence past the lease; no agent reports it
+    UNKNOWN = "unknown"  # the agent knows the attempt, not the claim
 
 
-PROGRAM_ENDS = (EndKind.EXITED, EndKind.UNEXECUTABLE, EndKind.WALL_TIME)
+REPORTED_ENDS = tuple(kind for kind in EndKind if kind is not EndKind.FENCED)
+"""Ends that an agent or a starter may report."""
+STARTER_ENDS = (EndKind.EXITED, EndKind.UNEXECUTABLE, EndKind.WALL_TIME)
 """The program's own ends, reported by its starter."""
+PROGRAM_ENDS = (*STARTER_ENDS, EndKind.OUTPUT)
+"""Ends that the program caused, not the site."""
 
 
 class ReportState(StrEnum):
@@ -58,7 +72,7 @@ class ArmNumber:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class ClaimEnd:
     """End of a claim.
 
     `statuses` per process: exit status, or minus the signal. `ended_at` is None when unknown.
@@ -68,13 +82,32 @@ class End:
     reason: str = ""
     statuses: tuple[int, ...] = ()
     ended_at: float | None = None
-    cpu_s: float = 0.0
-    memory_bytes: int = 0
+    cpu_s: float | None = None
+    memory_bytes: int | None = None
 
     @property
     def is_well(self) -> bool:
-        """The program ran and every process exited with status 0."""
+        """Return True if the program ran and every process exited with status 0."""
         return self.kind is EndKind.EXITED and all(status == 0 for status in self.statuses)
+
+    @property
+    def is_program(self) -> bool:
+        """Return True if the program caused the end, not the site."""
+        return self.kind in PROGRAM_ENDS
+
+    @property
+    def status(self) -> int | None:
+        """The first status that is not 0; 0 when all are; None when there is none."""
+        return next((s for s in self.statuses if s != 0), 0 if self.statuses else None)
+
+    def describe(self) -> str:
+        """Describe the end for people."""
+        if self.kind is EndKind.EXITED and not self.is_well:
+            status = self.status or 0
+            said = f"exit status {status}" if status > 0 else f"signal {-status}"
+            return f"{said}{': ' + self.reason if self.reason else ''}"
+        words = "ended well" if self.is_well else self.kind.value
+        return f"{words}: {self.reason}" if self.reason else words
 
 
 Hosts: TypeAlias = tuple[tuple[str, int], ...]
@@ -102,7 +135,7 @@ class Program:
     queue: str = ""
     project: str = ""
     output_files: tuple[str, ...] = ()
-    job_type: str = "multiple"
+    job_type: JobType = JobType.MULTIPLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +154,7 @@ class Peer:
     address: str
     claim: ClaimId
     hosts: Hosts = ()
-    job_type: str = "multiple"
+    job_type: JobType = JobType.MULTIPLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +369,7 @@ class Report:
     nonce: str = ""
     armed: ArmNumber | None = None
     passed_at: float | None = None
-    end: End | None = None
+    end: ClaimEnd | None = None
     batch_job: str = ""
     address: str = ""
     hosts: Hosts = ()

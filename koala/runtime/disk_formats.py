@@ -74,7 +74,7 @@ JOURNAL = Format(
 )
 BACKUP = Format(name="backup version", newest=2)  # 1 has no checksums
 ENROLMENTS = Format(name="enrolments format", newest=1)
-CLAIMS = Format(name="claim store format", newest=2)  # 1 has no seal, and gets it
+CLAIMS = Format(name="claim store format", newest=3)  # 1 has no seal, and gets it; 2 has no null
 LOCAL_JOBS = Format(name="job table format", newest=2)  # 1 has no seal, and gets it
 COPIES = Format(name="copy format", newest=1)
 STARTER = Format(name="starter format", newest=1)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core.model.actions import ArmClaim, PathTarget, StartTransfer, StopClaim, TryPaths
+from koala.core.model.actions import ArmClaim, StartTransfer, StopClaim, TryPaths
 from koala.core.model.events import ClaimGranted, DaemonStarted, PathsTried
 from koala.core.model.job import JobType
 from koala.core.model.values import ClaimId, JobId, SiteName, TcpPath
 from koala.protocol import messages
+from koala.protocol.messages import PathTarget
 from koala.protocol.world_port import world_port
 from koala.views.explain import why
 from koala_agent.claims.bundle import build_bundle

@@ -19,7 +19,7 @@ from koala.files import uploads as outputs
 from koala.files.confined_folder import Descriptor, UnusableFileError
 from koala.files.orders import Uploaded, UploadOrder
 from koala.files.uploads import UploadLimits
-from koala.protocol.messages import End, EndKind, Hold, Program
+from koala.protocol.messages import ClaimEnd, EndKind, Hold, Program
 from koala.protocol.names import ClaimId
 from koala.runtime import clock
 from koala.wire.v1 import files_pb2, files_pb2_grpc
@@ -79,7 +79,7 @@ def an_upload(work: Path, address: str, *, claim: str = CLAIM, label: str = "lef
 def a_claim_of(program: Program, token: str) -> Claim:
     """That has run this program to its end."""
     hold = Hold(claim=ClaimId(CLAIM), processors=1, hold_s=60.0, program=program, store_token=token)
-    return Claim(hold=hold, secret="", state=Gone(end=End(kind=EndKind.EXITED), due_at=0.0))
+    return Claim(hold=hold, secret="", state=Gone(end=ClaimEnd(kind=EndKind.EXITED), due_at=0.0))
 
 
 def named(*names: str) -> dict[str, str]:

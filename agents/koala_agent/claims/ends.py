@@ -6,7 +6,7 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
-from koala.protocol.messages import End, EndKind
+from koala.protocol.messages import ClaimEnd, EndKind
 from koala_agent.claims.events import BatchEnded
 from koala_agent.claims.states import Claim, Passed
 from koala_agent.lrm.port import EndCause
@@ -14,12 +14,12 @@ from koala_agent.lrm.port import EndCause
 _SITE_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
 
 
-def stopped(reason: str) -> End:
+def stopped(reason: str) -> ClaimEnd:
     """End of a claim that is not wanted."""
-    return End(kind=EndKind.STOPPED, reason=reason)
+    return ClaimEnd(kind=EndKind.STOPPED, reason=reason)
 
 
-def merged(ordered: End, told: End) -> End:
+def merged(ordered: ClaimEnd, told: ClaimEnd) -> ClaimEnd:
     """Merge the ordered end of a stopped claim with its starter's report.
 
     A program that ended by itself first keeps its own end. Otherwise the ordered end counts, with
@@ -31,28 +31,28 @@ def merged(ordered: End, told: End) -> End:
     return told
 
 
-def was_killed(end: End) -> bool:
+def was_killed(end: ClaimEnd) -> bool:
     """Test for an end by the signals with which batch systems end jobs."""
     bad = [status for status in end.statuses if status != 0]
     return end.kind is EndKind.EXITED and bool(bad) and all(s in _SITE_SIGNALS for s in bad)
 
 
-def unbound(event: BatchEnded) -> End:
+def unbound(event: BatchEnded) -> ClaimEnd:
     """End of a claim whose batch job was over before a starter checked in.
 
     A local manager that dequeues it by itself has found that it can never start. That may be the
     job's fault: one user's impossible jobs must not count as faults of the site.
     """
     if event.cause is EndCause.WITHDRAWN:
-        return End(kind=EndKind.REFUSED, reason=event.reason)
+        return ClaimEnd(kind=EndKind.REFUSED, reason=event.reason)
     if event.cause is EndCause.CANCELLED_BY_SITE:
-        return End(kind=EndKind.SITE, reason=event.reason)
+        return ClaimEnd(kind=EndKind.SITE, reason=event.reason)
     status = "" if event.exit_status is None else f" with status {event.exit_status}"
     reason = event.reason or f"the starter ended{status} before it checked in"
-    return End(kind=EndKind.FAILED, reason=reason)
+    return ClaimEnd(kind=EndKind.FAILED, reason=reason)
 
 
-def bound(event: BatchEnded, claim: Claim) -> End:
+def bound(event: BatchEnded, claim: Claim) -> ClaimEnd:
     """End of a claim whose batch job is over and whose starter left no record."""
     kind, reason = EndKind.VANISHED, "the starter was lost"
     match event.cause:
@@ -66,4 +66,4 @@ def bound(event: BatchEnded, claim: Claim) -> End:
             kind, reason = EndKind.STOPPED, ""
         case EndCause.EXITED | EndCause.LOST | EndCause.UNREACHABLE:
             pass
-    return End(kind=kind, reason=event.reason or reason)
+    return ClaimEnd(kind=kind, reason=event.reason or reason)

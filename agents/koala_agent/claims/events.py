@@ -12,7 +12,7 @@ from koala.protocol.messages import (
     Acknowledge,
     Arm,
     ArmNumber,
-    End,
+    ClaimEnd,
     Hold,
     Hosts,
     KvAnswer,
@@ -65,7 +65,7 @@ class CheckedIn:
     nonce: str
     armed: ArmNumber | None = None
     passed_at: float | None = None
-    end: End | None = None
+    end: ClaimEnd | None = None
     address: str = ""
     hosts: Hosts = ()
 
@@ -115,7 +115,7 @@ class StarterEnded:
 
     claim: ClaimId
     nonce: str
-    end: End
+    end: ClaimEnd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

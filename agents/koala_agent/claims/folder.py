@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from koala.protocol.messages import End
+from koala.protocol.messages import ClaimEnd
 from koala.protocol.names import ClaimId, is_claim_id
 
 
@@ -20,4 +20,4 @@ class StarterRecord:
 
     nonce: str
     passed_at: float | None = None
-    end: End | None = None
+    end: ClaimEnd | None = None

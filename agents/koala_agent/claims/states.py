@@ -13,7 +13,16 @@ from typing import TypeAlias
 
 import msgspec
 
-from koala.protocol.messages import ArmNumber, End, Hold, Hosts, KvPut, Release, Report, ReportState
+from koala.protocol.messages import (
+    ArmNumber,
+    ClaimEnd,
+    Hold,
+    Hosts,
+    KvPut,
+    Release,
+    Report,
+    ReportState,
+)
 from koala.protocol.names import ClaimId
 
 
@@ -33,7 +42,7 @@ class Asked(_State, frozen=True, tag="Asked"):
 class Withdrawing(_State, frozen=True, tag="Withdrawing"):
     """Never bound and never will be; the local manager has not confirmed that nothing is left."""
 
-    end: End
+    end: ClaimEnd
     due_at: float
 
 
@@ -63,7 +72,7 @@ class Stopping(_State, frozen=True, tag="Stopping"):
 
     nonce: str
     passed_at: float | None
-    end: End
+    end: ClaimEnd
     due_at: float
     fence_at: float | None = None
 
@@ -73,7 +82,7 @@ class Ended(_State, frozen=True, tag="Ended"):
 
     nonce: str
     passed_at: float | None
-    end: End
+    end: ClaimEnd
     due_at: float
     collects: bool
 
@@ -83,14 +92,14 @@ class Collecting(_State, frozen=True, tag="Collecting"):
 
     nonce: str
     passed_at: float | None
-    end: End
+    end: ClaimEnd
     due_at: float
 
 
 class Gone(_State, frozen=True, tag="Gone"):
     """No process, no batch job; the daemon has not acknowledged."""
 
-    end: End
+    end: ClaimEnd
     due_at: float
     nonce: str = ""
     passed_at: float | None = None

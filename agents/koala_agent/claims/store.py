@@ -42,6 +42,8 @@ CREATE TABLE IF NOT EXISTS claim (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHO
 CREATE TABLE IF NOT EXISTS forgotten (number INTEGER PRIMARY KEY, id TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
+SEALED = 2
+"""First format with a checksum."""
 _COLUMNS = {"claim": ("id", "body"), "forgotten": ("number", "id"), "fact": ("name", "value")}
 
 
@@ -116,7 +118,7 @@ class Store:
         if self._checksum is not None:
             with self._connection:
                 run("BEGIN IMMEDIATE")
-                self._checksum.check(is_sealed=found == CLAIMS.newest)
+                self._checksum.check(is_sealed=found >= SEALED)
         if found != CLAIMS.newest:
             run(f"PRAGMA user_version = {CLAIMS.newest}")
 

@@ -30,11 +30,11 @@ from typing import TypeGuard
 import msgspec
 
 from koala.protocol.messages import (
-    PROGRAM_ENDS,
+    STARTER_ENDS,
     Acknowledge,
     Arm,
     ArmNumber,
-    End,
+    ClaimEnd,
     EndKind,
     Hold,
     KvAnswer,
@@ -243,7 +243,7 @@ class ClaimTable:
         elif hold.is_granted or hold.claim in self._forgotten:
             self._report_unknown(hold.claim)
         elif reason := self._refusal(hold) or order.shortage:
-            end = End(kind=EndKind.REFUSED, reason=reason)
+            end = ClaimEnd(kind=EndKind.REFUSED, reason=reason)
             self._emit(SendToDaemon(message=_gone(hold.claim, end)))
         else:
             state = Asked(grace_until=self._now + self._grace_s(hold))
@@ -306,7 +306,7 @@ class ClaimTable:
             case Asked() | Withdrawing() | Stopping() | Ended() | Collecting():
                 pass
 
-    def _stop(self, claim: Claim, end: End) -> None:
+    def _stop(self, claim: Claim, end: ClaimEnd) -> None:
         again_at = self._now + self._limits.again_s
         match claim.state:
             case Asked():
@@ -334,7 +334,7 @@ class ClaimTable:
             case Withdrawing() | Stopping() | Ended() | Collecting():
                 pass  # what ended well may have been the last of a job that is done
 
-    def _withdraw(self, claim: Claim, end: End) -> None:
+    def _withdraw(self, claim: Claim, end: ClaimEnd) -> None:
         self._store(claim, Withdrawing(end=end, due_at=self._now + self._limits.again_s))
         self._emit(Withdraw(claim=claim.id))
 
@@ -462,7 +462,7 @@ class ClaimTable:
             case _:
                 pass
 
-    def _ended(self, claim: Claim, nonce: str, end: End) -> None:
+    def _ended(self, claim: Claim, nonce: str, end: ClaimEnd) -> None:
         due_at = self._now + self._limits.linger_s
         match claim.state:
             case Granted() | Armed() | Passed():
@@ -472,7 +472,7 @@ class ClaimTable:
                     passed_at=passed_at,
                     end=end,
                     due_at=due_at,
-                    collects=passed_at is not None and end.kind in PROGRAM_ENDS,
+                    collects=passed_at is not None and end.kind in STARTER_ENDS,
                 )
                 self._store(claim, state)
             case Stopping() as stopping:
@@ -595,7 +595,7 @@ class ClaimTable:
                 # It was submitted, and its starter has reported an end: do not start a second.
                 reason = "the starter ended before it checked in"
                 why = f"{reason}: {record.end.reason}" if record.end is not None else reason
-                self._withdraw(claim, End(kind=EndKind.FAILED, reason=why))
+                self._withdraw(claim, ClaimEnd(kind=EndKind.FAILED, reason=why))
             return
         reason = "the local manager does not know it any more"
         lost = BatchEnded(claim=claim.id, cause=EndCause.LOST, reason=reason, record=record)
@@ -604,7 +604,7 @@ class ClaimTable:
     def _submit_failed(self, claim: Claim, state: Asked, event: SubmitFailed) -> None:
         if not event.is_transient:
             kind = EndKind.REFUSED if event.is_refused else EndKind.FAILED
-            end = End(kind=kind, reason=event.reason)
+            end = ClaimEnd(kind=kind, reason=event.reason)
             if state.trouble:
                 self._withdraw(claim, end)  # an earlier submission may have got through
             else:
@@ -661,7 +661,9 @@ class ClaimTable:
         end = state.end if isinstance(state, Stopping) else claim_ends.bound(event, claim)
         self._end_without_record(claim, nonce, end, event)
 
-    def _end_without_record(self, claim: Claim, nonce: str, end: End, event: BatchEnded) -> None:
+    def _end_without_record(
+        self, claim: Claim, nonce: str, end: ClaimEnd, event: BatchEnded
+    ) -> None:
         """Handle the end of a batch job whose starter left no record.
 
         A connected starter is still alive, and one on an unreachable machine may be. (Slurm's steps
@@ -722,7 +724,7 @@ class ClaimTable:
                 if self._now >= grace_until:
                     reason = f"not started within {self._grace_s(claim.hold):g} s"
                     why = f"{reason}: {trouble}" if trouble else reason
-                    self._withdraw(claim, End(kind=EndKind.REFUSED, reason=why))
+                    self._withdraw(claim, ClaimEnd(kind=EndKind.REFUSED, reason=why))
                 else:
                     state = Asked(grace_until=grace_until, trouble=trouble)
                     self._emit(Submit(claim=self._store(claim, state)))
@@ -776,7 +778,7 @@ class ClaimTable:
         self._emit(StoreClaim(claim=claim))
         return claim
 
-    def _finish(self, claim: Claim, end: End) -> None:
+    def _finish(self, claim: Claim, end: ClaimEnd) -> None:
         state = Gone(
             end=end,
             due_at=self._now + self._limits.again_s,
@@ -792,7 +794,7 @@ class ClaimTable:
         self._emit(SendToDaemon(message=report_of(claim)))
 
     def _report_unknown(self, claim: ClaimId) -> None:
-        self._emit(SendToDaemon(message=_gone(claim, End(kind=EndKind.UNKNOWN))))
+        self._emit(SendToDaemon(message=_gone(claim, ClaimEnd(kind=EndKind.UNKNOWN))))
 
     def _emit(self, output: Output) -> None:
         self._out.append(output)
@@ -810,5 +812,5 @@ def _user_refusal(owner: str, users: tuple[str, ...], key: str) -> str:
     return f"a claim of {owner or 'nobody'}: {key} allows those of {shown}{more} here"
 
 
-def _gone(claim: ClaimId, end: End) -> Report:
+def _gone(claim: ClaimId, end: ClaimEnd) -> Report:
     return Report(claim=claim, state=ReportState.GONE, end=end)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from koala.protocol import messages
 from koala.protocol.limits import AMOUNT_MAX, HOSTS_MAX, INSTANT_MAX, STATUSES_MAX, WORK_MAX
-from koala.protocol.messages import ArmNumber, End, EndKind
+from koala.protocol.messages import REPORTED_ENDS, ArmNumber, ClaimEnd, EndKind
 from koala.protocol.names import ClaimId, is_claim_id
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.claims.events import (
@@ -162,7 +162,7 @@ def record_of(passed: Message | None, ended: Message | None) -> StarterRecord | 
         return None
 
 
-def end_of(told: object) -> End:
+def end_of(told: object) -> ClaimEnd:
     """Decode an end as starters report it. Raises ValueError that names what is wrong."""
     if not isinstance(told, dict):
         raise ValueError(f"{str(told)[:80]} is no end")  # noqa: TRY004 - whatever comes, one kind
@@ -174,14 +174,22 @@ def end_of(told: object) -> End:
     ):
         raise ValueError(f"statuses = {str(statuses)[:200]}: allowed are exit statuses and signals")
     is_told = told.get("ended_at") is not None
-    return End(
-        kind=EndKind(str(told.get("kind"))[:40]),
+    return ClaimEnd(
+        kind=_end_kind(told.get("kind")),
         reason=_utf8(str(told.get("reason", ""))[:2000]),
         statuses=tuple(statuses),
         ended_at=_number(told, "ended_at", most=INSTANT_MAX) if is_told else None,
-        cpu_s=_number(told, "cpu_s") if "cpu_s" in told else 0.0,
-        memory_bytes=int(_number(told, "memory_bytes")) if "memory_bytes" in told else 0,
+        cpu_s=_number(told, "cpu_s") if "cpu_s" in told else None,
+        memory_bytes=int(_number(told, "memory_bytes")) if "memory_bytes" in told else None,
     )
+
+
+def _end_kind(told: object) -> EndKind:
+    """Decode the cause of an end; only the daemon concludes that a claim is fenced."""
+    kind = EndKind(str(told)[:40])
+    if kind not in REPORTED_ENDS:
+        raise ValueError(f"kind = {kind}: allowed are {', '.join(REPORTED_ENDS)}")
+    return kind
 
 
 def text(message: Message, key: str, *, most: int) -> str:

@@ -3,7 +3,8 @@ imperative.
 
 `Scheduler.wanted(site)` is the complete wanted state of a site (claims, transfers). It is sent
 whole at each registration. An action for a site is only an early delta of it, and may be dropped
-while the site is disconnected.
+while the site is disconnected. An action about a claim is the message of the link (`messages`) for
+its site.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from koala.core.model.job import ArmNumber, ComponentSpec, JobType, StartType
+from koala.core.model.job import ComponentSpec, StartType
 from koala.core.model.values import (
     ClaimId,
     FileName,
@@ -22,6 +23,7 @@ from koala.core.model.values import (
     TransferId,
     UserName,
 )
+from koala.protocol import messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,92 +55,44 @@ class ClaimProcessors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathTarget:
-    """Address of another starter, which answers with the name of its claim."""
+class TryPaths(messages.TryPaths):
+    """Make the starter probe its TCP paths; it answers with PathsTried. Idempotent."""
 
-    label: str
-    address: str
-    port: int
-    claim: ClaimId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TryPaths:
-    """Listen on `listens` until armed or ended, and connect to each target within `limit_s`. The
-    starter answers with PathsTried. Idempotent.
-    """
-
-    claim: ClaimId
-    site: SiteName
-    label: str
-    address: str
-    listens: tuple[int, ...]
-    targets: tuple[PathTarget, ...]
-    limit_s: Seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
-    """One member of the attempt in the rendezvous bundle that all members get."""
-
-    component: int
-    label: str
-    site: SiteName
-    processors: int
-    processes: int
-    address: str
-    claim: ClaimId
-    hosts: tuple[tuple[str, int], ...] = ()  # names and processors, where the site tells
-    job_type: JobType = JobType.MULTIPLE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmClaim:
-    """Ask the starter to promise: no abort until `late_s` (D) from receipt. `release_at` is T,
-    daemon's time.
-    """
-
-    claim: ClaimId
-    site: SiteName
-    number: ArmNumber
-    release_at: Instant
-    late_s: Seconds
-    peers: tuple[Peer, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseClaim:
-    """Open the barrier at `release_at` for members that armed under this number."""
-
-    claim: ClaimId
-    site: SiteName
-    number: ArmNumber
-    release_at: Instant
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaceClaim:
-    """Limit the component to this share of the time; its starter pauses it for the rest."""
-
-    claim: ClaimId
-    site: SiteName
-    share: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopClaim:
-    """Stop a claim: before the pass it must not pass, after it the program ends. Owed until the
-    claim is Gone."""
-
-    claim: ClaimId
     site: SiteName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcknowledgeClaim:
+class ArmClaim(messages.Arm):
+    """Ask the starter to promise not to abort before D."""
+
+    site: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseClaim(messages.Release):
+    """Open the barrier for a member."""
+
+    site: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaceClaim(messages.Pace):
+    """Limit the component to a share of the time; its starter pauses it for the rest."""
+
+    site: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopClaim(messages.Stop):
+    """Stop a claim. Owed until the claim is Gone."""
+
+    site: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgeClaim(messages.Acknowledge):
     """Acknowledge the end of a claim: it is durable here, so the agent may forget it."""
 
-    claim: ClaimId
     site: SiteName
 
 

@@ -28,17 +28,14 @@ from koala.core.model.values import (
     TransferId,
     UserName,
 )
+from koala.protocol import messages
+
+ArmNumber = messages.ArmNumber
+ClaimEnd = messages.ClaimEnd
+EndKind = messages.EndKind
+JobType = messages.JobType
 
 # --- the request ---
-
-
-class JobType(StrEnum):
-    """Number and kind of processes of a component: one, one for each processor, or (`mpi`) ranks of
-    one world that all MPI components of the job share."""
-
-    SINGLE = "single"
-    MULTIPLE = "multiple"
-    MPI = "mpi"
 
 
 class StartType(StrEnum):
@@ -305,65 +302,7 @@ class ClaimPhase(StrEnum):
     GONE = "gone"
 
 
-class EndKind(StrEnum):
-    """Cause of the end of a claim, as reported by its agent."""
-
-    EXITED = "exited"  # the program ended by itself: see the statuses
-    UNEXECUTABLE = "unexecutable"  # the program could not be started
-    WALL_TIME = "wall-time"  # the job's own limit
-    OUTPUT = "output"  # a named output file could not be brought back
-    REFUSED = "refused"  # not started within the grace time, withdrawn
-    FAILED = "failed"  # the local manager erred
-    STOPPED = "stopped"  # by the daemon's Stop
-    HOLD = "hold"  # its hold deadline came before the barrier
-    LEASE = "lease"  # its lease ran out
-    LATE = "late"  # armed, and no Release came before D
-    SITE = "site"  # the site's rule or people: drain, longest hold, a foreign cancel
-    VANISHED = "vanished"  # the starter or its processor was lost
-    FENCED = "fenced"  # concluded by the daemon from silence past the lease
-    UNKNOWN = "unknown"  # the agent knows the attempt, not the claim
-
-
-PROGRAM_ENDS = (EndKind.EXITED, EndKind.UNEXECUTABLE, EndKind.WALL_TIME, EndKind.OUTPUT)
 SITE_FAULTS = (EndKind.FAILED, EndKind.VANISHED, EndKind.FENCED, EndKind.LEASE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimEnd:
-    """End of a claim. `statuses` per process: exit status, or minus the signal. Times in
-    seconds.
-    """
-
-    kind: EndKind
-    reason: str = ""
-    statuses: tuple[int, ...] = ()
-    ended_at: Instant | None = None
-    cpu_s: Seconds | None = None
-    memory_bytes: int | None = None
-
-    @property
-    def is_well(self) -> bool:
-        """Return True if the program ran and every process exited with status 0."""
-        return self.kind is EndKind.EXITED and all(status == 0 for status in self.statuses)
-
-    @property
-    def is_program(self) -> bool:
-        """Return True if the program caused the end, not the site."""
-        return self.kind in PROGRAM_ENDS
-
-    @property
-    def status(self) -> int | None:
-        """The first status that is not 0; 0 when all are; None when there is none."""
-        return next((s for s in self.statuses if s != 0), 0 if self.statuses else None)
-
-    def describe(self) -> str:
-        """Describe the end for people."""
-        if self.kind is EndKind.EXITED and not self.is_well:
-            status = self.status or 0
-            said = f"exit status {status}" if status > 0 else f"signal {-status}"
-            return f"{said}{': ' + self.reason if self.reason else ''}"
-        words = "ended well" if self.is_well else self.kind.value
-        return f"{words}: {self.reason}" if self.reason else words
 
 
 # --- attempts ---
@@ -395,14 +334,6 @@ class Member:
         """Return True if its input file is not there yet and its program may still read it. (A
         member without a barrier may end before; its copy then ends with its claim.)"""
         return not self.is_fetched and self.end is None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmNumber:
-    """Number of an arming: daemon epoch and counter; later ones are greater."""
-
-    epoch: int
-    counter: int
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from koala.core.model import events as ev
-from koala.core.model.actions import ArmClaim, Peer
+from koala.core.model.actions import ArmClaim
 from koala.core.model.claim import Armed, Asked, Granted, Passed, Released, Stopped
 from koala.core.model.job import (
     Arming,
@@ -26,6 +26,7 @@ from koala.core.pipeline.preflight import on_tried, paths_are_open
 from koala.core.pipeline.wanted import release_claim
 from koala.core.queries import address_of, barrier_members, describe, member_of, starts_early
 from koala.core.state import State
+from koala.protocol.messages import Peer
 
 
 def advance_start(state: State, job: Job, now: Instant) -> None:

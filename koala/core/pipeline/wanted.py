@@ -5,7 +5,6 @@ from __future__ import annotations
 from koala.core.model.actions import (
     ClaimProcessors,
     PaceClaim,
-    PathTarget,
     ReleaseClaim,
     StartTransfer,
     StopClaim,
@@ -20,6 +19,7 @@ from koala.core.model.values import Instant, SiteName
 from koala.core.pipeline.progress_control import paces
 from koala.core.queries import address_of, barrier_members, part_of_file
 from koala.core.state import State
+from koala.protocol.messages import PathTarget
 from koala.protocol.world_port import world_port
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from koala.protocol.messages import (
     Acknowledge,
     ArmNumber,
-    End,
+    ClaimEnd,
     EndKind,
     Hold,
     Program,
@@ -57,10 +57,10 @@ CLAIMS = (ClaimId("j1/1/0/1"),)
 NONCES = ("n1", "n2")
 NUMBER = ArmNumber(epoch=1, counter=1)
 ENDS = (
-    End(kind=EndKind.EXITED, statuses=(0,)),
-    End(kind=EndKind.EXITED, statuses=(-15,)),
-    End(kind=EndKind.LEASE),
-    End(kind=EndKind.SITE),
+    ClaimEnd(kind=EndKind.EXITED, statuses=(0,)),
+    ClaimEnd(kind=EndKind.EXITED, statuses=(-15,)),
+    ClaimEnd(kind=EndKind.LEASE),
+    ClaimEnd(kind=EndKind.SITE),
 )
 RANK = {
     ReportState.ASKED: 0,

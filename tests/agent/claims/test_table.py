@@ -12,7 +12,7 @@ from koala.protocol.messages import (
     Acknowledge,
     Arm,
     ArmNumber,
-    End,
+    ClaimEnd,
     EndKind,
     Hold,
     KvAnswer,
@@ -75,7 +75,7 @@ from koala_agent.lrm.port import EndCause
 CLAIM = ClaimId("j1/1/0/1")
 NUMBER = ArmNumber(epoch=1, counter=1)
 RELEASE = Release(claim=CLAIM, number=NUMBER, release_at=100.0)
-WELL = End(kind=EndKind.EXITED, statuses=(0,))
+WELL = ClaimEnd(kind=EndKind.EXITED, statuses=(0,))
 STOP = Stop(claim=CLAIM)
 LOST = StarterLost(claim=CLAIM, nonce="n")
 TELL_STOP = SendToStarter(claim=CLAIM, nonce="n", message=STOP)
@@ -167,7 +167,7 @@ def told(outputs: list[Output]) -> list[object]:
     return [output.message for output in outputs if isinstance(output, SendToStarter)]
 
 
-def gone(outputs: list[Output]) -> End:
+def gone(outputs: list[Output]) -> ClaimEnd:
     (report,) = reports(outputs)
     assert report.state is ReportState.GONE
     assert report.end is not None
@@ -255,12 +255,12 @@ def test_what_the_site_does_not_allow_is_refused_at_once() -> None:
     ]
     for limits, reason in cases:
         end = gone(Script(**limits).tell(a_hold(owner="bob")))
-        assert end == End(kind=EndKind.REFUSED, reason=reason)
+        assert end == ClaimEnd(kind=EndKind.REFUSED, reason=reason)
 
 
 def test_a_site_without_room_refuses_what_is_new_and_nothing_else(script: Script) -> None:
     full = replace(a_hold(), shortage="the agent's disk is nearly full")
-    assert gone(script.tell(full)) == End(kind=EndKind.REFUSED, reason=full.shortage)
+    assert gone(script.tell(full)) == ClaimEnd(kind=EndKind.REFUSED, reason=full.shortage)
     granted = reports(script.tell(a_hold(), CheckedIn(claim=CLAIM, nonce="n")))
     assert reports(script.tell(full)) == granted, "what it has was taken before"
 
@@ -387,7 +387,9 @@ def test_a_batch_job_that_ends_without_a_word_of_its_starter(
 def test_what_the_starter_wrote_down_says_how_it_ended(script: Script) -> None:
     """It passed and ended while the agent was away."""
     script.armed()
-    record = StarterRecord(nonce="n", passed_at=100.0, end=End(kind=EndKind.EXITED, statuses=(4,)))
+    record = StarterRecord(
+        nonce="n", passed_at=100.0, end=ClaimEnd(kind=EndKind.EXITED, statuses=(4,))
+    )
     outputs = script.tell(batch_ended(record=record))
     assert [type(output) for output in outputs if not isinstance(output, SendToStarter)] == [
         SendToDaemon,
@@ -421,7 +423,7 @@ def test_a_connected_starter_lives_whatever_the_batch_system_says(
     script.passed()
     assert script.tell(batch_ended(cause)) == [TELL_STOP]
     assert script.tell(batch_ended(cause)) == [TELL_STOP]
-    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=End(kind=EndKind.STOPPED)))
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=ClaimEnd(kind=EndKind.STOPPED)))
     assert gone(script.tell(batch_ended(cause))).kind is not EndKind.STOPPED or (
         cause is EndCause.WITHDRAWN
     )
@@ -459,7 +461,7 @@ def test_a_starter_that_comes_back_from_a_silent_machine_is_stopped(script: Scri
     script.tell(LOST, silent)
     outputs = script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=100.0))
     assert outputs == [TELL_STOP]
-    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=End(kind=EndKind.STOPPED)))
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=ClaimEnd(kind=EndKind.STOPPED)))
     assert gone(script.tell(silent)).kind is EndKind.VANISHED
 
 
@@ -517,7 +519,7 @@ def test_a_stop_is_told_to_the_starter_and_gone_waits_for_the_local_manager(
 ) -> None:
     script.passed()
     assert told(script.tell(STOP)) == [STOP]
-    stopped = End(kind=EndKind.STOPPED, statuses=(-15,))
+    stopped = ClaimEnd(kind=EndKind.STOPPED, statuses=(-15,))
     outputs = script.tell(StarterEnded(claim=CLAIM, nonce="n", end=stopped))
     assert reports(outputs) == []
     assert told(outputs) == [EndNoted()]
@@ -530,7 +532,7 @@ def test_a_stop_for_a_starter_that_is_away_goes_through_the_local_manager(script
     script.passed()
     outputs = script.tell(StarterLost(claim=CLAIM, nonce="n"), STOP)
     assert Withdraw(claim=CLAIM) in outputs
-    script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=100.0, end=End(kind=EndKind.SITE)))
+    script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=100.0, end=ClaimEnd(kind=EndKind.SITE)))
     assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.STOPPED
 
 
@@ -570,7 +572,7 @@ def test_a_pass_that_a_stop_did_not_prevent_is_told(script: Script) -> None:
     script.tell(RELEASE, STOP)
     outputs = script.tell(StarterPassed(claim=CLAIM, nonce="n", passed_at=100.0))
     assert reports(outputs)[0].passed_at == 100.0
-    stopped = End(kind=EndKind.STOPPED)
+    stopped = ClaimEnd(kind=EndKind.STOPPED)
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=stopped))
     assert reports(script.tell(batch_ended()))[0].passed_at == 100.0
 
@@ -583,14 +585,14 @@ def test_what_the_daemon_does_not_name_is_stopped(script: Script) -> None:
 
 def test_a_program_that_the_sites_cancel_killed_did_not_fail(script: Script) -> None:
     script.passed()
-    killed = End(kind=EndKind.EXITED, statuses=(-15, 0))
+    killed = ClaimEnd(kind=EndKind.EXITED, statuses=(-15, 0))
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=killed))
     assert gone(script.tell(batch_ended(EndCause.CANCELLED_BY_SITE))).kind is EndKind.SITE
 
 
 def test_a_program_that_our_withdrawal_killed_did_not_fail(script: Script) -> None:
     script.passed()
-    killed = End(kind=EndKind.EXITED, statuses=(-15,))
+    killed = ClaimEnd(kind=EndKind.EXITED, statuses=(-15,))
     script.tell(STOP, StarterEnded(claim=CLAIM, nonce="n", end=killed))
     assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.STOPPED
 
@@ -635,7 +637,7 @@ def test_an_output_that_is_missing_is_the_end_of_a_program_that_ended_well(
 
 def test_an_output_that_is_missing_does_not_hide_a_failure(script: Script) -> None:
     script.passed()
-    failed = End(kind=EndKind.EXITED, statuses=(1,))
+    failed = ClaimEnd(kind=EndKind.EXITED, statuses=(1,))
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=failed), batch_ended())
     assert gone(script.tell(Collected(claim=CLAIM, reason="missing: a"))) == failed
 
@@ -668,7 +670,7 @@ def test_while_outputs_are_on_their_way_the_agent_pings_for_the_claim(script: Sc
 
 def test_nobody_pings_for_what_failed_or_is_forgotten(script: Script) -> None:
     script.passed()
-    failed = End(kind=EndKind.LEASE)
+    failed = ClaimEnd(kind=EndKind.LEASE)
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=failed))
     assert script.table.wake_at == 30.0
 
@@ -683,7 +685,7 @@ def test_outputs_of_what_ended_well_are_brought_back_after_a_stop(script: Script
 
 def test_outputs_of_what_failed_are_not_brought_back_after_a_stop(script: Script) -> None:
     script.passed()
-    failed = End(kind=EndKind.EXITED, statuses=(3,))
+    failed = ClaimEnd(kind=EndKind.EXITED, statuses=(3,))
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=failed), batch_ended())
     assert gone(script.tell(STOP)) == failed
 
@@ -717,11 +719,11 @@ def test_a_claim_whose_starter_is_over_is_not_submitted_again_after_a_restart(
 ) -> None:
     script.tell(a_hold())
     script.restarted()
-    end = End(kind=EndKind.LEASE, reason="nobody answered")
+    end = ClaimEnd(kind=EndKind.LEASE, reason="nobody answered")
     record = StarterRecord(nonce="n", end=end)
     outputs = script.tell(BatchUnlisted(claim=CLAIM, record=record))
     assert outputs == [Withdraw(claim=CLAIM)]
-    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))) == End(
+    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))) == ClaimEnd(
         kind=EndKind.FAILED, reason="the starter ended before it checked in: nobody answered"
     )
 
@@ -846,7 +848,7 @@ def test_paths_of_a_claim_that_is_over_are_answered_with_its_end() -> None:
         claim=ClaimId("j9/1/0/1"), label="", address="", listens=(), targets=(), limit_s=1.0
     )
     (told,) = reports(script.tell(unknown))
-    assert told.end == End(kind=EndKind.UNKNOWN)
+    assert told.end == ClaimEnd(kind=EndKind.UNKNOWN)
 
 
 # Progress -----------------------------------------------------------------------------------------

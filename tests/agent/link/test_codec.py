@@ -9,13 +9,13 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.model.actions import PaceClaim, PathTarget, StartTransfer, TryPaths
+from koala.core.model.actions import PaceClaim, StartTransfer, TryPaths
 from koala.core.model.values import ClaimId as CoreClaimId
 from koala.core.model.values import FileName, SiteName, TransferId
 from koala.errors import SpecError
 from koala.protocol import from_agent, messages, to_agent
 from koala.protocol.from_agent import CopyNews
-from koala.protocol.messages import LogChunk, LogRequest
+from koala.protocol.messages import LogChunk, LogRequest, PathTarget
 from koala.protocol.names import ClaimId
 from koala.wire.v1 import link_pb2
 from koala_agent.link import codec, session
@@ -255,7 +255,7 @@ def test_a_registration_has_the_facts_of_the_site() -> None:
 
 
 def test_a_claim_s_report_goes_out_with_all_that_is_known() -> None:
-    end = messages.End(
+    end = messages.ClaimEnd(
         kind=messages.EndKind.EXITED, reason="", statuses=(0, -9), ended_at=12.0, cpu_s=1.5
     )
     report = messages.Report(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.protocol.messages import End, EndKind, LogRequest, ReportState, Stop
+from koala.protocol.messages import ClaimEnd, EndKind, LogRequest, ReportState, Stop
 from koala.protocol.names import ClaimId
 from koala_agent import claim_driver as carrier
 from koala_agent.claims.folder import StarterRecord
@@ -51,7 +51,7 @@ def folder(tmp_path: Path, claim: str = "j1/1/0/1") -> Path:
     return tmp_path / "claims" / claim.replace("/", "-")
 
 
-async def end_of(site: Site, claim: str = "j1/1/0/1") -> End:
+async def end_of(site: Site, claim: str = "j1/1/0/1") -> ClaimEnd:
     report = await site.gone(claim)
     assert report.end is not None
     return report.end

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.protocol.messages import Peer
+from koala.protocol.messages import JobType, Peer
 from koala.protocol.names import ClaimId
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.lrm.processes import SCOPE_VARIABLE
@@ -31,7 +31,7 @@ def peer(component: int, processes: int, *hosts: tuple[str, int]) -> Peer:
         address=f"10.0.0.{component}",
         claim=ClaimId(f"j1/1/{component}/1"),
         hosts=hosts,
-        job_type="mpi",
+        job_type=JobType.MPI,
     )
 
 

@@ -106,6 +106,7 @@ LIES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("a request beyond 64 bits", {"kind": "put", "request": 2**70, "name": "a", "value": "b"}),
     ("a wait backwards", {"kind": "get", "request": 1, "name": "a", "wait_s": -1.0}),
     ("an end before time", {"kind": "ended", "end": {**END, "ended_at": -1.0}}),
+    ("an end by silence", {"kind": "ended", "end": {**END, "kind": "fenced"}}),
     ("more than all statuses", {"kind": "ended", "end": {**END, "statuses": [0] * 70_000}}),
 )
 

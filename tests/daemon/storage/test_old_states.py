@@ -29,7 +29,7 @@ from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import open_journal, replay
 from koala.errors import ConfigError, JournalError, LocalManagerError
 from koala.files.incoming import Incoming
-from koala.runtime.disk_formats import CORE, JOURNAL
+from koala.runtime.disk_formats import CLAIMS, CORE, JOURNAL, LOCAL_JOBS
 from koala_agent.claims.store import Store
 from koala_agent.lrm.job_table import JobRow, JobTable
 from tests.states.recorded import RECORDED, SITES, unpack
@@ -150,10 +150,10 @@ def test_what_an_agent_of_a_later_release_kept_is_refused(name: str, tmp_path: P
     for file in (folder / "agent.db", folder / "lrm" / "jobs.sqlite3"):
         with closing(sqlite3.connect(file)) as connection:
             connection.execute("PRAGMA user_version = 9")
-    told = "9: this release reads 1 to 2. A later release wrote it: go on with that one"
-    with pytest.raises(JournalError, match=told):
+    told = "9: this release reads 1 to {}. A later release wrote it: go on with that one"
+    with pytest.raises(JournalError, match=told.format(CLAIMS.newest)):
         Store(folder)
-    with pytest.raises(LocalManagerError, match=told):
+    with pytest.raises(LocalManagerError, match=told.format(LOCAL_JOBS.newest)):
         JobTable(folder / "lrm", JobRow, boot="another", scope="new")
     enrolments = tmp_path / "state" / "daemon" / "authority" / "enrolments.json"
     enrolments.write_text(enrolments.read_text().replace('"format": 1', '"format": 7'))
