@@ -11,14 +11,20 @@ from itertools import chain
 
 from tests.tidy.sources import Module, dotted, imports, is_within, top_level
 
-PURE = ("koala.core", "koala.views", "koala.policies", "koala_agent.lrm.model")
+LINK_VALUES = (
+    "koala.protocol.constraints",
+    "koala.protocol.limits",
+    "koala.protocol.messages",
+    "koala.protocol.names",
+    "koala.protocol.world_port",
+)
+PURE = ("koala.core", "koala.views", "koala.policies", *LINK_VALUES, "koala_agent.lrm.model")
 PURE_MAY_IMPORT = (
     "koala.core",
     "koala.views",
     "koala.policies",
     "koala.errors",
-    "koala.protocol.names",
-    "koala.protocol.world_port",
+    *LINK_VALUES,
     "koala.runtime.disk_formats",
 )
 
