@@ -1,9 +1,7 @@
-"""Client channel: plain text, or TLS with a token or certificate; diagnosis of failures.
+"""Client channel: plain text, or TLS with a token; diagnosis of failures.
 
-- gRPC reports a failed handshake as "Socket closed". Failures are therefore diagnosed
-  (`koala.wire.connection_diagnosis`) before they are reported.
-- Clients with a certificate use another port than clients with a token. The token port answers
-  which one. It is asked again after each failure, since a restarted daemon may use another.
+gRPC reports a failed handshake as "Socket closed". Failures are therefore diagnosed
+(`koala.wire.connection_diagnosis`) before they are reported.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from koala.identity.credentials import (
     find_credentials,
     own_daemons,
 )
-from koala.identity.tls import DAEMON_HOST, Identity, Options, is_loopback, secure_channel
+from koala.identity.tls import DAEMON_HOST, Options, is_loopback, secure_channel
 from koala.wire.status import TOKEN_KEY, TOKEN_SCHEME, USER_KEY
 
 CONNECT_S = 2.0
@@ -46,9 +44,6 @@ class DaemonEndpoint:
         self._options = options
         self._channel: grpc.aio.Channel | None = None
         self._connect_lock: asyncio.Lock | None = None
-        self._connected_address = address
-        self._identity: Identity | None = None
-        self._daemon_now: float | None = None
         if credentials is not None:
             self._check_plain(credentials)
 
@@ -57,7 +52,7 @@ class DaemonEndpoint:
         found = self._credentials
         if found is None or found.is_plain:
             return ((USER_KEY, user),)
-        return ((TOKEN_KEY, TOKEN_SCHEME + found.token),) if found.identity is None else ()
+        return ((TOKEN_KEY, TOKEN_SCHEME + found.token),)
 
     def unlock(self) -> None:
         """Allow `open`, until `close`."""
@@ -66,7 +61,9 @@ class DaemonEndpoint:
     async def close(self) -> None:
         """Close the channel and forbid `open`."""
         self._connect_lock = None
-        await self._close_channel()
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
 
     async def open(self) -> grpc.aio.Channel:
         """Return the channel, ready for calls. Raises UnreachableError; UnauthenticatedError when
@@ -78,12 +75,7 @@ class DaemonEndpoint:
             async with self._connect_lock:
                 if self._channel is None:
                     self._channel = await self._connect()
-        try:
-            await self._wait_ready(self._channel)
-        except UnreachableError:
-            if self._credentials is not None and self._credentials.identity is not None:
-                await self._close_channel()
-            raise
+        await self._wait_ready(self._channel)
         return self._channel
 
     # --- connecting -------------------------------------------------------------------------------
@@ -94,23 +86,9 @@ class DaemonEndpoint:
         self._check_plain(found)
         if found.is_plain:
             return grpc.aio.insecure_channel(self._address, options=self._options)
-        channel = self._secure(self._address, with_certificate=False)
-        if found.identity is None:
-            return channel
-        # Imported late: a command with a token does not need it and starts faster.
-        from koala.wire.v1.identity_pb2 import WhereRequest  # noqa: PLC0415
-        from koala.wire.v1.identity_pb2_grpc import EnrolmentStub  # noqa: PLC0415
-
-        async with channel:
-            await self._wait_ready(channel)
-            try:
-                where = await EnrolmentStub(channel).Where(WhereRequest(), timeout=CONNECT_S)
-            except grpc.aio.AioRpcError as error:
-                message = f"{no_answer_text(self._address)}: {error.details()}"
-                raise UnreachableError(message) from error
-        self._daemon_now = where.now
-        host = self._address.rpartition(":")[0]
-        return self._secure(f"{host}:{where.port}", with_certificate=True)
+        return secure_channel(
+            self._address, DAEMON_HOST, authority=found.authority, options=self._options
+        )
 
     def _check_plain(self, found: Credentials) -> None:
         if found.is_plain and not is_loopback(self._address):
@@ -118,24 +96,6 @@ class DaemonEndpoint:
                 f"plain text to {self._address}: allowed are loopback addresses, since anybody on"
                 " the way could read and change it"
             )
-
-    def _secure(self, address: str, *, with_certificate: bool) -> grpc.aio.Channel:
-        found = self._credentials
-        assert found is not None
-        self._connected_address = address
-        self._identity = found.identity if with_certificate else None
-        return secure_channel(
-            address,
-            DAEMON_HOST,
-            authority=found.authority,
-            identity=self._identity,
-            options=self._options,
-        )
-
-    async def _close_channel(self) -> None:
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close()
 
     async def _wait_ready(self, channel: grpc.aio.Channel) -> None:
         for _ in range(TRIES):
@@ -178,16 +138,10 @@ class DaemonEndpoint:
                     f" {_search_order()}"
                 )
             return UnreachableError(no_answer_text(self._address))
-        finding = await why_not(
-            self._connected_address,
-            DAEMON_HOST,
-            authority=found.authority,
-            identity=self._identity,
-            now=self._daemon_now,
-        )
+        finding = await why_not(self._address, DAEMON_HOST, authority=found.authority)
         if finding.is_refusal:
             return UnauthenticatedError(
-                f"no connection with the daemon at {self._connected_address}: {finding.text}"
+                f"no connection with the daemon at {self._address}: {finding.text}"
                 f" (credentials: {found.source})"
             )
         return UnreachableError(no_answer_text(self._address)) if finding.text else None

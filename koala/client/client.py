@@ -384,12 +384,9 @@ class Client:
         """List the added sites with the state of their certificates."""
         return list((await self._document("ListEnrolments", pb.Empty()))["sites"])
 
-    async def add_user(
-        self, name: str, *, role: str = "user", expires_s: float = 0.0, request: str = ""
-    ) -> Document:
-        """Add a user; return a `token`, shown only once, or for a signing request a
-        `certificate`."""
-        message = pb.AddUserRequest(name=name, role=role, expires_s=expires_s, request=request)
+    async def add_user(self, name: str, *, role: str = "user", expires_s: float = 0.0) -> Document:
+        """Add a user; return a `token`, shown only once."""
+        message = pb.AddUserRequest(name=name, role=role, expires_s=expires_s)
         return await self._document("AddUser", message)
 
     async def revoke_user(self, name: str) -> Document:

@@ -1,10 +1,9 @@
 """Listening ports of the daemon, with their TLS and authentication.
 
 There are two ports and one server. gRPC for Python requests a client certificate from every client
-of a port or from none. So callers with a certificate (agents, and users who have one) use
-`daemon.agents`; callers without one (users with a token, sites that join) use `daemon.listen`. Both
-use TLS, and one table (`access_rules`) says which calls are allowed on them. In plain text there is
-one port, and no secrets.
+of a port or from none. So agents use `daemon.agents`; callers without a certificate (users, sites
+that join) use `daemon.listen`. Both use TLS, and one table (`access_rules`) says which calls are
+allowed on them. In plain text there is one port, and no secrets.
 """
 
 from __future__ import annotations

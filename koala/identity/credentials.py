@@ -2,7 +2,7 @@
 
     address = "koala.example.org:7740"
     user = "ann"
-    token = "..."                  or    certificate = "ann.pem" (relative to this file)
+    token = "..."
     ca = '''-----BEGIN CERTIFICATE----- ...'''
 
 in a file that only its user can read. They are looked up in this order:
@@ -32,7 +32,7 @@ from typing import Any
 
 from koala.errors import ConfigError
 from koala.identity.private_files import private_folder, read_private, write_private
-from koala.identity.tls import Identity, is_loopback
+from koala.identity.tls import is_loopback
 from koala.runtime.paths import SETTINGS_MAX, written_path
 
 FILE_VARIABLE = "KOALA_CREDENTIALS"
@@ -42,18 +42,17 @@ RUNTIME_VARIABLE = "KOALA_RUNTIME_DIR"
 PLAIN_WORD = "plain"
 DIAL_S = 0.3
 """Time limit for a daemon on this machine to accept a connection."""
-KEYS = ("address", "user", "token", "certificate", "ca")
+KEYS = ("address", "user", "token", "ca")
 _TOKEN = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Token or certificate to show to a daemon; neither for plain text."""
+    """Token to show to a daemon, and the authority that the daemon must have; empty: plain text."""
 
     address: str = ""
     user: str = ""
     token: str = field(default="", repr=False)
-    identity: Identity | None = None
     authority: bytes = b""
     source: str = ""
 
@@ -122,15 +121,14 @@ def read_credentials(path: Path) -> Credentials:
     return _of_tree(tree, path)
 
 
-def credentials_text(found: Credentials, *, certificate: str = "") -> str:
-    """Format a credentials file; `certificate` is the identity's path, in place of a token."""
-    shown = f'certificate = "{certificate}"' if certificate else f'token = "{found.token}"'
+def credentials_text(found: Credentials) -> str:
+    """Format a credentials file."""
     lines = (
         f"# Credentials of {found.user}. Whoever has them is {found.user}: keep them to yourself,",
         "# mode 0600, as ~/.config/koala/credentials.toml or where KOALA_CREDENTIALS says.",
         f'address = "{found.address}"',
         f'user = "{found.user}"',
-        shown,
+        f'token = "{found.token}"',
         f'ca = """\n{found.authority.decode()}"""',
     )
     return "\n".join(lines) + "\n"
@@ -272,7 +270,7 @@ def _check_token(token: str, source: str) -> None:
 
 
 def _with_token(found: Credentials, token: str | None) -> Credentials:
-    return found if token is None else replace(found, token=token, identity=None)
+    return found if token is None else replace(found, token=token)
 
 
 def _read_authority(path: Path) -> bytes:
@@ -295,29 +293,23 @@ def _is_certificate(text: bytes) -> bool:
 
 
 def _of_tree(tree: Mapping[str, Any], path: Path) -> Credentials:
+    if "certificate" in tree:
+        raise ConfigError(
+            f"{path}: certificate: users show a token; ask an administrator for new credentials:"
+            " koala user add"
+        )
     for key, value in tree.items():
         if key not in KEYS or not isinstance(value, str):
             raise ConfigError(f"{path}: {key}: allowed are texts, and the keys {', '.join(KEYS)}")
     authority = tree.get("ca", "").encode()
     if not _is_certificate(authority):
         raise ConfigError(f"{path}: ca: allowed is the daemon's authority, a certificate in PEM")
-    identity = None
-    if certificate := tree.get("certificate"):
-        place = path.parent / written_path(certificate, key=f"{path}: certificate")
-        try:
-            identity = Identity.read(place)
-        except OSError as error:
-            raise ConfigError(f"{path}: certificate = {certificate!r}: {error.strerror}") from error
     token = tree.get("token", "").strip()
-    if token:
-        _check_token(token, f"{path}: token")
-    elif identity is None:
-        raise ConfigError(f"{path}: there is neither a token nor a certificate in it")
+    _check_token(token, f"{path}: token")
     return Credentials(
         address=tree.get("address", ""),
         user=tree.get("user", ""),
         token=token,
-        identity=identity,
         authority=authority,
         source=str(path),
     )

@@ -3,7 +3,7 @@
 The daemon's own authority signs all certificates, and signs for nothing else. So the name in a
 server's certificate says what it *is* (the daemon, a site's file server), independent of the host
 name or address by which it was reached: `DAEMON_HOST`, `site_host(NAME)`. A client's certificate
-has a URI, `koala://site/NAME` or `koala://user/NAME`. Keys and certificates are made elsewhere
+has a URI, `koala://site/NAME`. Keys and certificates are made elsewhere
 (`koala_agent.link.enrolment`, `koala.daemon.auth.authority`).
 """
 
@@ -13,7 +13,6 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 DAEMON_HOST = "daemon.koala.invalid"
-_URI = re.compile(r"koala://(?P<kind>site|user)/(?P<name>[A-Za-z0-9._@-]+)")
+_SITE_URI = re.compile(r"koala://site/([A-Za-z0-9._@-]+)")
 _LOOPBACK = re.compile(r"127\.\d{1,3}\.\d{1,3}\.\d{1,3}")
 _BLOCK = re.compile(rb"-----BEGIN (?P<kind>[A-Z ]+)-----.*?-----END (?P=kind)-----\n?", re.DOTALL)
 _JOIN = "koala-join"
@@ -40,13 +39,6 @@ class SpoiltIdentityError(ConfigError):
     """Key, certificate and authority do not match or cannot be read; the message says why."""
 
 
-class Kind(StrEnum):
-    """Subject of a client certificate."""
-
-    SITE = "site"
-    USER = "user"
-
-
 def site_host(site: str) -> str:
     """Return the name in the certificate of a site's file server.
 
@@ -55,15 +47,15 @@ def site_host(site: str) -> str:
     return f"{hashlib.sha256(site.encode()).hexdigest()[:32]}.site.koala.invalid"
 
 
-def uri_of(kind: Kind, name: str) -> str:
-    """Return the URI in a client's certificate."""
-    return f"koala://{kind.value}/{name}"
+def site_uri(site: str) -> str:
+    """Return the URI in a site's certificate."""
+    return f"koala://site/{site}"
 
 
-def parse_uri(uri: str) -> tuple[Kind, str] | None:
-    """Parse kind and name from a URI; None for a URI that is not ours."""
-    found = _URI.fullmatch(uri)
-    return None if found is None else (Kind(found["kind"]), found["name"])
+def site_of_uri(uri: str) -> str | None:
+    """Return the site that a URI names; None for any other URI."""
+    found = _SITE_URI.fullmatch(uri)
+    return None if found is None else found[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""What it costs to prove who one is: the same calls in plain text, over TLS with a token, and over
-mutual TLS, in processor time of the daemon, so that other work on the machine hardly counts."""
+"""What it costs to prove who one is: the same calls in plain text and over TLS with a token, in
+processor time of the daemon, so that other work on the machine hardly counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -18,8 +17,6 @@ import psutil
 
 from koala.client import Client
 from koala.identity.credentials import PLAIN, Credentials, read_credentials
-from koala.identity.keys import make_request
-from koala.identity.tls import Identity
 from tests.bench.figures import Figure, median
 from tests.harness.children import module_command
 
@@ -30,29 +27,24 @@ TEXT = "+(&(executable=/bin/true)(count=2))(&(executable=/bin/true)(count=2))"
 
 
 def measure(folder: Path, is_quick: bool) -> list[Figure]:
-    """Calls and connections, by three ways."""
+    """Calls and connections, by two ways."""
     return asyncio.run(_measure(folder, 500 if is_quick else 2_000))
 
 
 async def _measure(folder: Path, calls: int) -> list[Figure]:
     plain_cost: list[float] = []
     token_cost: list[float] = []
-    mutual_cost: list[float] = []
     plain_s: list[float] = []
     token_s: list[float] = []
-    mutual_s: list[float] = []
     with (
         _daemon(folder / "plain", is_plain=True) as (plain, plain_pid, _),
         _daemon(folder / "tls", is_plain=False) as (tls, tls_pid, administrator),
     ):
-        certified = await _certified(administrator)
         for _ in range(ROUNDS):
             plain_cost.append(await _calls(plain, PLAIN, plain_pid, calls))
             token_cost.append(await _calls(tls, administrator, tls_pid, calls))
-            mutual_cost.append(await _calls(tls, certified, tls_pid, calls))
             plain_s.append(await _connections(plain, PLAIN, calls // 20))
             token_s.append(await _connections(tls, administrator, calls // 20))
-            mutual_s.append(await _connections(tls, certified, calls // 20))
     how = (
         f"{calls} submissions of one job, {IN_FLIGHT} in flight: the daemon's processor time for "
         f"each, the median of {ROUNDS} rounds"
@@ -62,13 +54,8 @@ async def _measure(folder: Path, calls: int) -> list[Figure]:
     return [
         Figure(name="a call over TLS with a token", value=median(token_cost), unit="µs",
                reference=base, reference_name=PLAIN_TEXT, how=how),
-        Figure(name="a call over mutual TLS", value=median(mutual_cost), unit="µs",
-               reference=base, reference_name=PLAIN_TEXT, how="the same"),
         Figure(name="a connection over TLS with a token", value=1_000 * median(token_s), unit="ms",
                reference=1_000 * base_s, reference_name=PLAIN_TEXT, how=how_s),
-        Figure(name="a connection over mutual TLS", value=1_000 * median(mutual_s), unit="ms",
-               reference=1_000 * base_s, reference_name=PLAIN_TEXT,
-               how="the same; two handshakes, since the port for certificates is asked for first"),
     ]  # fmt: skip
 
 
@@ -99,17 +86,6 @@ async def _connections(address: str, credentials: Credentials, count: int) -> fl
         async with Client(address, credentials=credentials) as client:
             await client.hello()
     return (perf_counter() - begun_at) / count
-
-
-async def _certified(administrator: Credentials) -> Credentials:
-    """A user with a certificate."""
-    key, request = make_request("bench")
-    async with Client(administrator.address, credentials=administrator) as client:
-        made = await client.add_user("bench", request=request)
-    identity = Identity(
-        key=key, certificate=made["certificate"].encode(), authority=made["ca"].encode()
-    )
-    return replace(administrator, token="", identity=identity)
 
 
 @contextmanager

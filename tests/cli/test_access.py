@@ -124,40 +124,6 @@ def test_a_user_with_credentials_sees_own_jobs_only(grid: Up, tmp_path: Path) ->
     }
 
 
-def test_a_user_with_a_certificate(grid: Up, tmp_path: Path) -> None:
-    pem, path = tmp_path / "carl.pem", tmp_path / "carl.toml"
-    added = grid.koala("user", "add", "carl", "--role", "operator", "--certificate", str(pem))
-    assert added.returncode == 0, added.stderr
-    assert pem.stat().st_mode & 0o777 == 0o600
-    assert "PRIVATE KEY" not in added.stdout
-    write_private(path, added.stdout.encode())
-    run = subprocess.run(
-        [sys.executable, "-m", "koala.cli", "drain", "delft"],
-        env=environment(KOALA_CREDENTIALS=str(path)), capture_output=True, text=True,
-        timeout=LIMIT_S, check=False,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    assert grid.koala("resume", "delft").returncode == 0
-    again = grid.koala("user", "add", "carl", "--certificate", str(pem))
-    assert again.returncode == 2
-    assert "exists" in again.stderr
-
-
-def test_a_user_whose_key_cannot_be_kept_is_not_added(grid: Up, tmp_path: Path) -> None:
-    nowhere, refused = tmp_path / "nowhere" / "x.pem", tmp_path / "y.pem"
-    for path, role, said in (
-        (nowhere, "user", "x.pem' cannot be written: No such file or directory: allowed is"),
-        (refused, "king", "role = 'king': allowed are user"),
-    ):
-        run = grid.koala("user", "add", "dora", "--role", role, "--certificate", str(path))
-        assert run.returncode == 2, run.stderr
-        assert said in run.stderr
-        assert "Traceback" not in run.stderr
-    assert list(tmp_path.iterdir()) == []
-    users = json.loads(grid.koala("user", "list", "--json").stdout)
-    assert "dora" not in {row["user"] for row in users}
-
-
 OTHER = "127.0.0.1:9"
 
 

@@ -29,7 +29,7 @@ from koala.daemon.config import Config
 from koala.daemon.main import Daemon
 from koala.identity.credentials import Credentials, read_credentials
 from koala.identity.keys import key_pem, make_request
-from koala.identity.tls import DAEMON_HOST, Identity, JoinToken, Kind, secure_channel, uri_of
+from koala.identity.tls import DAEMON_HOST, Identity, JoinToken, secure_channel, site_uri
 from koala.wire.status import PROTOCOL_KEY
 from koala.wire.v1.identity_pb2 import Issued, JoinRequest, WhereRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
@@ -130,8 +130,8 @@ class Forge:
     def identity(
         self,
         name: str,
-        kind: Kind = Kind.SITE,
         *,
+        uri: str = "",
         from_s: float = -300.0,
         until_s: float = 3600.0,
         purpose: x509.ObjectIdentifier = ExtendedKeyUsageOID.CLIENT_AUTH,
@@ -140,7 +140,7 @@ class Forge:
         """A certificate that is good from so many seconds after now until so many."""
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.fromtimestamp(time.time(), UTC)
-        names = [x509.UniformResourceIdentifier(uri_of(kind, name)), x509.DNSName(host)]
+        names = [x509.UniformResourceIdentifier(uri or site_uri(name)), x509.DNSName(host)]
         made = (
             x509.CertificateBuilder()
             .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))

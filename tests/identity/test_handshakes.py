@@ -15,6 +15,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -29,13 +30,12 @@ from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
 from koala.identity.credentials import (
     PLAIN,
     RUNTIME_VARIABLE,
-    Credentials,
     announce,
     read_credentials,
 )
-from koala.identity.tls import DAEMON_HOST, Identity, Kind, secure_channel, server_credentials
+from koala.identity.tls import DAEMON_HOST, secure_channel, server_credentials
 from koala.wire.connection_diagnosis import Diagnosis, _load, why_not
-from koala.wire.v1.identity_pb2 import WhereRequest
+from koala.wire.v1.identity_pb2 import RenewRequest, WhereRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from tests.identity.stage import LIMIT_S, Forge, old_tls
 
@@ -105,11 +105,6 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Forge:
     return Forge(tmp_path_factory.mktemp("stranger"))
 
 
-def shown_by(credentials: Credentials, identity: Identity) -> Credentials:
-    """These credentials with a certificate in place of the token."""
-    return replace(credentials, token="", identity=identity)
-
-
 @pytest.mark.parametrize(
     ("what", "told", "logged"),
     [
@@ -129,24 +124,26 @@ def test_a_certificate_that_is_not_good_is_told_at_both_ends(
     mark = len(daemon.log())
     match what:
         case "expired":
-            identity = forge.identity("ann", Kind.USER, from_s=-100, until_s=-1)
+            identity = forge.identity("delft", from_s=-100, until_s=-1)
         case "not yet":
-            identity = forge.identity("ann", Kind.USER, from_s=1000)
+            identity = forge.identity("delft", from_s=1000)
         case "foreign":
-            identity = replace(
-                stranger.identity("ann", Kind.USER), authority=daemon.administrator.authority
-            )
+            identity = stranger.identity("delft")
+            identity = replace(identity, authority=daemon.administrator.authority)
         case _:
             purpose = ExtendedKeyUsageOID.SERVER_AUTH
-            identity = forge.identity("ann", Kind.USER, purpose=purpose)
-
-    async def call() -> None:
-        credentials = shown_by(daemon.administrator, identity)
-        async with Client(daemon.address, credentials=credentials) as client:
-            await client.hello()
-
-    with pytest.raises(UnauthenticatedError, match=told):
-        asyncio.run(call())
+            identity = forge.identity("delft", purpose=purpose)
+    finding = asyncio.run(
+        why_not(
+            daemon.certified,
+            DAEMON_HOST,
+            authority=daemon.administrator.authority,
+            identity=identity,
+            now=time.time(),
+        )
+    )
+    assert finding.is_refusal
+    assert told in finding.text
     daemon.said_since(mark, logged)
 
 
@@ -159,20 +156,35 @@ def test_no_certificate_does_not_pass_the_port_for_them(daemon: Process) -> None
     daemon.said_since(mark, "PEER_DID_NOT_RETURN_A_CERTIFICATE")
 
 
-def test_a_good_certificate_of_nobody_that_is_known_is_refused_by_name(
-    daemon: Process, forge: Forge
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("koala://site/eve", "site 'eve' is not enrolled here"),
+        ("koala://user/eve", "users show a token, which an administrator makes"),
+    ],
+)
+def test_a_good_certificate_that_the_daemon_does_not_know_is_refused_by_name(
+    daemon: Process, forge: Forge, uri: str, told: str
 ) -> None:
-    """It has the authority's signature, so the handshake is well; the daemon never gave it out."""
+    """Users had certificates in earlier releases: they are told to get a token."""
     mark = len(daemon.log())
+    identity = forge.identity("eve", uri=uri)
 
     async def call() -> None:
-        credentials = shown_by(daemon.administrator, forge.identity("eve", Kind.USER))
-        async with Client(daemon.address, credentials=credentials) as client:
-            await client.hello()
+        channel = secure_channel(
+            daemon.certified,
+            DAEMON_HOST,
+            authority=identity.authority,
+            identity=identity,
+            options=(),
+        )
+        async with channel:
+            await EnrolmentStub(channel).Renew(RenewRequest(), timeout=LIMIT_S)
 
-    with pytest.raises(UnauthenticatedError, match="certificate of user 'eve' was replaced or rev"):
+    with pytest.raises(grpc.aio.AioRpcError, match=told) as refused:
         asyncio.run(call())
-    daemon.said_since(mark, "call.refused.*eve")
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    daemon.said_since(mark, told + ".*call.refused")
 
 
 @pytest.mark.parametrize("is_certified", [False, True])

@@ -341,7 +341,8 @@ def test_credentials_are_what_is_printed(tmp_path: Path) -> None:
         ('token = "t"', "ca: allowed is"),
         ('token = 3\nca = "x"', "token: allowed are texts"),
         ('tokne = "t"', "tokne: allowed are texts, and the keys address"),
-        ('ca = "-----BEGIN CERTIFICATE-----"', "neither a token nor a certificate"),
+        ('ca = "-----BEGIN CERTIFICATE-----"', "token is no token"),
+        ('certificate = "ann.pem"\nca = "x"', "users show a token; ask an administrator"),
         ('ca = "-----BEGIN CERTIFICATE-----"\ntoken = "a b"', "token is no token"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -38,14 +37,6 @@ def add(
         str,
         typer.Option("--expires", metavar="TIME", help="Lifetime: 12h, 90d; 0: no expiry."),
     ] = "0",
-    certificate: Annotated[
-        Path | None,
-        typer.Option(
-            "--certificate",
-            metavar="FILE",
-            help="Write a key and certificate to this file instead of making a token.",
-        ),
-    ] = None,
     json: Json = False,
     address: Address = None,
 ) -> None:
@@ -55,72 +46,23 @@ def add(
     credentials. For administrators.
     """
     from koala.cli.arguments import read_duration
-    from koala.errors import SpecError
+    from koala.identity.credentials import Credentials, credentials_text
 
     expires_s = read_duration("--expires", expires)
-    if certificate is not None and certificate.exists():
-        name_of = str(certificate)
-        raise SpecError(f"--certificate {name_of!r} exists: allowed is the name of a new file")
 
     async def request(client: Client) -> dict[str, Any]:
-        if certificate is None:
-            made = await client.add_user(name, role=role, expires_s=expires_s)
-        else:
-            made = await _certified(client, name, role, expires_s, certificate)
+        made = await client.add_user(name, role=role, expires_s=expires_s)
         return {**made, "address": client.address}
 
     made = ask(address, request)
     if json:
         show_json(made)
         return
-    from koala.identity.credentials import Credentials, credentials_text
-
     found = Credentials(
-        address=made["address"],
-        user=name,
-        token=made.get("token", ""),
-        authority=made["ca"].encode(),
+        address=made["address"], user=name, token=made["token"], authority=made["ca"].encode()
     )
     say(f"koala user: the credentials of {name}, {made['role']}; they are not shown again")
-    shown = "" if certificate is None else str(certificate.resolve())
-    print(credentials_text(found, certificate=shown), end="")
-
-
-async def _certified(
-    client: Client, name: str, role: str, expires_s: float, path: Path
-) -> dict[str, Any]:
-    """Add a user with a certificate.
-
-    The key is made here and written to disk before the daemon is called. Only the signing request
-    leaves this machine.
-    """
-    from koala.errors import ConfigError, SpecError
-    from koala.identity.keys import make_request
-    from koala.identity.private_files import write_private
-    from koala.identity.tls import Identity
-
-    key, signing_request = make_request(name)
-    try:
-        write_private(path, key)
-    except OSError as error:
-        text = f"--certificate {str(path)!r} cannot be written: {error.strerror}"
-        raise SpecError(f"{text}: allowed is the name of a new file") from error
-    try:
-        made = await client.add_user(name, role=role, expires_s=expires_s, request=signing_request)
-    except BaseException:
-        path.unlink(missing_ok=True)  # noqa: ASYNC240 - nothing else runs here
-        raise
-    identity = Identity(
-        key=key, certificate=made["certificate"].encode(), authority=made["ca"].encode()
-    )
-    try:
-        identity.write(path)
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be written: {error.strerror}: the daemon knows {name} now, but there is"
-            f" no certificate; remove the file, and add {name} again"
-        ) from error
-    return made
+    print(credentials_text(found), end="")
 
 
 def list_users(json: Json = False, address: Address = None) -> None:

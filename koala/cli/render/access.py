@@ -31,13 +31,12 @@ def users_text(users: Sequence[Document], *, width: int | None = None) -> str:
             user["user"],
             user["role"],
             user["state"],
-            user["shows"] or NOTHING,
             moment(user["expires_at"], None),
             user["by"],
         ]
         for user in users
     ]
-    return table(columns("USER", "ROLE", "STATE", "SHOWS", "GOOD UNTIL", "BY"), rows, width=width)
+    return table(columns("USER", "ROLE", "STATE", "GOOD UNTIL", "BY"), rows, width=width)
 
 
 def audit_text(lines: Sequence[Document], *, width: int | None = None) -> str:

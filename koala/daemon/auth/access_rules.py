@@ -14,10 +14,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from koala.identity.tls import Kind
-
 NAMES_MAX = 20
 """Jobs of one call that the audit log names."""
+
+
+class Kind(StrEnum):
+    """Kind of an authenticated caller: a site by certificate, a user by token."""
+
+    SITE = "site"
+    USER = "user"
 
 
 class Role(StrEnum):

@@ -36,11 +36,10 @@ from koala.identity.private_files import private_folder, read_private, write_pri
 from koala.identity.tls import (
     DAEMON_HOST,
     Identity,
-    Kind,
     SpoiltIdentityError,
     is_issued_by,
     site_host,
-    uri_of,
+    site_uri,
 )
 
 FOLDER = "authority"
@@ -152,7 +151,7 @@ class Authority:
             x509.SubjectAlternativeName(
                 [
                     x509.DNSName(site_host(site)),
-                    x509.UniformResourceIdentifier(uri_of(Kind.SITE, site)),
+                    x509.UniformResourceIdentifier(site_uri(site)),
                 ]
             ),
             x509.ExtendedKeyUsage(
@@ -160,14 +159,6 @@ class Authority:
             ),
         )
         return self._sign(site, _public_key(request), lifetime_s, extensions)
-
-    def sign_user(self, user: str, request: str, *, lifetime_s: float) -> Certificate:
-        """Sign a user's certificate, for a TLS client. Raises SpecError."""
-        extensions: tuple[x509.ExtensionType, ...] = (
-            x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri_of(Kind.USER, user))]),
-            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]),
-        )
-        return self._sign(user, _public_key(request), lifetime_s, extensions)
 
     def _sign(
         self,

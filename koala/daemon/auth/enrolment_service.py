@@ -27,7 +27,6 @@ from koala.wire.v1 import identity_pb2 as pb
 from koala.wire.v1.identity_pb2_grpc import EnrolmentServicer
 from koala.wire.v1.koala_pb2 import AddSiteRequest, AddUserRequest
 
-USER_CERTIFICATE_S = 365 * 86_400.0
 EXPIRES_S_MAX = 10 * 365 * 86_400.0
 RENEWALS_AT_ONCE = 10
 RENEWALS_PER_S = 0.1
@@ -147,30 +146,18 @@ class Registrar:
         return {"sites": [site_picture(known[name]) for name in sorted(known)]}
 
     def add_user(self, request: AddUserRequest) -> dict[str, Any]:
-        """Add a user; return the token or certificate, which is shown only once.
-
-        Raises SpecError, RejectedError.
-        """
+        """Add a user and return the token, shown only once. Raises SpecError, RejectedError."""
         role, by = _role(request.role), caller_of_call().name
         if not 0 <= request.expires_s <= EXPIRES_S_MAX:
             allowed = f"0 to {EXPIRES_S_MAX:g} (0: until it is revoked)"
             raise SpecError(f"expires = {request.expires_s:g} s: allowed are {allowed}")
-        enrolments = self._enrolments
-        assert self._authority is not None
-        shown: dict[str, Any] = {"ca": self._authority.certificate.decode()}
         if request.request:
-            lifetime_s = request.expires_s or USER_CERTIFICATE_S
-            made = self._authority.sign_user(request.name, request.request, lifetime_s=lifetime_s)
-            enrolments.add_user_certificate(
-                request.name, role, by=by, serial=made.serial, expires_at=made.expires_at
-            )
-            shown["certificate"] = made.pem.decode()
-        else:
-            shown["token"] = enrolments.add_user(
-                request.name, role, by=by, expires_s=request.expires_s
-            )
+            raise SpecError("request: users have tokens, no certificates: leave it out")
+        token = self._enrolments.add_user(request.name, role, by=by, expires_s=request.expires_s)
+        assert self._authority is not None
         log.info("user.added", user=request.name, role=role.value, by=by)
-        return {**user_picture(enrolments.users[request.name]), **shown}
+        ca = self._authority.certificate.decode()
+        return {**user_picture(self._enrolments.users[request.name]), "token": token, "ca": ca}
 
     def revoke_user(self, name: str) -> dict[str, Any]:
         """Revoke a user's credentials. Raises UnknownNameError, SpecError for the last

@@ -24,7 +24,7 @@ import structlog
 from msgspec.structs import replace
 
 from koala.core.model.values import SiteName, UserName
-from koala.daemon.auth.access_rules import Caller, Role
+from koala.daemon.auth.access_rules import Caller, Kind, Role
 from koala.daemon.clock import wall_s
 from koala.errors import (
     ConfigError,
@@ -35,7 +35,6 @@ from koala.errors import (
     UnknownNameError,
 )
 from koala.identity.private_files import read_private, write_private
-from koala.identity.tls import Kind
 from koala.runtime.disk import NO_ROOM
 from koala.runtime.disk_formats import ENROLMENTS
 
@@ -89,7 +88,10 @@ class SiteRecord(msgspec.Struct, kw_only=True):
 
 
 class UserRecord(msgspec.Struct, kw_only=True):
-    """User with one token or one certificate."""
+    """User with a token.
+
+    Of earlier releases a user may have no token, but a certificate, which is not read any more.
+    """
 
     name: str
     role: Role
@@ -97,7 +99,6 @@ class UserRecord(msgspec.Struct, kw_only=True):
     added_at: float
     token_id: str = ""
     token_hash: str = ""
-    serial: str = ""
     expires_at: float | None = None
     revoked_at: float = 0.0
 
@@ -108,9 +109,11 @@ class UserRecord(msgspec.Struct, kw_only=True):
 
     @property
     def state(self) -> str:
-        """State of the credentials, for documents."""
+        """State of the token, for documents."""
         if self.revoked_at:
             return "revoked"
+        if not self.token_id:
+            return "no token"
         is_over = self.expires_at is not None and self.expires_at <= wall_s()
         return "expired" if is_over else "good"
 
@@ -290,21 +293,20 @@ class Enrolments:
         return self._file.users
 
     def add_user(self, name: str, role: Role, *, by: str, expires_s: float = 0.0) -> str:
-        """Create a user's token, which replaces earlier credentials. Raises SpecError."""
-        record = self._new_user(name, role, by)
+        """Create a user's token, which replaces an earlier one. Raises SpecError."""
+        _check_name(USER, "user", name)
         identity, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
-        record.token_id, record.token_hash = identity, _hash(secret)
-        record.expires_at = wall_s() + expires_s if expires_s else None
+        record = UserRecord(
+            name=name,
+            role=role,
+            by=by,
+            added_at=wall_s(),
+            token_id=identity,
+            token_hash=_hash(secret),
+            expires_at=wall_s() + expires_s if expires_s else None,
+        )
         self._put_user(record, can_wait=True)
         return f"{TOKEN}_{identity}_{secret}"
-
-    def add_user_certificate(
-        self, name: str, role: Role, *, by: str, serial: str, expires_at: float
-    ) -> None:
-        """Add a user's signed certificate, which replaces earlier credentials. Raises SpecError."""
-        record = self._new_user(name, role, by)
-        record.serial, record.expires_at = serial, expires_at
-        self._put_user(record, can_wait=True)
 
     def user_of_token(self, token: str) -> Caller:
         """Authenticate a user by token. Raises UnauthenticatedError, which never shows it."""
@@ -319,24 +321,20 @@ class Enrolments:
                 "the token is not good: it was replaced or revoked, or is of another daemon; an"
                 " administrator makes a new one: koala user add"
             )
-        return self._caller(record, "token")
-
-    def user_of_certificate(self, name: str, serial: str) -> Caller:
-        """Authenticate a user by certificate. Raises UnauthenticatedError."""
-        record = self.users.get(name)
-        if record is None or not record.serial or record.serial != serial:
+        if record.expires_at is not None and record.expires_at <= wall_s():
+            late_s = wall_s() - record.expires_at
             raise UnauthenticatedError(
-                f"the certificate of user {name[:64]!r} was replaced or revoked; an administrator"
-                " makes a new one: koala user add"
+                f"the token of {name} expired {late_s:.0f} s ago; an administrator makes a new"
+                " one: koala user add"
             )
-        return self._caller(record, "certificate")
+        return Caller(name=name, role=record.role, kind=Kind.USER, expires_at=record.expires_at)
 
     def revoke_user(self, name: str) -> UserRecord:
         """Revoke a user's credentials. Raises UnknownNameError, SpecError."""
         record = self.users.get(name)
         if record is None:
             raise UnknownNameError(f"no user {name[:64]!r} was ever added")
-        revoked = replace(record, token_id="", token_hash="", serial="", revoked_at=wall_s())
+        revoked = replace(record, token_id="", token_hash="", revoked_at=wall_s())
         self._put_user(revoked)
         return revoked
 
@@ -346,10 +344,6 @@ class Enrolments:
         return any(user.is_good_administrator for user in self.users.values())
 
     # --- parts ------------------------------------------------------------------------------------
-
-    def _new_user(self, name: str, role: Role, by: str) -> UserRecord:
-        _check_name(USER, "user", name)
-        return UserRecord(name=name, role=role, by=by, added_at=wall_s())
 
     def _join(self, record: SiteRecord, serial: str, expires_at: float) -> None:
         now = wall_s()
@@ -399,17 +393,6 @@ class Enrolments:
             self._by_token[record.token_id] = record.name
         self.changed()
 
-    def _caller(self, record: UserRecord, kind: str) -> Caller:
-        if record.expires_at is not None and record.expires_at <= wall_s():
-            late_s = wall_s() - record.expires_at
-            raise UnauthenticatedError(
-                f"the {kind} of {record.name} expired {late_s:.0f} s ago; an administrator makes a"
-                " new one: koala user add"
-            )
-        return Caller(
-            name=record.name, role=record.role, kind=Kind.USER, expires_at=record.expires_at
-        )
-
     def _write(
         self, sites: dict[str, SiteRecord], users: dict[str, UserRecord], *, can_wait: bool
     ) -> None:
@@ -450,12 +433,11 @@ def site_picture(record: SiteRecord) -> dict[str, Any]:
 
 def user_picture(record: UserRecord) -> dict[str, Any]:
     """Render a user without secrets."""
-    kind = "token" if record.token_id else "certificate" if record.serial else None
     return {
         "user": record.name,
         "role": record.role.value,
         "state": record.state,
-        "shows": kind,
+        "shows": "token" if record.token_id else None,
         "by": record.by,
         "added_at": record.added_at,
         "expires_at": record.expires_at,

@@ -15,7 +15,16 @@ from typing import Any
 import grpc
 import structlog
 
-from koala.daemon.auth.access_rules import NOBODY, RULES, Audience, Caller, Role, Rule, set_caller
+from koala.daemon.auth.access_rules import (
+    NOBODY,
+    RULES,
+    Audience,
+    Caller,
+    Kind,
+    Role,
+    Rule,
+    set_caller,
+)
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.authority import PeerCertificate, read_certificate
 from koala.daemon.auth.enrolments import Enrolments
@@ -28,7 +37,7 @@ from koala.errors import (
     RejectedError,
     UnauthenticatedError,
 )
-from koala.identity.tls import Kind, parse_uri
+from koala.identity.tls import site_of_uri
 from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
 from koala.wire.flood_guard import FloodGuard
 from koala.wire.interceptors import Context, Handler, behaviour_of, handler_of
@@ -237,16 +246,16 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
     def _of_certificate(self, uris: list[str], shown: PeerCertificate) -> Caller:
         assert self._enrolments is not None
-        found = parse_uri(uris[0]) if len(uris) == 1 else None
-        if found is None:
-            raise UnauthenticatedError("the certificate is neither a site's nor a user's")
-        kind, name = found
+        name = site_of_uri(uris[0]) if len(uris) == 1 else None
+        if name is None:
+            raise UnauthenticatedError(
+                "the certificate is no site's; users show a token, which an administrator makes:"
+                " koala user add"
+            )
         if shown.expires_at <= wall_s():  # it may have expired since the TLS handshake
-            raise UnauthenticatedError(f"the certificate of {kind} {name} has expired")
-        if kind is Kind.SITE:
-            self._enrolments.check_site(name, shown.serial)
-            return Caller(name=name, kind=kind, expires_at=shown.expires_at)
-        return self._enrolments.user_of_certificate(name, shown.serial)
+            raise UnauthenticatedError(f"the certificate of site {name} has expired")
+        self._enrolments.check_site(name, shown.serial)
+        return Caller(name=name, kind=Kind.SITE, expires_at=shown.expires_at)
 
 
 @lru_cache(maxsize=4096)
@@ -278,7 +287,7 @@ def _authorize(rule: Rule | None, caller: Caller, call: str) -> None:
             "no certificate was shown: `koala-agent join` gets one with the token that"
             " `koala site add` prints, and agents dial the port for certificates with it"
             if rule.audience is Audience.SITE
-            else "no token and no certificate were shown: `koala user add` makes one"
+            else "no token was shown: `koala user add` makes one"
         )
         raise UnauthenticatedError(missing)
     if rule.audience is Audience.SITE:

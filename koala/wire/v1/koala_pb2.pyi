@@ -457,9 +457,9 @@ class AddUserRequest(_message.Message):
     role: _builtins.str
     """user, operator, administrator"""
     expires_s: _builtins.float
-    """how long token or certificate may be used; 0: until revoked, a certificate a year"""
+    """how long the token may be used; 0: until revoked"""
     request: _builtins.str
-    """certificate signing request, PEM: a certificate instead of a token"""
+    """refused: earlier releases asked for a certificate by it"""
     def __init__(
         self,
         *,

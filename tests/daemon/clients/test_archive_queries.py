@@ -19,7 +19,7 @@ from koala.client import Client, Submission, Submitted
 from koala.core.eviction import LOT, Forgotten
 from koala.core.model.job import Finished, Job
 from koala.core.model.values import JobId, UserName
-from koala.daemon.auth.access_rules import Caller, Role
+from koala.daemon.auth.access_rules import Caller, Kind, Role
 from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
 from koala.daemon.main import Daemon
 from koala.daemon.recovery import begin_life
@@ -29,7 +29,6 @@ from koala.daemon.storage.archive import ArchiveQuery
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import ADVICE, Batch
 from koala.errors import DamagedError, ExhaustedError, JournalError, RejectedError, UnknownJobError
-from koala.identity.tls import Kind
 from koala.views.accounting import Report
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
