@@ -7,13 +7,13 @@ explains, for readers of reports too, how comparisons make a verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from math import isinf, isnan
 
-from koala.papers.paper import Claim, Comparison, Level, Quantity, Rule
+from koala.papers.paper import Claim, Comparison, Level, Quantity, Rule, Test
 from koala.papers.results import Results
 from koala.sim.statistics import CONFIDENCE, Interval, student
 
@@ -25,6 +25,8 @@ def share(value: float) -> str:
 
 LITTLE = 0.10
 """Close to, about the same, little influence: within this share of the other."""
+EXACT = 1e-9
+"""Tolerance for rounding where a quantity is a number."""
 MUCH = 0.25
 """Much, significantly, a large increase: by at least this share. Slightly: by less than this."""
 
@@ -141,7 +143,7 @@ def _judge_levels(
     return tuple(
         _judge_level(claim, level, comparisons, results)
         for level in levels
-        if (comparisons := tuple(claim.test(level)))
+        if (comparisons := claim.at(level))
     )
 
 
@@ -230,31 +232,59 @@ def _judge_comparison(comparison: Comparison, among: int, results: Results) -> F
     )
 
 
+# Where a sentence is tested.
+
+ANY = Level(name="any load", is_near=True)
+"""Level of claims to which no load matters."""
+
+
+def once(*comparisons: Comparison) -> Test:
+    """Test once, because no load matters."""
+    return lambda level: comparisons if level == ANY else ()
+
+
 # What sentences are made of.
+
+
+def shown(text: str, contrast: Callable[..., float], *quantities: Quantity) -> Comparison:
+    """Make a comparison of a special form."""
+    return Comparison(text=text, of=quantities, contrast=contrast)
+
+
+def above(one: Quantity, bound: float, unit: str = "") -> Comparison:
+    """Test that a quantity is higher than a number."""
+    return shown(f"{one} > {bound:g} {unit}".rstrip(), lambda value: value - bound, one)
+
+
+def below(one: Quantity, bound: float, unit: str = "") -> Comparison:
+    """Test that a quantity is lower than a number."""
+    return shown(f"{one} < {bound:g} {unit}".rstrip(), lambda value: bound - value, one)
+
+
+def equal(one: Quantity, number: float, *, within: float = EXACT) -> Comparison:
+    """Test that a quantity is this number, but for rounding or a tolerance."""
+    return shown(f"{one} = {number:g}", lambda value: within - abs(value - number), one)
 
 
 def lower(one: Quantity, other: Quantity, *, by: float = 0.0) -> Comparison:
     """Test that one is lower than the other, by at least this share of one."""
-    text = f"{one} < {other}" if not by else f"{one} < {other} by at least {share(by)}"
+    more = f" by at least {share(by)}" if by else ""
     factor = 1 + by
-    return Comparison(text=text, of=(one, other), contrast=lambda a, b: b - factor * a)
+    return shown(f"{one} < {other}{more}", lambda a, b: b - factor * a, one, other)
 
 
 def higher(one: Quantity, other: Quantity, *, by: float = 0.0) -> Comparison:
     """Test that one is higher than the other, by at least this share of the other."""
-    text = f"{one} > {other}" if not by else f"{one} > {other} by at least {share(by)}"
+    more = f" by at least {share(by)}" if by else ""
     factor = 1 + by
-    return Comparison(text=text, of=(one, other), contrast=lambda a, b: a - factor * b)
+    return shown(f"{one} > {other}{more}", lambda a, b: a - factor * b, one, other)
 
 
 def at_most(one: Quantity, other: Quantity, *, above: float = LITTLE) -> Comparison:
     """Test that one exceeds the other by less than this share; it may be lower."""
     factor = 1 + above
-    return Comparison(
-        text=f"{one} < {factor:.2f} × {other}",
-        of=(one, other),
-        contrast=lambda a, b: factor * b - a,
-    )
+    text = f"{one} < {factor:.2f} × {other}"
+    return shown(text, lambda a, b: factor * b - a, one, other)
 
 
 def close(one: Quantity, other: Quantity, *, within: float = LITTLE) -> tuple[Comparison, ...]:
@@ -272,19 +302,48 @@ def lowest(one: Quantity, others: Iterable[Quantity]) -> tuple[Comparison, ...]:
     return tuple(lower(one, other) for other in others if other != one)
 
 
-def highest(one: Quantity, others: Iterable[Quantity]) -> tuple[Comparison, ...]:
-    """Test that one is higher than each of the others."""
-    return tuple(higher(one, other) for other in others if other != one)
+def highest(
+    one: Quantity, others: Iterable[Quantity], *, by: float = 0.0
+) -> tuple[Comparison, ...]:
+    """Test that one is higher than each of the others, by at least this share of it."""
+    return tuple(higher(one, other, by=by) for other in others if other != one)
+
+
+def all_lower(ones: Iterable[Quantity], others: Sequence[Quantity]) -> tuple[Comparison, ...]:
+    """Test that each of these is lower than each of the others."""
+    return tuple(lower(one, other) for one in ones for other in others)
+
+
+def all_higher(ones: Iterable[Quantity], others: Sequence[Quantity]) -> tuple[Comparison, ...]:
+    """Test that each of these is higher than each of the others."""
+    return tuple(higher(one, other) for one in ones for other in others)
+
+
+def all_close(
+    one: Quantity, others: Iterable[Quantity], *, within: float = LITTLE
+) -> tuple[Comparison, ...]:
+    """Test that one is close to each of the others."""
+    return tuple(found for other in others for found in close(one, other, within=within))
+
+
+def _among(
+    text: str, contrast: Callable[..., float], one: Quantity, others: Iterable[Quantity]
+) -> Comparison:
+    """Compare one with the others; the contrast takes its value, and a list of theirs."""
+    rest = [other for other in others if other != one]
+    return shown(text, lambda value, *values: contrast(value, values), one, *rest)
+
+
+def best_of(one: Quantity, others: Iterable[Quantity]) -> Comparison:
+    """Test that one is lower than the lowest of the others."""
+    text = f"{one} is the lowest of all"
+    return _among(text, lambda value, rest: min(rest) - value, one, others)
 
 
 def not_highest(one: Quantity, others: Iterable[Quantity]) -> Comparison:
     """Test that one is lower than at least one of the others."""
-    of = (one, *(other for other in others if other != one))
-    return Comparison(
-        text=f"{one} is not the highest",
-        of=of,
-        contrast=lambda *values: max(values[1:]) - values[0],
-    )
+    text = f"{one} is not the highest"
+    return _among(text, lambda value, rest: max(rest) - value, one, others)
 
 
 def ascending(*quantities: Quantity) -> tuple[Comparison, ...]:
@@ -292,24 +351,20 @@ def ascending(*quantities: Quantity) -> tuple[Comparison, ...]:
     return tuple(lower(one, other) for one, other in pairwise(quantities))
 
 
+def _middle(value: float, rest: Sequence[float]) -> float:
+    return (min(value, *rest) + max(value, *rest)) / 2
+
+
 def good(one: Quantity, others: Iterable[Quantity]) -> Comparison:
     """Test that one is closer to the best of all than to the worst."""
-    of = (one, *(other for other in others if other != one))
-    return Comparison(
-        text=f"{one} in the lower half from best to worst",
-        of=of,
-        contrast=lambda *values: (min(values) + max(values)) / 2 - values[0],
-    )
+    text = f"{one} in the lower half from best to worst"
+    return _among(text, lambda value, rest: _middle(value, rest) - value, one, others)
 
 
 def bad(one: Quantity, others: Iterable[Quantity]) -> Comparison:
     """Test that one is closer to the worst of all than to the best."""
-    of = (one, *(other for other in others if other != one))
-    return Comparison(
-        text=f"{one} in the upper half from best to worst",
-        of=of,
-        contrast=lambda *values: values[0] - (min(values) + max(values)) / 2,
-    )
+    text = f"{one} in the upper half from best to worst"
+    return _among(text, lambda value, rest: value - _middle(value, rest), one, others)
 
 
 def ratio_higher(
@@ -319,8 +374,9 @@ def ratio_higher(
     share of the latter."""
     factor = 1 + by
     more = f" by {share(by)}" if by else ""
-    return Comparison(
-        text=f"({one[0]} / {one[1]}) - 1 > ({other[0]} / {other[1]}) - 1{more}",
-        of=(*one, *other),
-        contrast=lambda a, b, c, d: (a / b - 1) - factor * (c / d - 1),
+    return shown(
+        f"({one[0]} / {one[1]}) - 1 > ({other[0]} / {other[1]}) - 1{more}",
+        lambda a, b, c, d: (a / b - 1) - factor * (c / d - 1),
+        *one,
+        *other,
     )

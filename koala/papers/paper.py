@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
+from typing import TypeVar
 
 Setting = Hashable
 """One point of a paper's experiment: a frozen dataclass of that paper's module whose `str` is what
@@ -133,37 +134,71 @@ class Comparison:
         return f"{self.where}: {self.text}" if self.where else self.text
 
 
-Test = Callable[[Level], Iterable[Comparison]]
+Found = Comparison | Iterable[Comparison]
+"""Result of a test: its comparison or comparisons."""
+
+
+def listed(found: Found) -> tuple[Comparison, ...]:
+    """Return the comparisons of a test."""
+    return (found,) if isinstance(found, Comparison) else tuple(found)
+
+
+Test = Callable[[Level], Found]
 """Makes the comparisons of a level; none where the sentence does not speak of that level."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of a paper in our words, its place there, and its test."""
+    """A sentence of a paper in our words, and its test. Papers list their claims in tables by id,
+    see `numbered`."""
 
-    id: str
-    section: str
     text: str
     test: Test
+    _: KW_ONLY
     figures: tuple[int, ...] = ()
     """Numbers of the figures that it is about."""
     rule: Rule = Rule.ALL
     reading: str = ""
     """The reading of the sentence, where the test needs an explanation."""
+    id: str = ""
+
+    @property
+    def section(self) -> str:
+        """Section of the paper: the first part of the id."""
+        return self.id.rpartition("-")[0]
+
+    def at(self, level: Level) -> tuple[Comparison, ...]:
+        """Return the comparisons of a level."""
+        return listed(self.test(level))
 
     def comparisons(self, levels: Sequence[Level]) -> tuple[Comparison, ...]:
         """Return the comparisons of all levels."""
-        return tuple(one for level in levels for one in self.test(level))
+        return tuple(one for level in levels for one in self.at(level))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Untestable:
     """A sentence of a paper that our simulations cannot test, and why."""
 
-    id: str
-    section: str
     text: str
     reason: str
+    _: KW_ONLY
+    id: str = ""
+
+    @property
+    def section(self) -> str:
+        """Section of the paper: the first part of the id."""
+        return self.id.rpartition("-")[0]
+
+
+Sentence = TypeVar("Sentence", Claim, Untestable)
+
+
+def numbered(*tables: Mapping[str, Sentence]) -> tuple[Sentence, ...]:
+    """Give each sentence of the tables its id: section, hyphen, number."""
+    rows = [row for table in tables for row in table.items()]
+    assert len(rows) == len(dict(rows)), "two sentences with one id"
+    return tuple(replace(sentence, id=number) for number, sentence in rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

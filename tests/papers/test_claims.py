@@ -44,7 +44,7 @@ def results(*, a: list[float], b: list[float], saturated: str = "") -> Results:
 
 def verdict(comparison: Comparison, found: Results) -> Verdict:
     """That of a claim of one comparison at one level near saturation."""
-    claim = Claim(id="1", section="1", text="", test=lambda _: (comparison,))
+    claim = Claim("", lambda _: (comparison,))
     return judge(claim, (HIGH,), found).verdict
 
 
@@ -68,7 +68,7 @@ def test_one_replication_or_none_decides_nothing() -> None:
 
 def test_only_seeds_that_both_finished_are_compared() -> None:
     found = results(a=[1.0, 2.0, 3.0, 99.0], b=[2.0, 3.1, 4.0])
-    claim = Claim(id="1", section="1", text="", test=lambda _: (lower(A, B),))
+    claim = Claim("", lambda _: (lower(A, B),))
     difference = judge(claim, (HIGH,), found).levels[0].findings[0].difference
     assert difference.values == 3
     assert isclose(difference.mean, 3.1 / 3)
@@ -92,7 +92,7 @@ def test_two_saturated_systems_are_not_compared() -> None:
     assert verdict(lower(A, B), found) is UNDECIDED
     assert verdict(lower(B, A), found) is UNDECIDED
     cost = Quantity("a", "cost.all"), Quantity("b", "cost.all")
-    claim = Claim(id="1", section="1", text="", test=lambda _: (lower(A, B), higher(*cost)))
+    claim = Claim("", lambda _: (lower(A, B), higher(*cost)))
     assert judge(claim, (HIGH,), found).verdict is HOLDS
 
 
@@ -107,13 +107,11 @@ def test_a_level_at_which_all_is_saturated_has_no_say() -> None:
     ]
     beyond = Level(name="beyond", is_near=True)
     claim = Claim(
-        id="1",
-        section="1",
-        text="",
-        test=lambda level: (
+        "",
+        lambda level: (
             lower(A, B)
             if level is HIGH
-            else lower(Quantity("A", "response.all"), Quantity("B", "response.all")),
+            else lower(Quantity("A", "response.all"), Quantity("B", "response.all"))
         ),
     )
     found = Results(finished, diverging=("response",))
@@ -138,7 +136,7 @@ def test_one_saturated_replication_of_three_does_not_saturate_a_setting() -> Non
 )
 def test_close_means_within_a_tenth_on_either_side(other: float, expected: Verdict) -> None:
     found = results(a=[1.0, 1.01, 0.99], b=[other, 1.01 * other, 0.99 * other])
-    claim = Claim(id="1", section="1", text="", test=lambda _: close(A, B, within=0.1))
+    claim = Claim("", lambda _: close(A, B, within=0.1))
     assert judge(claim, (HIGH,), found).verdict is expected
 
 
@@ -190,7 +188,7 @@ def test_what_is_said_of_every_run_fails_by_one() -> None:
     found = results(a=[1.0] * 6 + [0.998], b=[])
     assert verdict(ALWAYS_ONE, found) is FAILS
     assert verdict(replace(ALWAYS_ONE, is_of_every_run=False), found) is UNDECIDED
-    claim = Claim(id="1", section="1", text="", test=lambda _: (ALWAYS_ONE,))
+    claim = Claim("", lambda _: (ALWAYS_ONE,))
     assert judge(claim, (HIGH,), found).levels[0].findings[0].refuted_by == (6,)
     assert verdict(ALWAYS_ONE, results(a=[1.0] * 7, b=[])) is HOLDS
 
@@ -206,9 +204,7 @@ def test_a_counterexample_far_from_saturation_is_one() -> None:
     """All other sentences are about charts near saturation."""
     found = results(a=[1.0, 1.0], b=[1.0, 0.5])
     other = replace(ALWAYS_ONE, of=(B,))
-    claim = Claim(
-        id="1", section="1", text="", test=lambda at: (other if at is LOW else ALWAYS_ONE,)
-    )
+    claim = Claim("", lambda at: other if at is LOW else ALWAYS_ONE)
     assert judge(claim, (LOW, HIGH), found).verdict is FAILS
     assert judge(claim, (HIGH,), found).verdict is HOLDS
 

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from koala.papers import figures, report
-from koala.papers.claims import Verdict
+from koala.papers.claims import ANY, Verdict
 from koala.papers.koala import PAPER
 from koala.papers.koala.points import (
-    ANY,
     ARITHMETIC,
     CHANGES,
     EXPERIMENT,

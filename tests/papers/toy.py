@@ -20,6 +20,7 @@ from koala.papers.paper import (
     Run,
     Series,
     Untestable,
+    numbered,
 )
 
 LOW, HIGH = Level(name="low"), Level(name="high", is_near=True)
@@ -66,44 +67,38 @@ def at(level: Level, policy: str) -> Quantity:
     return response(policy, 0.9 if level.is_near else 0.5)
 
 
-def quicker(level: Level) -> tuple[Comparison, ...]:
+def quicker(level: Level) -> Comparison:
     """Quick is quicker: at high load only."""
-    return (lower(at(level, "quick"), at(level, "slow")),)
+    return lower(at(level, "quick"), at(level, "slow"))
 
 
-CLAIMS = (
-    Claim(
-        id="1-1",
-        section="1",
-        text="worst is higher than quick",
-        figures=(1,),
-        test=lambda level: (higher(at(level, "worst"), at(level, "quick")),),
-    ),
-    Claim(id="1-2", section="1", text="quick is quicker", figures=(1,), test=quicker),
-    Claim(
-        id="1-3",
-        section="1",
-        text="quick is slower",
-        figures=(1, 2),
-        test=lambda level: (higher(at(level, "quick"), at(level, "slow")),),
-    ),
-    Claim(
-        id="2-1",
-        section="2",
-        text="quick is quicker by less than a hundredth of itself, or more",
-        reading="undecided by construction",
-        test=lambda level: (lower(at(level, "quick"), at(level, "slow"), by=0.5),),
-    ),
-    Claim(
-        id="2-2",
-        section="2",
-        text="in most cases quick is close to slow",
-        rule=Rule.MOST,
-        test=lambda level: (
-            *close(response("quick", 0.5), response("slow", 0.5)),
-            higher(at(level, "quick"), at(level, "slow")),
+CLAIMS = numbered(
+    {
+        "1-1": Claim(
+            "worst is higher than quick",
+            lambda level: higher(at(level, "worst"), at(level, "quick")),
+            figures=(1,),
         ),
-    ),
+        "1-2": Claim("quick is quicker", quicker, figures=(1,)),
+        "1-3": Claim(
+            "quick is slower",
+            lambda level: higher(at(level, "quick"), at(level, "slow")),
+            figures=(1, 2),
+        ),
+        "2-1": Claim(
+            "quick is quicker by less than a hundredth of itself, or more",
+            lambda level: lower(at(level, "quick"), at(level, "slow"), by=0.5),
+            reading="undecided by construction",
+        ),
+        "2-2": Claim(
+            "in most cases quick is close to slow",
+            lambda level: (
+                *close(response("quick", 0.5), response("slow", 0.5)),
+                higher(at(level, "quick"), at(level, "slow")),
+            ),
+            rule=Rule.MOST,
+        ),
+    }
 )
 
 FIGURES = (
@@ -150,7 +145,5 @@ PAPER = Paper(
     ours="All of it.",
     levels="Low and high.",
     diverging=("response",),
-    untestable=(
-        Untestable(id="3-1", section="3", text="users like it", reason="there are no users"),
-    ),
+    untestable=numbered({"3-1": Untestable("users like it", "there are no users")}),
 )

@@ -43,4 +43,4 @@ def check_claims(paper: Paper, effort: Effort) -> None:
     assert len(names) == len(set(names))
     for claim in paper.claims:
         assert claim.id.startswith(f"{claim.section}-"), claim.id
-        assert any(claim.test(level) for level in effort.levels if level.is_near), claim.id
+        assert any(claim.at(level) for level in effort.levels if level.is_near), claim.id

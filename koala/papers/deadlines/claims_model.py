@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koala.papers.claims import LITTLE, higher, share
-from koala.papers.deadlines.claims_shared import GP, LP, PURE, WAIT_10, everywhere, once
-from koala.papers.deadlines.points import LoadLevel, Watched, at, exact
-from koala.papers.deadlines.quantities import (
+from koala.papers.claims import (
+    LITTLE,
     above,
     below,
+    higher,
+    once,
+    share,
+    shown,
+)
+from koala.papers.deadlines.claims_shared import (
+    GP,
+    LP,
+    PURE,
+    WAIT_10,
+    everywhere,
+)
+from koala.papers.deadlines.points import LoadLevel, Watched, at, exact
+from koala.papers.deadlines.quantities import (
     fraction,
     lead,
     near,
     none,
     of,
     seen,
-    shown,
     wait,
 )
 from koala.papers.paper import Claim, Comparison
@@ -25,7 +36,7 @@ from koala.papers.paper import Claim, Comparison
 
 
 def _overtaken(level: LoadLevel) -> Iterable[Comparison]:
-    yield above(seen(Watched(point=at(level, PURE)), "overtaken", "global jobs overtaken"), 0)
+    yield above(seen(Watched(point=at(level, PURE)), "overtaken", "global jobs overtaken"), 0, "%")
 
 
 def _balanced(level: LoadLevel) -> Iterable[Comparison]:
@@ -35,106 +46,82 @@ def _balanced(level: LoadLevel) -> Iterable[Comparison]:
         yield near(part, 25, 25 * LITTLE, "%")
 
 
-MODEL = (
-    Claim(
-        id="2-1",
-        section="2",
-        text="With queues there is no guarantee that the processors are free at a given time.",
+MODEL = {
+    "2-1": Claim(
+        "With queues there is no guarantee that the processors are free at a given time.",
+        everywhere(lambda level: below(wait(at(level, LP), "success_rate", 0.0), 100, "%")),
         reading="without killing, some jobs that are tried at their deadline fail (LP, Wait-0)",
-        test=everywhere(lambda level: [below(wait(at(level, LP), "success_rate", 0.0), 100)]),
     ),
-    Claim(
-        id="2-2",
-        section="2",
-        text="Busy processors can be freed on demand for a global job that is at its deadline.",
-        reading="GP starts more jobs than LP with the same single try at the deadline (Wait-0)",
-        test=everywhere(
-            lambda level: [
-                higher(
-                    wait(at(level, GP), "success_rate", 0.0),
-                    wait(at(level, LP), "success_rate", 0.0),
-                )
-            ]
+    "2-2": Claim(
+        "Busy processors can be freed on demand for a global job that is at its deadline.",
+        everywhere(
+            lambda level: higher(
+                wait(at(level, GP), "success_rate", 0.0),
+                wait(at(level, LP), "success_rate", 0.0),
+            )
         ),
+        reading="GP starts more jobs than LP with the same single try at the deadline (Wait-0)",
     ),
-    Claim(
-        id="2.1-1",
-        section="2.1",
-        text="The realistic distribution has more small sizes than the uniform one.",
+    "2.1-1": Claim(
+        "The realistic distribution has more small sizes than the uniform one.",
+        once(higher(exact("small", "P(size ≤ 8)"), exact("uniform_small", "uniform"))),
         reading="components of at most 8 processors, of [4, 32]",
-        test=once(higher(exact("small", "P(size ≤ 8)"), exact("uniform_small", "uniform"))),
     ),
-    Claim(
-        id="2.1-2",
-        section="2.1",
-        text="It has more sizes that are powers of two.",
-        test=once(
+    "2.1-2": Claim(
+        "It has more sizes that are powers of two.",
+        once(
             higher(exact("powers", "P(power of two)"), exact("uniform_powers", "uniform")),
         ),
     ),
-    Claim(
-        id="2.2-1",
-        section="2.2",
-        text="RPP is a variation of what KOALA uses for claiming.",
+    "2.2-1": Claim(
+        "RPP is a variation of what KOALA uses for claiming.",
+        once(none(exact("claiming_difference_s", "largest difference, s"))),
         reading="with Lp = L and D = JST the tries are at the same instants",
-        test=once(none(exact("claiming_difference_s", "largest difference, s"))),
     ),
-    Claim(
-        id="2.2-2",
-        section="2.2",
-        text="The series of tries can go on for ever, so it needs a limit.",
+    "2.2-2": Claim(
+        "The series of tries can go on for ever, so it needs a limit.",
+        once(above(exact("left_s", "time left"), 0, "s")),
         reading="after Mp + 1 = 11 tries, Lp = 0.7, a job with a lead of 3599 s is not at D",
-        test=once(above(exact("left_s", "time left"), 0, "s")),
     ),
-    Claim(
-        id="2.2-3",
-        section="2.2",
-        text="Global jobs are not necessarily scheduled in FCFS order.",
+    "2.2-3": Claim(
+        "Global jobs are not necessarily scheduled in FCFS order.",
+        everywhere(_overtaken),
         reading="some are claimed for after jobs that were submitted later",
-        test=everywhere(_overtaken),
     ),
-    Claim(
-        id="2.2-4",
-        section="2.2",
-        text="Worst Fit is a sort of load balancing.",
+    "2.2-4": Claim(
+        "Worst Fit is a sort of load balancing.",
+        everywhere(_balanced),
         reading=f"each cluster does a quarter of the global work, within {share(LITTLE)}",
-        test=everywhere(_balanced),
     ),
-    Claim(
-        id="2.2-5",
-        section="2.2",
-        text="When the deadline is far away it may be better to ignore a job for a while.",
-        reading="lead of 3600 s: success of Wait-10 over that of Wait-∞",
-        test=everywhere(
-            lambda level: [
-                higher(
-                    lead(at(level, WAIT_10), "success_rate", 3600.0),
-                    lead(at(level, PURE), "success_rate", 3600.0),
-                )
-            ]
+    "2.2-5": Claim(
+        "When the deadline is far away it may be better to ignore a job for a while.",
+        everywhere(
+            lambda level: higher(
+                lead(at(level, WAIT_10), "success_rate", 3600.0),
+                lead(at(level, PURE), "success_rate", 3600.0),
+            )
         ),
+        reading="lead of 3600 s: success of Wait-10 over that of Wait-∞",
     ),
-    Claim(
-        id="2.3-1",
-        section="2.3",
-        text="Processor time is wasted by claiming before the deadline.",
-        reading="none with Lp = 1, some with Lp = 0.7",
-        figures=(2, 3),
-        test=everywhere(
+    "2.3-1": Claim(
+        "Processor time is wasted by claiming before the deadline.",
+        everywhere(
             lambda level: [
                 none(fraction(at(level), "wasted", 1.0)),
-                above(fraction(at(level), "wasted", 0.7), 0),
+                above(fraction(at(level), "wasted", 0.7), 0, "%"),
             ]
         ),
+        figures=(2, 3),
+        reading="none with Lp = 1, some with Lp = 0.7",
     ),
-)
+}
 
 # 3.1: the parameters.
 
 
 def _not_as_requested(level: LoadLevel) -> Iterable[Comparison]:
-    yield below(of(at(level, PURE), "local_load", "Wait-∞"), 100 * level.local_load)
-    yield below(of(at(level, PURE), "global_load", "Wait-∞"), 100 * level.global_load)
+    yield below(of(at(level, PURE), "local_load", "Wait-∞"), 100 * level.local_load, "%")
+    yield below(of(at(level, PURE), "global_load", "Wait-∞"), 100 * level.global_load, "%")
 
 
 def _accounted(level: LoadLevel) -> Iterable[Comparison]:
@@ -149,53 +136,39 @@ def _accounted(level: LoadLevel) -> Iterable[Comparison]:
     )
 
 
-PARAMETERS = (
-    Claim(
-        id="3.1-1",
-        section="3.1",
-        text="The expected size of local jobs is 6.95.",
-        test=once(near(exact("local_size", "E[Sl]"), 6.95, 0.005)),
+PARAMETERS = {
+    "3.1-1": Claim(
+        "The expected size of local jobs is 6.95.",
+        once(near(exact("local_size", "E[Sl]"), 6.95, 0.005)),
     ),
-    Claim(
-        id="3.1-2",
-        section="3.1",
-        text="The expected size of components of global jobs is 10.44.",
-        test=once(near(exact("global_size", "E[Sg]"), 10.44, 0.005)),
+    "3.1-2": Claim(
+        "The expected size of components of global jobs is 10.44.",
+        once(near(exact("global_size", "E[Sg]"), 10.44, 0.005)),
     ),
-    Claim(
-        id="3.1-3",
-        section="3.1",
-        text="The actual local and global loads are not the requested ones.",
+    "3.1-3": Claim(
+        "The actual local and global loads are not the requested ones.",
+        everywhere(_not_as_requested),
+        figures=(1,),
         reading="both are lower",
-        figures=(1,),
-        test=everywhere(_not_as_requested),
     ),
-    Claim(
-        id="3.1-4",
-        section="3.1",
-        text="One reason: local jobs are killed.",
+    "3.1-4": Claim(
+        "One reason: local jobs are killed.",
+        everywhere(lambda level: above(of(at(level), "local_kill_rate", "Wait-∞"), 0, "%")),
         figures=(1,),
-        test=everywhere(lambda level: [above(of(at(level), "local_kill_rate", "Wait-∞"), 0)]),
     ),
-    Claim(
-        id="3.1-5",
-        section="3.1",
-        text="Another: processor time is wasted by early claims.",
+    "3.1-5": Claim(
+        "Another: processor time is wasted by early claims.",
+        everywhere(lambda level: above(of(at(level), "wasted", "Wait-∞"), 0, "%")),
         figures=(1,),
-        test=everywhere(lambda level: [above(of(at(level), "wasted", "Wait-∞"), 0)]),
     ),
-    Claim(
-        id="3.1-6",
-        section="3.1",
-        text="A third: global jobs fail at their deadlines.",
+    "3.1-6": Claim(
+        "A third: global jobs fail at their deadlines.",
+        everywhere(lambda level: above(of(at(level), "fail_rate", "Wait-∞"), 0, "%")),
         figures=(1,),
-        test=everywhere(lambda level: [above(of(at(level), "fail_rate", "Wait-∞"), 0)]),
     ),
-    Claim(
-        id="3.1-7",
-        section="3.1",
-        text="But the useful load can be computed.",
+    "3.1-7": Claim(
+        "But the useful load can be computed.",
+        everywhere(_accounted),
         reading="what is busy or claimed, less what is wasted, is what jobs use",
-        test=everywhere(_accounted),
     ),
-)
+}

@@ -15,9 +15,18 @@ from koala.papers.claims import (
     share,
     slightly_lower,
 )
-from koala.papers.deadlines.claims_shared import everywhere, first_better, fuller_later, high, low
+from koala.papers.deadlines.claims_shared import (
+    everywhere,
+    first_better,
+    fuller_later,
+    high,
+    low,
+)
 from koala.papers.deadlines.points import FRACTIONS, HIGH_LEVELS, Beginning, LoadLevel, at
-from koala.papers.deadlines.quantities import by_fraction, seen
+from koala.papers.deadlines.quantities import (
+    by_fraction,
+    seen,
+)
 from koala.papers.paper import Claim, Comparison
 
 
@@ -68,88 +77,62 @@ def _because_full(level: LoadLevel) -> Iterable[Comparison]:
     return [higher(one, nine)]
 
 
-RPP = (
-    Claim(
-        id="3.2-1",
-        section="3.2",
-        text="Contrary to what one expects, a lower Lp gives no higher success (low local load).",
+RPP = {
+    "3.2-1": Claim(
+        "Contrary to what one expects, a lower Lp gives no higher success (low local load).",
+        low(_lower_is_worse),
+        figures=(2,),
         reading="0.1 against 0.5 and 0.9",
-        figures=(2,),
-        test=low(_lower_is_worse),
     ),
-    Claim(
-        id="3.2-2",
-        section="3.2",
-        text="With a lower Lp processors are claimed earlier.",
+    "3.2-2": Claim(
+        "With a lower Lp processors are claimed earlier.",
+        everywhere(_claimed_earlier),
         reading="the lower Lp, the more is wasted",
-        test=everywhere(_claimed_earlier),
     ),
-    Claim(
-        id="3.2-3",
-        section="3.2",
-        text="The first jobs do have a greater success rate with a low Lp.",
+    "3.2-3": Claim(
+        "The first jobs do have a greater success rate with a low Lp.",
+        low(_earlier_is_surer),
         reading="of a run from an empty grid: Lp 0.1 against Lp 1, the first five jobs",
-        test=low(_earlier_is_surer),
     ),
-    Claim(
-        id="3.2-4",
-        section="3.2",
-        text="The jobs after the first ones fail more often.",
+    "3.2-4": Claim(
+        "The jobs after the first ones fail more often.",
+        low(lambda level: first_better(level, 0.1)),
         reading="of a run from an empty grid, Lp 0.1: the first five, and those after the 20th",
-        test=low(lambda level: [first_better(level, 0.1)]),
     ),
-    Claim(
-        id="3.2-5",
-        section="3.2",
-        text="They fail because they find fewer free processors.",
+    "3.2-5": Claim(
+        "They fail because they find fewer free processors.",
+        low(lambda level: fuller_later(level, 0.1)),
         reading="from an empty grid on, busy and claimed processors become more than under Lp 1",
-        test=low(lambda level: [fuller_later(level, 0.1)]),
     ),
-    Claim(
-        id="3.2-6",
-        section="3.2",
-        text="The total load shows that: it is higher for lower Lp.",
-        figures=(2,),
-        test=low(_loaded_more),
+    "3.2-6": Claim(
+        "The total load shows that: it is higher for lower Lp.", low(_loaded_more), figures=(2,)
     ),
-    Claim(
-        id="3.2-7",
-        section="3.2",
-        text="Lp = 1 is best at any arrival rate (low local load).",
-        figures=(2,),
-        test=low(_one_is_best),
+    "3.2-7": Claim(
+        "Lp = 1 is best at any arrival rate (low local load).", low(_one_is_best), figures=(2,)
     ),
-    Claim(
-        id="3.2-8",
-        section="3.2",
-        text="With a high local load the results are very similar.",
+    "3.2-8": Claim(
+        "With a high local load the results are very similar.",
+        high(_lower_is_worse),
+        figures=(3,),
         reading="0.5 and 0.9 have more success than 0.1",
-        figures=(3,),
-        test=high(_lower_is_worse),
     ),
-    Claim(
-        id="3.2-9",
-        section="3.2",
-        text="With both loads high, success falls a little when Lp comes close to 1.",
+    "3.2-9": Claim(
+        "With both loads high, success falls a little when Lp comes close to 1.",
+        high(_little_less),
+        figures=(3,),
         reading="1 against 0.9",
-        figures=(3,),
-        test=high(_little_less),
     ),
-    Claim(
-        id="3.2-10",
-        section="3.2",
-        text="That is because the requested load is 100 %.",
+    "3.2-10": Claim(
+        "That is because the requested load is 100 %.",
+        high(_because_full),
+        figures=(3,),
         reading="1 is below 0.9 there, and above it with 80 % requested",
-        figures=(3,),
-        test=high(_because_full),
     ),
-    Claim(
-        id="3.2-11",
-        section="3.2",
-        text="The best way to meet deadlines is to try at the deadline and hope.",
+    "3.2-11": Claim(
+        "The best way to meet deadlines is to try at the deadline and hope.",
+        everywhere(_one_is_best_or_close),
+        figures=(2, 3),
         reading="Lp = 1 has the highest success, at both local loads; with both loads high it may "
         f"be {share(LITTLE)} below the highest, as the paper concedes",
-        figures=(2, 3),
-        test=everywhere(_one_is_best_or_close),
     ),
-)
+}

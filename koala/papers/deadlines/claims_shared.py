@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 
-from koala.papers.claims import higher
+from koala.papers.claims import higher, shown
 from koala.papers.deadlines.points import (
-    ANY,
     HIGH_LEVELS,
     LOW_LEVELS,
     Beginning,
@@ -16,37 +15,29 @@ from koala.papers.deadlines.points import (
     Point,
     at,
 )
-from koala.papers.deadlines.quantities import seen, shown
-from koala.papers.paper import Comparison, Level
+from koala.papers.deadlines.quantities import seen
+from koala.papers.paper import Comparison, Found, Test
 
 GP, LP = Point(policy="GP"), Point(policy="LP")
 WAIT_10 = Point(wait_s=10.0)
 PURE = Point(wait_s=inf)
-Test = Callable[[LoadLevel], Iterable[Comparison]]
+Phrase = Callable[[LoadLevel], Found]
+"""Makes the comparisons at a requested load."""
 
 
-def everywhere(test: Test) -> Callable[[Level], tuple[Comparison, ...]]:
+def everywhere(test: Phrase) -> Test:
     """Test at both local loads."""
-
-    def find(level: Level) -> tuple[Comparison, ...]:
-        return tuple(test(level)) if isinstance(level, LoadLevel) else ()
-
-    return find
+    return lambda level: test(level) if isinstance(level, LoadLevel) else ()
 
 
-def low(test: Test) -> Callable[[Level], tuple[Comparison, ...]]:
+def low(test: Phrase) -> Test:
     """Test at the low local load: the sentence speaks of no other."""
     return everywhere(lambda level: test(level) if level in LOW_LEVELS else ())
 
 
-def high(test: Test) -> Callable[[Level], tuple[Comparison, ...]]:
+def high(test: Phrase) -> Test:
     """Test at the high local load: the sentence speaks of no other."""
     return everywhere(lambda level: test(level) if level in HIGH_LEVELS else ())
-
-
-def once(*comparisons: Comparison) -> Callable[[Level], tuple[Comparison, ...]]:
-    """Test once, because no load matters."""
-    return lambda level: comparisons if level == ANY else ()
 
 
 def first_better(level: LoadLevel, fraction: float) -> Comparison:

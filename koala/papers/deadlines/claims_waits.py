@@ -8,8 +8,27 @@ from itertools import combinations
 from math import inf
 from statistics import fmean
 
-from koala.papers.claims import LITTLE, MUCH, close, higher, lower, share
-from koala.papers.deadlines.claims_shared import GP, LP, PURE, WAIT_10, both, everywhere, high, low
+from koala.papers.claims import (
+    LITTLE,
+    MUCH,
+    above,
+    below,
+    close,
+    higher,
+    lower,
+    share,
+    shown,
+)
+from koala.papers.deadlines.claims_shared import (
+    GP,
+    LP,
+    PURE,
+    WAIT_10,
+    both,
+    everywhere,
+    high,
+    low,
+)
 from koala.papers.deadlines.points import (
     HIGH,
     LEADS_S,
@@ -24,15 +43,12 @@ from koala.papers.deadlines.points import (
     point_of_rate,
 )
 from koala.papers.deadlines.quantities import (
-    above,
-    below,
     by_lead,
     by_wait,
     near,
     none,
     of,
     seen,
-    shown,
     wait,
 )
 from koala.papers.paper import Claim, Comparison
@@ -76,7 +92,9 @@ def _policy_matters(level: LoadLevel) -> Iterable[Comparison]:
 def _can_try_again(level: LoadLevel) -> Iterable[Comparison]:
     once_, often = (Watched(point=at(level, replace(LP, wait_s=one))) for one in (0.0, 10.0))
     yield near(seen(once_, "most_tries", "most tries of a job, LP Wait-0"), 1, 1e-9)
-    yield above(seen(often, "later_try", "started jobs that failed before in a try, LP Wait-10"), 0)
+    yield above(
+        seen(often, "later_try", "started jobs that failed before in a try, LP Wait-10"), 0, "%"
+    )
 
 
 def _fewer_tries(level: LoadLevel) -> Iterable[Comparison]:
@@ -130,7 +148,7 @@ def _alike_over_local_loads(level: LoadLevel) -> Iterable[Comparison]:
 def _few_run(level: LoadLevel) -> Iterable[Comparison]:
     for wait_s in (10.0, inf):
         fails = wait(at(level, LP), "success_rate", wait_s)
-        yield below(fails, 50)
+        yield below(fails, 50, "%")
 
 
 def _alone(level: LoadLevel) -> Iterable[Comparison]:
@@ -161,203 +179,149 @@ def _many_killed(level: LoadLevel, metric: str) -> Iterable[Comparison]:
     return [higher(one, ten, by=MUCH) for one in longer]
 
 
-WAIT = (
-    Claim(
-        id="3.3-1",
-        section="3.3",
-        text="Pure RPP wastes much processor time.",
-        reading=f"with Lp = 0.7, {share(MUCH)} of what is busy or claimed, or more",
-        test=everywhere(
-            lambda level: [
-                shown(
-                    f"wasted > {share(MUCH)} of the total load",
-                    lambda wasted, total: wasted - MUCH * total,
-                    of(at(level, PURE), "wasted", "Wait-∞"),
-                    of(at(level, PURE), "total_load", "Wait-∞"),
-                )
-            ]
+WAIT = {
+    "3.3-1": Claim(
+        "Pure RPP wastes much processor time.",
+        everywhere(
+            lambda level: shown(
+                f"wasted > {share(MUCH)} of the total load",
+                lambda wasted, total: wasted - MUCH * total,
+                of(at(level, PURE), "wasted", "Wait-∞"),
+                of(at(level, PURE), "total_load", "Wait-∞"),
+            )
         ),
+        reading=f"with Lp = 0.7, {share(MUCH)} of what is busy or claimed, or more",
     ),
-    Claim(
-        id="3.3-2",
-        section="3.3",
-        text="Whether GP or LP is used may change the results.",
+    "3.3-2": Claim(
+        "Whether GP or LP is used may change the results.",
+        low(_policy_matters),
+        figures=(4,),
         reading=f"more success under GP by {share(LITTLE)} or more, for each Wait-X",
-        figures=(4,),
-        test=low(_policy_matters),
     ),
-    Claim(
-        id="3.3-3",
-        section="3.3",
-        text="Ignoring jobs until 100 s or less before the deadline gives about equal results.",
+    "3.3-3": Claim(
+        "Ignoring jobs until 100 s or less before the deadline gives about equal results.",
+        low(_short_alike),
+        figures=(4,),
         reading="success of Wait-0, -10 and -100, each pair, under GP and LP",
-        figures=(4,),
-        test=low(_short_alike),
     ),
-    Claim(
-        id="3.3-4",
-        section="3.3",
-        text="Wait-∞ and Wait-1000 give less good results than these.",
+    "3.3-4": Claim(
+        "Wait-∞ and Wait-1000 give less good results than these.",
+        low(_long_less_good),
+        figures=(4,),
         reading="success, under GP and LP",
-        figures=(4,),
-        test=low(_long_less_good),
     ),
-    Claim(
-        id="3.3-5",
-        section="3.3",
-        text="Wait-0, -10 and -100 are the most suitable at any arrival rate.",
+    "3.3-5": Claim(
+        "Wait-0, -10 and -100 are the most suitable at any arrival rate.",
+        low(_short_best),
+        figures=(4,),
         reading="as before, at each rate of figure 4",
-        figures=(4,),
-        test=low(_short_best),
     ),
-    Claim(
-        id="3.3-6",
-        section="3.3",
-        text="Wait-10 can place a job again when a try failed, Wait-0 cannot.",
+    "3.3-6": Claim(
+        "Wait-10 can place a job again when a try failed, Wait-0 cannot.",
+        low(_can_try_again),
         reading="one try a job with Wait-0; with Wait-10 some start in a later one (LP)",
-        test=low(_can_try_again),
     ),
-    Claim(
-        id="3.3-7",
-        section="3.3",
-        text="Wait-10 has less overhead than applying RPP over a long time.",
+    "3.3-7": Claim(
+        "Wait-10 has less overhead than applying RPP over a long time.",
+        low(_fewer_tries),
         reading="fewer tries a job than Wait-∞",
-        test=low(_fewer_tries),
     ),
-    Claim(
-        id="3.3-8",
-        section="3.3",
-        text="The lead does not affect Wait-10 (low local load).",
+    "3.3-8": Claim(
+        "The lead does not affect Wait-10 (low local load).",
+        low(_unaffected),
+        figures=(5,),
         reading="success with each lead against that with 3600 s",
-        figures=(5,),
-        test=low(_unaffected),
     ),
-    Claim(
-        id="3.3-9",
-        section="3.3",
-        text="The lead does not affect Wait-10 (high local load).",
-        figures=(6,),
-        test=high(_unaffected),
+    "3.3-9": Claim(
+        "The lead does not affect Wait-10 (high local load).", high(_unaffected), figures=(6,)
     ),
-    Claim(
-        id="3.3-10",
-        section="3.3",
-        text="Pure RPP is affected by the lead.",
+    "3.3-10": Claim(
+        "Pure RPP is affected by the lead.",
+        everywhere(_affected),
+        figures=(5, 6),
         reading=f"the contrast implied: success at 3600 s below that at 60 s by {share(LITTLE)}",
-        figures=(5, 6),
-        test=everywhere(_affected),
     ),
-    Claim(
-        id="3.3-11",
-        section="3.3",
-        text="Wait-10 is better than pure RPP for any global load (low local load).",
-        reading="success, mean over the leads",
+    "3.3-11": Claim(
+        "Wait-10 is better than pure RPP for any global load (low local load).",
+        low(_better_over_leads),
         figures=(5,),
-        test=low(_better_over_leads),
-    ),
-    Claim(
-        id="3.3-12",
-        section="3.3",
-        text="Wait-10 is better than pure RPP for any global load (high local load).",
         reading="success, mean over the leads",
+    ),
+    "3.3-12": Claim(
+        "Wait-10 is better than pure RPP for any global load (high local load).",
+        high(_better_over_leads),
         figures=(6,),
-        test=high(_better_over_leads),
+        reading="success, mean over the leads",
     ),
-    Claim(
-        id="3.3-13",
-        section="3.3",
-        text="Wait-10 is better than pure RPP, whatever the lead.",
-        reading="a stricter reading of the same sentence: success at each lead of figures 5 and 6",
+    "3.3-13": Claim(
+        "Wait-10 is better than pure RPP, whatever the lead.",
+        everywhere(_better_at_any_lead),
         figures=(5, 6),
-        test=everywhere(_better_at_any_lead),
+        reading="a stricter reading of the same sentence: success at each lead of figures 5 and 6",
     ),
-    Claim(
-        id="3.3-14",
-        section="3.3",
-        text="With high local loads the global jobs may not be able to run under LP.",
+    "3.3-14": Claim(
+        "With high local loads the global jobs may not be able to run under LP.",
+        high(_few_run),
         reading="fewer than half of them start",
-        test=high(_few_run),
     ),
-    Claim(
-        id="3.3-15",
-        section="3.3",
-        text="Over the local load, Wait-10 and pure RPP have rather the same success.",
-        reading="global 20 %, each rate of figure 7; up to 0.02 told at the low local load",
+    "3.3-15": Claim(
+        "Over the local load, Wait-10 and pure RPP have rather the same success.",
+        everywhere(_alike_over_local_loads),
         figures=(7,),
-        test=everywhere(_alike_over_local_loads),
+        reading="global 20 %, each rate of figure 7; up to 0.02 told at the low local load",
     ),
-    Claim(
-        id="3.3-16",
-        section="3.3",
-        text="LP does not influence local jobs: none is killed.",
-        test=everywhere(
+    "3.3-16": Claim(
+        "LP does not influence local jobs: none is killed.",
+        everywhere(
             lambda level: [none(one) for one in by_wait(at(level, LP), "local_kill_rate", *WAITS)]
         ),
     ),
-    Claim(
-        id="3.3-17",
-        section="3.3",
-        text="LP does not influence local jobs: they respond as without global jobs.",
+    "3.3-17": Claim(
+        "LP does not influence local jobs: they respond as without global jobs.",
+        everywhere(_alone),
         reading="another reading of the same sentence",
-        test=everywhere(_alone),
     ),
-    Claim(
-        id="3.3-18",
-        section="3.3",
-        text="Pure RPP does not let the local jobs run properly.",
+    "3.3-18": Claim(
+        "Pure RPP does not let the local jobs run properly.",
+        low(_not_properly),
+        figures=(8,),
         reading="their response time is over ten times that without global jobs",
-        figures=(8,),
-        test=low(_not_properly),
     ),
-    Claim(
-        id="3.3-19",
-        section="3.3",
-        text="The other Wait-X are much nicer to local jobs than pure RPP.",
-        figures=(8,),
-        test=low(_nicer),
+    "3.3-19": Claim(
+        "The other Wait-X are much nicer to local jobs than pure RPP.", low(_nicer), figures=(8,)
     ),
-    Claim(
-        id="3.3-20",
-        section="3.3",
-        text="They also have better results for the global jobs.",
-        reading="success under GP, each of the others against Wait-∞",
-        test=low(
+    "3.3-20": Claim(
+        "They also have better results for the global jobs.",
+        low(
             lambda level: [
                 higher(one, wait(at(level), "success_rate", inf))
                 for one in by_wait(at(level), "success_rate", *SHORT, 1000.0)
             ]
         ),
+        reading="success under GP, each of the others against Wait-∞",
     ),
-    Claim(
-        id="3.3-21",
-        section="3.3",
-        text="The share of killed local jobs speaks for Wait-10, too.",
+    "3.3-21": Claim(
+        "The share of killed local jobs speaks for Wait-10, too.",
+        low(lambda level: _fewer_killed(level, "local_kill_rate")),
+        figures=(9,),
         reading="of the local jobs submitted, fewer than with Wait-1000 and Wait-∞",
-        figures=(9,),
-        test=low(lambda level: _fewer_killed(level, "local_kill_rate")),
     ),
-    Claim(
-        id="3.3-22",
-        section="3.3",
-        text="With X of 1000 or ∞ a considerable amount of local jobs is killed.",
+    "3.3-22": Claim(
+        "With X of 1000 or ∞ a considerable amount of local jobs is killed.",
+        low(lambda level: _many_killed(level, "local_kill_rate")),
+        figures=(9,),
         reading=f"of the local jobs submitted, more than with Wait-10 by {share(MUCH)}",
-        figures=(9,),
-        test=low(lambda level: _many_killed(level, "local_kill_rate")),
     ),
-    Claim(
-        id="3.3-23",
-        section="3.3",
-        text="The share of killed local jobs speaks for Wait-10, too.",
+    "3.3-23": Claim(
+        "The share of killed local jobs speaks for Wait-10, too.",
+        low(lambda level: _fewer_killed(level, "killed_of_ended")),
         reading="another reading of the same sentence: of the local jobs that ended, as those in "
         "queues that grow without end neither run nor are killed",
-        test=low(lambda level: _fewer_killed(level, "killed_of_ended")),
     ),
-    Claim(
-        id="3.3-24",
-        section="3.3",
-        text="With X of 1000 or ∞ a considerable amount of local jobs is killed.",
+    "3.3-24": Claim(
+        "With X of 1000 or ∞ a considerable amount of local jobs is killed.",
+        low(lambda level: _many_killed(level, "killed_of_ended")),
         reading="another reading of the same sentence: of the local jobs that ended, more than "
         f"with Wait-10 by {share(MUCH)}",
-        test=low(lambda level: _many_killed(level, "killed_of_ended")),
     ),
-)
+}

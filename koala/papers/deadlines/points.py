@@ -11,6 +11,7 @@ from statistics import fmean
 
 from koala.core.model.timeline import next_claim_at, next_try_at
 from koala.core.model.values import Seconds
+from koala.papers.claims import ANY
 from koala.papers.deadlines.simulation import Outcome as JobOutcome
 from koala.papers.deadlines.simulation import Record, Setting, Tally, simulate, summarize
 from koala.papers.paper import Level, Outcome, Quantity, Run
@@ -56,8 +57,6 @@ LOW, HIGH = 0.3, 0.6
 """Local loads of the paper."""
 LOW_LEVELS = tuple(_level(LOW, load) for load in (0.1, 0.2, 0.4))
 HIGH_LEVELS = tuple(_level(HIGH, load) for load in (0.2, 0.4))
-ANY = Level(name="any load", is_near=True)
-"""Level of claims to which no load matters."""
 LEVELS = (ANY, *LOW_LEVELS, *HIGH_LEVELS)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from koala.core.model.values import Seconds
+from koala.papers.claims import shown
 from koala.papers.deadlines.points import Point, name_of_wait
 from koala.papers.paper import Comparison, Quantity, Setting
 
@@ -63,21 +63,6 @@ def by_lead(point: Point, metric: str, *leads_s: Seconds) -> tuple[Quantity, ...
 def seen(setting: Setting, metric: str, name: str) -> Quantity:
     """Return a metric of a run that is observed job by job."""
     return Quantity(setting, metric, name)
-
-
-def shown(text: str, contrast: Callable[..., float], *quantities: Quantity) -> Comparison:
-    """Make a comparison of a special form."""
-    return Comparison(text=text, of=quantities, contrast=contrast)
-
-
-def below(one: Quantity, bound: float, unit: str = "%") -> Comparison:
-    """Test that a quantity is lower than a number."""
-    return shown(f"{one} < {bound:g} {unit}".rstrip(), lambda value: bound - value, one)
-
-
-def above(one: Quantity, bound: float, unit: str = "%") -> Comparison:
-    """Test that a quantity is higher than a number."""
-    return shown(f"{one} > {bound:g} {unit}".rstrip(), lambda value: value - bound, one)
 
 
 def none(one: Quantity) -> Comparison:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from koala.papers.claims import (
     LITTLE,
     MUCH,
+    above,
     at_most,
     close,
     higher,
@@ -15,339 +16,256 @@ from koala.papers.claims import (
     lower,
     lowest,
     share,
+    shown,
     slightly_lower,
 )
 from koala.papers.hints.points import (
     FRACTIONS,
     POLICIES,
+    USUAL,
     Compared,
     Reading,
     of,
     reading_of,
     response,
 )
-from koala.papers.paper import Claim, Comparison, Level, Quantity, Untestable
+from koala.papers.paper import Claim, Comparison, Found, Quantity, Test, Untestable, numbered
 
 MIXED = tuple(fraction for fraction in FRACTIONS if 0 < fraction < 1)
 RISING = tuple(fraction for fraction in FRACTIONS if fraction <= 0.6)
 LATE = tuple(fraction for fraction in FRACTIONS if fraction > 0.6)
+MANY = tuple(fraction for fraction in FRACTIONS if fraction >= 0.4)
+OTHERS = ("NoNetwork", "PreferLocal")
 FULL = 0.9
 """Share of its bandwidth above which a link counts as saturated."""
 UP_TO = 0.30
 
 
-def at(
-    test: Callable[[Reading], Iterable[Comparison]],
-) -> Callable[[Level], tuple[Comparison, ...]]:
+def at(test: Callable[[Reading], Found]) -> Test:
     """Make a test that depends on the reading of the paper."""
-    return lambda level: tuple(test(reading_of(level)))
+    return lambda level: test(reading_of(level))
 
 
-def over(text: str, quantity: Quantity, bound: float) -> Comparison:
-    """Test that a quantity exceeds a number."""
-    return Comparison(text=text, of=(quantity,), contrast=lambda value: value - bound)
-
-
-def three(reading: Reading, kind: str = "all", fraction: float = 0.2) -> dict[str, Quantity]:
+def three(reading: Reading, kind: str = "all", fraction: float = USUAL) -> dict[str, Quantity]:
     """Return the response times of the three policies."""
     return {policy: response(policy, fraction, reading, kind) for policy in POLICIES}
+
+
+def among_three(
+    phrase: Callable[[dict[str, Quantity]], Found], kind: str = "all", fraction: float = USUAL
+) -> Test:
+    """Test the response times of the three policies."""
+    return at(lambda reading: phrase(three(reading, kind, fraction)))
 
 
 # 1 and 4: what is expected.
 
 
-def _several_resources(reading: Reading) -> Iterable[Comparison]:
-    found = three(reading)
-    yield lower(found["PreferLocal"], found["NoNetwork"])
+def _later_than_predicted(reading: Reading) -> Iterator[Comparison]:
+    for fraction in MANY:
+        yield above(of("NoNetwork", "stretch.io", fraction, reading), 1 + MUCH)
 
 
-def _by_type(reading: Reading) -> Iterable[Comparison]:
-    found = three(reading)
-    yield from lowest(found["Service"], found.values())
-
-
-def _later_than_predicted(reading: Reading) -> Iterable[Comparison]:
-    for fraction in (0.4, 0.6, 0.8, 1.0):
-        stretch = of("NoNetwork", "stretch.io", fraction, reading)
-        yield over(f"{stretch} > {1 + MUCH:g}", stretch, 1 + MUCH)
-
-
-def _bad_with_much_io(reading: Reading) -> Iterable[Comparison]:
-    for fraction in (0.4, 0.6, 0.8, 1.0):
+def _bad_with_much_io(reading: Reading) -> Iterator[Comparison]:
+    for fraction in MANY:
         found = three(reading, fraction=fraction)
         yield from highest(found["NoNetwork"], found.values())
 
 
-EXPECTATIONS = (
-    Claim(
-        id="1-1",
-        section="1",
-        text="Scheduling ought to take several resource types into account, not power alone.",
+EXPECTATIONS = {
+    "1-1": Claim(
+        "Scheduling ought to take several resource types into account, not power alone.",
+        among_three(lambda found: lower(found["PreferLocal"], found["NoNetwork"])),
+        figures=(2,),
         reading="PreferLocal has lower response times than NoNetwork, 20 % I/O-bound jobs",
-        figures=(2,),
-        test=at(_several_resources),
     ),
-    Claim(
-        id="1-2",
-        section="1",
-        text="One algorithm with rigid constraints for all can be outperformed by different ones "
+    "1-2": Claim(
+        "One algorithm with rigid constraints for all can be outperformed by different ones "
         "for different types.",
+        among_three(lambda found: lowest(found["Service"], found.values())),
+        figures=(2,),
         reading="Service has the lowest response times of the three, 20 % I/O-bound jobs",
-        figures=(2,),
-        test=at(_by_type),
     ),
-    Claim(
-        id="4.1-1",
-        section="4.1",
-        text="With many I/O-bound jobs NoNetwork performs badly.",
+    "4.1-1": Claim(
+        "With many I/O-bound jobs NoNetwork performs badly.",
+        at(_bad_with_much_io),
+        figures=(2,),
         reading="highest of the three at 40, 60, 80 and 100 %",
-        figures=(2,),
-        test=at(_bad_with_much_io),
     ),
-    Claim(
-        id="4.1-2",
-        section="4.1",
-        text="These jobs finish considerably later than it predicts, because they block.",
+    "4.1-2": Claim(
+        "These jobs finish considerably later than it predicts, because they block.",
+        at(_later_than_predicted),
         reading=f"they run longer than their length over their slice by {share(MUCH)}",
-        test=at(_later_than_predicted),
     ),
-)
+}
 
 # 5.3: response times by class.
 
 
-def _bad_for_io(reading: Reading) -> Iterable[Comparison]:
-    found = three(reading, "io")
-    yield from highest(found["NoNetwork"], found.values())
+def _delayed(metric: str, name: str, reading: Reading) -> Quantity:
+    """Return a measure of the jobs that Service runs below their preferred rate."""
+    return Quantity(Compared(policy="Service", other="PreferLocal", reading=reading), metric, name)
 
 
-def _hints_help_cpu(reading: Reading) -> Iterable[Comparison]:
-    found = three(reading, "cpu")
-    yield from lowest(found["Service"], found.values())
+def _slightly_slower(reading: Reading) -> Comparison:
+    return above(_delayed("rate", "rate of those below it, in preferred rates", reading), 1 - MUCH)
 
 
-def _slower(reading: Reading) -> Iterable[Comparison]:
-    below = of("Service", "below_preferred.cpu", 0.2, reading)
-    yield over(f"{below} > 0", below, 0.0)
-
-
-def _pair(reading: Reading) -> Compared:
-    return Compared(policy="Service", other="PreferLocal", reading=reading)
-
-
-def _slightly_slower(reading: Reading) -> Iterable[Comparison]:
-    rate = Quantity(_pair(reading), "rate", "rate of those below it, in preferred rates")
-    yield over(f"{rate} > {1 - MUCH:g}", rate, 1 - MUCH)
-
-
-def _sooner(reading: Reading) -> Iterable[Comparison]:
-    pair = _pair(reading)
-    yield lower(
-        Quantity(pair, "response", "their response under Service"),
-        Quantity(pair, "other_response", "under PreferLocal"),
+def _sooner(reading: Reading) -> Comparison:
+    return lower(
+        _delayed("response", "their response under Service", reading),
+        _delayed("other_response", "under PreferLocal", reading),
     )
 
 
-BY_CLASS = (
-    Claim(
-        id="5.3-1",
-        section="5.3",
-        text="NoNetwork fails to produce good schedules for I/O-bound jobs.",
+BY_CLASS = {
+    "5.3-1": Claim(
+        "NoNetwork fails to produce good schedules for I/O-bound jobs.",
+        among_three(lambda found: highest(found["NoNetwork"], found.values()), "io"),
+        figures=(2,),
         reading="their response time is the highest of the three",
-        figures=(2,),
-        test=at(_bad_for_io),
     ),
-    Claim(
-        id="5.3-2",
-        section="5.3",
-        text="Hints improve the average response time of CPU-bound jobs.",
+    "5.3-2": Claim(
+        "Hints improve the average response time of CPU-bound jobs.",
+        among_three(lambda found: lowest(found["Service"], found.values()), "cpu"),
         figures=(2,),
-        test=at(_hints_help_cpu),
     ),
-    Claim(
-        id="5.3-3",
-        section="5.3",
-        text="Some jobs are now processed at a rate below the preferred one.",
+    "5.3-3": Claim(
+        "Some jobs are now processed at a rate below the preferred one.",
+        at(lambda reading: above(of("Service", "below_preferred.cpu", USUAL, reading), 0)),
         reading="CPU-bound ones under Service",
-        test=at(_slower),
     ),
-    Claim(
-        id="5.3-4",
-        section="5.3",
-        text="Slightly below it.",
+    "5.3-4": Claim(
+        "Slightly below it.",
+        at(_slightly_slower),
         reading=f"these have {share(1 - MUCH)} of it in the mean, or more",
-        test=at(_slightly_slower),
     ),
-    Claim(
-        id="5.3-5",
-        section="5.3",
-        text="But they finish sooner than if they were delayed in time.",
+    "5.3-5": Claim(
+        "But they finish sooner than if they were delayed in time.",
+        at(_sooner),
         reading="the same jobs under PreferLocal, which delays them",
-        test=at(_sooner),
     ),
-)
+}
 
 # 5.4: response times with varying class representation.
 
 
-def _alike(reading: Reading) -> Iterable[Comparison]:
-    found = three(reading, fraction=0.0)
-    yield from close(found["NoNetwork"], found["PreferLocal"])
-
-
-def _slightly_better(reading: Reading) -> Iterable[Comparison]:
-    found = three(reading, fraction=0.0)
-    yield from slightly_lower(found["Service"], found["PreferLocal"])
-
-
-def _better_without_io(reading: Reading) -> Iterable[Comparison]:
-    found = three(reading, fraction=0.0)
-    yield lower(found["Service"], found["PreferLocal"])
-
-
-def _degrades(reading: Reading) -> Iterable[Comparison]:
+def _degrades(reading: Reading) -> Iterator[Comparison]:
     for less, more in pairwise(RISING):
         yield higher(response("NoNetwork", more, reading), response("NoNetwork", less, reading))
 
 
-def _degrades_relatively(reading: Reading) -> Iterable[Comparison]:
+def _degrades_relatively(reading: Reading) -> Iterator[Comparison]:
     for less, more in pairwise(RISING):
-        yield Comparison(
-            text=f"NoNetwork / PreferLocal at {share(more)} > at {share(less)}",
-            of=(
-                response("NoNetwork", more, reading),
-                response("PreferLocal", more, reading),
-                response("NoNetwork", less, reading),
-                response("PreferLocal", less, reading),
-            ),
-            contrast=lambda a, b, c, d: a / b - c / d,
+        yield shown(
+            f"NoNetwork / PreferLocal at {share(more)} > at {share(less)}",
+            lambda a, b, c, d: a / b - c / d,
+            *(response(policy, part, reading) for part in (more, less) for policy in OTHERS),
         )
 
 
-def _more_remote(reading: Reading) -> Iterable[Comparison]:
+def _more_remote(reading: Reading) -> Iterator[Comparison]:
     for fraction in MIXED:
-        yield higher(
-            of("PreferLocal", "remote.io", fraction, reading),
-            of("Service", "remote.io", fraction, reading),
+        local, service = (
+            of(policy, "remote.io", fraction, reading) for policy in ("PreferLocal", "Service")
         )
+        yield higher(local, service)
 
 
-def _differs(reading: Reading) -> Iterable[Comparison]:
+def _differs(reading: Reading) -> Iterator[Comparison]:
     for fraction in RISING[1:]:
         found = three(reading, fraction=fraction)
         yield lower(found["Service"], found["PreferLocal"])
 
 
-def _saturates(reading: Reading) -> Iterable[Comparison]:
+def _saturates(reading: Reading) -> Iterator[Comparison]:
     for fraction in LATE:
         for policy in POLICIES:
-            busiest = of(policy, "busiest_link", fraction, reading)
-            yield over(f"{busiest} > {FULL:g}", busiest, FULL)
+            yield above(of(policy, "busiest_link", fraction, reading), FULL)
 
 
-def _converges(reading: Reading) -> Iterable[Comparison]:
-    for fraction in LATE:
-        found = three(reading, fraction=fraction)
-        for policy in ("NoNetwork", "PreferLocal"):
-            yield from close(found[policy], found["Service"])
+def _converge(*policies: str) -> Test:
+    def test(reading: Reading) -> Iterator[Comparison]:
+        for fraction in LATE:
+            found = three(reading, fraction=fraction)
+            for policy in policies:
+                yield from close(found[policy], found["Service"])
+
+    return at(test)
 
 
-def _local_converges(reading: Reading) -> Iterable[Comparison]:
-    for fraction in LATE:
-        found = three(reading, fraction=fraction)
-        yield from close(found["PreferLocal"], found["Service"])
-
-
-BY_SHARE = (
-    Claim(
-        id="5.4-1",
-        section="5.4",
-        text="With CPU-bound jobs alone NoNetwork performs like PreferLocal.",
+BY_SHARE = {
+    "5.4-1": Claim(
+        "With CPU-bound jobs alone NoNetwork performs like PreferLocal.",
+        among_three(lambda found: close(found["NoNetwork"], found["PreferLocal"]), fraction=0.0),
         figures=(2,),
-        test=at(_alike),
     ),
-    Claim(
-        id="5.4-2",
-        section="5.4",
-        text="Service performs better there, as it does not prefer local sites.",
+    "5.4-2": Claim(
+        "Service performs better there, as it does not prefer local sites.",
+        among_three(lambda found: lower(found["Service"], found["PreferLocal"]), fraction=0.0),
         figures=(2,),
-        test=at(_better_without_io),
     ),
-    Claim(
-        id="5.4-3",
-        section="5.4",
-        text="Slightly better.",
+    "5.4-3": Claim(
+        "Slightly better.",
+        among_three(
+            lambda found: slightly_lower(found["Service"], found["PreferLocal"]), fraction=0.0
+        ),
+        figures=(2,),
         reading=f"by less than {share(MUCH)}",
-        figures=(2,),
-        test=at(_slightly_better),
     ),
-    Claim(
-        id="5.4-4",
-        section="5.4",
-        text="With more I/O-bound jobs the performance of NoNetwork degrades.",
+    "5.4-4": Claim(
+        "With more I/O-bound jobs the performance of NoNetwork degrades.",
+        at(_degrades),
+        figures=(2,),
         reading="its response time ascends from 0 to 60 %, as it stands",
-        figures=(2,),
-        test=at(_degrades),
     ),
-    Claim(
-        id="5.4-5",
-        section="5.4",
-        text="It degrades as the network gains importance.",
+    "5.4-5": Claim(
+        "It degrades as the network gains importance.",
+        at(_degrades_relatively),
+        figures=(2,),
         reading="relative to PreferLocal, which looks at links: I/O-bound jobs are half as long, "
         "so that every policy has less to do",
-        figures=(2,),
-        test=at(_degrades_relatively),
     ),
-    Claim(
-        id="5.4-6",
-        section="5.4",
-        text="PreferLocal schedules more I/O-bound jobs remotely.",
+    "5.4-6": Claim(
+        "PreferLocal schedules more I/O-bound jobs remotely.",
+        at(_more_remote),
         reading="than Service, 20 to 80 %",
-        test=at(_more_remote),
     ),
-    Claim(
-        id="5.4-7",
-        section="5.4",
-        text="This accounts for the difference with Service.",
+    "5.4-7": Claim(
+        "This accounts for the difference with Service.",
+        at(_differs),
+        figures=(2,),
         reading="Service has lower response times at 20, 40 and 60 %",
-        figures=(2,),
-        test=at(_differs),
     ),
-    Claim(
-        id="5.4-8",
-        section="5.4",
-        text="Past 60 % the network links saturate.",
+    "5.4-8": Claim(
+        "Past 60 % the network links saturate.",
+        at(_saturates),
+        figures=(2,),
         reading=f"the busiest one carries more than {share(FULL)}, at 80 and 100 %",
-        figures=(2,),
-        test=at(_saturates),
     ),
-    Claim(
-        id="5.4-9",
-        section="5.4",
-        text="And the three algorithms converge.",
+    "5.4-9": Claim(
+        "And the three algorithms converge.",
+        _converge(*OTHERS),
+        figures=(2,),
         reading=f"within {share(LITTLE)} of Service at 80 and 100 %",
-        figures=(2,),
-        test=at(_converges),
     ),
-    Claim(
-        id="5.4-10",
-        section="5.4",
-        text="PreferLocal and Service do so.",
+    "5.4-10": Claim(
+        "PreferLocal and Service do so.",
+        _converge("PreferLocal"),
+        figures=(2,),
         reading=f"these two alone, within {share(LITTLE)}",
-        figures=(2,),
-        test=at(_local_converges),
     ),
-)
+}
 
 # 6: conclusions.
 
 
-def _gain(reading: Reading, others: Sequence[str]) -> tuple[Quantity, ...]:
-    """Compare Service with the other policies at every share."""
+def _gains(reading: Reading) -> tuple[Quantity, ...]:
+    """Return the responses under Service and PreferLocal, at every share."""
     return tuple(
         response(policy, fraction, reading)
         for fraction in FRACTIONS
-        for policy in ("Service", *others)
+        for policy in ("Service", "PreferLocal")
     )
 
 
@@ -356,100 +274,80 @@ def _largest_gain(*values: float) -> float:
     return max(1 - service / other for service, other in pairs)
 
 
-def _significantly(reading: Reading) -> Iterable[Comparison]:
-    yield Comparison(
-        text=f"somewhere Service is lower than PreferLocal by {share(MUCH)} of it",
-        of=_gain(reading, ("PreferLocal",)),
-        contrast=lambda *values: _largest_gain(*values) - MUCH,
-    )
+def _significantly(reading: Reading) -> Comparison:
+    text = f"somewhere Service is lower than PreferLocal by {share(MUCH)} of it"
+    return shown(text, lambda *values: _largest_gain(*values) - MUCH, *_gains(reading))
 
 
-def _up_to(reading: Reading) -> Iterable[Comparison]:
-    yield Comparison(
-        text=f"the largest gain over PreferLocal is at most {share(UP_TO + LITTLE)}",
-        of=_gain(reading, ("PreferLocal",)),
-        contrast=lambda *values: UP_TO + LITTLE - _largest_gain(*values),
-    )
+def _up_to(reading: Reading) -> Comparison:
+    text = f"the largest gain over PreferLocal is at most {share(UP_TO + LITTLE)}"
+    return shown(text, lambda *values: UP_TO + LITTLE - _largest_gain(*values), *_gains(reading))
 
 
-def _significant_on_average(reading: Reading) -> Iterable[Comparison]:
+def _significant_on_average(reading: Reading) -> Iterator[Comparison]:
     found = three(reading)
-    for policy in ("NoNetwork", "PreferLocal"):
-        yield Comparison(
-            text=f"{found['Service']} < {found[policy]} by {share(MUCH)} of it",
-            of=(found["Service"], found[policy]),
-            contrast=lambda service, other: (1 - MUCH) * other - service,
+    for policy in OTHERS:
+        yield shown(
+            f"{found['Service']} < {found[policy]} by {share(MUCH)} of it",
+            lambda service, other: (1 - MUCH) * other - service,
+            *(found["Service"], found[policy]),
         )
 
 
-def _never_worse(reading: Reading) -> Iterable[Comparison]:
+def _never_worse(reading: Reading) -> Iterator[Comparison]:
     for fraction in FRACTIONS:
         found = three(reading, fraction=fraction)
-        for policy in ("NoNetwork", "PreferLocal"):
+        for policy in OTHERS:
             yield at_most(found["Service"], found[policy])
 
 
-CONCLUSIONS = (
-    Claim(
-        id="6-1",
-        section="6",
-        text="Average response times improve significantly.",
+CONCLUSIONS = {
+    "6-1": Claim(
+        "Average response times improve significantly.",
+        at(_significant_on_average),
+        figures=(2,),
         reading=f"with 20 % I/O-bound jobs, by {share(MUCH)} of each of the others",
-        figures=(2,),
-        test=at(_significant_on_average),
     ),
-    Claim(
-        id="6-2",
-        section="6",
-        text="Significantly in some cases.",
+    "6-2": Claim(
+        "Significantly in some cases.",
+        at(_significantly),
+        figures=(2,),
         reading=f"at some share of I/O-bound jobs, by {share(MUCH)} of PreferLocal",
-        figures=(2,),
-        test=at(_significantly),
     ),
-    Claim(
-        id="6-3",
-        section="6",
-        text="Up to 30 % in some cases.",
+    "6-3": Claim(
+        "Up to 30 % in some cases.",
+        at(_up_to),
+        figures=(2,),
         reading=f"at no share by more than {share(UP_TO + LITTLE)} of PreferLocal",
-        figures=(2,),
-        test=at(_up_to),
     ),
-    Claim(
-        id="A-1",
-        section="A",
-        text="Better schedules can be obtained with hints used intelligently.",
+    "A-1": Claim(
+        "Better schedules can be obtained with hints used intelligently.",
+        at(_never_worse),
+        figures=(2,),
         reading=f"Service is nowhere worse than another by {share(LITTLE)}",
-        figures=(2,),
-        test=at(_never_worse),
     ),
-)
+}
 
-CLAIMS = (*EXPECTATIONS, *BY_CLASS, *BY_SHARE, *CONCLUSIONS)
+CLAIMS = numbered(EXPECTATIONS, BY_CLASS, BY_SHARE, CONCLUSIONS)
 
-UNTESTABLE = (
-    Untestable(
-        id="2-1",
-        section="2",
-        text="A network simulator at packet level allows for accurate simulation.",
-        reason="ours shares links as fluids; there is no packet simulator to compare it with here",
-    ),
-    Untestable(
-        id="1-3",
-        section="1",
-        text="Programmable architectures, in which the application brings its scheduling "
-        "mechanism, are promising.",
-        reason="an outlook; policies of other packages are taken by entry point, and contained",
-    ),
-    Untestable(
-        id="4.3-1",
-        section="4.3",
-        text="Service can be seen as delivering the same service to each job of a class.",
-        reason="a way of seeing it, with nothing to measure",
-    ),
-    Untestable(
-        id="5.1-1",
-        section="5.1",
-        text="Control traffic goes over dedicated links.",
-        reason="the model has no control traffic",
-    ),
+UNTESTABLE = numbered(
+    {
+        "2-1": Untestable(
+            "A network simulator at packet level allows for accurate simulation.",
+            "ours shares links as fluids; there is no packet simulator to compare it with here",
+        ),
+        "1-3": Untestable(
+            "Programmable architectures, in which the application brings its scheduling "
+            "mechanism, are promising.",
+            "an outlook; policies of other packages are taken by entry point, and contained",
+        ),
+        "4.3-1": Untestable(
+            "Service can be seen as delivering the same service to each job of a class.",
+            "a way of seeing it, with nothing to measure",
+        ),
+        "5.1-1": Untestable(
+            "Control traffic goes over dedicated links.",
+            "the model has no control traffic",
+        ),
+    }
 )

@@ -6,9 +6,10 @@
 - `figures`: the figures.
 """
 
+from koala.papers.claims import ANY
 from koala.papers.koala.claims import CLAIMS, UNTESTABLE
 from koala.papers.koala.figures import figures, time_line
-from koala.papers.koala.points import ANY, BUSY, EXPERIMENT, LIGHT, MIDDLE, run
+from koala.papers.koala.points import BUSY, EXPERIMENT, LIGHT, MIDDLE, run
 from koala.papers.koala.simulation.setting import OURS
 from koala.papers.paper import Effort, Paper
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koala.papers.claims import MUCH, higher, lower, share
+from koala.papers.claims import MUCH, above, higher, lower, share
 from koala.papers.koala.claims_design import EXPERIMENT, MECHANISMS, MODEL
 from koala.papers.koala.claims_results import FAILURES, PLACING, UTILIZATION
 from koala.papers.koala.claims_shared import (
-    above,
     against,
-    equal,
+    all_finish,
     everywhere,
     much_more,
     of,
@@ -19,161 +18,121 @@ from koala.papers.koala.claims_shared import (
 )
 from koala.papers.koala.points import Watched
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Claim, Comparison, Untestable
+from koala.papers.paper import Claim, Comparison, Untestable, numbered
 
 
-def _however_split(setting: Setting) -> Iterable[Comparison]:
-    *_, small = shapes(setting, "placement_s", 36)
-    return [higher(one, small) for one in shapes(setting, "placement_s", 72)]
+def _however_split(at: Setting) -> Iterable[Comparison]:
+    *_, small = shapes(at, "placement_s", 36)
+    return [higher(one, small) for one in shapes(at, "placement_s", 72)]
 
 
-def _correct(setting: Setting) -> Iterable[Comparison]:
-    yield above(whole(Watched(setting=setting), "checks", "checks that all promises hold"), 0)
-    yield equal(whole(Watched(setting=setting), "finished_percent", "finished, %"), 100)
+def _correct(at: Setting) -> Iterable[Comparison]:
+    yield above(whole(Watched(setting=at), "checks", "checks that all promises hold"), 0)
+    yield all_finish(Watched(setting=at))
 
 
-SUMMARY = (
-    Claim(
-        id="1-1",
-        section="1",
-        text="Waiting for processors in several clusters, and for files, is inefficient.",
+SUMMARY = {
+    "1-1": Claim(
+        "Waiting for processors in several clusters, and for files, is inefficient.",
+        everywhere(lambda at: above(whole(at, "wasted_percent", "wasted"), 0, "%")),
         reading="a part of the processor time that is claimed is wasted",
-        test=everywhere(
-            lambda setting: [above(whole(setting, "wasted_percent", "wasted"), 0, "%")]
-        ),
     ),
-    Claim(
-        id="1-2",
-        section="1",
-        text="Relying on several resource managers makes jobs less reliable.",
+    "1-2": Claim(
+        "Relying on several resource managers makes jobs less reliable.",
+        everywhere(lambda at: higher(*against(at, "whole", "failures_percent"))),
         reading="failures, against the same jobs of one component",
-        test=everywhere(lambda setting: [higher(*against(setting, "whole", "failures_percent"))]),
     ),
-    Claim(
-        id="1-3",
-        section="1",
-        text="Priorities get important jobs finished quickly in spite of the unreliable system.",
+    "1-3": Claim(
+        "Priorities get important jobs finished quickly in spite of the unreliable system.",
+        everywhere(
+            lambda at: lower(of(at, "response_s", "36.high"), of(at, "response_s", "36.low"))
+        ),
         reading="response time of high against low priority, size 36",
-        test=everywhere(
-            lambda setting: [
-                lower(of(setting, "response_s", "36.high"), of(setting, "response_s", "36.low"))
-            ]
-        ),
     ),
-    Claim(
-        id="1-4",
-        section="1",
-        text="They do so as long as the jobs are not very large.",
+    "1-4": Claim(
+        "They do so as long as the jobs are not very large.",
+        everywhere(lambda at: much_more(at, "response_s", "72.high", "36.high")),
         reading=f"response time of high priority, 72 over 36 by {share(MUCH)}",
-        test=everywhere(lambda setting: [much_more(setting, "response_s", "72.high", "36.high")]),
     ),
-    Claim(
-        id="1-5",
-        section="1",
-        text="Large jobs are a problem, too, when they may be split in many different ways.",
-        reading="placement time of 72 with each number of components, over 36 with 4",
+    "1-5": Claim(
+        "Large jobs are a problem, too, when they may be split in many different ways.",
+        everywhere(_however_split),
         figures=(5,),
-        test=everywhere(_however_split),
+        reading="placement time of 72 with each number of components, over 36 with 4",
     ),
-    Claim(
-        id="1-6",
-        section="1",
-        text="Many jobs use co-allocation when given the chance.",
-        reading="more than half",
+    "1-6": Claim(
+        "Many jobs use co-allocation when given the chance.",
+        everywhere(lambda at: above(of(at, "coallocated_percent"), 50, "%")),
         figures=(4,),
-        test=everywhere(lambda setting: [above(of(setting, "coallocated_percent"), 50, "%")]),
+        reading="more than half",
     ),
-    Claim(
-        id="1-7",
-        section="1",
-        text="Even with high failure rates all jobs are completed.",
-        test=everywhere(
-            lambda setting: [equal(whole(setting, "finished_percent", "finished, %"), 100)]
-        ),
+    "1-7": Claim(
+        "Even with high failure rates all jobs are completed.",
+        everywhere(all_finish),
     ),
-)
+}
 
-CONCLUSIONS = (
-    Claim(
-        id="7-1",
-        section="7",
-        text="KOALA works correctly and reliably on an unreliable testbed.",
+CONCLUSIONS = {
+    "7-1": Claim(
+        "KOALA works correctly and reliably on an unreliable testbed.",
+        everywhere(_correct),
         reading="all invariants of the scheduler hold whenever they are checked, or the run would "
         "break off; all jobs finish",
-        test=everywhere(_correct),
     ),
+}
+
+CLAIMS = numbered(
+    SUMMARY,
+    MODEL,
+    MECHANISMS,
+    EXPERIMENT,
+    UTILIZATION,
+    FAILURES,
+    PLACING,
+    CONCLUSIONS,
 )
 
-CLAIMS = (
-    *SUMMARY,
-    *MODEL,
-    *MECHANISMS,
-    *EXPERIMENT,
-    *UTILIZATION,
-    *FAILURES,
-    *PLACING,
-    *CONCLUSIONS,
-)
-
-UNTESTABLE = (
-    Untestable(
-        id="1-8",
-        section="1",
-        text="Co-allocated jobs may have shorter run times, as they have more resources.",
-        reason="how an application speeds up is not simulated; run times are drawn",
-    ),
-    Untestable(
-        id="1-9",
-        section="1",
-        text="Most applications on grids run in one subsystem; grids balance load.",
-        reason="about other people's grids",
-    ),
-    Untestable(
-        id="2.2-1",
-        section="2.2",
-        text="A single central scheduler has drawbacks (section 7: it is a bottleneck).",
-        reason="in simulated time a decision takes no time; `docs/bench.md` measures live",
-    ),
-    Untestable(
-        id="3.4-3",
-        section="3.4",
-        text="Restarting is the scheduler's part, checkpoints are the application's.",
-        reason="a division of work, not a result",
-    ),
-    Untestable(
-        id="4.1-1",
-        section="4.1",
-        text="The test application is split into strips of equal width, one a cluster.",
-        reason="about the authors' application",
-    ),
-    Untestable(
-        id="4.3-2",
-        section="4.3",
-        text="After an upgrade the DAS was unstable, like a grid.",
-        reason="about the authors' testbed; here its failures are an input",
-    ),
-    Untestable(
-        id="5.2-11",
-        section="5.2",
-        text="More jobs started at once get more nodes that are configured wrongly.",
-        reason="a simulated site fails by a probability, not by its nodes",
-    ),
-    Untestable(
-        id="5.2-12",
-        section="5.2",
-        text="Bugs of resource managers caused the failures; any real grid will have many.",
-        reason="about the authors' software and others' grids",
-    ),
-    Untestable(
-        id="5.3-18",
-        section="5.3",
-        text="It cannot be concluded that smaller jobs perform much better.",
-        reason="what may not be concluded is no result; 5.3-6 and 5.3-15 test both sides of it",
-    ),
-    Untestable(
-        id="6-1",
-        section="6",
-        text="Co-allocation pays while it extends run times by up to a quarter.",
-        reason="results of other papers",
-    ),
+UNTESTABLE = numbered(
+    {
+        "1-8": Untestable(
+            "Co-allocated jobs may have shorter run times, as they have more resources.",
+            "how an application speeds up is not simulated; run times are drawn",
+        ),
+        "1-9": Untestable(
+            "Most applications on grids run in one subsystem; grids balance load.",
+            "about other people's grids",
+        ),
+        "2.2-1": Untestable(
+            "A single central scheduler has drawbacks (section 7: it is a bottleneck).",
+            "in simulated time a decision takes no time; `docs/bench.md` measures live",
+        ),
+        "3.4-3": Untestable(
+            "Restarting is the scheduler's part, checkpoints are the application's.",
+            "a division of work, not a result",
+        ),
+        "4.1-1": Untestable(
+            "The test application is split into strips of equal width, one a cluster.",
+            "about the authors' application",
+        ),
+        "4.3-2": Untestable(
+            "After an upgrade the DAS was unstable, like a grid.",
+            "about the authors' testbed; here its failures are an input",
+        ),
+        "5.2-11": Untestable(
+            "More jobs started at once get more nodes that are configured wrongly.",
+            "a simulated site fails by a probability, not by its nodes",
+        ),
+        "5.2-12": Untestable(
+            "Bugs of resource managers caused the failures; any real grid will have many.",
+            "about the authors' software and others' grids",
+        ),
+        "5.3-18": Untestable(
+            "It cannot be concluded that smaller jobs perform much better.",
+            "what may not be concluded is no result; 5.3-6 and 5.3-15 test both sides of it",
+        ),
+        "6-1": Untestable(
+            "Co-allocation pays while it extends run times by up to a quarter.",
+            "results of other papers",
+        ),
+    }
 )

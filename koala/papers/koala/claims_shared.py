@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from koala.papers.claims import MUCH, ascending, higher
-from koala.papers.koala.points import ANY, SHAPES, LoadLevel, Watched, changed
+from koala.papers.claims import EXACT, MUCH, ascending, equal, higher, shown
+from koala.papers.koala.points import SHAPES, LoadLevel, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Comparison, Level, Quantity
+from koala.papers.paper import Comparison, Found, Quantity, Test
 
-Test = Callable[[Setting], Iterable[Comparison]]
 WORDS = {
     "response_s": "response",
     "placement_s": "placement time",
@@ -27,18 +27,9 @@ WORDS = {
 }
 
 
-def everywhere(test: Test) -> Callable[[Level], tuple[Comparison, ...]]:
+def everywhere(test: Callable[[Setting], Found]) -> Test:
     """Test at each regular load."""
-
-    def find(level: Level) -> tuple[Comparison, ...]:
-        return tuple(test(level.setting)) if isinstance(level, LoadLevel) else ()
-
-    return find
-
-
-def once(*comparisons: Comparison) -> Callable[[Level], tuple[Comparison, ...]]:
-    """Test once, because no regular load matters."""
-    return lambda level: comparisons if level == ANY else ()
+    return lambda level: test(level.setting) if isinstance(level, LoadLevel) else ()
 
 
 def of(setting: Setting, measure: str, group: str = "all", name: str = "") -> Quantity:
@@ -91,31 +82,17 @@ def much_more(setting: Setting, measure: str, one: str, other: str) -> Compariso
     return higher(of(setting, measure, one), of(setting, measure, other), by=MUCH)
 
 
-def shown(text: str, contrast: Callable[..., float], *quantities: Quantity) -> Comparison:
-    """Make a comparison of a special form."""
-    return Comparison(text=text, of=quantities, contrast=contrast)
-
-
-def above(one: Quantity, bound: float, unit: str = "") -> Comparison:
-    """Test that a quantity is higher than a number."""
-    return shown(f"{one} > {bound:g} {unit}".rstrip(), lambda value: value - bound, one)
-
-
-def equal(one: Quantity, number: float) -> Comparison:
+def always(one: Quantity, number: float) -> Comparison:
     """Test that a quantity is this number in every run."""
-    return Comparison(
-        text=f"{one} = {number:g}",
-        of=(one,),
-        contrast=lambda value: 1e-9 - abs(value - number),
-        is_of_every_run=True,
-    )
+    return replace(equal(one, number), is_of_every_run=True)
 
 
-def same(one: Quantity, other: Quantity) -> Comparison:
+def always_same(one: Quantity, other: Quantity) -> Comparison:
     """Test that two quantities are equal in every run."""
-    return Comparison(
-        text=f"{one} = {other}",
-        of=(one, other),
-        contrast=lambda value, another: 1e-9 - abs(value - another),
-        is_of_every_run=True,
-    )
+    found = shown(f"{one} = {other}", lambda a, b: EXACT - abs(a - b), one, other)
+    return replace(found, is_of_every_run=True)
+
+
+def all_finish(setting: Setting | Watched) -> Comparison:
+    """Test that all jobs finish, in every run."""
+    return always(whole(setting, "finished_percent", "finished, %"), 100)

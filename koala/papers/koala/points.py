@@ -14,6 +14,7 @@ from koala.core.model.events import ClaimGone, ClaimPassed, Event
 from koala.core.model.job import EndKind, Failed
 from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
+from koala.papers.claims import ANY
 from koala.papers.koala.simulation.run import DRAWN_S, Measured, measured, over_time, world
 from koala.papers.koala.simulation.run import run as run_once
 from koala.papers.koala.simulation.setting import Setting
@@ -43,8 +44,6 @@ def _level(local_load: float, *, is_near: bool = False) -> LoadLevel:
 
 LIGHT, MIDDLE = _level(0.2), _level(0.5)
 BUSY = _level(EXPERIMENT.local_load, is_near=True)
-ANY = Level(name="any load", is_near=True)
-"""Level of claims to which no regular load matters."""
 LEVELS = (ANY, LIGHT, MIDDLE, BUSY)
 
 

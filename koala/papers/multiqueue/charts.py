@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import repeat
 from math import floor
 
-from koala.papers.claims import ascending
+from koala.papers.claims import ascending, close
 from koala.papers.multiqueue.maxima import MAXIMA
-from koala.papers.paper import Comparison, Level, Quantity, Test
+from koala.papers.paper import Claim, Comparison, Found, Level, Quantity, Rule, listed
 
 LS = ("LS-OR", "LS-RD", "LS-RO", "LS-DO")
 LP = ("LP-LF", "LP-GF", "LP-RD")
@@ -110,11 +111,15 @@ class Chart:
 
     case: Case
     policies: tuple[str, ...]
-    has_second: bool = False
-    """If True, a second utilisation is shown, where some policies are saturated (figures 9 to
-    14)."""
+    figure: int
     common: float | None = None
     """The limit, where other cases share it."""
+
+    @property
+    def has_second(self) -> bool:
+        """True if a second utilisation is shown, where some policies are saturated (figures 9 to
+        14)."""
+        return self.common is None and self.figure in range(9, 15)
 
     @property
     def limit(self) -> float:
@@ -211,86 +216,129 @@ def maximum(case: Case, policy: str) -> float:
     return MAXIMA[case.mix, case.is_balanced][policy]
 
 
-def charts(
-    cases: Iterable[Case], policies: tuple[str, ...], *, has_second: bool = False
-) -> tuple[Chart, ...]:
-    """Make charts of the same policies in several cases."""
-    return tuple(Chart(case=case, policies=policies, has_second=has_second) for case in cases)
+def _charts(
+    policies: tuple[str, ...], cases: Iterable[Case], figures: Iterable[int]
+) -> Iterator[Chart]:
+    """Make charts of the same policies in several cases, in these figures."""
+    for case, figure in zip(cases, figures, strict=False):
+        yield Chart(case=case, policies=policies, figure=figure)
 
 
-def of_cases(
-    charts: tuple[Chart, ...], cases: tuple[Case, ...] = CASES, *, without: tuple[Case, ...] = ()
-) -> tuple[Chart, ...]:
-    """Select the charts of some cases, in the order of the cases."""
+CHARTS = (
+    *_charts(LS, SOME_MULTI, repeat(3)),
+    *_charts(LS, (UNBALANCED,), (4,)),
+    *_charts(LP, MIXED, repeat(5)),
+    *_charts(LP, (UNBALANCED,), (6,)),
+    *_charts(EQ, MIXED, repeat(7)),
+    *_charts(EQ, (UNBALANCED,), (8,)),
+    *_charts(SIX, MIXED, range(9, 15)),
+    *_charts(("GS", "LS-DO"), (SINGLE, FOUR, TWO_THREE), range(15, 18)),
+    *_charts(FIVE_UNBALANCED, (UNBALANCED,), (18,)),
+)
+
+
+def charts_of(*figures: int, cases: tuple[Case, ...] = CASES) -> tuple[Chart, ...]:
+    """Return the charts of these figures and cases, in the order of both."""
     return tuple(
-        chart for case in cases for chart in charts if chart.case == case and case not in without
+        chart
+        for figure in figures
+        for case in cases
+        for chart in CHARTS
+        if (chart.figure, chart.case) == (figure, case)
     )
 
 
-FIGURE_3 = charts(SOME_MULTI, LS)
-FIGURE_4 = charts((UNBALANCED,), LS)
-FIGURE_5 = charts(MIXED, LP)
-FIGURE_6 = charts((UNBALANCED,), LP)
-FIGURE_7 = charts(MIXED, EQ)
-FIGURE_8 = charts((UNBALANCED,), EQ)
-FIGURES_9_TO_14 = charts(MIXED, SIX, has_second=True)
-FIGURES_15_TO_17 = charts((SINGLE, FOUR, TWO_THREE), ("GS", "LS-DO"))
-FIGURE_9 = of_cases(FIGURES_9_TO_14, (QUARTERS,))
-FIGURE_10 = of_cases(FIGURES_9_TO_14, (HALF_FOUR,))
-FIGURE_11 = of_cases(FIGURES_9_TO_14, (HALF_TWO_THREE,))
-FIGURE_12 = of_cases(FIGURES_9_TO_14, (HALF_TWO,))
-FIGURE_13 = of_cases(FIGURES_9_TO_14, (EIGHTY,))
-FIGURE_14 = of_cases(FIGURES_9_TO_14, (NINETY,))
-FIGURE_15 = of_cases(FIGURES_15_TO_17, (SINGLE,))
-FIGURE_16 = of_cases(FIGURES_15_TO_17, (FOUR,))
-FIGURE_17 = of_cases(FIGURES_15_TO_17, (TWO_THREE,))
-FIGURE_18 = charts((UNBALANCED,), FIVE_UNBALANCED)
-
-COMMON_LIMIT = min(chart.limit for chart in (*FIGURES_9_TO_14, *FIGURES_15_TO_17))
+FIGURES_9_TO_14 = charts_of(*range(9, 15))
+COMPARED = charts_of(*range(9, 18))
+"""Charts of several policies, one for each balanced case."""
+COMMON_LIMIT = min(chart.limit for chart in COMPARED)
 """Largest utilisation that all six policies sustain in all balanced cases: for comparing cases with
 one another."""
 
 
-def common(case: Case, policies: tuple[str, ...] = SIX) -> Chart:
+def common(case: Case) -> Chart:
     """Make the chart of a case at the utilisations that are common to all balanced cases."""
-    return Chart(case=case, policies=policies, common=COMMON_LIMIT)
+    (chart,) = (one for one in COMPARED if one.case == case)
+    return replace(chart, policies=SIX, common=COMMON_LIMIT)
 
 
 # --- tests over charts ---
 
-Phrase = Callable[[View], Iterable[Comparison]]
+Phrase = Callable[[View], Found]
+"""Makes comparisons of what a view shows."""
+
+BELOW = (LOW, MIDDLE, HIGH, NEAR)
+"""Levels at which all policies of a chart keep up."""
+EVER = (*BELOW, BEYOND)
 
 
-def each(within: Iterable[Chart], phrase: Phrase, *, beyond: bool = False) -> Test:
-    """Apply the phrase to each chart at each level, and past saturation only if `beyond`: a claim
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartTest:
+    """A test over charts: a phrase about a view of each, or about the views of all together."""
+
+    charts: tuple[Chart, ...]
+    phrase: Callable[..., Found]
+    is_joint: bool = False
+    levels: tuple[Level, ...] = BELOW
+
+    @property
+    def figures(self) -> tuple[int, ...]:
+        """Numbers of the figures to which the charts belong."""
+        return tuple(sorted({chart.figure for chart in self.charts}))
+
+    def __call__(self, level: Level) -> Iterator[Comparison]:
+        if level not in self.levels:
+            return
+        views = [view for chart in self.charts if (view := chart.at(level))]
+        if self.is_joint:
+            at = ", ".join(dict.fromkeys(f"{view.utilization:.3f}" for view in views))
+            phrase = self.phrase(*(replace(view, is_one_of_many=True) for view in views))
+            yield from (replace(one, where=f"at {at}") for one in listed(phrase))
+        else:
+            for view in views:
+                yield from (replace(one, where=str(view)) for one in listed(self.phrase(view)))
+
+
+def claim(
+    text: str,
+    test: ChartTest,
+    *,
+    figures: tuple[int, ...] | None = None,
+    rule: Rule = Rule.ALL,
+    reading: str = "",
+) -> Claim:
+    """Make a claim about the figures whose charts its test looks at, or about these."""
+    shown = test.figures if figures is None else figures
+    return Claim(text, test, figures=shown, rule=rule, reading=reading)
+
+
+def each(
+    charts: tuple[Chart, ...], phrase: Phrase, *, levels: tuple[Level, ...] = BELOW
+) -> ChartTest:
+    """Apply the phrase to each chart at each level; past saturation only if told so, since a claim
     about one queue says nothing of a policy whose other queues grow without end."""
-
-    def test(level: Level) -> Iterator[Comparison]:
-        for chart in within:
-            view = chart.at(level) if beyond or level != BEYOND else None
-            if view is not None:
-                yield from (replace(one, where=str(view)) for one in phrase(view))
-
-    return test
+    return ChartTest(charts=charts, phrase=phrase, levels=levels)
 
 
-def across(cases: tuple[Case, ...], phrase: Callable[..., Iterable[Comparison]]) -> Test:
+def across(cases: tuple[Case, ...], phrase: Callable[..., Found]) -> ChartTest:
     """Apply a phrase about several cases at the same utilisation; it takes a view of each."""
     return between(tuple(common(case) for case in cases), phrase)
 
 
-def between(within: tuple[Chart, ...], phrase: Callable[..., Iterable[Comparison]]) -> Test:
+def between(charts: tuple[Chart, ...], phrase: Callable[..., Found]) -> ChartTest:
     """Apply a phrase about several charts, each at its own utilisation; it takes a view of each."""
-
-    def test(level: Level) -> Iterator[Comparison]:
-        if level != BEYOND:
-            views = [replace(view, is_one_of_many=True) for c in within if (view := c.at(level))]
-            at = ", ".join(dict.fromkeys(f"{view.utilization:.3f}" for view in views))
-            yield from (replace(one, where=f"at {at}") for one in phrase(*views))
-
-    return test
+    return ChartTest(charts=charts, phrase=phrase, is_joint=True)
 
 
 def rising(views: Iterable[View], policy: str) -> tuple[Comparison, ...]:
     """Test that the total of a policy is lower in each of these cases than in the next."""
     return ascending(*(view.total(policy) for view in views))
+
+
+ALIKE = "the first and the last of the equally loaded queues respond alike"
+
+
+def first_and_last_alike(at: View, policies: Iterable[str]) -> Iterator[Comparison]:
+    """Test that the local queues that are visited first and last respond alike."""
+    for policy in policies:
+        yield from close(at.queue(policy, 1), at.queue(policy, 4))

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from koala.papers.claims import MUCH, at_most, lower, lowest, ratio_higher
+from koala.papers.claims import MUCH, at_most, lower, lowest, ratio_higher, share
 from koala.papers.multiqueue.charts import (
-    EIGHTY,
-    FIGURE_4,
-    FIGURE_5,
-    FIGURE_6,
-    FIGURE_8,
     FIGURES_9_TO_14,
-    FIGURES_15_TO_17,
-    FOUR,
     LS,
-    NINETY,
-    SINGLE,
-    TWO_THREE,
     View,
+    charts_of,
+    claim,
     each,
-    of_cases,
 )
 from koala.papers.multiqueue.claims_queues import first
-from koala.papers.paper import Claim, Comparison, Rule
+from koala.papers.paper import Comparison, Rule
 
 
 def loses_more(at: View) -> Iterator[Comparison]:
@@ -35,90 +26,61 @@ def loses_more(at: View) -> Iterator[Comparison]:
         )
 
 
-CONCLUSIONS = (
-    Claim(
-        id="4-1",
-        section="4",
-        text="With many single-component jobs, one global scheduler that may run them anywhere is "
+CLAIMS = {
+    "4-1": claim(
+        "With many single-component jobs, one global scheduler that may run them anywhere is "
         "better than keeping them local.",
+        each(
+            charts_of(13, 14, 15),
+            lambda at: lower(at.total("GS"), at.total("LS-DO")),
+        ),
         reading="GS is better than LS-DO",
-        figures=(13, 14, 15),
-        test=each(
-            (*of_cases(FIGURES_9_TO_14, (EIGHTY, NINETY)), *of_cases(FIGURES_15_TO_17, (SINGLE,))),
-            lambda at: (lower(at.total("GS"), at.total("LS-DO")),),
-        ),
     ),
-    Claim(
-        id="4-2",
-        section="4",
-        text="For multi-component jobs, more schedulers improve the performance.",
+    "4-2": claim(
+        "For multi-component jobs, more schedulers improve the performance.",
+        each(
+            charts_of(16, 17),
+            lambda at: lower(at.total("LS-DO"), at.total("GS")),
+        ),
         reading="LS-DO is better than GS",
-        figures=(16, 17),
-        test=each(
-            of_cases(FIGURES_15_TO_17, (FOUR, TWO_THREE)),
-            lambda at: (lower(at.total("LS-DO"), at.total("GS")),),
-        ),
     ),
-    Claim(
-        id="4-3",
-        section="4",
-        text="With unbalanced queues, priority should be given to the local queues.",
-        reading="LP-LF and EQ-LF have the lowest totals of their versions",
-        figures=(6, 8),
-        test=each(
-            (*FIGURE_6, *FIGURE_8),
+    "4-3": claim(
+        "With unbalanced queues, priority should be given to the local queues.",
+        each(
+            charts_of(6, 8),
             lambda at: lowest(at.total(first(at)[1]), at.totals(at.chart.policies)),
         ),
+        reading="LP-LF and EQ-LF have the lowest totals of their versions",
     ),
-    Claim(
-        id="4-4",
-        section="4",
-        text="With unbalanced queues and local schedulers alone, the loaded queue should be "
-        "favoured.",
+    "4-4": claim(
+        "With unbalanced queues and local schedulers alone, the loaded queue should be favoured.",
+        each(charts_of(4), lambda at: lowest(at.total("LS-OR"), at.totals(LS))),
         reading="LS-OR has the lowest total",
-        figures=(4,),
-        test=each(FIGURE_4, lambda at: lowest(at.total("LS-OR"), at.totals(LS))),
     ),
-    Claim(
-        id="4-5",
-        section="4",
-        text="In most balanced cases EQ-GF gives slightly better results than LP.",
-        figures=(9, 10, 11, 12, 13, 14),
+    "4-5": claim(
+        "In most balanced cases EQ-GF gives slightly better results than LP.",
+        each(FIGURES_9_TO_14, lambda at: lower(at.total("EQ-GF"), at.total("LP-GF"))),
         rule=Rule.MOST,
-        test=each(FIGURES_9_TO_14, lambda at: (lower(at.total("EQ-GF"), at.total("LP-GF")),)),
     ),
-    Claim(
-        id="4-6",
-        section="4",
-        text="LP-GF does not worsen local jobs significantly, against LP-LF.",
-        reading=f"by less than {100 * MUCH:g} %",
-        figures=(5,),
-        test=each(
-            FIGURE_5, lambda at: (at_most(at.local("LP-GF"), at.local("LP-LF"), above=MUCH),)
-        ),
+    "4-6": claim(
+        "LP-GF does not worsen local jobs significantly, against LP-LF.",
+        each(charts_of(5), lambda at: at_most(at.local("LP-GF"), at.local("LP-LF"), above=MUCH)),
+        reading=f"by less than {share(MUCH)}",
     ),
-    Claim(
-        id="4-7",
-        section="4",
-        text="LP-GF is better than LP-LF for the total and for the global jobs.",
-        figures=(5,),
-        test=each(
-            FIGURE_5,
+    "4-7": claim(
+        "LP-GF is better than LP-LF for the total and for the global jobs.",
+        each(
+            charts_of(5),
             lambda at: (
                 lower(at.total("LP-GF"), at.total("LP-LF")),
                 lower(at.common("LP-GF"), at.common("LP-LF")),
             ),
         ),
     ),
-    Claim(
-        id="4-8",
-        section="4",
-        text="LP-LF gains too little for local jobs to be worth its loss in the total and for "
+    "4-8": claim(
+        "LP-LF gains too little for local jobs to be worth its loss in the total and for "
         "global jobs.",
+        each(charts_of(5), loses_more),
         reading="the losses are larger shares than the gain",
-        figures=(5,),
-        test=each(FIGURE_5, loses_more),
     ),
-)
-
-CLAIMS = CONCLUSIONS
+}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
-from koala.papers.claims import MUCH, at_most, close, higher
+from koala.papers.claims import MUCH, at_most, higher
 from koala.papers.multiqueue.charts import (
+    ALIKE,
     BOTH,
     EIGHTY,
     FIGURES_9_TO_14,
@@ -14,8 +15,9 @@ from koala.papers.multiqueue.charts import (
     NEAR,
     Case,
     Point,
-    View,
+    claim,
     each,
+    first_and_last_alike,
     maximum,
     rounded,
 )
@@ -74,58 +76,33 @@ def ageing_helps(*starving: tuple[str, Case, str]) -> Test:
     return test
 
 
-def does_not_favour_local(at: View) -> Iterable[Comparison]:
-    """Test that local jobs do not respond quicker than under a policy that treats all queues
-    equally."""
-    return (higher(at.local("LQ"), at.local("EQ-GF")),)
-
-
-CLAIMS = (
-    Claim(
-        id="2.5-1",
-        section="2.5",
-        text="LQ, which seems to favour the local schedulers, does not.",
+CLAIMS = {
+    "2.5-1": claim(
+        "LQ, which seems to favour the local schedulers, does not.",
+        each(FIGURES_9_TO_14, lambda at: higher(at.local("LQ"), at.local("EQ-GF"))),
         reading="local jobs respond slower with LQ than with EQ-GF",
-        figures=(9, 10, 11, 12, 13, 14),
-        test=each(FIGURES_9_TO_14, does_not_favour_local),
     ),
-    Claim(
-        id="2.5-2",
-        section="2.5",
-        text="With local and global schedulers, the order of the local queues does not matter.",
-        reading="the first and the last of the equally loaded queues respond alike",
-        figures=(9, 10, 11, 12, 13, 14),
-        test=each(
-            FIGURES_9_TO_14,
-            lambda at: (
-                comparison
-                for policy in BOTH
-                for comparison in close(at.queue(policy, 1), at.queue(policy, 4))
-            ),
-        ),
+    "2.5-2": claim(
+        "With local and global schedulers, the order of the local queues does not matter.",
+        each(FIGURES_9_TO_14, lambda at: first_and_last_alike(at, BOTH)),
+        reading=ALIKE,
     ),
-    Claim(
-        id="2.5-3",
-        section="2.5",
-        text="In the extreme, GP delays the single-component jobs indefinitely.",
+    "2.5-3": Claim(
+        "In the extreme, GP delays the single-component jobs indefinitely.",
+        starves("GP", HALF_FOUR, "local", "global"),
         reading="10 % beyond its maximum, their delay grows with the run by at least 25 % from "
         "half to whole; that of global jobs does not",
-        test=starves("GP", HALF_FOUR, "local", "global"),
     ),
-    Claim(
-        id="2.5-4",
-        section="2.5",
-        text="In the extreme, LP delays the multi-component jobs indefinitely.",
+    "2.5-4": Claim(
+        "In the extreme, LP delays the multi-component jobs indefinitely.",
+        starves("LP-LF", EIGHTY, "global", "local"),
         reading="10 % beyond its maximum, their delay grows with the run by at least 25 % from "
         "half to whole; that of local jobs does not",
-        test=starves("LP-LF", EIGHTY, "global", "local"),
     ),
-    Claim(
-        id="2.5-5",
-        section="2.5",
-        text="An ageing mechanism prevents this.",
+    "2.5-5": Claim(
+        "An ageing mechanism prevents this.",
+        ageing_helps(("GP", HALF_FOUR, "local"), ("LP-LF", EIGHTY, "global")),
         reading="there, the delayed jobs wait less with ageing after 10 mean service times, by at "
         "least 25 %",
-        test=ageing_helps(("GP", HALF_FOUR, "local"), ("LP-LF", EIGHTY, "global")),
     ),
-)
+}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from koala.papers.claims import (
     LITTLE,
     MUCH,
+    all_higher,
     ascending,
     at_most,
     good,
@@ -14,35 +15,32 @@ from koala.papers.claims import (
     lower,
     lowest,
     ratio_higher,
+    share,
+    shown,
     slightly_lower,
 )
 from koala.papers.multiqueue.charts import (
     BOTH,
-    FIGURE_5,
-    FIGURE_6,
-    FIGURE_7,
-    FIGURE_8,
-    FIGURE_9,
-    FIGURE_13,
-    FIGURE_14,
     FIGURES_9_TO_14,
     HALF_FOUR,
     HALF_TWO,
-    HALF_TWO_THREE,
     NINETY,
     QUARTERS,
     View,
     across,
     between,
+    charts_of,
+    claim,
     each,
-    of_cases,
 )
-from koala.papers.multiqueue.claims_global_first import fewer_components_hurt_more
-from koala.papers.paper import Claim, Comparison, Quantity, Rule
+from koala.papers.multiqueue.claims_global_first import (
+    COMPONENTS_RISE,
+    fewer_components_hurt_more,
+    local_rise,
+)
+from koala.papers.paper import Comparison, Rule
 
-LP_AND_EQ = (*FIGURE_5, *FIGURE_6, *FIGURE_7, *FIGURE_8)
-BALANCED_LP_AND_EQ = (*FIGURE_5, *FIGURE_7)
-SAME_SHARE = (HALF_TWO, HALF_TWO_THREE, HALF_FOUR)
+LP_AND_EQ = charts_of(5, 6, 7, 8)
 
 
 def even_lengths(at: View, one: str, other: str) -> Comparison:
@@ -54,10 +52,10 @@ def even_lengths(at: View, one: str, other: str) -> Comparison:
     def gap(common: float, local: float) -> float:
         return abs(multi * (common - 1) - single * (local - 1))
 
-    return Comparison(
-        text=f"gap of mean lengths, global to local: {one} < {other}",
-        of=(at.common(one), at.local(one), at.common(other), at.local(other)),
-        contrast=lambda a, b, c, d: gap(c, d) - gap(a, b),
+    return shown(
+        f"gap of mean lengths, global to local: {one} < {other}",
+        lambda a, b, c, d: gap(c, d) - gap(a, b),
+        *(at.common(one), at.local(one), at.common(other), at.local(other)),
     )
 
 
@@ -74,15 +72,8 @@ def reacts_more(fewer: View, more: View, other: str) -> Comparison:
     def contrast(a: float, b: float, c: float, d: float) -> float:
         return max(a / b, b / a) - max(c / d, d / c)
 
-    of: tuple[Quantity, ...] = (
-        *(view.local("LQ") for view in (fewer, more)),
-        *(view.local(other) for view in (fewer, more)),
-    )
-    return Comparison(
-        text=f"change of the local response with the components of global jobs: LQ > {other}",
-        of=of,
-        contrast=contrast,
-    )
+    text = f"change of the local response with the components of global jobs: LQ > {other}"
+    return shown(text, contrast, *(view.local(p) for p in ("LQ", other) for view in (fewer, more)))
 
 
 def first(at: View) -> tuple[str, str]:
@@ -92,96 +83,63 @@ def first(at: View) -> tuple[str, str]:
     return f"{policy}-GF", f"{policy}-LF"
 
 
-def global_first_is_better(at: View) -> Iterator[Comparison]:
+def global_first_is_better(at: View) -> Comparison:
     """Test that GF has the lower total."""
-    gf, lf = first(at)
-    yield lower(at.total(gf), at.total(lf))
+    return lower(*at.totals(first(at)))
 
 
 def global_first_costs_little(at: View) -> Iterator[Comparison]:
     """Test that GF has the lower total at little cost to local jobs."""
-    gf, lf = first(at)
-    yield lower(at.total(gf), at.total(lf))
-    yield at_most(at.local(gf), at.local(lf))
+    yield global_first_is_better(at)
+    yield at_most(*at.locals(first(at)))
 
 
 def eq_depends_more(*views: View) -> Iterator[Comparison]:
     """Test that the rise of the local response from LF to GF is larger with EQ, for each mix."""
     count = len(views) // 2
     for eq, lp in zip(views[:count], views[count:], strict=True):
-        yield ratio_higher(
-            (eq.local("EQ-GF"), eq.local("EQ-LF")), (lp.local("LP-GF"), lp.local("LP-LF"))
-        )
+        yield ratio_higher(local_rise(eq, "EQ"), local_rise(lp, "LP"))
 
 
-QUEUES = (
-    Claim(
-        id="3.3-1",
-        section="3.3",
-        text="LP is the best for local jobs.",
-        figures=(9, 10, 11, 12, 13, 14),
-        test=each(FIGURES_9_TO_14, lambda at: lowest(at.local("LP-GF"), at.locals(BOTH))),
+CLAIMS = {
+    "3.3-1": claim(
+        "LP is the best for local jobs.",
+        each(FIGURES_9_TO_14, lambda at: lowest(at.local("LP-GF"), at.locals(BOTH))),
     ),
-    Claim(
-        id="3.3-2",
-        section="3.3",
-        text="GP is the best for global jobs.",
-        figures=(9, 10, 11, 12, 13, 14),
-        test=each(FIGURES_9_TO_14, lambda at: lowest(at.common("GP"), at.commons(BOTH))),
+    "3.3-2": claim(
+        "GP is the best for global jobs.",
+        each(FIGURES_9_TO_14, lambda at: lowest(at.common("GP"), at.commons(BOTH))),
     ),
-    Claim(
-        id="3.3-3",
-        section="3.3",
-        text="LP has a low response time for both local and global queues.",
+    "3.3-3": claim(
+        "LP has a low response time for both local and global queues.",
+        each(FIGURES_9_TO_14, lambda at: in_both_queues(at, "LP-GF")),
         reading="both closer to the best of LP, EQ, GP and LQ than to the worst",
-        figures=(9, 10, 11, 12, 13, 14),
-        test=each(FIGURES_9_TO_14, lambda at: in_both_queues(at, "LP-GF")),
     ),
-    Claim(
-        id="3.3-4",
-        section="3.3",
-        text="EQ has a low response time for both local and global queues.",
+    "3.3-4": claim(
+        "EQ has a low response time for both local and global queues.",
+        each(FIGURES_9_TO_14, lambda at: in_both_queues(at, "EQ-GF")),
         reading="both closer to the best of LP, EQ, GP and LQ than to the worst",
-        figures=(9, 10, 11, 12, 13, 14),
-        test=each(FIGURES_9_TO_14, lambda at: in_both_queues(at, "EQ-GF")),
     ),
-    Claim(
-        id="3.3-5",
-        section="3.3",
-        text="EQ is better than LP for the global queue.",
-        figures=(9, 10, 11, 12, 13, 14),
-        test=each(FIGURES_9_TO_14, lambda at: (lower(at.common("EQ-GF"), at.common("LP-GF")),)),
+    "3.3-5": claim(
+        "EQ is better than LP for the global queue.",
+        each(FIGURES_9_TO_14, lambda at: lower(at.common("EQ-GF"), at.common("LP-GF"))),
     ),
-    Claim(
-        id="3.3-6",
-        section="3.3",
-        text="LP is better than EQ for the local queues.",
-        figures=(9, 10, 11, 12, 13, 14),
-        test=each(FIGURES_9_TO_14, lambda at: (lower(at.local("LP-GF"), at.local("EQ-GF")),)),
+    "3.3-6": claim(
+        "LP is better than EQ for the local queues.",
+        each(FIGURES_9_TO_14, lambda at: lower(at.local("LP-GF"), at.local("EQ-GF"))),
     ),
-    Claim(
-        id="3.3-7",
-        section="3.3",
-        text="With many multi-component jobs, LQ gives the global queue the smaller response time.",
-        figures=(9,),
-        test=each(FIGURE_9, lambda at: (lower(at.common("LQ"), at.local("LQ")),)),
+    "3.3-7": claim(
+        "With many multi-component jobs, LQ gives the global queue the smaller response time.",
+        each(charts_of(9), lambda at: lower(at.common("LQ"), at.local("LQ"))),
     ),
-    Claim(
-        id="3.3-8",
-        section="3.3",
-        text="With many single-component jobs, LQ gives the local queues the smaller one.",
-        figures=(13, 14),
-        test=each((*FIGURE_13, *FIGURE_14), lambda at: (lower(at.local("LQ"), at.common("LQ")),)),
+    "3.3-8": claim(
+        "With many single-component jobs, LQ gives the local queues the smaller one.",
+        each(charts_of(13, 14), lambda at: lower(at.local("LQ"), at.common("LQ"))),
     ),
-    Claim(
-        id="3.3-9",
-        section="3.3",
-        text="LQ gives large jobs, single- or multi-component, a chance sooner than policies that "
+    "3.3-9": claim(
+        "LQ gives large jobs, single- or multi-component, a chance sooner than policies that "
         "do not favour that type.",
-        reading="the tenth of each type with most processors responds quicker than with EQ, and "
-        "than with GP (single) or LP (multi)",
-        figures=(9, 10, 11, 12, 13, 14),
-        test=each(
+        each(
             FIGURES_9_TO_14,
             lambda at: (
                 lower(at.large("LQ", kind), at.large(other, kind))
@@ -189,144 +147,98 @@ QUEUES = (
                 for other in others
             ),
         ),
+        reading="the tenth of each type with most processors responds quicker than with EQ, and "
+        "than with GP (single) or LP (multi)",
     ),
-    Claim(
-        id="3.3-10",
-        section="3.3",
-        text="LQ keeps the lengths of the queues balanced.",
-        reading="mean numbers of waiting jobs in the global and a local queue differ less than "
-        "with GP, LP and EQ",
-        figures=(9, 10, 11, 12, 13, 14),
-        test=each(
+    "3.3-10": claim(
+        "LQ keeps the lengths of the queues balanced.",
+        each(
             FIGURES_9_TO_14,
             lambda at: (even_lengths(at, "LQ", other) for other in ("GP", "LP-GF", "EQ-GF")),
         ),
+        reading="mean numbers of waiting jobs in the global and a local queue differ less than "
+        "with GP, LP and EQ",
     ),
-    Claim(
-        id="3.3-11",
-        section="3.3",
-        text="LQ switches its behaviour between GP and LP.",
-        reading="its local and its global response lie between theirs",
-        figures=(9, 10, 11, 12, 13, 14),
-        test=each(
+    "3.3-11": claim(
+        "LQ switches its behaviour between GP and LP.",
+        each(
             FIGURES_9_TO_14,
             lambda at: (
                 *ascending(at.local("LP-GF"), at.local("LQ"), at.local("GP")),
                 *ascending(at.common("GP"), at.common("LQ"), at.common("LP-GF")),
             ),
         ),
+        reading="its local and its global response lie between theirs",
     ),
-    Claim(
-        id="3.3-12",
-        section="3.3",
-        text="With LQ, jobs of one type are more sensitive to those of the other than with EQ, GP "
+    "3.3-12": claim(
+        "With LQ, jobs of one type are more sensitive to those of the other than with EQ, GP "
         "and LP.",
-        reading="the local response changes by a larger factor from (50,50,0,0) to (50,0,0,50), at "
-        "the same utilisation",
-        figures=(10, 12),
-        test=across(
+        across(
             (HALF_TWO, HALF_FOUR),
             lambda two, four: (reacts_more(two, four, other) for other in ("EQ-GF", "GP", "LP-GF")),
         ),
+        reading="the local response changes by a larger factor from (50,50,0,0) to (50,0,0,50), at "
+        "the same utilisation",
     ),
-    Claim(
-        id="3.3-13",
-        section="3.3",
-        text="GP and LQ delay the local jobs.",
-        reading="they respond slower than with LP and EQ",
-        figures=(9, 10, 11, 12, 13, 14),
-        test=each(
+    "3.3-13": claim(
+        "GP and LQ delay the local jobs.",
+        each(
             FIGURES_9_TO_14,
-            lambda at: (
-                higher(at.local(one), at.local(other))
-                for one in ("GP", "LQ")
-                for other in ("LP-GF", "EQ-GF")
-            ),
+            lambda at: all_higher(at.locals(("GP", "LQ")), at.locals(("LP-GF", "EQ-GF"))),
         ),
+        reading="they respond slower than with LP and EQ",
     ),
-    Claim(
-        id="3.3-14",
-        section="3.3",
-        text="With LP and EQ, many global jobs do not deteriorate the performance of local jobs.",
-        reading="at the same utilisation, local jobs respond at most 10 % slower in (25,25,25,25) "
-        "than in (90,0,0,10)",
-        figures=(9, 14),
-        test=across(
+    "3.3-14": claim(
+        "With LP and EQ, many global jobs do not deteriorate the performance of local jobs.",
+        across(
             (QUARTERS, NINETY),
             lambda many, few: (
                 at_most(many.local(policy), few.local(policy)) for policy in ("LP-GF", "EQ-GF")
             ),
         ),
+        reading="at the same utilisation, local jobs respond at most 10 % slower in (25,25,25,25) "
+        "than in (90,0,0,10)",
     ),
-    Claim(
-        id="3.3-15",
-        section="3.3",
-        text="With LP and EQ, multi-component jobs can do significantly worse than the system.",
-        reading=f"with 80 % and 90 % local jobs they respond slower than the mean by at least "
-        f"{100 * MUCH:g} %",
-        figures=(13, 14),
-        test=each(
-            (*FIGURE_13, *FIGURE_14),
+    "3.3-15": claim(
+        "With LP and EQ, multi-component jobs can do significantly worse than the system.",
+        each(
+            charts_of(13, 14),
             lambda at: (
                 higher(at.common(policy), at.total(policy), by=MUCH)
                 for policy in ("LP-GF", "EQ-GF")
             ),
         ),
+        reading=f"with 80 % and 90 % local jobs they respond slower than the mean by at least "
+        f"{share(MUCH)}",
     ),
-)
-
-
-GLOBAL_FIRST = (
-    Claim(
-        id="3.3-16",
-        section="3.3",
-        text="That LP enables the global queue first (LP-GF) has a positive effect overall.",
-        figures=(5,),
-        test=each(FIGURE_5, global_first_is_better),
+    "3.3-16": claim(
+        "That LP enables the global queue first (LP-GF) has a positive effect overall.",
+        each(charts_of(5), global_first_is_better),
     ),
-    Claim(
-        id="3.3-17",
-        section="3.3",
-        text="It slightly deteriorates the local queues.",
-        figures=(5,),
-        test=each(FIGURE_5, lambda at: slightly_lower(at.local("LP-LF"), at.local("LP-GF"))),
+    "3.3-17": claim(
+        "It slightly deteriorates the local queues.",
+        each(charts_of(5), lambda at: slightly_lower(at.local("LP-LF"), at.local("LP-GF"))),
     ),
-    Claim(
-        id="3.3-18",
-        section="3.3",
-        text="With LP-GF, the better the global jobs fit, the worse for the local jobs.",
+    "3.3-18": claim(
+        "With LP-GF, the better the global jobs fit, the worse for the local jobs.",
+        between(charts_of(5, cases=COMPONENTS_RISE), fewer_components_hurt_more("LP")),
         reading="the rise from LF to GF: (50,50,0,0) over (50,25,25,0) over (50,0,0,50)",
-        figures=(5,),
-        test=between(of_cases(FIGURE_5, SAME_SHARE), fewer_components_hurt_more("LP")),
     ),
-    Claim(
-        id="3.3-19",
-        section="3.3",
-        text="This dependency is even stronger for EQ.",
+    "3.3-19": claim(
+        "This dependency is even stronger for EQ.",
+        between(charts_of(7, 5, cases=COMPONENTS_RISE), eq_depends_more),
         reading="the rise from LF to GF is larger with EQ in each of these cases",
-        figures=(5, 7),
-        test=between(
-            (*of_cases(FIGURE_7, SAME_SHARE), *of_cases(FIGURE_5, SAME_SHARE)), eq_depends_more
-        ),
     ),
-    Claim(
-        id="3.3-20",
-        section="3.3",
-        text="In most cases, the GF version is better for both EQ and LP.",
-        figures=(5, 6, 7, 8),
+    "3.3-20": claim(
+        "In most cases, the GF version is better for both EQ and LP.",
+        each(LP_AND_EQ, global_first_is_better),
         rule=Rule.MOST,
-        test=each(LP_AND_EQ, global_first_is_better),
     ),
-    Claim(
-        id="3.3-21",
-        section="3.3",
-        text="Enabling the global queue first improves the total and has little influence on local "
+    "3.3-21": claim(
+        "Enabling the global queue first improves the total and has little influence on local "
         "jobs.",
-        reading=f"in most cases; local jobs respond at most {100 * LITTLE:g} % slower",
-        figures=(5, 6, 7, 8),
+        each(LP_AND_EQ, global_first_costs_little),
         rule=Rule.MOST,
-        test=each(LP_AND_EQ, global_first_costs_little),
+        reading=f"in most cases; local jobs respond at most {share(LITTLE)} slower",
     ),
-)
-
-CLAIMS = (*QUEUES, *GLOBAL_FIRST)
+}

@@ -29,7 +29,7 @@ from koala.papers.multiqueue.maxima import MAXIMA
 from koala.papers.multiqueue.simulation import runs
 from koala.papers.multiqueue.simulation.model import Started
 from koala.papers.multiqueue.untestable import UNTESTABLE
-from koala.papers.paper import Effort, Outcome, Paper, Run
+from koala.papers.paper import Effort, Outcome, Paper, Run, numbered
 from koala.sim.saturation import Trend, is_saturated
 
 WARMUP = 0.25
@@ -157,16 +157,16 @@ PAPER = Paper(
     run=run,
     efforts={effort.name: effort for effort in (QUICK, FULL)},
     figures=FIGURES,
-    claims=(
-        *policies.GENERAL[:1],
-        *extremes.CLAIMS,
-        *policies.GENERAL[1:],
-        *local_schedulers.CLAIMS,
-        *global_first.CLAIMS,
-        *policies.CLAIMS,
-        *mixes.CLAIMS,
-        *queues.CLAIMS,
-        *conclusions.CLAIMS,
+    claims=numbered(
+        policies.INTRODUCTION,
+        extremes.CLAIMS,
+        policies.GENERAL,
+        local_schedulers.CLAIMS,
+        global_first.CLAIMS,
+        policies.CLAIMS,
+        mixes.CLAIMS,
+        queues.CLAIMS,
+        conclusions.CLAIMS,
     ),
     ours=OURS,
     levels=LEVELS,

@@ -4,22 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from koala.papers.multiqueue.charts import (
-    BEYOND,
-    FIGURE_3,
-    FIGURE_4,
-    FIGURE_5,
-    FIGURE_6,
-    FIGURE_7,
-    FIGURE_8,
-    FIGURE_18,
-    FIGURES_9_TO_14,
-    FIGURES_15_TO_17,
-    MIDDLE,
-    NEAR,
-    Chart,
-    View,
-)
+from koala.papers.multiqueue.charts import BEYOND, MIDDLE, NEAR, Chart, View, charts_of
 from koala.papers.paper import Figure, Level, Panel, Series
 
 ONLY_TOTAL = ("GS", "LS-OR", "LS-RD", "LS-RO", "LS-DO")
@@ -57,37 +42,30 @@ def views(charts: tuple[Chart, ...], *levels: Level) -> Iterator[View]:
                 yield view
 
 
-def versions() -> Iterator[Figure]:
-    """Make figures 3 to 8."""
-    for number, policy, charts in (
-        (3, "LS", FIGURE_3),
-        (4, "LS", FIGURE_4),
-        (5, "LP", FIGURE_5),
-        (6, "LP", FIGURE_6),
-        (7, "EQ", FIGURE_7),
-        (8, "EQ", FIGURE_8),
-    ):
-        is_balanced = charts[0].case.is_balanced
-        panel = totals if policy == "LS" else by_queue
-        count = {"LS": "four"}.get(policy, "three")
-        kind = "balanced" if is_balanced else "unbalanced"
-        yield Figure(
-            number=number,
-            title=f"Response times for the {count} versions of {policy}, {kind} local queues",
-            panels=tuple(panel(view) for view in views(charts, NEAR)),
-        )
+def versions(number: int) -> Figure:
+    """Make one of the figures 3 to 8: the versions of a policy."""
+    charts = charts_of(number)
+    policy, _ = charts[0].policies[0].split("-")
+    panel = totals if policy == "LS" else by_queue
+    count = "four" if policy == "LS" else "three"
+    kind = "balanced" if charts[0].case.is_balanced else "unbalanced"
+    return Figure(
+        number=number,
+        title=f"Response times for the {count} versions of {policy}, {kind} local queues",
+        panels=tuple(panel(view) for view in views(charts, NEAR)),
+    )
 
 
-def comparisons() -> Iterator[Figure]:
-    """Make figures 9 to 18."""
-    for number, chart in enumerate((*FIGURES_9_TO_14, *FIGURES_15_TO_17, FIGURE_18[0]), start=9):
-        panel = totals if chart in FIGURES_15_TO_17 else by_queue
-        levels = (NEAR, BEYOND) if chart.has_second else (MIDDLE, NEAR)
-        yield Figure(
-            number=number,
-            title=f"Response times for the policies, composition {chart.case}",
-            panels=tuple(panel(view) for view in views((chart,), *levels)),
-        )
+def comparison(number: int) -> Figure:
+    """Make one of the figures 9 to 18: the policies in one case."""
+    (chart,) = charts_of(number)
+    panel = totals if number in range(15, 18) else by_queue
+    levels = (NEAR, BEYOND) if chart.has_second else (MIDDLE, NEAR)
+    return Figure(
+        number=number,
+        title=f"Response times for the policies, composition {chart.case}",
+        panels=tuple(panel(view) for view in views((chart,), *levels)),
+    )
 
 
-FIGURES = (*versions(), *comparisons())
+FIGURES = (*map(versions, range(3, 9)), *map(comparison, range(9, 19)))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from statistics import fmean
 
 from koala.core.model.values import Seconds
-from koala.papers.paper import Comparison, Level, Outcome, Quantity, Run
+from koala.papers.paper import Comparison, Found, Level, Outcome, Quantity, Run, Test, listed
 from koala.papers.synchronous.simulation import Outcome as TaskOutcome
 from koala.papers.synchronous.simulation import Setting, simulate
 from koala.papers.synchronous.simulation.setting import (
@@ -210,42 +210,38 @@ def exact(metric: str) -> Quantity:
     return Quantity(ARITHMETIC, metric, metric)
 
 
-Test = Callable[[ReadLevel, int, Seconds], Iterable[Comparison]]
+Phrase = Callable[[ReadLevel, int, Seconds], Found]
+"""Makes the comparisons with a number of machines and an interarrival time."""
 
 
-def each(test: Test, *only_s: Seconds) -> Callable[[Level], tuple[Comparison, ...]]:
+def each(phrase: Phrase, *only_s: Seconds) -> Test:
     """Test for each number of machines and each interarrival time of a level; `only_s` are those
     that the sentence speaks of."""
 
-    def find(level: Level) -> tuple[Comparison, ...]:
+    def test(level: Level) -> Iterator[Comparison]:
         assert isinstance(level, ReadLevel), level
-        return tuple(
-            one
-            for at_s in level.interarrivals_s
-            if not only_s or at_s in only_s
-            for machines in level.machines
-            for one in test(level, machines, at_s)
-        )
+        for at_s in level.interarrivals_s:
+            for machines in level.machines:
+                if not only_s or at_s in only_s:
+                    yield from listed(phrase(level, machines, at_s))
 
-    return find
+    return test
 
 
-def across(
-    test: Callable[[ReadLevel, int], Iterable[Comparison]],
-) -> Callable[[Level], tuple[Comparison, ...]]:
+def across(phrase: Callable[[ReadLevel, int], Found]) -> Test:
     """Compare interarrival times, for each number of machines: once, at the level of the sparse
     ones, and under each reading."""
 
-    def find(level: Level) -> tuple[Comparison, ...]:
+    def test(level: Level) -> Iterator[Comparison]:
         assert isinstance(level, ReadLevel), level
-        if SPARSE_S not in level.interarrivals_s:
-            return ()
-        return tuple(one for machines in level.machines for one in test(level, machines))
+        if SPARSE_S in level.interarrivals_s:
+            for machines in level.machines:
+                yield from listed(phrase(level, machines))
 
-    return find
+    return test
 
 
-def once(*comparisons: Comparison) -> Callable[[Level], tuple[Comparison, ...]]:
+def once(*comparisons: Comparison) -> Test:
     """Test once: no load and no reading matters."""
     return lambda level: comparisons if level == OVERLOADED else ()
 
