@@ -43,12 +43,19 @@ class KoalaError(Exception):
 
 
 class SpecError(KoalaError):
-    """The request is wrong. `position` is its place in the text, if known."""
+    """The request is wrong. `position` is its place in the text, if known; `others` are further
+    mistakes of the same request."""
 
-    def __init__(self, message: str, position: Position | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        position: Position | None = None,
+        others: tuple[SpecError, ...] = (),
+    ) -> None:
         self.message = message
         self.position = position
-        super().__init__(self._text())
+        self.others = others
+        super().__init__("\n".join([self._text(), *(str(other) for other in others)]))
 
     def _text(self) -> str:
         if self.position is None:

@@ -105,7 +105,7 @@ class SourceError(SpecError):
 
     def __init__(self, source: str, error: SpecError) -> None:
         self._source = "standard input" if source == STANDARD_INPUT else source
-        super().__init__(error.message, error.position)
+        super().__init__(error.message, error.position, error.others)
 
     def __str__(self) -> str:
         return f"{self._source}: {super().__str__()}"

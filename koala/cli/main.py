@@ -49,6 +49,7 @@ COMMANDS: dict[str, str] = {
     "audit": "koala.cli.admin.users:audit",
     "authority": "koala.cli.admin.authority:authority_commands",
     "rsl": "koala.cli.jobs.rsl:rsl",
+    "convert": "koala.cli.jobs.convert:convert",
     "simulate": "koala.cli.research.simulate:simulate_commands",
     "replay": "koala.cli.research.replay:replay",
     "backup": "koala.cli.admin.backup:backup",

@@ -42,6 +42,7 @@ from typing import Any, TypeAlias
 import grpc
 
 from koala.client.channel import DaemonEndpoint, no_answer_text
+from koala.client.description import Job
 from koala.client.resumable_stream import RETRY_MIN_S, StreamOpened, resumable_stream
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnreachableError
 from koala.identity.credentials import Credentials, default_address, find_credentials, own_daemon
@@ -87,7 +88,7 @@ class Submitted:
 class Submission:
     """One of several submissions; see `Client.submit`."""
 
-    rsl: str
+    rsl: str | Job
     definitions: Mapping[str, str] = field(default_factory=dict)
     key: str = ""
     no_wait: bool = False
@@ -132,7 +133,7 @@ class Client:
 
     async def submit(
         self,
-        rsl: str,
+        rsl: str | Job,
         *,
         definitions: Mapping[str, str] | None = None,
         key: str = "",
@@ -141,7 +142,7 @@ class Client:
         queue: str = "",
         patience_s: float = 0.0,
     ) -> Submitted:
-        """Submit a job description.
+        """Submit a job description: RSL, YAML or JSON, or a `Job`.
 
         - `key` is an idempotency key: the same call again returns the same job.
         - `no_wait`: reject instead of delay when the placement queues are full.
@@ -162,7 +163,7 @@ class Client:
 
     async def submit_many(
         self,
-        submissions: Iterable[Submission | str],
+        submissions: Iterable[Submission | Job | str],
         *,
         dry_run: bool = False,
         patience_s: float = 0.0,
@@ -508,16 +509,20 @@ def _sendable(user: str) -> str:
     return user
 
 
-def _submission(one: Submission | str) -> pb.Submission:
-    if isinstance(one, str):
-        return pb.Submission(rsl=one)
+def _submission(one: Submission | Job | str) -> pb.Submission:
+    if not isinstance(one, Submission):
+        return pb.Submission(rsl=_text(one))
     return pb.Submission(
-        rsl=one.rsl,
+        rsl=_text(one.rsl),
         definitions=dict(one.definitions),
         key=one.key,
         no_wait=one.no_wait,
         queue=one.queue,
     )
+
+
+def _text(description: str | Job) -> str:
+    return description if isinstance(description, str) else description.text
 
 
 def _submitted(reply: pb.Submitted) -> Submitted | KoalaError:

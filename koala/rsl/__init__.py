@@ -1,4 +1,4 @@
-"""RSL 1.0, the job description language of Globus: text to tree, evaluated tree, and job, and back.
+"""Job descriptions: RSL 1.0, the language of Globus, and the same attributes as YAML or JSON.
 
     parse(text)                           -> Tree        the whole grammar, with positions
     canonical_json(tree)                  -> str         the tree as JSON
@@ -6,6 +6,8 @@
     unparse(tree, pretty=False)           -> str         text that parses to the same tree
     read_job(text, definitions, owner)    -> JobReading  .spec, .warnings, .is_dry_run
     write_job(spec)                       -> str         text that reads as the same job
+    evaluated_tree(text, definitions)     -> Tree        of RSL, YAML or JSON
+    write_document(tree)                  -> str         the tree as YAML or JSON
 
 An error in a text is a `SpecError` with line, column and the line itself.
 
@@ -19,8 +21,9 @@ Absent on purpose: a limit on nesting, and the defects of the C library. docs/rs
 with our behaviour instead.
 """
 
+from koala.rsl.document import write_document
 from koala.rsl.evaluation import evaluate
-from koala.rsl.jobspec import JobReading, read_job
+from koala.rsl.jobspec import JobReading, evaluated_tree, read_job
 from koala.rsl.jobtext import write_job
 from koala.rsl.parser import parse
 from koala.rsl.tree import Tree, canonical_json
@@ -31,8 +34,10 @@ __all__ = [
     "Tree",
     "canonical_json",
     "evaluate",
+    "evaluated_tree",
     "parse",
     "read_job",
     "unparse",
+    "write_document",
     "write_job",
 ]

@@ -2,11 +2,13 @@
 
 Its users are the reader of jobs (`jobspec`), the reference (docs/rsl.md holds `markdown_table()`,
 which a test compares), and the spelling help of error messages. Names compare as in GRAM 5: without
-regard to case and underscores.
+regard to case and underscores. Some have a plain name beside the one of GRAM or DUROC (`site` for
+resourceManagerContact), which every form of a description takes.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -94,12 +96,12 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         " the job's other mpi components; condor is refused",
     ),
     _honoured(
-        "maxTime", "integer, minutes", "limit on wall-clock time, where maxWallTime is absent"
+        "maxTime", "minutes or duration", "limit on wall-clock time, where maxWallTime is absent"
     ),
-    _honoured("maxWallTime", "integer, minutes", "limit on wall-clock time"),
-    _honoured("maxCpuTime", "integer, minutes", "limit on processor time"),
-    _handed("minMemory", "integer, MB", "memory that one process needs, where a site asks"),
-    _honoured("maxMemory", "integer, MB", "memory that one process may use"),
+    _honoured("maxWallTime", "minutes or duration", "limit on wall-clock time"),
+    _honoured("maxCpuTime", "minutes or duration", "limit on processor time"),
+    _handed("minMemory", "MB, or with a unit", "memory that one process needs, where a site asks"),
+    _honoured("maxMemory", "MB, or with a unit", "memory that one process may use"),
     _handed("queue", "string", "queue of the site's local manager, where it has several"),
     _handed("project", "string", "account that the site charges, where it has accounts"),
     _honoured("dryRun", "yes or no", "yes: check and place the job, submit nothing (as --dry-run)"),
@@ -174,7 +176,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     ),
     _of_job("length", "number, million instructions", "what each of its processors executes"),
     _of_job("mips", "number", "preferred rate of each of its processors"),
-    _of_job("maxHold", "minutes", "longest hold of claimed processors before the start"),
+    _of_job("maxHold", "minutes or duration", "longest hold of claimed processors before a start"),
     _of_job("quorum", "integer", "start with so many components, 1 to all"),
     _of_job("retry", "integer", "times that a failed job goes back to its queue, 0 to 1000"),
     _of_job("rerun", "yes or no", "may be placed again after it has started (default: yes)"),
@@ -206,17 +208,52 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _refused("maxCount", "malleable jobs are not there yet: use count", "Koala"),
 )
 
-KNOWN: dict[str, Attribute] = {canonical_name(row.name): row for row in ATTRIBUTES}
+PLAIN_NAMES = {
+    "resourceManagerContact": "site",
+    "count": "processors",
+    "hostCount": "hosts",
+    "subjobStartType": "start_type",
+    "maxWallTime": "wall_time",
+    "maxCpuTime": "cpu_time",
+    "minMemory": "memory",
+    "maxMemory": "memory_max",
+    "project": "account",
+    "outputFile": "output_files",
+    "inputFile": "input_files",
+}
+"""Plain names of attributes whose name in RSL is older than the words of today's batch systems."""
+
+KNOWN: dict[str, Attribute] = {
+    **{canonical_name(row.name): row for row in ATTRIBUTES},
+    **{canonical_name(PLAIN_NAMES[row.name]): row for row in ATTRIBUTES if row.name in PLAIN_NAMES},
+}
+
+
+_SPELT = {
+    **{canonical_name(name): name for name in PLAIN_NAMES.values()},
+    **{canonical_name(row.name): row.name for row in ATTRIBUTES},
+}
+
+
+def plain_name(row: Attribute) -> str:
+    """Return an attribute's name in YAML and JSON: the plain one, in snake case."""
+    return PLAIN_NAMES.get(row.name) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", row.name).lower()
 
 
 def known_names_near(name: str) -> list[str]:
     """Return the known attributes most like an unknown one, best first; prefixes count, such as
     `exe`."""
     wanted = canonical_name(name)
-    honoured = [key for key, row in KNOWN.items() if row.treatment is Treatment.HONOURED]
+    taken = (Treatment.HONOURED, Treatment.HANDED)
+    honoured = [key for key, row in KNOWN.items() if row.treatment in taken]
     begun = [key for key in honoured if len(wanted) > 2 and key.startswith(wanted)]
     near = begun + nearest(wanted, honoured) or nearest(wanted, KNOWN)
-    return [KNOWN[key].name for key in dict.fromkeys(near)]
+    return list(dict.fromkeys(_SPELT[key] for key in near))
+
+
+def _names(row: Attribute) -> str:
+    plain = PLAIN_NAMES.get(row.name)
+    return f"`{row.name}`" + (f", `{plain}`" if plain else "")
 
 
 def markdown_table() -> str:
@@ -225,7 +262,7 @@ def markdown_table() -> str:
         ("attribute", "from", "of a", "values", "treatment", "meaning, or why"),
         ("---",) * 6,
         *(
-            (f"`{row.name}`", row.origin, row.scope, row.values, row.treatment, row.note)
+            (_names(row), row.origin, row.scope, row.values, row.treatment, row.note)
             for row in ATTRIBUTES
         ),
     ]

@@ -32,7 +32,18 @@ AMOUNT_MAX = 10**15
 FILE_BYTES_MAX = 2**63 - 1
 SIZE_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
+DURATIONS = "1h30m or 00:30:00"
+MEMORY_MB_MAX = 10**9
+
 SHOWN_CHARACTERS_MAX = 60
+_YES_OR_NO = {"yes": True, "true": True, "no": False, "false": False}
+_UNITS = re.compile(
+    r"(?=[0-9])(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?",
+    re.IGNORECASE,
+)
+_CLOCK = re.compile(r"(?:([0-9]{1,9})-)?([0-9]{1,9}):([0-5][0-9]):([0-5][0-9])")
+_MEMORY = re.compile(r"([0-9]{1,10})([MGT]?)B?", re.IGNORECASE)
+_MEMORY_UNITS_MB = {"": 1, "M": 1, "G": 1024, "T": 1024**2}
 _WHOLE = re.compile(r"[0-9]{1,19}")
 _DECIMAL = re.compile(r"[0-9]{1,19}(\.[0-9]{1,400})?")
 _SIZE = re.compile(r"([0-9]{1,19})([KMG]?)", re.IGNORECASE)
@@ -106,20 +117,47 @@ def choice(given: Given, choices: Mapping[str, T]) -> T:
 
 
 def is_yes(given: Given) -> bool:
-    """Read `yes` or `no`."""
-    return choice(given, {"yes": "yes", "no": "no"}) == "yes"
+    """Read `yes` or `no` (`true` and `false` mean the same)."""
+    literal = string(given)
+    found = _YES_OR_NO.get(literal.text.lower())
+    if found is None:
+        raise given.wrong(literal, "yes or no")
+    return found
 
 
-def whole_minutes_s(given: Given) -> Seconds:
-    """Read whole minutes, as GRAM writes times; in seconds."""
-    return 60.0 * whole(given, low=1, high=MINUTES_MAX)
+def time_limit_s(given: Given) -> Seconds:
+    """Read a time limit: whole minutes, as GRAM writes times, or a duration; in seconds."""
+    literal = string(given)
+    if _WHOLE.fullmatch(literal.text) and 1 <= int(literal.text) <= MINUTES_MAX:
+        return 60.0 * int(literal.text)
+    seconds = duration_s(literal.text)
+    if seconds is None or not 1 <= seconds <= 60 * MINUTES_MAX:
+        expected = f"whole minutes from 1 to {MINUTES_MAX}, or a duration such as {DURATIONS}"
+        raise given.wrong(literal, expected)
+    return float(seconds)
 
 
 def minutes_s(given: Given, literal: Literal, text: str) -> Seconds:
-    """Read minutes with decimals (0.5 is thirty seconds); in seconds."""
-    if not _DECIMAL.fullmatch(text) or Fraction(text) > MINUTES_MAX:
-        raise given.wrong(literal, f"minutes from 0 to {MINUTES_MAX}, such as 15 or 0.5")
-    return float(Fraction(text) * 60)
+    """Read minutes with decimals (0.5 is thirty seconds), or a duration; in seconds."""
+    if _DECIMAL.fullmatch(text) and Fraction(text) <= MINUTES_MAX:
+        return float(Fraction(text) * 60)
+    seconds = duration_s(text)
+    if seconds is None or seconds > 60 * MINUTES_MAX:
+        expected = f"minutes from 0 to {MINUTES_MAX}, such as 15 or 0.5, or a duration such as"
+        raise given.wrong(literal, f"{expected} {DURATIONS}")
+    return float(seconds)
+
+
+def duration_s(text: str) -> int | None:
+    """Parse a duration such as 1d12h, 1h30m, 45s, 00:30:00 or 2-12:00:00; None for any other
+    text."""
+    found = _UNITS.fullmatch(text) if text else None
+    if found is None:
+        found = _CLOCK.fullmatch(text)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def minutes_text(seconds: Seconds) -> str:
@@ -130,6 +168,17 @@ def minutes_text(seconds: Seconds) -> str:
         if float(Fraction(text) * 60) == seconds:
             return text
     raise SpecError(f"{seconds} seconds cannot be written in minutes")
+
+
+def memory_mb(given: Given) -> int:
+    """Read memory: whole MB, or a number with M, G or T (1024 MB, 1024² MB); in MB."""
+    literal = string(given)
+    found = _MEMORY.fullmatch(literal.text)
+    size_mb = int(found[1]) * _MEMORY_UNITS_MB[found[2].upper()] if found else 0
+    if not 1 <= size_mb <= MEMORY_MB_MAX:
+        expected = f"whole MB from 1 to {MEMORY_MB_MAX}, or a size such as 512M or 4G"
+        raise given.wrong(literal, expected)
+    return size_mb
 
 
 def amount(given: Given) -> float:

@@ -1,15 +1,19 @@
-"""Reader of jobs from RSL text: `&` is a job of one component, `+` of `&` one of several.
+"""Reader of jobs from text: in RSL `&` is a job of one component, `+` of `&` one of several.
+
+YAML and JSON documents are read as the same tree (`document`).
 
 Only `=` relates here; `|`, nested `+` and the other operators are RSL, but no job. Attributes of
 the whole job (priority, deadline, ...) may stand in any one component or directly in the `+`. The
 table in `attributes` defines the treatment of every attribute. Limits: `JOB_CHARACTERS_MAX` and
-`JOB_TOKENS_MAX` here, and those of `readers` and `fields`.
+`JOB_TOKENS_MAX` here, and those of `readers` and `fields`. All mistakes of a description are
+gathered, up to `ERRORS_MAX`, and raised as one SpecError.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from koala.core.model.job import ComponentSpec, JobSpec, StartType
@@ -18,6 +22,7 @@ from koala.core.model.values import ALL, SiteName, UserName
 from koala.errors import SpecError
 from koala.rsl import fields
 from koala.rsl.attributes import KNOWN, Attribute, Scope, Treatment, known_names_near
+from koala.rsl.document import is_document, parse_document
 from koala.rsl.evaluation import canonical_name, evaluate, is_definition
 from koala.rsl.fields import Given, shown
 from koala.rsl.parser import parse
@@ -34,6 +39,10 @@ JOB_TOKENS_MAX = 200_000
 """Limit on tokens (names, values, operators, parentheses): each costs about five microseconds and
 200 bytes."""
 PATHS_MAX = 20_000
+ERRORS_MAX = 10
+
+FORM_BYTES = 4096
+"""Bytes of a text that tell its form."""
 
 _CONTACT = re.compile(r"(?:https?://)?(?P<host>[A-Za-z0-9_][A-Za-z0-9._\-]*)(?P<rest>[:/].*)?")
 
@@ -50,12 +59,22 @@ class JobReading:
 def read_job(
     text: str | bytes, definitions: Mapping[str, str] | None = None, owner: str = ""
 ) -> JobReading:
-    """Read the job that a text describes. `definitions` are variables from outside (-D
-    NAME=VALUE)."""
+    """Read the job that a text in RSL, YAML or JSON describes. `definitions` are variables of RSL
+    from outside (-D NAME=VALUE)."""
     if len(text) > JOB_CHARACTERS_MAX:
         message = f"the job description has {len(text)} characters, at most {JOB_CHARACTERS_MAX}"
         raise SpecError(f"{message} are allowed")
-    return read_tree(evaluate(parse(text, tokens_max=JOB_TOKENS_MAX), definitions), owner)
+    return read_tree(evaluated_tree(text, definitions), owner)
+
+
+def evaluated_tree(text: str | bytes, definitions: Mapping[str, str] | None = None) -> Tree:
+    """Parse a description in RSL, YAML or JSON to its evaluated tree. Raises SpecError."""
+    if is_document(text if isinstance(text, str) else text[:FORM_BYTES].decode(errors="replace")):
+        if definitions:
+            message = "variables (-D) are part of RSL: a YAML or JSON description has none"
+            raise SpecError(message)
+        return parse_document(text)
+    return evaluate(parse(text, tokens_max=JOB_TOKENS_MAX), definitions)
 
 
 def read_tree(tree: Tree, owner: str = "") -> JobReading:
@@ -77,9 +96,11 @@ class _JobReader:
         self._labels: dict[str, int] = {}
         self._processors = 0
         self._is_dry_run = False
+        self._errors: list[SpecError] = []
 
     def read(self) -> JobReading:
         components = [self._component(clause) for clause in self._clauses()]
+        self._raise_gathered()
         spec = JobSpec(components=tuple(components), owner=self._owner)
         for name, relation in self._job_relations.items():
             spec = JOB_READERS[name](spec, self._given(relation))
@@ -129,7 +150,8 @@ class _JobReader:
         clauses = []
         for operand in root.operands:
             if isinstance(operand, Relation):
-                self._read_job_relation(operand)
+                with self._gathered():
+                    self._read_job_relation(operand)
             elif operand.connective is Connective.AND:
                 clauses.append(operand)
             else:
@@ -150,50 +172,63 @@ class _JobReader:
                 "the + stand attributes of the whole job"
             )
             raise self._error(message, relation)
-        self._keep_for_job(canonical_name(relation.attribute), relation)
+        self._keep_for_job(canonical_name(attribute.name), relation)
 
     def _component(self, clause: Compound) -> ComponentSpec:
+        """Read a component; gathers its mistakes."""
         relations: dict[str, Relation] = {}
+        before = len(self._errors)
         for operand in clause.operands:
             if isinstance(operand, Compound):
                 message = f"found {operand.connective} inside &, expected relations"
                 raise self._error(f"{message}: a job is & or + of &", operand)
-            attribute = self._attribute(operand)
-            name = canonical_name(operand.attribute)
-            if attribute is None or is_definition(operand.attribute):
-                continue
-            if attribute.scope is Scope.JOB:
-                self._keep_for_job(name, operand)
-            elif name in relations:
-                raise self._error(f"{attribute.name} is given twice in this component", operand)
-            else:
-                relations[name] = operand
-        return self._checked(self._built(clause, relations), clause, relations)
-
-    def _built(self, clause: Compound, relations: dict[str, Relation]) -> ComponentSpec:
-        if "executable" not in relations:
-            raise self._error("this component has no executable, which each needs", clause)
+            with self._gathered():
+                self._sort(operand, relations)
+        with self._gathered():
+            if "executable" not in relations:
+                raise self._error("this component has no executable, which each needs", clause)
         spec = ComponentSpec(executable="")
         for name, relation in relations.items():
-            given = self._given(relation)
-            if name in COMPONENT_READERS:
-                spec = COMPONENT_READERS[name](spec, given)
-            elif name == "dryrun":
-                self._is_dry_run |= fields.is_yes(given)
-            elif name == "resourcemanagercontact":
-                spec = replace(spec, site=self._site(given))
-            else:
-                assert name == "maxtime"
-                wall_time_s = fields.whole_minutes_s(given)
-                if "maxwalltime" in relations:
-                    self._warn("maxtime", "maxTime is ignored: maxWallTime is given", relation)
-                else:
-                    spec = replace(spec, wall_time_s=wall_time_s)
+            with self._gathered():
+                spec = self._with_attribute(spec, name, relation, relations)
+        if len(self._errors) == before:
+            with self._gathered():
+                self._check(spec, clause, relations)
         return spec
 
-    def _checked(
-        self, spec: ComponentSpec, clause: Compound, relations: dict[str, Relation]
+    def _sort(self, relation: Relation, relations: dict[str, Relation]) -> None:
+        """Add a relation of a component to `relations`, or to those of the job."""
+        attribute = self._attribute(relation)
+        if attribute is None or is_definition(relation.attribute):
+            return
+        name = canonical_name(attribute.name)
+        if attribute.scope is Scope.JOB:
+            self._keep_for_job(name, relation)
+        elif name in relations:
+            raise self._error(f"{attribute.name} is given twice in this component", relation)
+        else:
+            relations[name] = relation
+
+    def _with_attribute(
+        self, spec: ComponentSpec, name: str, relation: Relation, relations: dict[str, Relation]
     ) -> ComponentSpec:
+        """Set the field that an attribute describes."""
+        given = self._given(relation)
+        if name in COMPONENT_READERS:
+            return COMPONENT_READERS[name](spec, given)
+        if name == "dryrun":
+            self._is_dry_run |= fields.is_yes(given)
+            return spec
+        if name == "resourcemanagercontact":
+            return replace(spec, site=self._site(given))
+        assert name == "maxtime"
+        wall_time_s = fields.time_limit_s(given)
+        if "maxwalltime" not in relations:
+            return replace(spec, wall_time_s=wall_time_s)
+        self._warn("maxtime", "maxTime is ignored: maxWallTime is given", relation)
+        return spec
+
+    def _check(self, spec: ComponentSpec, clause: Compound, relations: dict[str, Relation]) -> None:
         """Check constraints between several attributes, or several components."""
         if spec.hosts is not None and spec.hosts > spec.processors:
             message = f"hostCount is {spec.hosts}, expected at most count, {spec.processors}"
@@ -212,7 +247,6 @@ class _JobReader:
         if self._processors > PROCESSORS_MAX:
             message = f"the components up to this one have {self._processors} processors together"
             raise self._error(f"{message}, at most {PROCESSORS_MAX} are allowed", clause)
-        return spec
 
     # Attributes
 
@@ -227,9 +261,9 @@ class _JobReader:
         attribute = KNOWN.get(canonical_name(relation.attribute))
         if attribute is None:
             near = known_names_near(relation.attribute)
-            most_like = f"; nearest: {', '.join(near)}" if near else ""
-            message = f"unknown attribute {shown(relation.attribute)}{most_like}"
-            raise self._error(f"{message} (names that begin with x- are ignored)", relation)
+            question = f"; did you mean {near[0]}?" if near else ""
+            message = f"unknown attribute {shown(relation.attribute)}{question}"
+            raise self._error(message, relation)
         if attribute.name == "rsl_substitution" and not is_definition(relation.attribute):
             raise self._error("definitions are written rsl_substitution", relation)
         match attribute.treatment:
@@ -264,7 +298,22 @@ class _JobReader:
             self._warn("resourcemanagercontact", message, given.relation)
         return SiteName(host)
 
-    # Words
+    # Errors and warnings
+
+    @contextmanager
+    def _gathered(self) -> Iterator[None]:
+        """Gather the mistake that the body finds; raise them all when there are many."""
+        try:
+            yield
+        except SpecError as error:
+            self._errors.append(error)
+            if len(self._errors) == ERRORS_MAX:
+                self._raise_gathered()
+
+    def _raise_gathered(self) -> None:
+        if self._errors:
+            first, *others = self._errors
+            raise SpecError(first.message, first.position, tuple(others))
 
     def _given(self, relation: Relation) -> Given:
         return Given(relation=relation, source=self._tree.source)

@@ -92,8 +92,8 @@ def _component_relations(spec: ComponentSpec) -> list[Relation]:
         ("stdin", spec.stdin),
         ("stdout", spec.stdout),
         ("stderr", spec.stderr),
-        ("maxWallTime", _whole_minutes(spec.wall_time_s)),
-        ("maxCpuTime", _whole_minutes(spec.cpu_time_s)),
+        ("maxWallTime", _time_limit(spec.wall_time_s)),
+        ("maxCpuTime", _time_limit(spec.cpu_time_s)),
         ("minMemory", _number(spec.memory_min_mb)),
         ("maxMemory", _number(spec.memory_max_mb)),
         ("queue", spec.queue),
@@ -130,12 +130,12 @@ def _number(number: int | None) -> str | None:
     return None if number is None else str(number)
 
 
-def _whole_minutes(seconds: Seconds | None) -> str | None:
+def _time_limit(seconds: Seconds | None) -> str | None:
     if seconds is None:
         return None
-    if seconds % 60:
-        raise SpecError(f"a time limit of {seconds} s is not a whole number of minutes")
-    return str(int(seconds // 60))
+    if seconds % 1:
+        raise SpecError(f"a time limit of {seconds} s is not a whole number of seconds")
+    return f"{int(seconds)}s" if seconds % 60 else str(int(seconds // 60))
 
 
 def _deadline_text(deadline: Deadline) -> str:

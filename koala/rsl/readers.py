@@ -16,17 +16,12 @@ from koala.rsl.fields import Given
 
 COMPONENTS_MAX = 1000
 PROCESSORS_MAX = 1_000_000
-MEMORY_MB_MAX = 10**9
 RETRIES_MAX = 1000
 
 _PRIORITIES = {priority.value: priority for priority in Priority}
 _INPUT_MODES = {mode.value: mode for mode in InputMode}
 _JOB_TYPES = {kind.value: kind for kind in JobType}
 _START_TYPES = {kind.value: kind for kind in StartType}
-
-
-def _memory(given: Given) -> int:
-    return fields.whole(given, low=1, high=MEMORY_MB_MAX)
 
 
 def _processors(given: Given) -> int:
@@ -56,10 +51,10 @@ COMPONENT_READERS: dict[str, Callable[[ComponentSpec, Given], ComponentSpec]] = 
     "count": lambda spec, given: replace(spec, processors=_processors(given)),
     "hostcount": lambda spec, given: replace(spec, hosts=_processors(given)),
     "jobtype": lambda spec, given: replace(spec, job_type=_job_type(given)),
-    "maxwalltime": lambda spec, given: replace(spec, wall_time_s=fields.whole_minutes_s(given)),
-    "maxcputime": lambda spec, given: replace(spec, cpu_time_s=fields.whole_minutes_s(given)),
-    "minmemory": lambda spec, given: replace(spec, memory_min_mb=_memory(given)),
-    "maxmemory": lambda spec, given: replace(spec, memory_max_mb=_memory(given)),
+    "maxwalltime": lambda spec, given: replace(spec, wall_time_s=fields.time_limit_s(given)),
+    "maxcputime": lambda spec, given: replace(spec, cpu_time_s=fields.time_limit_s(given)),
+    "minmemory": lambda spec, given: replace(spec, memory_min_mb=fields.memory_mb(given)),
+    "maxmemory": lambda spec, given: replace(spec, memory_max_mb=fields.memory_mb(given)),
     "queue": lambda spec, given: replace(spec, queue=fields.word(given)),
     "project": lambda spec, given: replace(spec, project=fields.word(given)),
     "label": lambda spec, given: replace(spec, label=fields.label(given)),

@@ -41,6 +41,7 @@ TOKEN_SCHEME = "Bearer "
 ERROR_KEY = "koala-error-bin"
 RETRY_KEY = "retry-after-ms"  # beside RESOURCE_EXHAUSTED: when it is worth trying again
 MESSAGE_MAX = 4_000  # characters; HTTP/2 headers have a limit of their own
+OTHER_MESSAGE_MAX = 200  # of each further mistake
 
 _CODES: tuple[tuple[type[KoalaError], grpc.StatusCode], ...] = (
     (SpecError, grpc.StatusCode.INVALID_ARGUMENT),
@@ -91,6 +92,8 @@ def to_status(error: KoalaError) -> tuple[grpc.StatusCode, str, Metadata]:
     if isinstance(error, SpecError) and error.position is not None:
         position = error.position
         document["position"] = [position.line, position.column, position.source[:MESSAGE_MAX]]
+    if isinstance(error, SpecError):
+        document["others"] = _others(error)
     if isinstance(error, LocalManagerError):
         document["transient"] = error.transient
     trailing: Metadata = ()
@@ -128,6 +131,8 @@ def submitted_error(error: KoalaError) -> koala_pb2.Submitted:
         reply.line = min(error.position.line, 2**32 - 1)
         reply.column = min(error.position.column, 2**32 - 1)
         reply.source = error.position.source[:MESSAGE_MAX]
+    if isinstance(error, SpecError):
+        reply.others.extend(_others(error))
     return reply
 
 
@@ -142,7 +147,7 @@ def from_submitted(reply: koala_pb2.Submitted) -> KoalaError | None:
     position = None
     if reply.line:
         position = Position(line=reply.line, column=reply.column, source=reply.source)
-    return SpecError(reply.error, position)
+    return _spec_error(reply.error, position, reply.others)
 
 
 def _message(error: KoalaError) -> str:
@@ -150,14 +155,23 @@ def _message(error: KoalaError) -> str:
     return message if len(message) <= MESSAGE_MAX else message[: MESSAGE_MAX - 3] + "..."
 
 
+def _others(error: SpecError) -> list[str]:
+    """Encode further mistakes as one line each, so that they fit into a header."""
+    return [str(other).split("\n", 1)[0][:OTHER_MESSAGE_MAX] for other in error.others]
+
+
+def _spec_error(message: str, position: Position | None, others: Iterable[object]) -> SpecError:
+    return SpecError(message, position, tuple(SpecError(str(other)) for other in others))
+
+
 def _from_document(document: Mapping[str, Any]) -> KoalaError:
     kind, message = _KINDS[document["kind"]], str(document["message"])
     if kind is SpecError:
-        found = document.get("position")
-        if found is None:
-            return SpecError(message)
-        line, column, source = found
-        return SpecError(message, Position(line=int(line), column=int(column), source=str(source)))
+        position = None
+        if (found := document.get("position")) is not None:
+            line, column, source = found
+            position = Position(line=int(line), column=int(column), source=str(source))
+        return _spec_error(message, position, document.get("others", ()))
     if kind is ExhaustedError:
         found = document.get("retry_after_s")
         return ExhaustedError(message, retry_after_s=None if found is None else float(found))

@@ -8,10 +8,12 @@ from koala.rsl import read_job
 from koala.rsl.attributes import (
     ATTRIBUTES,
     KNOWN,
+    PLAIN_NAMES,
     Scope,
     Treatment,
     known_names_near,
     markdown_table,
+    plain_name,
 )
 from koala.rsl.evaluation import canonical_name
 from koala.rsl.readers import COMPONENT_READERS, JOB_READERS, SPECIAL
@@ -32,14 +34,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_names_are_unique_after_canonicalisation() -> None:
-    assert len(KNOWN) == len(ATTRIBUTES)
+    assert len(KNOWN) == len(ATTRIBUTES) + len(PLAIN_NAMES)
+    plain = [canonical_name(plain_name(row)) for row in ATTRIBUTES]
+    assert [KNOWN[name] for name in plain] == list(ATTRIBUTES)
 
 
 def test_each_honoured_attribute_is_read_and_no_other() -> None:
     read = (Treatment.HONOURED, Treatment.HANDED)
-    honoured = {key for key, row in KNOWN.items() if row.treatment in read}
+    honoured = {canonical_name(row.name) for row in ATTRIBUTES if row.treatment in read}
     assert honoured == {*COMPONENT_READERS, *JOB_READERS, *SPECIAL}
-    of_job = {key for key, row in KNOWN.items() if row.scope is Scope.JOB}
+    of_job = {canonical_name(row.name) for row in ATTRIBUTES if row.scope is Scope.JOB}
     assert of_job == set(JOB_READERS)
 
 

@@ -121,7 +121,7 @@ def test_a_job_that_rsl_cannot_say_is_not_written() -> None:
     for wrong in (
         replace(component, executable=""),
         replace(component, arguments=("a\0b",)),
-        replace(component, wall_time_s=90.0),
+        replace(component, wall_time_s=90.5),
         replace(component, processors=0),
         replace(component, environment=(("A", "1"), ("A", "2"))),
     ):

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19koala/wire/v1/koala.proto\x12\rkoala.wire.v1\"\x07\n\x05\x45mpty\"\x0e\n\x0cHelloRequest\"Z\n\nHelloReply\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\"\x18\n\x08\x44ocument\x12\x0c\n\x04json\x18\x01 \x01(\t\"P\n\rSubmitRequest\x12.\n\x0bsubmissions\x18\x01 \x03(\x0b\x32\x19.koala.wire.v1.Submission\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"\xbb\x01\n\nSubmission\x12\x0b\n\x03rsl\x18\x01 \x01(\t\x12?\n\x0b\x64\x65\x66initions\x18\x02 \x03(\x0b\x32*.koala.wire.v1.Submission.DefinitionsEntry\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0f\n\x07no_wait\x18\x04 \x01(\x08\x12\r\n\x05queue\x18\x05 \x01(\t\x1a\x32\n\x10\x44\x65\x66initionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"8\n\x0bSubmitReply\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.koala.wire.v1.Submitted\"\xa4\x01\n\tSubmitted\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x10\n\x08warnings\x18\x02 \x03(\t\x12\x10\n\x08is_known\x18\x03 \x01(\x08\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x12\n\nerror_kind\x18\x05 \x01(\t\x12\x0c\n\x04line\x18\x06 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x07 \x01(\r\x12\x0e\n\x06source\x18\x08 \x01(\t\x12\x15\n\rretry_after_s\x18\t \x01(\x01\"\x1d\n\rCancelRequest\x12\x0c\n\x04jobs\x18\x01 \x03(\t\"8\n\x0b\x43\x61ncelReply\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.koala.wire.v1.Cancelled\"6\n\tCancelled\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05phase\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"e\n\x0bListRequest\x12\x0e\n\x06phases\x18\x01 \x03(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x0c\n\x04last\x18\x03 \x01(\r\x12\x0c\n\x04past\x18\x04 \x01(\x08\x12\r\n\x05\x61\x66ter\x18\x05 \x01(\t\x12\x0c\n\x04page\x18\x06 \x01(\r\"\x19\n\nJobRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\")\n\x0bSiteRequest\x12\x0c\n\x04site\x18\x01 \x01(\t\x12\x0c\n\x04verb\x18\x02 \x01(\t\"\x1b\n\x0bNameRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x0e\x41\x64\x64SiteRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\r\n\x05ttl_s\x18\x03 \x01(\x01\"P\n\x0e\x41\x64\x64UserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x11\n\texpires_s\x18\x03 \x01(\x01\x12\x0f\n\x07request\x18\x04 \x01(\t\"\x1c\n\x0c\x41uditRequest\x12\x0c\n\x04last\x18\x01 \x01(\r\"s\n\rReportRequest\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12\x12\n\x05since\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05until\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04site\x18\x05 \x01(\tB\x08\n\x06_sinceB\x08\n\x06_until\"I\n\x0cWatchRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x03\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x0c\n\x04site\x18\x03 \x01(\t\x12\x0f\n\x07in_lots\x18\x04 \x01(\x08\"\x81\x01\n\x06Notice\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\n\n\x02\x61t\x18\x02 \x01(\x01\x12\x0b\n\x03job\x18\x03 \x01(\t\x12\x0c\n\x04site\x18\x04 \x01(\t\x12\r\n\x05phase\x18\x05 \x01(\t\x12\x0c\n\x04text\x18\x06 \x01(\t\x12#\n\x04more\x18\x07 \x03(\x0b\x32\x15.koala.wire.v1.Notice\"\x86\x01\n\x0bLogsRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x11\n\tcomponent\x18\x02 \x01(\t\x12\x0e\n\x06stream\x18\x03 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x04 \x01(\x08\x12\x0f\n\x07process\x18\x05 \x01(\x05\x12&\n\x05\x61\x66ter\x18\x06 \x03(\x0b\x32\x17.koala.wire.v1.LogPlace\"_\n\x08LogPlace\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\r\x12\x11\n\tcomponent\x18\x02 \x01(\r\x12\x0f\n\x07process\x18\x03 \x01(\r\x12\x0e\n\x06stream\x18\x04 \x01(\t\x12\x0e\n\x06offset\x18\x05 \x01(\x04\"{\n\x07LogPart\x12\x11\n\tcomponent\x18\x01 \x01(\r\x12\r\n\x05label\x18\x02 \x01(\t\x12\x0f\n\x07process\x18\x03 \x01(\r\x12\x0e\n\x06stream\x18\x04 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\x12\x0f\n\x07\x61ttempt\x18\x06 \x01(\r\x12\x0e\n\x06offset\x18\x07 \x01(\x04\"G\n\x0eOutputsRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x11\n\tcomponent\x18\x02 \x01(\t\x12\x15\n\ris_names_only\x18\x03 \x01(\x08\"<\n\nOutputPart\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x32\x82\x0b\n\x05Koala\x12?\n\x05Hello\x12\x1b.koala.wire.v1.HelloRequest\x1a\x19.koala.wire.v1.HelloReply\x12\x42\n\x06Submit\x12\x1c.koala.wire.v1.SubmitRequest\x1a\x1a.koala.wire.v1.SubmitReply\x12\x42\n\x06\x43\x61ncel\x12\x1c.koala.wire.v1.CancelRequest\x1a\x1a.koala.wire.v1.CancelReply\x12;\n\x04List\x12\x1a.koala.wire.v1.ListRequest\x1a\x17.koala.wire.v1.Document\x12:\n\x04Show\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12\x39\n\x03Why\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12>\n\x08Timeline\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12\x36\n\x05Sites\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x41\n\nChangeSite\x12\x1a.koala.wire.v1.SiteRequest\x1a\x17.koala.wire.v1.Document\x12:\n\tListFiles\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x38\n\x07Metrics\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12?\n\x06Report\x12\x1c.koala.wire.v1.ReportRequest\x1a\x17.koala.wire.v1.Document\x12=\n\x05Watch\x12\x1b.koala.wire.v1.WatchRequest\x1a\x15.koala.wire.v1.Notice0\x01\x12<\n\x04Logs\x12\x1a.koala.wire.v1.LogsRequest\x1a\x16.koala.wire.v1.LogPart0\x01\x12\x45\n\x07Outputs\x12\x1d.koala.wire.v1.OutputsRequest\x1a\x19.koala.wire.v1.OutputPart0\x01\x12\x41\n\x07\x41\x64\x64Site\x12\x1d.koala.wire.v1.AddSiteRequest\x1a\x17.koala.wire.v1.Document\x12\x41\n\nRevokeSite\x12\x1a.koala.wire.v1.NameRequest\x1a\x17.koala.wire.v1.Document\x12?\n\x0eListEnrolments\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x41\n\x07\x41\x64\x64User\x12\x1d.koala.wire.v1.AddUserRequest\x1a\x17.koala.wire.v1.Document\x12\x41\n\nRevokeUser\x12\x1a.koala.wire.v1.NameRequest\x1a\x17.koala.wire.v1.Document\x12:\n\tListUsers\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12=\n\x05\x41udit\x12\x1b.koala.wire.v1.AuditRequest\x1a\x17.koala.wire.v1.Documentb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19koala/wire/v1/koala.proto\x12\rkoala.wire.v1\"\x07\n\x05\x45mpty\"\x0e\n\x0cHelloRequest\"Z\n\nHelloReply\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\"\x18\n\x08\x44ocument\x12\x0c\n\x04json\x18\x01 \x01(\t\"P\n\rSubmitRequest\x12.\n\x0bsubmissions\x18\x01 \x03(\x0b\x32\x19.koala.wire.v1.Submission\x12\x0f\n\x07\x64ry_run\x18\x02 \x01(\x08\"\xbb\x01\n\nSubmission\x12\x0b\n\x03rsl\x18\x01 \x01(\t\x12?\n\x0b\x64\x65\x66initions\x18\x02 \x03(\x0b\x32*.koala.wire.v1.Submission.DefinitionsEntry\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x0f\n\x07no_wait\x18\x04 \x01(\x08\x12\r\n\x05queue\x18\x05 \x01(\t\x1a\x32\n\x10\x44\x65\x66initionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"8\n\x0bSubmitReply\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.koala.wire.v1.Submitted\"\xb4\x01\n\tSubmitted\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x10\n\x08warnings\x18\x02 \x03(\t\x12\x10\n\x08is_known\x18\x03 \x01(\x08\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x12\n\nerror_kind\x18\x05 \x01(\t\x12\x0c\n\x04line\x18\x06 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x07 \x01(\r\x12\x0e\n\x06source\x18\x08 \x01(\t\x12\x15\n\rretry_after_s\x18\t \x01(\x01\x12\x0e\n\x06others\x18\n \x03(\t\"\x1d\n\rCancelRequest\x12\x0c\n\x04jobs\x18\x01 \x03(\t\"8\n\x0b\x43\x61ncelReply\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.koala.wire.v1.Cancelled\"6\n\tCancelled\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05phase\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"e\n\x0bListRequest\x12\x0e\n\x06phases\x18\x01 \x03(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\x0c\n\x04last\x18\x03 \x01(\r\x12\x0c\n\x04past\x18\x04 \x01(\x08\x12\r\n\x05\x61\x66ter\x18\x05 \x01(\t\x12\x0c\n\x04page\x18\x06 \x01(\r\"\x19\n\nJobRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\")\n\x0bSiteRequest\x12\x0c\n\x04site\x18\x01 \x01(\t\x12\x0c\n\x04verb\x18\x02 \x01(\t\"\x1b\n\x0bNameRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x0e\x41\x64\x64SiteRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12\r\n\x05ttl_s\x18\x03 \x01(\x01\"P\n\x0e\x41\x64\x64UserRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x11\n\texpires_s\x18\x03 \x01(\x01\x12\x0f\n\x07request\x18\x04 \x01(\t\"\x1c\n\x0c\x41uditRequest\x12\x0c\n\x04last\x18\x01 \x01(\r\"s\n\rReportRequest\x12\n\n\x02\x62y\x18\x01 \x01(\t\x12\x12\n\x05since\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05until\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x0c\n\x04user\x18\x04 \x01(\t\x12\x0c\n\x04site\x18\x05 \x01(\tB\x08\n\x06_sinceB\x08\n\x06_until\"I\n\x0cWatchRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x03\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x0c\n\x04site\x18\x03 \x01(\t\x12\x0f\n\x07in_lots\x18\x04 \x01(\x08\"\x81\x01\n\x06Notice\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\n\n\x02\x61t\x18\x02 \x01(\x01\x12\x0b\n\x03job\x18\x03 \x01(\t\x12\x0c\n\x04site\x18\x04 \x01(\t\x12\r\n\x05phase\x18\x05 \x01(\t\x12\x0c\n\x04text\x18\x06 \x01(\t\x12#\n\x04more\x18\x07 \x03(\x0b\x32\x15.koala.wire.v1.Notice\"\x86\x01\n\x0bLogsRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x11\n\tcomponent\x18\x02 \x01(\t\x12\x0e\n\x06stream\x18\x03 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x04 \x01(\x08\x12\x0f\n\x07process\x18\x05 \x01(\x05\x12&\n\x05\x61\x66ter\x18\x06 \x03(\x0b\x32\x17.koala.wire.v1.LogPlace\"_\n\x08LogPlace\x12\x0f\n\x07\x61ttempt\x18\x01 \x01(\r\x12\x11\n\tcomponent\x18\x02 \x01(\r\x12\x0f\n\x07process\x18\x03 \x01(\r\x12\x0e\n\x06stream\x18\x04 \x01(\t\x12\x0e\n\x06offset\x18\x05 \x01(\x04\"{\n\x07LogPart\x12\x11\n\tcomponent\x18\x01 \x01(\r\x12\r\n\x05label\x18\x02 \x01(\t\x12\x0f\n\x07process\x18\x03 \x01(\r\x12\x0e\n\x06stream\x18\x04 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\x12\x0f\n\x07\x61ttempt\x18\x06 \x01(\r\x12\x0e\n\x06offset\x18\x07 \x01(\x04\"G\n\x0eOutputsRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x11\n\tcomponent\x18\x02 \x01(\t\x12\x15\n\ris_names_only\x18\x03 \x01(\x08\"<\n\nOutputPart\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x32\x82\x0b\n\x05Koala\x12?\n\x05Hello\x12\x1b.koala.wire.v1.HelloRequest\x1a\x19.koala.wire.v1.HelloReply\x12\x42\n\x06Submit\x12\x1c.koala.wire.v1.SubmitRequest\x1a\x1a.koala.wire.v1.SubmitReply\x12\x42\n\x06\x43\x61ncel\x12\x1c.koala.wire.v1.CancelRequest\x1a\x1a.koala.wire.v1.CancelReply\x12;\n\x04List\x12\x1a.koala.wire.v1.ListRequest\x1a\x17.koala.wire.v1.Document\x12:\n\x04Show\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12\x39\n\x03Why\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12>\n\x08Timeline\x12\x19.koala.wire.v1.JobRequest\x1a\x17.koala.wire.v1.Document\x12\x36\n\x05Sites\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x41\n\nChangeSite\x12\x1a.koala.wire.v1.SiteRequest\x1a\x17.koala.wire.v1.Document\x12:\n\tListFiles\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x38\n\x07Metrics\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12?\n\x06Report\x12\x1c.koala.wire.v1.ReportRequest\x1a\x17.koala.wire.v1.Document\x12=\n\x05Watch\x12\x1b.koala.wire.v1.WatchRequest\x1a\x15.koala.wire.v1.Notice0\x01\x12<\n\x04Logs\x12\x1a.koala.wire.v1.LogsRequest\x1a\x16.koala.wire.v1.LogPart0\x01\x12\x45\n\x07Outputs\x12\x1d.koala.wire.v1.OutputsRequest\x1a\x19.koala.wire.v1.OutputPart0\x01\x12\x41\n\x07\x41\x64\x64Site\x12\x1d.koala.wire.v1.AddSiteRequest\x1a\x17.koala.wire.v1.Document\x12\x41\n\nRevokeSite\x12\x1a.koala.wire.v1.NameRequest\x1a\x17.koala.wire.v1.Document\x12?\n\x0eListEnrolments\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12\x41\n\x07\x41\x64\x64User\x12\x1d.koala.wire.v1.AddUserRequest\x1a\x17.koala.wire.v1.Document\x12\x41\n\nRevokeUser\x12\x1a.koala.wire.v1.NameRequest\x1a\x17.koala.wire.v1.Document\x12:\n\tListUsers\x12\x14.koala.wire.v1.Empty\x1a\x17.koala.wire.v1.Document\x12=\n\x05\x41udit\x12\x1b.koala.wire.v1.AuditRequest\x1a\x17.koala.wire.v1.Documentb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,43 +50,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUBMITREPLY']._serialized_start=459
   _globals['_SUBMITREPLY']._serialized_end=515
   _globals['_SUBMITTED']._serialized_start=518
-  _globals['_SUBMITTED']._serialized_end=682
-  _globals['_CANCELREQUEST']._serialized_start=684
-  _globals['_CANCELREQUEST']._serialized_end=713
-  _globals['_CANCELREPLY']._serialized_start=715
-  _globals['_CANCELREPLY']._serialized_end=771
-  _globals['_CANCELLED']._serialized_start=773
-  _globals['_CANCELLED']._serialized_end=827
-  _globals['_LISTREQUEST']._serialized_start=829
-  _globals['_LISTREQUEST']._serialized_end=930
-  _globals['_JOBREQUEST']._serialized_start=932
-  _globals['_JOBREQUEST']._serialized_end=957
-  _globals['_SITEREQUEST']._serialized_start=959
-  _globals['_SITEREQUEST']._serialized_end=1000
-  _globals['_NAMEREQUEST']._serialized_start=1002
-  _globals['_NAMEREQUEST']._serialized_end=1029
-  _globals['_ADDSITEREQUEST']._serialized_start=1031
-  _globals['_ADDSITEREQUEST']._serialized_end=1091
-  _globals['_ADDUSERREQUEST']._serialized_start=1093
-  _globals['_ADDUSERREQUEST']._serialized_end=1173
-  _globals['_AUDITREQUEST']._serialized_start=1175
-  _globals['_AUDITREQUEST']._serialized_end=1203
-  _globals['_REPORTREQUEST']._serialized_start=1205
-  _globals['_REPORTREQUEST']._serialized_end=1320
-  _globals['_WATCHREQUEST']._serialized_start=1322
-  _globals['_WATCHREQUEST']._serialized_end=1395
-  _globals['_NOTICE']._serialized_start=1398
-  _globals['_NOTICE']._serialized_end=1527
-  _globals['_LOGSREQUEST']._serialized_start=1530
-  _globals['_LOGSREQUEST']._serialized_end=1664
-  _globals['_LOGPLACE']._serialized_start=1666
-  _globals['_LOGPLACE']._serialized_end=1761
-  _globals['_LOGPART']._serialized_start=1763
-  _globals['_LOGPART']._serialized_end=1886
-  _globals['_OUTPUTSREQUEST']._serialized_start=1888
-  _globals['_OUTPUTSREQUEST']._serialized_end=1959
-  _globals['_OUTPUTPART']._serialized_start=1961
-  _globals['_OUTPUTPART']._serialized_end=2021
-  _globals['_KOALA']._serialized_start=2024
-  _globals['_KOALA']._serialized_end=3434
+  _globals['_SUBMITTED']._serialized_end=698
+  _globals['_CANCELREQUEST']._serialized_start=700
+  _globals['_CANCELREQUEST']._serialized_end=729
+  _globals['_CANCELREPLY']._serialized_start=731
+  _globals['_CANCELREPLY']._serialized_end=787
+  _globals['_CANCELLED']._serialized_start=789
+  _globals['_CANCELLED']._serialized_end=843
+  _globals['_LISTREQUEST']._serialized_start=845
+  _globals['_LISTREQUEST']._serialized_end=946
+  _globals['_JOBREQUEST']._serialized_start=948
+  _globals['_JOBREQUEST']._serialized_end=973
+  _globals['_SITEREQUEST']._serialized_start=975
+  _globals['_SITEREQUEST']._serialized_end=1016
+  _globals['_NAMEREQUEST']._serialized_start=1018
+  _globals['_NAMEREQUEST']._serialized_end=1045
+  _globals['_ADDSITEREQUEST']._serialized_start=1047
+  _globals['_ADDSITEREQUEST']._serialized_end=1107
+  _globals['_ADDUSERREQUEST']._serialized_start=1109
+  _globals['_ADDUSERREQUEST']._serialized_end=1189
+  _globals['_AUDITREQUEST']._serialized_start=1191
+  _globals['_AUDITREQUEST']._serialized_end=1219
+  _globals['_REPORTREQUEST']._serialized_start=1221
+  _globals['_REPORTREQUEST']._serialized_end=1336
+  _globals['_WATCHREQUEST']._serialized_start=1338
+  _globals['_WATCHREQUEST']._serialized_end=1411
+  _globals['_NOTICE']._serialized_start=1414
+  _globals['_NOTICE']._serialized_end=1543
+  _globals['_LOGSREQUEST']._serialized_start=1546
+  _globals['_LOGSREQUEST']._serialized_end=1680
+  _globals['_LOGPLACE']._serialized_start=1682
+  _globals['_LOGPLACE']._serialized_end=1777
+  _globals['_LOGPART']._serialized_start=1779
+  _globals['_LOGPART']._serialized_end=1902
+  _globals['_OUTPUTSREQUEST']._serialized_start=1904
+  _globals['_OUTPUTSREQUEST']._serialized_end=1975
+  _globals['_OUTPUTPART']._serialized_start=1977
+  _globals['_OUTPUTPART']._serialized_end=2037
+  _globals['_KOALA']._serialized_start=2040
+  _globals['_KOALA']._serialized_end=3450
 # @@protoc_insertion_point(module_scope)

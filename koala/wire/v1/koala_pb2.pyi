@@ -214,6 +214,7 @@ class Submitted(_message.Message):
     COLUMN_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_S_FIELD_NUMBER: _builtins.int
+    OTHERS_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     is_known: _builtins.bool
     """the key had been used for the same text before"""
@@ -229,6 +230,10 @@ class Submitted(_message.Message):
     """exhausted: not worth trying again before; 0: nobody knows"""
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def others(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """spec: further mistakes of the same text, with their places"""
+
     def __init__(
         self,
         *,
@@ -241,10 +246,11 @@ class Submitted(_message.Message):
         column: _builtins.int = ...,
         source: _builtins.str = ...,
         retry_after_s: _builtins.float = ...,
+        others: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["column", b"column", "error", b"error", "error_kind", b"error_kind", "is_known", b"is_known", "job", b"job", "line", b"line", "retry_after_s", b"retry_after_s", "source", b"source", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["column", b"column", "error", b"error", "error_kind", b"error_kind", "is_known", b"is_known", "job", b"job", "line", b"line", "others", b"others", "retry_after_s", b"retry_after_s", "source", b"source", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

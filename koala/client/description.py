@@ -1,0 +1,113 @@
+"""Job descriptions in Python: `Job` and `Component`, checked before anything is sent.
+
+    job = Job(components=[Component(site="delft", executable="/bin/hostname", processors=4),
+                          Component(site="vu", executable="/bin/hostname", processors=4)])
+    job.check()                      # raises SpecError, naming every mistake
+    await client.submit(job)
+
+Fields are the attributes of docs/rsl.md under their plain names. Times are minutes, a text such as
+"1h30m", or a timedelta; memory is in MB, or a text such as "4G".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+Duration: TypeAlias = "int | str | timedelta"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """A program and the processors that it needs, on one site."""
+
+    executable: str
+    arguments: Sequence[str | float] = ()
+    site: str | None = None  # None: any site
+    label: str | None = None
+    processors: int = 1
+    hosts: int | None = None
+    job_type: str | None = None
+    directory: str | None = None
+    environment: Mapping[str, str | float] | None = None
+    stdin: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    wall_time: Duration | None = None
+    cpu_time: Duration | None = None
+    memory: int | str | None = None  # for each process
+    memory_max: int | str | None = None
+    queue: str | None = None
+    account: str | None = None
+    start_type: str | None = None
+    output_files: Sequence[str] = ()
+    rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Components that start together, and attributes of the whole job."""
+
+    components: Sequence[Component]
+    priority: str | None = None
+    input_files: str | Mapping[str, int | str] | None = None
+    input_mode: str | None = None
+    deadline: datetime | str | None = None
+    hint: str | Sequence[str | float] | None = None
+    length: float | None = None
+    mips: float | None = None
+    max_hold: Duration | None = None
+    quorum: int | None = None
+    retry: int | None = None
+    rerun: bool | None = None
+    progress: str | None = None
+    asynchrony: float | None = None
+    deviation: float | None = None
+    connect: Sequence[Sequence[str | int]] = ()
+
+    @property
+    def text(self) -> str:
+        """The job as a YAML description."""
+        from koala.rsl.document import VERSION, dump_document  # noqa: PLC0415 - late, for clients to start fast
+
+        job = _attributes(self)
+        job["components"] = [_attributes(component) for component in self.components]
+        return dump_document({"version": int(VERSION), **job})
+
+    def check(self) -> tuple[str, ...]:
+        """Check the description and return its warnings. Raises SpecError with every mistake."""
+        from koala.rsl import read_job  # noqa: PLC0415
+
+        return read_job(self.text).warnings
+
+
+def _attributes(described: Component | Job) -> dict[str, object]:
+    """Return the attributes that are set, in the order of the fields."""
+    found: dict[str, object] = {}
+    for field in fields(described):
+        value = getattr(described, field.name)
+        if field.name != "components" and value is not None and value != ():
+            found[field.name] = _plain(value)
+    return found
+
+
+def _plain(value: object) -> object:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case timedelta():
+            return f"{round(value.total_seconds())}s"
+        case datetime():
+            return value.isoformat()
+        case Mapping():
+            return {str(name): _plain(inner) for name, inner in value.items()}
+        case str() | int():
+            return value
+        case float():
+            return f"{value:f}".rstrip("0").rstrip(".")
+        case Sequence():
+            return [_plain(inner) for inner in value]
+        case _:
+            return str(value)
