@@ -1,4 +1,4 @@
-"""What holds for every test: seeded Hypothesis, no skip that nobody reads, long tests first.
+"""Rules for every test: seeded Hypothesis, no skip that nobody reads, long tests first.
 
 Hypothesis is derandomised, so that a run that was green stays green until the code changes. Where
 the environment says CI, a skipped test fails: a test that does not run there runs nowhere.
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
-    """What is shared is made by one worker."""
+    """Give tests that share something to one worker."""
     return Together(config, log)
 
 

@@ -87,7 +87,7 @@ def main() -> int:
 
 
 def has(program: str) -> bool:
-    """Whether a program is installed; says what is needed where it is not."""
+    """Return True when a program is installed; else say what is needed."""
     if shutil.which(program) is None:
         say(f"demo-slurm: {program} is not installed (Debian: apt install {PACKAGES[program]})")
         return False

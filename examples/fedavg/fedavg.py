@@ -61,7 +61,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What one participant tells of itself: its samples and what it learns alone."""
+    """Report one participant: its samples and what it learns alone."""
 
     samples: int
     accuracy: float

@@ -54,7 +54,7 @@ class Rectangle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """What is common with one neighbour, as places in the local array with its one-point frame."""
+    """Describe the overlap with one neighbour, as places in the array with its one-point frame."""
 
     rank: int
     mine: tuple[slice, slice]
@@ -63,7 +63,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """How one solve ended; the same on all ranks."""
+    """Report the end of one solve; the same on all ranks."""
 
     iterations: int
     residual: float
@@ -239,7 +239,7 @@ def neighbours(own: Rectangle, pieces: Sequence[Rectangle]) -> tuple[Side, ...]:
 
 
 def _common(own: range, other: range) -> slice | None:
-    """Where two ranges overlap, as a place in the local array of the first; None when nowhere."""
+    """Return the overlap of two ranges as a place in the first one's local array, or None."""
     start, stop = max(own.start, other.start), min(own.stop, other.stop)
     return slice(start - own.start + 1, stop - own.start + 1) if start < stop else None
 

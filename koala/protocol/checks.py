@@ -51,7 +51,7 @@ def host(field: str, value: str) -> str:
 
 
 def endpoint(field: str, value: str) -> str:
-    """Where something is reached; empty means nowhere."""
+    """Check an address to reach something at; empty means none."""
     found = _ENDPOINT.fullmatch(printable(field, value))
     if value and (found is None or not 1 <= int(found["port"]) <= PORT_MAX):
         raise SpecError(

@@ -108,7 +108,7 @@ class TransferNews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyNews:
-    """How far a copy under way is: so many bytes in so many seconds."""
+    """Report the progress of a copy: so many bytes in so many seconds."""
 
     transfer: TransferId
     size_bytes: int

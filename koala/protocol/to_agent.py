@@ -62,7 +62,7 @@ def _program(component: ComponentSpec, label: str) -> pb.Program:
 
 
 def try_paths(action: ac.TryPaths) -> pb.ToAgent:
-    """Which ports the claim's starter listens on, and whom it must reach."""
+    """Tell a claim's starter its ports to listen on, and the peers to reach."""
     return pb.ToAgent(
         try_paths=pb.TryPaths(
             claim=action.claim,

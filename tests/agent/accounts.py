@@ -52,6 +52,6 @@ def as_account(name: str, *argv: str) -> subprocess.CompletedProcess[str]:
 
 
 def owners(folder: Path) -> set[tuple[int, int]]:
-    """Who owns what is below a folder, and what others may do with it."""
+    """Map each path below a folder to its owner and what others may do with it."""
     paths = [folder, *folder.rglob("*")]
     return {(p.lstat().st_uid, stat.S_IMODE(p.lstat().st_mode) & 0o077) for p in paths}

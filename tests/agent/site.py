@@ -153,7 +153,7 @@ class Daemon:
 
 @dataclass
 class Site:
-    """What a test works with."""
+    """Hold the agent, its folders and its local manager for a test."""
 
     claims: ClaimDriver
     daemon: Daemon

@@ -88,7 +88,7 @@ kinds = pytest.mark.parametrize("kind", [STORE, TABLE], ids=lambda kind: kind.fi
 
 
 def killed(kind: Kind, folder: Path) -> Path:
-    """What a process that wrote and was killed has left."""
+    """Return the database that a process leaves that wrote and was killed."""
     close = kind.write(folder / "writer")
     shutil.copytree(folder / "writer", folder / "killed", ignore=shutil.ignore_patterns("*-shm"))
     close()

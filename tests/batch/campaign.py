@@ -39,7 +39,7 @@ KILL_PAUSE_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long a campaign is and what disturbs it. The first `calm` jobs meet nothing; a controller
+    """Set the length of a campaign and its faults. The first `calm` jobs meet nothing; a controller
     of each kind is away for `away_s`."""
 
     jobs: int
@@ -51,7 +51,7 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Course:
-    """What became of it: jobs in order of submission, and their start skews."""
+    """Collect the outcome: jobs in order of submission, and their start skews."""
 
     processes: dict[str, int] = field(default_factory=dict)
     calm_skews: list[float] = field(default_factory=list)

@@ -106,7 +106,7 @@ class System:
                 self.run("env", f"SGE_EXECD_PIDFILE={self.folder / file}", "sge_execd")
 
     def has_saved(self) -> bool:
-        """Whether its controller has written down all jobs that it has: Slurm's takes seconds."""
+        """True when the controller has written down all jobs that it has: Slurm's takes seconds."""
         if self.kind != "slurm":
             return True
         state = (self.folder / "state" / "job_state").read_bytes()

@@ -30,7 +30,7 @@ BECOME = {
 
 @pytest.fixture(scope="module")
 def open_folder() -> Iterator[Path]:
-    """Where every account can read the configuration of a batch system."""
+    """Make a folder in which every account can read the configuration of a batch system."""
     need_root()
     with tempfile.TemporaryDirectory(prefix="koala-open-") as folder:
         Path(folder).chmod(0o755)
@@ -113,7 +113,7 @@ def submit_as(site: System, account: str, name: str) -> None:
 
 
 async def said(session: FakeSession, claim: str) -> list[str]:
-    """What the program wrote, as soon as that has come to the agent."""
+    """Return the program's output as soon as it has come to the agent."""
     while True:
         session.say(log_request=link_pb2.LogRequest(claim=claim, request=1, stream="stdout"))
         chunk = await session.next("log")

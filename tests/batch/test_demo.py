@@ -54,12 +54,12 @@ def test_the_demo_removes_all_that_it_has_started_when_it_is_interrupted(
 
 
 def marked(mark: bytes) -> list[Path]:
-    """What is left of the demo's processes."""
+    """List the processes that are left of the demo."""
     return [place for place in Path("/proc").glob("[0-9]*/environ") if has(place, mark)]
 
 
 def has(environ: Path, marked: bytes) -> bool:
-    """Whether a process was started with this in its environment."""
+    """True when a process was started with this in its environment."""
     try:
         return marked in environ.read_bytes().split(b"\0")
     except OSError:

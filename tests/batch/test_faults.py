@@ -74,8 +74,8 @@ async def running(grid: Grid, client: Client, job: str) -> str:
 async def test_no_daemon_escapes_from_a_batch_job(
     grid: Grid, client: Client, systems: dict[str, System], tmp_path: Path, way: str
 ) -> None:
-    """What setsid and a second fork take out of a batch system's sight dies with its claim, whether
-    the program ends, the job is cancelled, or the site's people end the batch jobs."""
+    """Processes that leave a batch system's sight by setsid and a second fork die with their claim,
+    whether the program ends, the job is cancelled, or the site's people end the batch jobs."""
     ear, end = tmp_path / "ear", tmp_path / "end"
     program = ESCAPE.format(ear=ear) + f"; while ! test -e {end}; do sleep 0.1; done"
     name = await running(grid, client, shell(program, *systems))
@@ -277,5 +277,5 @@ async def test_a_high_priority_job_takes_the_place_of_a_low_one(
 
 
 def _told(system: System, number: str, field: str) -> str:
-    """What Slurm says of a job, ended ones included."""
+    """Return Slurm's record of a job, ended ones included."""
     return system.run("squeue", "-h", "-t", "all", "-j", number, "-o", field)

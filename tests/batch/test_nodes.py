@@ -28,7 +28,7 @@ def grid(
 
 
 def is_helper(pid: int) -> bool:
-    """Whether this starter is one's helper on another machine."""
+    """True when this starter is a helper on another machine."""
     return b"machine" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
 
 

@@ -1,4 +1,4 @@
-"""How programs are started on several machines of real batch systems, by jobType."""
+"""Programs are started on several machines of real batch systems, by jobType."""
 
 from __future__ import annotations
 

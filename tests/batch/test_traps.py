@@ -1,4 +1,4 @@
-"""What batch systems do that a manager must not take for something else."""
+"""Habits of batch systems that an adapter must not misread."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ __all__ = ["mpi_program"]  # a fixture
 
 @pytest.fixture(scope="module")
 def hidden(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What nodes do not see."""
+    """List the folders that nodes do not see."""
     if os.geteuid() != 0:
         raise SkipTest("mount namespaces need root here")
     return tmp_path_factory.mktemp("hidden")
@@ -92,7 +92,7 @@ async def finished(client: Client, text: str) -> dict[str, Any]:
 
 
 async def log_of(client: Client, job: str, **chosen: Any) -> str:
-    """What there is of a log."""
+    """Return a log as far as it is there."""
     return b"".join([chunk.data async for chunk in client.logs(job, **chosen)]).decode()
 
 

@@ -51,7 +51,7 @@ def a_full_grid() -> tuple[Scheduler, Instant]:
 
 
 def scan_s(scheduler: Scheduler, now: Instant) -> float:
-    """How long one scan of the whole queue takes after sites have reported a change."""
+    """Measure one scan of the whole queue after sites have reported a change."""
     last = next(reversed(scheduler.jobs.values()))
     tries = last.placement_tries
     begun_at = perf_counter()

@@ -170,7 +170,7 @@ async def connected(settings: dict[str, Any]) -> AsyncIterator[list[Client]]:
 
 @dataclass
 class Submitting:
-    """What came of submissions."""
+    """Collect the outcome of submissions."""
 
     settings: dict[str, Any]
     latencies: list[float] = field(default_factory=list)
@@ -231,7 +231,8 @@ async def clients(settings: dict[str, Any], lines: asyncio.StreamReader) -> None
 
 
 class Watching:
-    """What watchers have seen, how late it came, and whether all have seen what is wanted."""
+    """Collect what watchers have seen, how late it came, and whether all have seen what is
+    wanted."""
 
     def __init__(self, count: int, stops_after: int) -> None:
         self.delays: list[float] = []
@@ -257,7 +258,7 @@ class Watching:
             await self._changed.wait()
 
     def gaps(self) -> int:
-        """How often a number did not follow the one before."""
+        """Count the numbers that did not follow the one before."""
         return sum(after != before + 1 for seen in self.numbers for before, after in pairwise(seen))
 
 

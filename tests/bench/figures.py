@@ -1,4 +1,4 @@
-"""What a benchmark says: figures, each with its unit and how it was measured, as JSON and table."""
+"""Figures of a benchmark, each with its unit and how it was measured, as JSON and table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        """Whether the limit is kept; figures without one always hold."""
+        """True when the limit is kept; figures without one always hold."""
         if self.limit is None:
             return True
         return self.value >= self.limit if self.is_least else self.value <= self.limit
@@ -50,7 +50,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def machine() -> dict[str, Any]:
-    """Where this runs, in a few words."""
+    """Describe this machine in a few words."""
     load = os.getloadavg()
     return {
         "processors": os.cpu_count(),

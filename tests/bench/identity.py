@@ -1,5 +1,5 @@
-"""What it costs to prove who one is: the same calls in plain text and over TLS with a token, in
-processor time of the daemon, so that other work on the machine hardly counts."""
+"""Measure what identity costs: the same calls in plain text and over TLS with a token, in processor
+time of the daemon, so that other work on the machine hardly counts."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ async def timed(client: Client) -> float:
 
 
 async def concurrently(client: Client, jobs: int) -> float:
-    """How long so many single submissions take, with some in flight all the time."""
+    """Measure so many single submissions, with some in flight all the time."""
     numbers = iter(range(jobs))
 
     async def some() -> None:
@@ -181,7 +181,7 @@ async def _launches(folder: Path, count: int) -> list[Figure]:
 
 
 async def run_all(client: Client, texts: list[str]) -> float:
-    """How long these jobs take from submission until all are Finished."""
+    """Measure the time from the submission of these jobs until all are Finished."""
     begun_at = perf_counter()
     results = await client.submit_many(texts)
     jobs = [result.job for result in results if isinstance(result, Submitted)]

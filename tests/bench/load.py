@@ -91,7 +91,7 @@ def clients(grid: Grid, name: str, count: int, jobs: int, **more: Any) -> Any:
 
 
 class Daemon:
-    """What the daemon's process takes."""
+    """Measure what the daemon's process takes."""
 
     def __init__(self, grid: Grid) -> None:
         self._process = psutil.Process(grid.pid("daemon"))
@@ -466,7 +466,7 @@ async def started_s(grid: Grid, client: Client) -> float:
 
 
 async def beside(client: Client, question: Awaitable[object]) -> tuple[float, float]:
-    """How long a question takes, and the longest that somebody else waits for Hello meanwhile."""
+    """Time a call, and the longest that somebody else waits for Hello meanwhile."""
     longest_s = 0.0
 
     async def ask() -> float:

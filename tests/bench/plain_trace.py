@@ -56,7 +56,7 @@ def read(path: Path) -> tuple[list[Job], int]:
 
 
 def replay(jobs: list[Job], processors: int, *, is_easy: bool) -> list[int]:
-    """When each job starts."""
+    """Return the start of each job."""
     starts = [0] * len(jobs)
     ends: list[tuple[int, int]] = []
     releases: list[tuple[int, int]] = []

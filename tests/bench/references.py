@@ -1,4 +1,4 @@
-"""What this machine can do at best, measured in the same run: others' figures are ratios to it."""
+"""Measure what this machine can do at best in the same run: other figures are ratios to it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def measure(folder: Path, is_quick: bool) -> list[Figure]:
 
 
 def appends_per_s(folder: Path, count: int) -> float:
-    """How often a file can be made durable."""
+    """Measure how often a file can be made durable."""
     descriptor = os.open(folder / "appends", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     begun_at = perf_counter()
     for _ in range(count):
@@ -47,7 +47,7 @@ def appends_per_s(folder: Path, count: int) -> float:
 
 
 def spawns_per_s(command: list[str], count: int) -> float:
-    """How often a program can be started and waited for."""
+    """Measure how often a program can be started and waited for."""
     begun_at = perf_counter()
     for _ in range(count):
         subprocess.run(command, check=True)

@@ -43,7 +43,7 @@ class BrokerProcess:
 
     @property
     def url(self) -> str:
-        """What `[bus] url` says."""
+        """Return the value of `[bus] url`."""
         return f"mqtt://127.0.0.1:{self.port}/grid"
 
     def start(self) -> None:

@@ -61,7 +61,7 @@ def a_part(**changes: Any) -> dict[str, Any]:
 
 
 def a_charge(**changes: Any) -> dict[str, Any]:
-    """What the first claim of that job has cost."""
+    """Return the cost of the job's first claim."""
     return {
         "claim": "j1/1/0/1",
         "batch_job": "4711",

@@ -1,4 +1,4 @@
-"""What holds for every command: exit statuses, streams, help, completion, what is imported."""
+"""Rules for every command: exit statuses, streams, help, completion, imports."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_completion_of_a_word_offers_what_fits() -> None:
 
 
 def modules_after(code: str) -> set[str]:
-    """What is imported in a fresh process that has run this."""
+    """List the modules that a fresh process imports when it runs this."""
     run = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport sys, json; print(json.dumps(list(sys.modules)))"],
         env=environment(),

@@ -1,4 +1,4 @@
-"""What `koala outputs` writes: whole files, below the folder that was named, whatever comes."""
+"""`koala outputs` writes whole files, below the folder that was named, whatever comes."""
 
 from __future__ import annotations
 

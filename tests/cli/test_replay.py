@@ -38,7 +38,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def document(*words: str) -> dict[str, Any]:
-    """What `koala replay ... --json` prints."""
+    """Return what `koala replay ... --json` prints."""
     run = koala_here("replay", *words, "--json")
     assert run.returncode == 0, run.stderr
     found: dict[str, Any] = json.loads(run.stdout)

@@ -25,7 +25,7 @@ def news(scheduler: Scheduler, now: Instant) -> Iterator[ev.Event]:
 
 
 def report(scheduler: Scheduler, name: SiteName) -> ev.SiteReported:
-    """What of a site nobody claims is idle."""
+    """Report all processors of a site that nobody claims as idle."""
     site = scheduler.sites[name]
     idle = site.facts.processors - _held(scheduler, name)
     return ev.SiteReported(site=name, idle=max(0, idle), through=site.asks)

@@ -1,4 +1,4 @@
-"""What jobs have cost: every processor-second once, by whom, where and when."""
+"""The account of a job counts every processor-second once: by whom, where and when."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANN, BOB = UserName("ann"), UserName("bob")
 
 @pytest.fixture
 def calm(script: Script) -> None:
-    """What is asked of sites to end a job is no matter here."""
+    """Drop the actions that ask sites to end a job."""
     script.ignore(PublishOutputs, StopClaim)
 
 

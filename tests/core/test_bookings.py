@@ -93,7 +93,7 @@ def test_what_was_booked_is_free_when_the_job_is_cancelled() -> None:
 
 
 def test_a_booked_copy_teaches_nothing_about_its_link() -> None:
-    """What it may take says nothing about what the link could do."""
+    """Its limit says nothing about what the link could do."""
     script = a_grid().replica("data", "home", 1_000_000)
     script.tell(reader("j1", length_mi=1e9)).drop()
     assert booked(script.scheduler) == {(HOME, DELFT): 2.0}

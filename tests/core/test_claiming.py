@@ -351,7 +351,7 @@ def test_nobody_is_preempted_where_the_claim_would_not_start(begin: Begin) -> No
 
 
 def test_a_job_in_releasing_is_never_preempted(begin: Begin) -> None:
-    """Whether it started cannot be known."""
+    """It may have started: nobody can know yet."""
     script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer)
     script.tell(a_site("delft", 8, starts_after_stop=True), a_job("low", 8))
     script.started("low")

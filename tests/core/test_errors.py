@@ -1,4 +1,4 @@
-"""Which error is told when several tasks end with one."""
+"""Of several tasks that end with an error, the first cause is raised."""
 
 from koala.errors import ConfigError, first_error
 

@@ -54,7 +54,7 @@ def test_a_node_that_vanishes_returns_the_whole_job(running: Script) -> None:
 
 
 def test_an_attempt_fails_once_however_many_components_vanish(running: Script) -> None:
-    """What `koala show` counts, and figure 3 of the paper with it."""
+    """`koala show` counts these, and figure 3 of the paper does."""
     running.gone("j1/1/0/1", EndKind.VANISHED).drop().gone("j1/1/1/1", EndKind.VANISHED)
     assert (running.picture("j1")["failures"], running.picture("j1")["preemptions"]) == (1, 0)
 

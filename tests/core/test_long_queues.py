@@ -1,4 +1,4 @@
-"""What a scan of a long queue costs: jobs that are alike are not thought about twice."""
+"""A scan of a long queue is cheap: jobs that are alike are placed by one decision."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_jobs_that_placement_tells_apart_are_looked_at_each(begin: Begin, counte
 def test_when_something_was_placed_the_others_are_looked_at_again(
     begin: Begin, counted: Counted
 ) -> None:
-    """What a policy finds may depend on more than on what is idle."""
+    """A policy's answer may depend on more than on what is idle."""
     script = begin(counted.policies)
     script.tell(a_site("a", 16, idle=8), a_site("b", 16, idle=5))
     script.tell_together(a_job("j1", 6, 6), a_job("j2", 6, 6), a_job("j3", 1), a_job("j4", 6, 6))

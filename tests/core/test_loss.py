@@ -72,7 +72,7 @@ def test_a_job_with_a_deadline_is_tried_once_the_fence_is_over(begin: Begin) -> 
 
 
 def test_it_is_told_why_a_job_that_waits_is_not_tried(begin: Begin) -> None:
-    """Where leases never end, nobody but its owner can say that nothing of it lives."""
+    """Only its owner can say that nothing of it lives, where leases never end."""
     script = begin().tell(a_job("j1", 4), LOSS, a_site("a", 4))
     lives = "an attempt of it that a lost part of the journal knew may live"
     assert any(f"not tried for 10 min: {lives}" in line for line in told(script))

@@ -230,7 +230,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(times=st.integers(1, 4))
     def proceed(self, times: int) -> None:
-        """What a site without faults would say next, so that jobs come to their end, too."""
+        """Let a site say what it would say without faults, so that jobs come to their end."""
         for _ in range(times):
             self.wait(0.0)
             for claim in list(self.scheduler.ledger.values()):

@@ -1,4 +1,4 @@
-"""Who takes part: quorum, loose and no barrier (design: Members)."""
+"""Members of a barrier: quorum, loose and no barrier (design: Members)."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_a_report_that_changes_nothing_is_not_journaled(script: Script) -> None:
 
 
 def test_an_old_job_is_corrected_less_often_and_as_much_in_the_same_time(script: Script) -> None:
-    """What a job writes into the journal is bounded, however far apart its components are."""
+    """A job's corrections in the journal are bounded, however far apart its components are."""
     assert [rest(cycle) for cycle in (0, 1199, 1200, 4800, 19_200, 10**9)] == [1, 1, 2, 4, 8, 8]
     begun(script, asynchrony_s=0.1)
     told_of = 0

@@ -29,7 +29,7 @@ def refuse(script: Script, *claims: str) -> None:
 
 
 def asked_at(script: Script, until: float) -> list[float]:
-    """When j1 was claimed, each time refused at once."""
+    """List the times at which j1 was claimed, refused at once each time."""
     instants = []
     while script.now < until:
         for claim in [action.claim for action in script.take(ClaimProcessors)]:

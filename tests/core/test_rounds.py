@@ -197,7 +197,7 @@ def test_a_daemon_with_another_discipline_moves_the_jobs_to_its_queues(begin: Be
 def test_delayed_jobs_that_a_larger_queue_lets_in_go_to_those_of_the_new_discipline(
     begin: Begin,
 ) -> None:
-    """What is configured comes before the life that begins with it."""
+    """The configuration comes before the life that begins with it."""
     script = grid(begin, "LS-DO", idle=0, queue_jobs_max=1)
     script.tell(a_job("j1", 4, queue=DELFT), a_job("j2", 4, queue=LEIDEN))
     assert script.phase("j2") == "Delayed"

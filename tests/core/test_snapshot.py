@@ -106,7 +106,7 @@ def ended_jobs(script: Script, count: int) -> Scheduler:
 
 
 def copied(script: Script) -> Scheduler:
-    """What is forgotten there, the script goes on with."""
+    """Save and load the state; the script goes on without what a snapshot forgets."""
     return load(through_text(save(script.scheduler)), NO_POLICIES)
 
 

@@ -41,7 +41,7 @@ class Queues:
     def departs(
         self, *, fits: Callable[[str], bool], released: tuple[str, ...] = (), draw: float = 0.0
     ) -> str:
-        """Whose head was tried, in order; the ones that did not fit in capitals."""
+        """List the queues whose head was tried, in order; in capitals where it did not fit."""
         visited = ""
         for key in self.visiting.departed(released, draw):
             if fits(key):

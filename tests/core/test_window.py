@@ -1,4 +1,4 @@
-"""How many claims may be unanswered at a site: a flood of jobs must not drown what it begins."""
+"""A window limits the unanswered claims at a site, so that a flood of jobs cannot drown it."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ keep_past_jobs_days = 0.0001
 
 
 def figures(process: psutil.Process, state: Path, jobs: int) -> dict[str, float]:
-    """What is looked at, after so many jobs."""
+    """Measure the daemon after so many jobs."""
     log = state / f"{FILE}-wal"
     return {
         "jobs": jobs,

@@ -94,7 +94,7 @@ def flip(path: Path, place: int) -> None:
 
 @pytest.fixture
 def open_mask() -> Iterator[None]:
-    """What is made is for all to read unless somebody sees to it, whoever runs the tests."""
+    """Let all read what is made, unless the code sees to it, whoever runs the tests."""
     before = os.umask(0o022)
     yield
     os.umask(before)
@@ -247,7 +247,7 @@ async def test_what_cannot_be_read_back_is_no_backup(tmp_path: Path) -> None:
 async def test_what_was_made_or_put_back_is_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    """When the command is over the machine may lose power."""
+    """The machine may lose power once the command is over."""
     await backed_up(tmp_path, "first", FakeAgent(""), jobs=1)
     synced: set[int] = set()
     fsync = os.fsync
@@ -351,7 +351,7 @@ async def test_links_are_left_aside_and_what_they_name_is_left_alone(tmp_path: P
 
 
 class Listing:
-    """What `os.scandir` answers, of entries that are known."""
+    """Answer as `os.scandir` does, with entries that are known."""
 
     def __init__(self, entries: list[os.DirEntry[str]]) -> None:
         self._entries = iter(entries)

@@ -34,7 +34,7 @@ REGISTERED = SiteRegistered(site=SiteName("delft"), facts=SiteFacts(processors=4
 
 @dataclass
 class Recording:
-    """What was delivered, with the number of events that were durable then."""
+    """Record what was delivered, with the number of events that were durable then."""
 
     journal: Journal
     actions: list[tuple[int, Action]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What the machine refuses: descriptors, a place for state, a place for messages."""
+"""Refusals of the machine: descriptors, a place for state, a place for messages."""
 
 import asyncio
 import os

@@ -658,7 +658,7 @@ async def test_who_leaves_logs_that_are_followed_leaves_no_error(tmp_path: Path)
 async def test_of_a_job_that_is_over_nothing_stays_that_nobody_sees(
     tmp_path: Path, phase: str
 ) -> None:
-    """When it ends, and of what came afterwards when the daemon starts again."""
+    """It goes when the job ends, or, if it came afterwards, when the daemon starts again."""
     config = config_of(tmp_path)
     left = config.spool / "jobs" / "j1" / "attempt-70" / "0" / "output" / "a"
     # Where the machine stalls, the first attempt may not be the last. What goes last is waited for.

@@ -1,5 +1,5 @@
-"""What there may be of everything: each refusal names the limit, its value and when to try again,
-changes nothing, and ends with what it was about."""
+"""Quotas bound everything that users own: each refusal names the limit, its value and when to try
+again, changes nothing, and ends with its cause."""
 
 import asyncio
 from collections.abc import AsyncIterator

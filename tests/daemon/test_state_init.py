@@ -1,5 +1,5 @@
-"""Where a daemon begins a new state directory, and where it refuses: one whose disk is not mounted
-looks like a new one."""
+"""A daemon begins a new state directory only when told to: one whose disk is not mounted looks like
+a new one."""
 
 from __future__ import annotations
 

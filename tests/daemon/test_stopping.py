@@ -1,4 +1,4 @@
-"""How a server ends: without a traceback, whatever calls are under way."""
+"""A server ends without a traceback, whatever calls are under way."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ PROJECT = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-
 
 
 def alias(kind: str, name: str) -> list[str]:
-    """What an alias of the sudoers file stands for."""
+    """Return the commands behind an alias of the sudoers file."""
     text = (SITE / "sudoers").read_text(encoding="utf-8")
     (found,) = re.findall(rf"^{kind}\s+{name} = (.*)$", text, re.MULTILINE)
     return [word.strip() for word in found.split(",")]

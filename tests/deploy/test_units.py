@@ -92,7 +92,7 @@ def test_an_agent_that_becomes_others_by_sudo_is_not_kept_from_it() -> None:
 
 
 def analyze(path: Path, folder: Path) -> str:
-    """What systemd says of a unit whose programs are those of this environment."""
+    """Run systemd's check of a unit whose programs are those of this environment."""
     scripts = folder / "bin"
     scripts.mkdir()
     for name in ("koala", "koala-agent"):

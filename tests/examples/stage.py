@@ -1,4 +1,4 @@
-"""Where the example programs run without Koala: bundles, a key-value exchange, real processes.
+"""A stage that runs the example programs without Koala: bundles, a key-value store, real processes.
 
 Speaks the contract between a starter and the programs it runs, as `examples/README.md` tells it to
 their authors: environment, bundle, and JSON lines on a UNIX socket. A `Stage` ends every process it
@@ -28,7 +28,7 @@ LIMIT_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How one process ended."""
+    """Tell how one process ended."""
 
     status: int
     output: str
@@ -139,7 +139,7 @@ class Stage:
         return path
 
     def environment(self, index: int, process: int) -> dict[str, str]:
-        """What the starter of member `index` gives to one of its processes."""
+        """Make the environment that the starter of member `index` gives to one of its processes."""
         world_size = sum(self.processes)
         bundle = {
             "version": 1,
@@ -219,5 +219,5 @@ class Stage:
         return result
 
     def has_result(self) -> bool:
-        """Whether any member left a result."""
+        """True when a member left a result."""
         return any(self.folder.glob("claim-*/result.json"))

@@ -33,7 +33,7 @@ def test_four_sites_learn_together_what_none_learns_alone(tmp_path: Path) -> Non
 
 
 def test_the_same_seed_gives_the_same_model(tmp_path: Path) -> None:
-    """Whoever answers first: the average is taken in the order of the ranks."""
+    """The average is taken in the order of the ranks, whoever answers first."""
     assert _learn(tmp_path / "a", 2) == _learn(tmp_path / "b", 2)
 
 

@@ -24,7 +24,7 @@ DAEMON = '[daemon]\nstate_dir = "state"\n[policies]\nplacement = "{}"\n'
 
 
 def install(folder: Path, more: dict[str, str] | None = None) -> str:
-    """What an installation leaves behind for Python to find; the path to look in."""
+    """Write what an installation leaves for Python to find; returns the path to look in."""
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     points = {**project["entry-points"]["koala.policies"], **(more or {})}
     place = folder / f"koala_policies_example-{project['version']}.dist-info"

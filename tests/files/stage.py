@@ -1,4 +1,4 @@
-"""What the live tests of files stand on: sites with real servers, a relay, and a bad network."""
+"""Sites with real file servers, a relay, and a bad network, for live tests of files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 
 class Reports:
-    """What a site told, in order, and a way to wait for one of a kind."""
+    """Collect a site's reports in order; wait for one of a kind."""
 
     def __init__(self) -> None:
         self.all: list[Report] = []
@@ -56,7 +56,7 @@ class Reports:
                 await self._changed.wait()
 
     async def end_of(self, transfer: str) -> TransferFinished | TransferFailed:
-        """How a transfer ended."""
+        """Return how a transfer ended."""
         report = await self.wait(
             lambda r: isinstance(r, TransferFinished | TransferFailed) and r.transfer == transfer
         )
@@ -80,7 +80,7 @@ class SiteOfFiles:
 
     @property
     def address(self) -> str:
-        """Where its server answers."""
+        """Return the address of its server."""
         return f"127.0.0.1:{self.files.port}"
 
     def put(self, name: str, content: bytes) -> Path:
@@ -91,7 +91,7 @@ class SiteOfFiles:
         return path
 
     def copied(self, transfer: str) -> bytes:
-        """What is in the copy of a finished transfer."""
+        """Read the copy of a finished transfer."""
         path = self.files.path(transfer)
         assert path is not None
         return path.read_bytes()

@@ -249,8 +249,8 @@ async def test_a_record_that_was_written_in_part_goes_with_its_copy(tmp_path: Pa
 async def test_a_copy_for_which_there_is_no_room_is_the_targets_fault_and_leaves_nothing(
     tmp_path: Path, first: float
 ) -> None:
-    """Whether that is seen before it begins, or when others have taken the room meanwhile: the
-    agent's own records must find some."""
+    """It is found before it begins, or after others have taken the room: the agent's own records
+    must find some."""
     content = some_bytes(3_000_000)
     limits = replace(QUICK, tries_max=3)
     rooms = iter([first])
@@ -531,7 +531,7 @@ async def test_a_file_that_changes_while_it_is_read_is_no_copy_of_anything(
 
 
 async def test_a_replaced_file_is_served_as_it_was_when_it_was_opened(tmp_path: Path) -> None:
-    """Who renames a new file over a replica disturbs nobody."""
+    """A new file renamed over a replica disturbs nobody."""
     content = some_bytes(1_000_000)
     async with (
         running(a_site(tmp_path, "delft", rates=RateLimits(default=2_000_000))) as delft,

@@ -63,7 +63,7 @@ def trap(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check_store(trap: Path, name: str) -> None:
-    """What opens at all lies inside and is a regular file."""
+    """Check that everything that opens lies inside and is a regular file."""
     try:
         descriptor = Folder(trap / "store").open(name)
     except (SpecError, UnusableFileError):

@@ -573,7 +573,7 @@ def everything_in(folder: Path) -> list[str]:
 async def stored(
     spool: Path, start: files_pb2.StoreStart, *blocks: bytes
 ) -> grpc.StatusCode | None:
-    """What a relay answers to a stream of these messages."""
+    """Return a relay's answer to a stream of these messages."""
     async with a_relay(spool) as address, aio.insecure_channel(address) as channel:
         call = files_pb2_grpc.RelayStub(channel).Store()
         with suppress(asyncio.InvalidStateError):  # the relay has answered already

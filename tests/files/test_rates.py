@@ -15,7 +15,8 @@ ASKS = st.lists(st.tuples(st.floats(0, 10), st.integers(0, 100_000)), min_size=1
 def departures(
     bucket: TokenBucket, asks: list[tuple[float, int]], *, is_patient: bool
 ) -> list[tuple[float, int]]:
-    """When so many bytes went. A patient asker asks again only when its last bytes have gone."""
+    """List when so many bytes went. A patient asker asks again only when its last bytes have
+    gone."""
     now = 0.0
     gone = []
     for pause_s, size_bytes in asks:

@@ -1,4 +1,4 @@
-"""What batch systems answer: Slurm's tables and records, Grid Engine's XML and accounts."""
+"""Hostile answers of batch systems: Slurm's tables and records, Grid Engine's XML and accounts."""
 
 from __future__ import annotations
 

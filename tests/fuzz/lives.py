@@ -170,7 +170,7 @@ def step(life: Life) -> None:
 
 
 def the_truth(life: Life, claim: Claim) -> pb.ClaimReport:
-    """What an agent would say next."""
+    """Return what an agent would say next."""
     said = pb.ClaimReport(claim=claim.id, nonce="n", address="10.0.0.1")
     match claim.phase:
         case Asked():

@@ -48,7 +48,7 @@ def a_request(random: Random, method: MethodDescriptor) -> bytes:
 
 
 async def answer(channel: Any, method: MethodDescriptor, lot: list[bytes], metadata: Any) -> str:
-    """What is wrong with the answer; empty when nothing is."""
+    """Return what is wrong with the answer; empty when nothing is."""
     details: str | None
     try:
         code, details = await _status(channel, method, lot, metadata)

@@ -71,8 +71,8 @@ def an_arm() -> Arm:
 
 
 def require_storable(outputs: list[Output]) -> None:
-    """What is written can be read again; what is told to starters has a line; and the daemon takes
-    what it is told, for what it does not take ends the session of the whole site."""
+    """Check that records can be read again, that messages for starters fit a line, and that the
+    daemon takes what it is told: what it does not take ends the session of the whole site."""
     for output in outputs:
         match output:
             case StoreClaim(claim=claim):

@@ -1,4 +1,4 @@
-"""What is fuzzed: a way to draw cases, and what must hold for each."""
+"""A target of fuzzing: draws cases and checks what must hold for each."""
 
 from __future__ import annotations
 

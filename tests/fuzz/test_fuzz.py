@@ -42,7 +42,7 @@ def test_whatever_is_drawn_is_taken_or_refused(name: str, random: Random) -> Non
 
 
 def test_a_case_is_a_function_of_its_number() -> None:
-    """What a campaign prints must repeat what it found."""
+    """A campaign must be able to repeat what it found."""
     for target in TARGETS.values():
         for number in range(20):
             once, again = (target.make(Random(f"x {number}")) for _ in range(2))

@@ -70,7 +70,7 @@ class Script:
         return self
 
     def tell(self, *events: ev.Event) -> Script:
-        """What happened, now."""
+        """Tell the core an event, now."""
         for event in events:
             self._require_nothing_open(f"before {event}")
             self._handle(event)
@@ -78,7 +78,7 @@ class Script:
         return self
 
     def tell_together(self, *events: ev.Event) -> Script:
-        """What happened at one instant, before the core is woken."""
+        """Tell events of one instant, before the core is woken."""
         for event in events:
             self._handle(event)
         self._wake(self.now)

@@ -1,4 +1,4 @@
-"""Which test modules one worker of pytest runs, one after the other.
+"""Groups of test modules that one worker of pytest runs, one after the other.
 
 What such modules share (a grid of real processes, the sources that were read) would else be made
 by every worker. pytest-xdist has a mark for that, which goes by the ids of tests as they were

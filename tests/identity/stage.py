@@ -1,4 +1,4 @@
-"""What tests of identity stand on: a daemon that speaks TLS, and certificates good and bad.
+"""A daemon that speaks TLS, and certificates good and bad, for tests of identity.
 
 The authority of a daemon under test is at hand as files, so that certificates can be made that no
 daemon would make: too old, too young, of another authority, for another purpose.
@@ -79,7 +79,7 @@ class Secured:
         return identity_of(key, issued)
 
     async def certified_address(self) -> str:
-        """Where callers with a certificate dial."""
+        """Return the address that callers with a certificate dial."""
         channel = secure_channel(self.address, DAEMON_HOST, authority=self.authority, options=())
         async with channel:
             where = await EnrolmentStub(channel).Where(WhereRequest(), timeout=LIMIT_S)
@@ -110,7 +110,7 @@ async def secured(folder: Path, keys: str = "") -> AsyncIterator[Secured]:
 
 
 def identity_of(key: bytes, issued: Issued) -> Identity:
-    """What a site that has joined shows."""
+    """Return the identity of a site that has joined."""
     return Identity(
         key=key, certificate=issued.certificate.encode(), authority=issued.authority.encode()
     )

@@ -1,4 +1,4 @@
-"""How sites come and go: tokens that are good once, certificates that are renewed and revoked."""
+"""Enrolment of sites: tokens that are good once, certificates that are renewed and revoked."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def first(call: Any, kind: str) -> Any:
 
 
 async def refusal(stage: Secured, identity: Identity) -> str:
-    """Why an agent with this certificate is not let in."""
+    """Return why an agent with this certificate is not let in."""
     async with stage.channel(identity) as channel:
         call = AgentLinkStub(channel).Connect(timeout=LIMIT_S)
         with pytest.raises(grpc.aio.AioRpcError) as refused:

@@ -1,5 +1,5 @@
-"""Who does not get through a handshake, on real sockets: each is refused and told why, and the
-daemon's log has the reason.
+"""Failing handshakes on real sockets: each is refused and told why, and the daemon's log has the
+reason.
 
 The daemon is a process, since the reason of a handshake that fails is said by gRPC itself, on
 standard error.

@@ -180,7 +180,7 @@ def flip(certificate: bytes) -> bytes:
 
 
 def test_an_identity_is_as_tls_takes_it_however_it_was_written(tmp_path: Path) -> None:
-    """What reads it here takes more than gRPC does, which says so to nobody."""
+    """Our reader takes more than gRPC does, which tells nobody."""
     good = Forge(tmp_path / "daemon").identity("delft")
     for change in (b"\n", b"\r\n"), (b"\nM", b"\n\x0bM"), (b"\nM", b"\n \nM"), (b"=\n", b"\x0b=\n"):
         assert Identity.parse(good.text().replace(*change), source="x") == good
@@ -252,7 +252,7 @@ def test_a_spoilt_key_of_tokens_is_not_used(tmp_path: Path, text: bytes) -> None
 
 @pytest.mark.live
 async def test_an_agent_does_not_start_on_what_others_may_use(tmp_path: Path) -> None:
-    """What it makes is private, whatever the mask says; each of it is looked at, at each start."""
+    """The agent makes private files, whatever the mask says, and looks at each at each start."""
     job, state = a_job(), tmp_path / "state"
     before = os.umask(0)
     try:

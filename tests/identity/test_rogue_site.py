@@ -39,7 +39,7 @@ async def secured(folder: Path, **limits: int) -> AsyncIterator[Secured]:
 
 
 async def said(call: Any) -> None:
-    """What was said on this stream has been heard: a question after it is answered."""
+    """Wait until all messages on this stream were heard: a question after them is answered."""
     get = link_pb2.KvGet(claim="j999/1/0/1", request=999, name="x", wait_s=0.0)
     await call.write(link_pb2.FromAgent(kv_get=get))
     await first(call, "kv_answer")

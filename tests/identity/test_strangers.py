@@ -1,4 +1,4 @@
-"""Who dials and says nothing: bounded at each port, and let go."""
+"""Connections that say nothing are bounded at each port, and let go."""
 
 import asyncio
 import resource

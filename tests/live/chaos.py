@@ -82,8 +82,8 @@ has seen that nothing of it is left."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long, how much, what. Jobs are submitted until all of `jobs`, `kills` and `minutes` are
-    reached; `kinds` are the faults that there may be."""
+    """Set length, number and kinds. Jobs are submitted until all of `jobs`, `kills` and `minutes`
+    are reached; `kinds` are the faults that there may be."""
 
     seed: int = 0
     jobs: int = 1000
@@ -108,7 +108,7 @@ class Order:
 
 @dataclass(slots=True)
 class Course:
-    """What came of it."""
+    """Collect the outcome."""
 
     seed: int
     seconds: float = 0.0
@@ -141,7 +141,7 @@ class Course:
 
     @contextmanager
     def expecting(self, what: str) -> Iterator[None]:
-        """What does not hold in the block is noted, and the next thing is looked at."""
+        """Note what does not hold in the block, and go on with the next."""
         try:
             yield
         except (AssertionError, TimeoutError, KoalaError, OSError, sqlite3.Error) as error:
@@ -197,7 +197,7 @@ class Campaign:
     # --- faults -----------------------------------------------------------------------------------
 
     async def _spoil(self, saboteur: Saboteur) -> None:
-        """What the seed draws, until it is calm again; then all faults have ended."""
+        """Do the faults that the seed draws, until it is calm again; then all faults have ended."""
         random = Random(f"{self._plan.seed}/faults")
         async with asyncio.TaskGroup() as group:
             while not self._is_calm.is_set():
@@ -315,7 +315,7 @@ class Campaign:
                 self._over.setdefault(job, asyncio.Event()).set()
 
     async def _tell(self, began_at: float) -> None:
-        """How far it is, on a terminal each second, elsewhere each half minute."""
+        """Show the progress, on a terminal each second, elsewhere each half minute."""
         is_terminal = sys.stderr.isatty()
         while True:
             await moment(1.0 if is_terminal else 30.0)
@@ -351,7 +351,7 @@ class Campaign:
                 raise
 
     async def _look(self, client: Client) -> None:
-        """What must hold now."""
+        """Check what must hold now."""
         course = self.course
         with course.expecting("jobs"):
             await self._check_jobs(client)
@@ -375,7 +375,7 @@ class Campaign:
         ]
 
     def look_at_files(self) -> None:
-        """What must hold when all parts have ended in order."""
+        """Check what must hold when all parts have ended in order."""
         with self.course.expecting("placeholders"):
             left = placeholders(self._grid)
             assert left == [], left
@@ -406,7 +406,7 @@ class Campaign:
     def _check_job(
         self, job: str, order: Order, shown: dict[str, Any], claims: Sequence[dict[str, Any]]
     ) -> None:
-        """How it ended, and that it ran to its end exactly once."""
+        """Check how it ended, and that it ran to its end exactly once."""
         course = self.course
         phase, reason = shown["phase"], shown["reason"]
         allowed = {"Failed"} if order.is_failing else {"Finished"}
@@ -423,7 +423,7 @@ class Campaign:
             assert last == shown["attempts"], f"ran to its end in attempt {last}"
 
     async def _check_output(self, job: str, attempt: int, parts: int) -> None:
-        """What the last attempt wrote is published, whole."""
+        """Check that the last attempt's output is published, whole."""
         folder = self._grid.spool / job / "output"
         files = [folder / f"part{part}" / OUTPUT for part in range(parts)]
         await until(lambda: all(file.exists() for file in files), SETTLE_S)

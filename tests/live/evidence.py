@@ -1,4 +1,4 @@
-"""What the programs of live tests leave behind, and what follows from it.
+"""Traces that the programs of live tests leave behind, and the conclusions from them.
 
 A program is this file itself, run as a script by the interpreter alone:
 
@@ -52,8 +52,8 @@ def main() -> int:
 
 
 def is_other_alive(folder: str, job: str, attempt: str) -> bool:
-    """Whether a process of another attempt of the job holds its lock. One looks at a time: to look
-    is to hold the lock for a moment, in which it is not free."""
+    """True when a process of another attempt of the job holds its lock. One looks at a time: to
+    look is to hold the lock for a moment, in which it is not free."""
     looking = os.open(f"{folder}/looking", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(looking, fcntl.LOCK_EX)
@@ -125,7 +125,7 @@ class Evidence:
         (self.folder / gate).touch()
 
     def lines(self, job: str = "") -> list[Line]:
-        """What was written, in order."""
+        """Return what was written, in order."""
         try:
             text = (self.folder / LOG).read_text(encoding="ascii")
         except FileNotFoundError:
@@ -133,7 +133,7 @@ class Evidence:
         return [line for line in map(Line, text.splitlines()) if job in ("", line.job)]
 
     def check(self) -> None:
-        """What no kill of any part may bring about."""
+        """Check what no kill of any part may bring about."""
         lines = self.lines()
         overlaps = [str(line) for line in lines if line.word == "overlap"]
         assert overlaps == [], f"two attempts were alive at once: {overlaps}"
@@ -148,8 +148,8 @@ class Evidence:
         return [number for number in sorted(set(ended)) if ended.count(number) == processes]
 
     def over_at(self, job: str, attempt: int, component: int) -> float:
-        """When the last process of a component wrote in an attempt that it was at its end, in
-        seconds since 1970; minus infinity when none did."""
+        """Return when the last process of a component wrote in an attempt that it was at its end,
+        in seconds since 1970; minus infinity when none did."""
         ends = [line for line in self.lines(job) if line.word == "end"]
         at = [x.at for x in ends if (x.attempt, x.component) == (attempt, component)]
         return max(at, default=float("-inf"))

@@ -1,4 +1,4 @@
-"""What goes wrong in a campaign: a schedule of faults from a seed, and who carries it out.
+"""Faults of a campaign: a schedule drawn from a seed, and the saboteur that carries it out.
 
 `draw` says what fault comes when; `Saboteur` does it to the processes, connections and the disk of
 a grid, undoes it, and keeps account of what it did. A fault whose victim is just suffering another
@@ -149,9 +149,9 @@ def _length(kind: Kind, short: float, long: float, share: float) -> float:
 
 @dataclass(slots=True)
 class Account:
-    """What was done: faults by kind, those passed over, signals that killed, pairs killed within
-    10 ms, attempts of jobs of which a starter was killed, claims whose starter stood still and from
-    when to when (seconds since 1970), ends that nobody ordered."""
+    """Count what was done: faults by kind, those passed over, signals that killed, pairs killed
+    within 10 ms, attempts of jobs of which a starter was killed, claims whose starter stood still
+    and from when to when (seconds since 1970), ends that nobody ordered."""
 
     faults: Counter[str] = field(default_factory=Counter)
     passed_over: int = 0
@@ -207,7 +207,7 @@ class Saboteur:
                     self._start(name)
 
     def _was_disk_full(self, status: int) -> bool:
-        """Whether that is why the daemon ended; a busy machine takes a while to end it."""
+        """True when the daemon ended for a full disk; a busy machine takes a while to end it."""
         late_s = time.monotonic() - self._disk_full_until
         return late_s < 0 or (status == DISK_FAILED and late_s < DISK_LATE_S)
 

@@ -112,7 +112,7 @@ class Grid:
         )
 
     def daemon_toml(self) -> str:
-        """What the daemon's configuration begins as."""
+        """Return the first lines of the daemon's configuration."""
         lines = "".join(f"{name} = {_toml(value)}\n" for name, value in self._parameters.items())
         return (
             f'[daemon]\nlisten = "{self.address}"\nstate_dir = "daemon"\nbeat_s = 0.5\n'
@@ -120,7 +120,7 @@ class Grid:
         )
 
     def agent_toml(self, name: str, processors: int) -> str:
-        """What a site's configuration begins as."""
+        """Return the first lines of a site's configuration."""
         return (
             f'[agent]\nsite = "{name}"\ndaemon = "{self.address}"\nstate_dir = "{name}"\n'
             f"silence_s = 6.0\n[site]\nprocessors = {processors}\ngrace_s = {self._grace_s}\n"
@@ -137,7 +137,7 @@ class Grid:
         return self.state / site / "files"
 
     def log_path(self, name: str) -> Path:
-        """Where the daemon or an agent writes its messages."""
+        """Return the path of the log of the daemon or an agent."""
         return self.state / f"{name}.log"
 
     # --- processes --------------------------------------------------------------------------------
@@ -165,12 +165,12 @@ class Grid:
         return self._processes[name].wait(STOP_S)
 
     def is_alive(self, name: str) -> bool:
-        """Whether it was started and has not ended."""
+        """True when it was started and has not ended."""
         found = self._processes.get(name)
         return found is not None and found.poll() is None
 
     def exit_status(self, name: str) -> int | None:
-        """How it ended; negative after a signal, None as long as it lives."""
+        """Return its exit status; negative after a signal, None as long as it lives."""
         return self._processes[name].poll()
 
     def pid(self, name: str) -> int:
@@ -183,7 +183,7 @@ class Grid:
         return self._processes[name].wait(limit_s)
 
     def log(self, name: str) -> str:
-        """What the daemon or an agent wrote, in all its lives."""
+        """Read what the daemon or an agent wrote, in all its lives."""
         with suppress(FileNotFoundError):
             return self.log_path(name).read_text(encoding="utf-8", errors="replace")
         return ""
@@ -377,7 +377,7 @@ class Grid:
         assert (late, left) == ([], {}), f"did not end on SIGTERM: {late}; left behind: {left}"
 
     def check(self) -> None:
-        """What must hold at the end of every test."""
+        """Check what must hold at the end of every test."""
         self.evidence.check()
         for name in ("daemon", *self.sites):
             assert "Traceback" not in self.log(name), self.tail(name)

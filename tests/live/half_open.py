@@ -40,7 +40,7 @@ MARGIN_S = 20.0
 
 @dataclass(slots=True)
 class Seen:
-    """How long it took, each time."""
+    """Keep how long it took, each time."""
 
     detected_s: list[float] = field(default_factory=list)
     stopped_s: list[float] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a grid that is at rest may not have any more: claims, placeholders, copies, half files."""
+"""Find what a grid at rest may not have any more: claims, placeholders, copies, half files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.live.grid import Grid
 
 
 def leftovers(grid: Grid) -> list[str]:
-    """What is left, at the daemon and at the sites; reads beside them."""
+    """List what is left, at the daemon and at the sites; reads beside them."""
     found = [f"process {pid} of {claim}" for pid, claim in grid.processes().items()]
     for site in grid.sites:
         found += [f"{site}: {what}" for what in _at_site(grid.state / site)]
@@ -27,7 +27,7 @@ def leftovers(grid: Grid) -> list[str]:
 
 
 def placeholders(grid: Grid) -> list[str]:
-    """What is in the queues of emulated managers when nobody has their tables open."""
+    """List what is in the queues of emulated managers when nobody has their tables open."""
     found = []
     for site in grid.sites:
         with closing(sqlite3.connect(grid.state / site / "lrm" / JOBS)) as database:

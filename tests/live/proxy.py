@@ -29,7 +29,7 @@ WAITING_BYTES_MAX = 256 * 1024
 
 @dataclass(slots=True)
 class Route:
-    """What connections of one name meet now; durations in seconds."""
+    """Say what connections of one name meet now; durations in seconds."""
 
     held: set[Direction] = field(default_factory=set)
     nothing_held: asyncio.Event = field(default_factory=asyncio.Event)
@@ -75,7 +75,7 @@ class Proxy:
         self._routes[route].nothing_held.clear()
 
     def slow(self, route: str, delay_s: float) -> None:
-        """What comes from now on is that much later."""
+        """Delay by that much what comes from now on."""
         self._routes[route].delay_s = delay_s
 
     def free(self, route: str) -> None:
@@ -115,7 +115,7 @@ class _Flow:
         route.flows.add(self)
 
     def take(self, data: bytes | None) -> None:
-        """What the source said; None for its end."""
+        """Return the next bytes of the source; None for its end."""
         last_at = self._waiting[-1][0] if self._waiting else 0.0
         self._waiting.append((max(self._loop.time() + self._route.delay_s, last_at), data))
         self._bytes += len(data or b"")

@@ -1,5 +1,5 @@
-"""What tells that two attempts were alive at once sees one that is, and none that is not; what
-tells that a job ran twice excuses only what nobody could know."""
+"""The evidence of live tests finds two attempts alive at once, and only these; its check for jobs
+that ran twice excuses only what nobody could know."""
 
 import fcntl
 from concurrent.futures import ThreadPoolExecutor
@@ -51,7 +51,7 @@ def ran_twice(folder: Path) -> Evidence:
 
 
 def reported(end: EndKind, ended_at: float) -> list[dict[str, Any]]:
-    """What the daemon says of the claims: one of the first attempt did not end by itself."""
+    """Make the daemon's report of the claims: one of the first attempt did not end by itself."""
     ends = {
         "j1/1/0/1": (EndKind.EXITED, 10.0),
         "j1/1/1/2": (end, ended_at),

@@ -78,7 +78,7 @@ async def test_a_job_that_names_no_site_is_spread_where_there_is_room(
 
 
 async def test_start_skew_is_a_figure_of_every_job(calm_grid: Grid, client: Client) -> None:
-    """How small it is on an idle machine is measured by `make bench`."""
+    """`make bench` measures how small it is on an idle machine."""
     evidence = calm_grid.evidence
     parts = [evidence.component(site=site, seconds=0.01) for site in calm_grid.sites]
     for _ in range(3):

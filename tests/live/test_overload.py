@@ -186,7 +186,7 @@ class Stalled:
         self._go_on = go_on
 
     async def run(self) -> list[int]:
-        """What it got."""
+        """Return what it got."""
         numbers: list[int] = []
         async with grpc.aio.insecure_channel(self._address, options=NARROW) as channel:
             request = pb.WatchRequest(after=0)

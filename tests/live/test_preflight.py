@@ -73,7 +73,7 @@ def job(first: str, second: str, port: int, *, path: str = "all") -> str:
 
 
 async def reason(client: Client, grid: Grid, rsl: str) -> str:
-    """Why a job was set back; it is cancelled then."""
+    """Return why a job was set back; it is cancelled then."""
     submitted = await client.submit(rsl)
     async for notice in client.watch(after=0, job=submitted.job):
         if notice["phase"] in ("Stopping", "Running"):

@@ -61,7 +61,7 @@ def job(program: str, *arguments: str, more: str) -> str:
 
 
 async def progress(client: Client, job_id: str, *, points: int) -> dict[str, Any]:
-    """What is shown of the job's progress when so many cycles were told of."""
+    """Return the job's progress when so many cycles were reported."""
     return await seen(client, job_id, lambda found: len(found["skews"]) >= points)
 
 
@@ -88,12 +88,12 @@ async def seen(
 
 
 def told_file(pid: int) -> Path:
-    """Where a program of one process writes its progress."""
+    """Return the file into which a program of one process writes its progress."""
     return Path(f"/proc/{pid}/cwd").readlink() / ".koala" / "progress.0"
 
 
 def work_of(grid: Grid, job_id: str) -> list[float]:
-    """What the programs of both components have told by now."""
+    """Return the progress that the programs of both components have reported by now."""
     pids = {claim.split("/")[2]: pid for pid, claim in grid.programs(job_id).items()}
     told: list[float] = []
     for component in ("0", "1"):

@@ -39,7 +39,7 @@ async def test_an_agent_makes_removed_folders_anew(removed: str, tmp_path: Path)
 async def test_an_agent_whose_database_is_removed_ends_and_says_so(
     removed: str, tmp_path: Path
 ) -> None:
-    """What it commits into a removed file is read by nobody ever again."""
+    """Nobody would ever read what it commits into a removed file."""
     with live_grid(tmp_path, sites=SITES) as grid:
         async with grid.client() as client:
             await grid.ready(client)

@@ -24,7 +24,7 @@ JOB = f"+(&{SLEEP}(resourceManagerContact=delft))(&{SLEEP}(resourceManagerContac
 
 
 def replayed(grid: Grid, *words: str) -> dict[str, Any]:
-    """What `koala replay` says of the daemon's state directory."""
+    """Return the output of `koala replay` for the daemon's state directory."""
     run = koala_here("replay", str(grid.state / "daemon"), "--json", *words)
     assert run.returncode == 0, run.stderr
     found: dict[str, Any] = json.loads(run.stdout)

@@ -1,4 +1,4 @@
-"""What daemon and agents say to the service manager that started them, over a real socket."""
+"""Daemon and agents report to the service manager that started them, over a real socket."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Listener:
                     return dict(line.split("=", 1) for line in lines)
 
     def waiting(self) -> list[str]:
-        """What has come and was not asked for."""
+        """Return what has come and was not asked for."""
         found = []
         while True:
             try:
@@ -59,7 +59,7 @@ def listening(address: str = "") -> Iterator[Listener]:
 
 
 def registered(grid: Grid) -> str:
-    """What an agent says that has found its daemon."""
+    """Return the line of an agent that has found its daemon."""
     return f"site delft, daemon {grid.address}: registered"
 
 

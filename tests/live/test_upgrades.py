@@ -68,8 +68,7 @@ async def test_a_daemon_with_another_core_takes_over_what_runs_and_what_waits(
 async def test_an_agent_of_another_protocol_takes_part_where_the_ranges_meet(
     tmp_path: Path,
 ) -> None:
-    """Where they do not, it ends and both logs say why, jobs run on, and the right one finds
-    them."""
+    """Otherwise it ends, both logs say why, jobs run on, and the right one finds them."""
     with live_grid(tmp_path, sites=SITES) as grid:
         async with grid.client() as client:
             await grid.ready(client)

@@ -1,4 +1,4 @@
-"""What tests of local managers share: a witness of what is told, pipes, programs to run."""
+"""Tools for tests of local managers: a witness of reports, pipes, programs to run."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class TraceJob(NamedTuple):
 
 
 class Queue(Protocol):
-    """What both kinds of queue can do."""
+    """Declare what both kinds of queue can do."""
 
     @property
     def wake_at(self) -> float: ...
@@ -30,7 +30,7 @@ class Queue(Protocol):
 
 
 def start_times(queue: Queue, jobs: list[TraceJob]) -> list[float]:
-    """When each of these jobs starts; `jobs` are in the order of their submission."""
+    """Return the start of each of these jobs; `jobs` are in the order of their submission."""
     starts = [math.nan] * len(jobs)
     ends: list[tuple[float, int]] = []
     arrived = 0

@@ -1,4 +1,4 @@
-"""What real batch systems said (Slurm 22.05, Grid Engine 8.1.9), and what was understood."""
+"""Answers of real batch systems (Slurm 22.05, Grid Engine 8.1.9) are understood."""
 
 from __future__ import annotations
 

@@ -339,7 +339,7 @@ async def test_three_hundred_claims_end_without_a_trace(serve: Serve, ask: Ask) 
 
 
 async def outcomes(serve: Serve, ask: Ask, state: Path, **options: object) -> list[str]:
-    """What became of twenty claims: an error at submission, or the cause of the end."""
+    """Return the outcomes of twenty claims: an error at submission, or the cause of the end."""
     found = []
     async with serve(state_directory=state, **options) as (manager, witness):
         for number in range(20):

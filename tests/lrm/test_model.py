@@ -50,7 +50,7 @@ def test_every_job_starts_when_the_definition_says(
 def test_every_job_starts_when_the_definition_says_also_when_runs_exceed_estimates(
     discipline: Discipline, data: st.DataObject
 ) -> None:
-    """What was expected in the past moves with the clock, and all are looked at again."""
+    """Expected ends in the past move with the clock, and all are looked at again."""
     jobs = data.draw(traces(overrun=True))
     starts = start_times(jobs, processors=PROCESSORS, discipline=discipline)
     assert starts == starts_on(PlainQueue(discipline, PROCESSORS), jobs)

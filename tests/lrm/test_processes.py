@@ -1,4 +1,4 @@
-"""Which processes belong to a claim, and how they are addressed."""
+"""Processes that belong to a claim are found and addressed."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def policies(case: Case) -> tuple[str, ...]:
 
 
 def keeps_up(policy: str, case: Case, utilization: float) -> bool:
-    """Whether it is not saturated."""
+    """True when it is not saturated."""
     setting = Setting(
         policy=policy,
         mix=case.mix,

@@ -1,4 +1,4 @@
-"""How a sentence of a paper gets its verdict."""
+"""The verdict on a sentence of a paper follows from measurements."""
 
 from dataclasses import replace
 from math import inf, isclose, nan

@@ -32,7 +32,7 @@ verdict = partial(worlds.verdict, PAPER, TINY)
 
 
 def told(point: Point, metric: str) -> float:
-    """What the paper says of a point: the shape of its curves, in numbers of ours."""
+    """Return the paper's values at a point: the shape of its curves, in numbers of ours."""
     is_full = point.local_load + point.global_load > 0.99
     far = min(point.wait_s, 1800.0 if point.lead_s is None else point.lead_s) / 1800
     early = 0.0 if point.wait_s <= 100 else far * (1.2 - point.fraction)
@@ -93,7 +93,7 @@ def flat(_setting: Setting, _metric: str) -> float:
 
 
 def contrary(setting: Setting, metric: str) -> float:
-    """What the paper has high is low."""
+    """Turn the paper's results upside down: high becomes low."""
     return -as_the_paper_says(setting, metric)
 
 

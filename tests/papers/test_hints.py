@@ -54,7 +54,7 @@ def flat(_setting: Setting, _metric: str) -> float:
 
 
 def contrary(setting: Setting, metric: str) -> float:
-    """What the paper has high is low."""
+    """Turn the paper's results upside down: high becomes low."""
     return 1000.0 - as_the_paper_says(setting, metric)
 
 

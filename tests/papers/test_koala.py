@@ -46,7 +46,7 @@ def change_of(setting: Setting) -> str:
 
 
 def told(setting: Setting, metric: str) -> float:
-    """What the paper says, in numbers of ours."""
+    """Return the paper's values, in numbers of ours."""
     measure, _, group = metric.partition(".")
     change = change_of(setting)
     size = 72 if "72" in group else 36
@@ -114,7 +114,7 @@ def flat(_setting: Anything, _metric: str) -> float:
 
 
 def contrary(setting: Anything, metric: str) -> float:
-    """What the paper has high is low."""
+    """Turn the paper's results upside down: high becomes low."""
     return -as_the_paper_says(setting, metric)
 
 

@@ -19,7 +19,7 @@ def shifted(setting: Setting, metric: str) -> float:
 
 
 def results(paper: Paper, effort: Effort, claim: Claim, world: World) -> Results:
-    """What three replications measure where it is just what `world` says."""
+    """Return the results of three replications where all is just what `world` says."""
     tests = claim.comparisons((*effort.levels, *paper.readings))
     values: dict[Setting, dict[str, float]] = {}
     for one in {quantity for test in tests for quantity in test.of}:

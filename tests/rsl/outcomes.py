@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def outcome(action: Callable[[], T]) -> T | SpecError:
-    """What the action returns; any error but a SpecError fails the test."""
+    """Return the action's result; any error but a SpecError fails the test."""
     try:
         return action()
     except SpecError as error:

@@ -1,4 +1,4 @@
-"""What a person reads when a text is wrong: what was found, what was expected, and a caret."""
+"""Messages about wrong texts: what was found, what was expected, and a caret."""
 
 from __future__ import annotations
 

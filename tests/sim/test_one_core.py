@@ -49,7 +49,7 @@ LINKS = Links(is_shared=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """What happens, whoever drives."""
+    """Schedule what happens, whoever drives."""
 
     sites: tuple[SiteSetting, ...]
     submissions: tuple[Submission, ...]
@@ -62,7 +62,7 @@ class Script:
 
 @dataclass
 class Told:
-    """What was seen of a run."""
+    """Keep what was seen of a run."""
 
     events: list[tuple[Instant, Event]] = field(default_factory=list)
     actions: list[tuple[Instant, Action]] = field(default_factory=list)

@@ -70,7 +70,7 @@ def _play(how: str) -> None:
 
 
 def _gone(descriptors: list[int], limit_s: float) -> int:
-    """How many of these processes have ended, or do so in time."""
+    """Count those of these processes that have ended, or do so in time."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)

@@ -8,7 +8,7 @@ from koala.sim.saturation import is_saturated, trend
 
 
 def queue(seed: int, *, growth: float) -> list[float]:
-    """How many wait at 20,000 arrivals."""
+    """Return how many wait at 20,000 arrivals."""
     random = Random(seed)
     return [100 + growth * n + random.gauss(0, 20) for n in range(20_000)]
 

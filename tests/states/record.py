@@ -269,7 +269,7 @@ class Recorder:
 
 
 def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """What is packed: no program of ours, nothing of whoever recorded it."""
+    """True for files to pack: no program of ours, nothing of whoever recorded it."""
     name = Path(member.name)
     if name.name in LEFT_OUT or ".starter" in name.parts or not (member.isdir() or member.isfile()):
         return None

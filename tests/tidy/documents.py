@@ -43,7 +43,7 @@ def shell_blocks(path: Path) -> Iterator[ShellBlock]:
 
 
 def marks(path: Path) -> int:
-    """How many blocks claim to run; more than are found means a mark at the wrong place."""
+    """Count the blocks that claim to run; more than are found means a mark at the wrong place."""
     return path.read_text(encoding="utf-8").count(RUNS)
 
 

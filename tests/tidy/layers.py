@@ -1,4 +1,4 @@
-"""Which module may import which: the layers as data, and the search for breaches."""
+"""Rules about which module may import which: the layers as data, and the search for breaches."""
 
 import sys
 import tomllib

@@ -1,4 +1,5 @@
-"""What pure code may not do, found in its syntax: reach the world, or depend on the order of sets.
+"""Find in the syntax of pure code what it may not do: reach the world, or depend on the order of
+sets.
 
 It cannot prove purity. It finds what slips in by habit: an import for convenience, a clock, a draw
 from the global generator, a loop over a set whose order changes with the hash seed.

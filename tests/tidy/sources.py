@@ -118,7 +118,7 @@ def dotted(node: ast.AST) -> str:
 
 @contextmanager
 def _lasting() -> Iterator[None]:
-    """What is made stays: the garbage collector, of pytest's at the end, too, does not look again
+    """Keep what is made: the garbage collector, pytest's at the end included, does not look again
     and again at millions of nodes of syntax trees."""
     gc.collect()
     gc.disable()

@@ -1,4 +1,4 @@
-"""What documents claim is true: commands run, the diagram is the code's, links lead on."""
+"""Documents are true: commands run, the diagram is the code's, links lead on."""
 
 import os
 import subprocess

@@ -59,7 +59,7 @@ def _is_stub(body: list[ast.stmt]) -> bool:
 
 
 def bad_tests(module: Module) -> Iterator[str]:
-    """What tests may not do: sleep, skip, or replace our own code by mocks."""
+    """Find what tests may not do: sleep, skip, or replace our own code by mocks."""
     for node in ast.walk(module.tree):
         match node:
             case ast.Call(func=func, args=args) if dotted(func) in SLEEPS:
@@ -74,7 +74,7 @@ def bad_tests(module: Module) -> Iterator[str]:
             yield f"{module.at(found.node)}: mocks"
 
 
-OPENINGS = re.compile(r"(What|Whether|Who|Whoever|Whose|Whom)\b")
+OPENINGS = re.compile(r"(What|Whether|Which|Where|Who|Whoever|Whose|Whom|How|Why)\b")
 """First words of a docstring that name no action."""
 
 

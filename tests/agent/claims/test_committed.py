@@ -1,4 +1,4 @@
-"""What may be said of a site's claims."""
+"""Reports about claims leave a site only after what they tell is committed."""
 
 from __future__ import annotations
 

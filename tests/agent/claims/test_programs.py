@@ -1,4 +1,4 @@
-"""Which programs a site starts, where its owner lists folders."""
+"""A site whose owner lists folders starts programs of these folders only."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_site_names_the_variables_that_jobs_set(apps: Path) -> None:
 
 
 def set_variable(apps: Path, name: str) -> str:
-    """Why a job may not; empty when it may."""
+    """Return the reason why a job may not set it; empty when it may."""
     program = Program(executable=str(apps / "bin" / "ocean"), environment=((name, "4"),))
     try:
         allowed = permitted(program, (str(apps),), variables=("OMP_*", "SEED"), work=apps)
@@ -119,7 +119,7 @@ def set_variable(apps: Path, name: str) -> str:
 def test_a_listed_program_reads_and_writes_in_the_claim_s_own_folder(
     apps: Path, what: str, name: str
 ) -> None:
-    """What cat and echo do with these would be whatever the user likes, as the agent's account."""
+    """Else cat and echo would do with these whatever the user likes, as the agent's account."""
     work = apps.parent / "claims" / "j1"
     work.mkdir(parents=True)
     (work / "out").symlink_to(apps)

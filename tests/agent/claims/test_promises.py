@@ -128,7 +128,7 @@ steps: st.SearchStrategy[tuple[float, Event | str]] = st.tuples(
 
 
 class Model:
-    """What outsiders saw of the claims, and what must hold of it."""
+    """Keep what outsiders saw of the claims, and check what must hold of it."""
 
     def __init__(self) -> None:
         self.stored: dict[ClaimId, Claim] = {}
@@ -221,8 +221,8 @@ def test_a_table_keeps_its_promises(script: list[tuple[float, Event | str]]) -> 
 
 
 def ends_well(model: Model, table: ClaimTable, now: float) -> None:
-    """When all is stopped and the local manager confirms, nothing is left within a bound: at once
-    where no starter is connected, and after its lease where a machine did not answer."""
+    """Check that nothing is left when all is stopped and the local manager confirms: at once where
+    no starter is connected, and after its lease where a machine did not answer."""
     now += 2 * Leases().run_lease_s
     for claim in CLAIMS:
         for nonce in NONCES:

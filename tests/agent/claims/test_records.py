@@ -1,4 +1,5 @@
-"""What a program writes where its starter writes, or says in its name, harms only its own claim."""
+"""A program that writes into its starter's files, or puts bytes into its name, harms only its own
+claim."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ END = {"kind": "exited", "statuses": [3], "ended_at": 12.5, "cpu_s": 0.5, "memor
 
 
 def record(tmp_path: Path, *, passed: Any = None, end: Any = None) -> StarterRecord | None:
-    """What is read of these files."""
+    """Return what the agent reads of these files."""
     place = LaunchSettings(root=tmp_path, site="a")
     folder = place.folder(CLAIM) / STATE_FOLDER
     folder.mkdir(parents=True)

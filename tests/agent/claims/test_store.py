@@ -1,4 +1,4 @@
-"""What the agent must not forget, and who may have it."""
+"""The agent's store keeps what must not be forgotten, and only its owner may open it."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def reports(outputs: list[Output]) -> list[Report]:
 
 
 def told(outputs: list[Output]) -> list[object]:
-    """What the starter is told."""
+    """List what the starter is told."""
     return [output.message for output in outputs if isinstance(output, SendToStarter)]
 
 
@@ -676,7 +676,7 @@ def test_nobody_pings_for_what_failed_or_is_forgotten(script: Script) -> None:
 
 
 def test_outputs_of_what_ended_well_are_brought_back_after_a_stop(script: Script) -> None:
-    """Who stops it may find that its job was done."""
+    """A user who stops a job may find that it was done."""
     script.passed()
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
     assert reports(script.tell(STOP)) == []

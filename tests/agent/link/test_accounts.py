@@ -1,4 +1,4 @@
-"""Whose claims an agent takes."""
+"""An agent takes claims of the accounts that its site maps, and no others."""
 
 from __future__ import annotations
 

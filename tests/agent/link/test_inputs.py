@@ -1,4 +1,4 @@
-"""Where a claim's program finds its input, and that a part of a replica is there before it runs."""
+"""A claim's program finds its input, or a part of a replica, before it runs."""
 
 from __future__ import annotations
 
@@ -136,5 +136,5 @@ async def test_a_part_for_which_there_is_no_room_fails_the_claim_and_leaves_noth
 
 
 def parts_in(folder: Path) -> list[Path]:
-    """What there is of copied parts."""
+    """List the copied parts in a folder."""
     return list(folder.glob("*/input*"))

@@ -421,7 +421,7 @@ runs = st.lists(st.one_of(opening, st.lists(anything, max_size=8)), max_size=8).
 
 
 class Witness:
-    """What must hold of the outputs of any run, kept apart from how the machine gets there."""
+    """Check what must hold of the outputs of any run, however the machine gets there."""
 
     def __init__(self, epoch: int) -> None:
         self.stored = epoch

@@ -1,4 +1,4 @@
-"""What an agent says of the end of a stream."""
+"""An agent explains why a stream ended."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.live]
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """Where every account may make folders, and look into its own."""
+    """Make a folder in which every account may make folders and look into its own."""
     with a_scratch() as folder:
         yield folder
 
@@ -55,7 +55,7 @@ system = ["{ANN}"]
 async def log_of(
     session: FakeSession, claim: str, stream: str = "stdout", *, words: int = 1
 ) -> str:
-    """What `koala logs` gets, as soon as there are so many words."""
+    """Read a log as `koala logs` does, as soon as it has so many words."""
     while True:
         session.say(log_request=link_pb2.LogRequest(claim=claim, request=1, stream=stream))
         chunk = await session.next("log")
@@ -66,12 +66,12 @@ async def log_of(
 
 
 def below(folder: Path) -> list[Path]:
-    """What is in a folder."""
+    """List the content of a folder."""
     return sorted(folder.iterdir())
 
 
 def uids(pids: list[int]) -> set[int]:
-    """Whom those processes belong to that there are still."""
+    """List the owners of those processes that are still alive."""
     found = set()
     for pid in pids:
         with suppress(FileNotFoundError):

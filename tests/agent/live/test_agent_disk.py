@@ -125,7 +125,8 @@ async def test_an_agent_starts_on_a_full_disk_where_its_ballast_was(
 async def test_programs_that_flood_their_logs_do_not_fill_the_disk_of_an_agent_that_gets_them(
     tmp_path: Path, small: Path
 ) -> None:
-    """Where machines share no files the logs come to the agent, whose records need room there."""
+    """Logs come to the agent's disk from machines that share no files, and its records need room
+    there."""
     job = a_job()
     floods, runs = (f"{job}/1/{component}/1" for component in range(2))
     mark, flooded, scratch = (tmp_path / name for name in ("gate", "flooded", "scratch"))

@@ -35,7 +35,7 @@ def folder() -> Iterator[Path]:
 
 
 def allow(pid: int, processes: int) -> None:
-    """How many processes the account may have, as this one of it has it and hands it on."""
+    """Limit the processes of the account, for this process and its children."""
     number = "unlimited" if processes == resource.RLIM_INFINITY else processes
     words = ("prlimit", f"--pid={pid}", f"--nproc={number}:")
     subprocess.run((*AS_ACCOUNT, *words), check=True)
@@ -44,7 +44,7 @@ def allow(pid: int, processes: int) -> None:
 @pytest.mark.live
 @pytest.mark.root
 async def test_a_site_without_room_for_a_process_goes_on_when_it_has_some(folder: Path) -> None:
-    """What runs goes on and is told; what cannot be started is the site's fault, and no more."""
+    """Running claims go on and are reported; a claim that cannot be started is the site's fault."""
     job = a_job()
     runs, fails, later = (f"{job}/1/{component}/1" for component in range(3))
     mark = folder / "gate"

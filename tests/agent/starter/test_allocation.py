@@ -1,4 +1,4 @@
-"""What a starter makes of the allocation that it finds itself in, and who runs where."""
+"""A starter reads its allocation from the environment and places its processes on the nodes."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def told(process: int, component: int, *peers: Peer) -> list[int]:
 
 
 def test_nodes_are_machines_that_run_processes() -> None:
-    """What torch.distributed expects of its environment."""
+    """torch.distributed expects this of its environment."""
     wide, narrow = peer(0, 3, ("a1", 2), ("a2", 1)), peer(1, 2)
     assert told(0, 0, wide, narrow) == [0, 5, 0, 3, 0, 2]
     assert told(1, 0, wide, narrow) == [1, 5, 0, 3, 1, 2]

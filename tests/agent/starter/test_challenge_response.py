@@ -223,7 +223,7 @@ async def test_a_courier_proves_itself_too() -> None:
 
 
 def question_of_a_courier(port: int, identity: dict[str, object]) -> dict[str, object]:
-    """What an agent answers to the first question."""
+    """Return the agent's answer to the first message."""
     here, there = socket.socketpair()
     errand = SyncRequest(
         folder="/", agents=[("127.0.0.1", port)], identity=identity, fetches=False, logs=[],

@@ -51,7 +51,7 @@ async def largest_until(done: asyncio.Task[object], others: set[int]) -> int:
 async def test_a_flood_of_output_without_lines_takes_no_memory_and_disturbs_nobody(
     tmp_path: Path, is_shared: bool, megabytes: int
 ) -> None:
-    """Where machines see nothing of each other's, all of it goes through agent and courier."""
+    """All output goes through the agent where machines share no files."""
     scratch = None if is_shared else tmp_path / "scratch"
     if scratch is not None:
         scratch.mkdir()

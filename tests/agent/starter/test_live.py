@@ -550,7 +550,7 @@ async def test_garbage_at_the_port_changes_nothing(tmp_path: Path) -> None:
 
 
 async def _answered(port: int, sent: bytes) -> bytes:
-    """What the port says before it hangs up."""
+    """Return the lines that the port sends before it hangs up."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(sent)

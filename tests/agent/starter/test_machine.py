@@ -772,7 +772,7 @@ def test_a_line_on_which_nothing_is_answered_is_dialled_anew() -> None:
 
 
 def pinged(script: Script) -> list[Action]:
-    """What is done at the next ping that is due."""
+    """Return the actions of the next ping that is due."""
     while True:
         at = script.machine.wake_at
         assert at is not None

@@ -1,4 +1,4 @@
-"""What helpers of a starter do on other machines, each run as a process of its own."""
+"""Helpers of a starter on other machines, each run as a process of its own."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ MEASURED = Measured(work=1.5, is_told=False, can_pace=True)
 
 
 def held_s(pacing: Pacing, since: float, until: float) -> tuple[float, float]:
-    """How long it is held in all, and at most at a time, from `since` on."""
+    """Return for how long it is held from `since` on: in all, and at most at a time."""
     total = longest = 0.0
     now, halted_at = since, None
     while (now := max(now, pacing.wake_at)) < until:

@@ -41,7 +41,7 @@ def order(*, listens: int = 0, target: int = 0, limit_s: float = LIMIT_S) -> Try
 
 
 async def tried(site: Site, paths: TryPaths) -> str:
-    """What a starter that holds at the barrier says of these paths."""
+    """Return the report of a starter that holds at the barrier about these paths."""
     await site.granted(a_shell_hold("exit 0"))
     site.claims.order(paths)
     async with asyncio.timeout(LIMIT_S):

@@ -1,4 +1,4 @@
-"""What surrounds a starter's machine: the ends of its processes, each told once."""
+"""The host of a starter's machine reports the end of each process once."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_sockets_of_killed_starters_go_where_they_must_be_elsewhere(
 
 
 class Unheard(Watch):
-    """What comes of speaking is no descriptor's, so that waiting for those may last a minute."""
+    """Answer through no descriptor, so that a wait for descriptors may last a minute."""
 
     def wait(self, _wait_s: float | None) -> None:
         raise AssertionError("waited, and had something to hear")

@@ -93,7 +93,7 @@ def rounds(draw: st.DrawFn) -> list[tuple[float, Event]]:
 
 
 class Model:
-    """What the design says of the barrier: the latest Arm heard, what was promised, releases."""
+    """Follow the design of the barrier: the latest Arm heard, what was promised, releases."""
 
     def __init__(self) -> None:
         self.latest: tuple[int, int] | None = None
@@ -150,8 +150,8 @@ def may_end_an_armed(event: Event) -> bool:
 
 
 def answers(actions: list[Action], at: float, slip_s: float, *, is_quick: bool) -> list[Event]:
-    """What the world makes of actions; a slip is a pause just before the last look at the clock.
-    Processes of one machine are forked at once, those of others some time later."""
+    """Play the world's answers to actions; a slip is a pause just before the last look at the
+    clock. Processes of one machine are forked at once, those of others some time later."""
     events: list[Event] = []
     for action in actions:
         if isinstance(action, Open):

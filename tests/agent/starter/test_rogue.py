@@ -1,6 +1,6 @@
-"""Who speaks to the agent's port for starters and means no good: a stranger who found it, or a
-program that read its claim's secret and speaks as its starter. What it says is heard or not; the
-site's other claims go on, and what the agent keeps for it is bounded."""
+"""Hostile peers at the agent's port for starters: a stranger who found it, or a program that read
+its claim's secret and speaks as its starter. The site's other claims go on, and what the agent
+keeps for the peer is bounded."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ CLAIM = ClaimId("j1/1/0/1")
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Path:
-    """What the machine has for scratch folders."""
+    """Return the scratch folders of a machine."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     return folder
@@ -88,7 +88,7 @@ async def log_of(site: Site, text: str) -> None:
 
 
 def seen_of(pid: int) -> bytes:
-    """What others see of a process, and what its owner sees besides."""
+    """Return what others see of a process, and what its owner sees besides."""
     return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
 
 
@@ -239,7 +239,7 @@ async def test_a_batch_job_that_must_be_killed_leaves_no_folder(
 async def test_a_courier_that_is_killed_while_it_brings_the_last_of_it_is_replaced(
     tmp_path: Path, scratch: Path, ear: Ear
 ) -> None:
-    """What the program did is done, whoever of ours is killed."""
+    """The program's work is done, whichever of our processes is killed."""
     go = tmp_path / "go"
     os.mkfifo(go)
     script = f"echo $$ $PPID > {ear.path}; head -c 500000 /dev/zero > result; read word < {go}"
@@ -268,8 +268,8 @@ def children_of(pid: int) -> set[int]:
 async def test_outputs_wait_for_an_agent_that_has_no_room_and_logs_do_not(
     tmp_path: Path, scratch: Path, ear: Ear
 ) -> None:
-    """What programs bring leaves the room that the agent's records need, and an output that comes
-    late is no output that the program did not write."""
+    """Outputs leave the room that the agent's records need, and an output that comes late counts as
+    written by the program."""
     room = [0]
     script = f"echo said; echo $$ > {ear.path}; head -c 500000 /dev/zero > result"
     async with a_far_site(tmp_path, scratch, room_bytes=lambda: room[0]) as site:
@@ -295,8 +295,7 @@ async def test_outputs_wait_for_an_agent_that_has_no_room_and_logs_do_not(
 async def test_outputs_for_which_there_is_no_room_set_the_attempt_back(
     tmp_path: Path, scratch: Path, ear: Ear
 ) -> None:
-    """When the starter may wait no longer: by its lease here. The program has done nothing
-    wrong."""
+    """The starter may wait until its lease ends. The program has done nothing wrong."""
     script = f"head -c 500000 /dev/zero > result; echo $PPID > {ear.path}"
     async with a_far_site(tmp_path, scratch, room_bytes=lambda: 0) as site:
         await site.passed(a_shell_hold(script, output_files=("result",)))

@@ -1,4 +1,4 @@
-"""When silence is proof, and what components may tell each other."""
+"""A lease that ends in silence proves the end of a claim; components share a key-value store."""
 
 from dataclasses import replace
 
@@ -93,7 +93,7 @@ def test_a_site_that_pings_for_a_stopped_claim_is_waited_for() -> None:
 
 
 def test_a_claim_that_is_stopped_with_another_silent_one_has_its_own_time() -> None:
-    """What is done about the first stops the second, which is over at once only if it is gone."""
+    """Ending the first stops the second, which is over at once only if it is gone."""
     leases, claims = Leases(0.0), ledger()
     other = ClaimId("j1/1/1/1")
     claims[other] = replace(claims[CLAIM], id=other, component=1)

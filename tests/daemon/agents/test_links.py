@@ -1,4 +1,4 @@
-"""What an agent says in a live session, and what the daemon makes of it."""
+"""An agent's messages in a live session become events and answers of the daemon."""
 
 import asyncio
 from collections.abc import AsyncIterator

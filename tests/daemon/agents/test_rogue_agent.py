@@ -258,7 +258,7 @@ def test_it_has_so_many_files_and_no_more() -> None:
 def test_a_copy_that_failed_is_the_fault_of_one_of_its_ends(
     said: SiteName | None, blamed: SiteName | None
 ) -> None:
-    """Whoever else is named would rest for it."""
+    """A site that has nothing to do with it must not rest for it."""
     script = Script()
     script.tell(a_site(DELFT), a_site(LEIDEN), a_site(UTRECHT))
     script.ignore(object)

@@ -1,4 +1,5 @@
-"""Who asks for outputs the moment a job has Finished gets all of them, or is told to come again."""
+"""A client that asks for outputs when a job has just Finished gets all, or is told to come
+again."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ WANTED = OutputsWanted(job=JOB, components=None, is_names_only=False)
 
 
 def spool_with(folder: Path, **files: bytes) -> Spool:
-    """What came of the only component of the job's second attempt."""
+    """Make a spool with this result of the only component of the job's second attempt."""
     spool = Spool(folder)
     came = spool.outputs(AttemptComponent(job=JOB, attempt=2, component=0))
     came.mkdir(parents=True)
@@ -64,7 +65,7 @@ async def test_what_cannot_be_published_now_is_to_be_asked_for_again(
 
 
 async def test_a_link_in_their_place_is_not_followed(tmp_path: Path) -> None:
-    """Whoever may write to the spool cannot have the daemon read what else it may."""
+    """A writer to the spool must not make the daemon read other files."""
     (tmp_path / "secret").write_bytes(b"secret")
     spool = spool_with(tmp_path / "spool", a=b"1")
     spool.finish(OVER)

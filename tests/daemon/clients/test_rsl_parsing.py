@@ -125,7 +125,7 @@ async def test_what_is_too_much_is_refused(
 
 
 async def test_definitions_count_as_text(texts: DescriptionParser) -> None:
-    """Who waits behind a long text of the same user is long, too."""
+    """A text that waits behind a long one of the same user is long, too."""
     given = {"A": "x" * INLINE_CHARACTERS}
     defined = pb.Submission(rsl="&(executable=a)(arguments=$(A))", definitions=given)
     async with asyncio.TaskGroup() as group:

@@ -113,14 +113,14 @@ def config_of(folder: Path) -> Config:
 
 
 def jobs_of(found: Recovered) -> dict[str, object]:
-    """What became of each job that is in the state, and how many were forgotten."""
+    """Return the end of each job in the state, and how many were forgotten."""
     jobs: dict[str, object] = {job.id: summary(job) for job in found.scheduler.jobs.values()}
     return {**jobs, "forgotten": sum(found.scheduler.forgotten.values())}
 
 
 def outcome(state: State, folder: Path) -> str:
-    """What a start makes of the state directory in a folder: recovered, or a refusal. Raises
-    AssertionError when it goes on with something else than what had been committed."""
+    """Start on the state directory in a folder: recovered, or a refusal. Raises AssertionError when
+    it goes on with something else than what had been committed."""
     try:
         journal = Journal.open(folder / "state")
         try:
@@ -149,7 +149,7 @@ def outcome(state: State, folder: Path) -> str:
 
 
 def with_loss(state: State, folder: Path) -> str:
-    """What an operator gets who goes on without what is lost: all, a part, or nothing. Raises
+    """Start on it as an operator who accepts the loss: all, a part, or nothing is left. Raises
     AssertionError when it is no part of what had been committed."""
     try:
         journal, found = begin_life(config_of(folder), accept_loss=True)

@@ -31,7 +31,7 @@ def test_no_flipped_bit_and_no_cut_takes_back_what_was_committed(
 
 
 def test_a_log_that_is_gone_with_its_mark_is_missed(state: State, tmp_path: Path) -> None:
-    """What is left is whole in itself, but a journal with events has a mark."""
+    """The rest is whole in itself, but a journal with events has a mark."""
     folder = tmp_path / "both"
     folder.mkdir()
     (folder / "state").mkdir(mode=0o700)

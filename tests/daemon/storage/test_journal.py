@@ -303,7 +303,7 @@ def test_a_killed_writer_loses_no_acknowledged_event(tmp_path: Path) -> None:
 def test_events_without_a_mark_are_refused_until_a_loss_is_accepted(
     tmp_path: Path, *, is_empty: bool
 ) -> None:
-    """Where the mark is gone, the end of the journal may be, too: with its write-ahead log."""
+    """The end of the journal may be lost with the mark: with its write-ahead log."""
     state = tmp_path / "state"
     file = written(state, 3)
     (state / MARK).write_bytes(b"") if is_empty else (state / MARK).unlink()

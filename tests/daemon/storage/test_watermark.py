@@ -1,4 +1,4 @@
-"""What agents know of the journal: a journal that was rolled back is found, and only then."""
+"""Watermarks of agents reveal a journal that was rolled back, and only that."""
 
 import asyncio
 import shutil
@@ -108,7 +108,7 @@ async def served(folder: Path, agent: FakeAgent, jobs: int, *, accept_loss: bool
 
 
 async def refused(folder: Path, agent: FakeAgent) -> str:
-    """Why a daemon ends when this agent registers."""
+    """Return why a daemon ends when this agent registers."""
     with pytest.raises(BaseExceptionGroup) as caught:
         await served(folder, agent, 0)
     errors = caught.value.subgroup(JournalError)

@@ -30,7 +30,7 @@ TWO = Setting(sites=(4, 4), sizes=(1, 4), time_s=3_000, warmup_s=0, wait_s=inf, 
 def trace(
     setting: Setting, local: list[list[LocalArrival]], jobs: list[GlobalArrival]
 ) -> tuple[list[Outcome], dict[str, float]]:
-    """What became of these jobs, and the processor-seconds."""
+    """Return the outcomes of these jobs, and the processor-seconds."""
     outcomes: list[Outcome] = []
     batches = simulate_jobs(setting, local, jobs, outcomes.append)
     areas = {

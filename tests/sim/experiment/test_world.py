@@ -33,7 +33,7 @@ def far(name: str = "j1", at: float = 10.0, processors: int = 8) -> Submission:
 
 
 def claims_at(world: Watched) -> list[float]:
-    """When something was claimed."""
+    """List the times of claims."""
     return [
         at for at, _, actions in world.seen if any(isinstance(a, ClaimProcessors) for a in actions)
     ]
@@ -252,7 +252,7 @@ def test_faults_come_at_their_rates_and_from_streams_of_their_own() -> None:
 
 
 def copies(world: Watched) -> list[float]:
-    """When copies ended."""
+    """List the ends of copies."""
     return [at for at, event, _ in world.seen if "TransferFinished" in repr(event)]
 
 

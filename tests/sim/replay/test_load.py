@@ -1,4 +1,4 @@
-"""What sites reported tells how much their own users had (issue: idle counts)."""
+"""Reports of sites reveal the load of their own users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was seen nearest in time stands for instants at which nobody looked."""
+"""The observation nearest in time stands for instants at which nobody looked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would have happened otherwise: what of the recorded world stays, and what moves along."""
+"""A what-if replay keeps some of the recorded world and moves the rest along."""
 
 from __future__ import annotations
 

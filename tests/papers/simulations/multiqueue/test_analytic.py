@@ -1,4 +1,4 @@
-"""What queueing theory knows of the model: the simulator must agree (Multiple queues 3.2.2)."""
+"""The simulator agrees with queueing theory about the model (Multiple queues 3.2.2)."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Live:
             self.tell(ev.SiteRegistered(site=name, facts=facts, idle=processors))
 
     def tell(self, *events: ev.Event) -> None:
-        """What happens now, and all that follows from it at this instant."""
+        """Tell what happens now, and all that follows from it at this instant."""
         inbox = deque(events)
         while True:
             while inbox:
@@ -69,7 +69,7 @@ class Live:
             inbox.append(ev.Woken())
 
     def answers(self, action: Action) -> list[ev.Event]:
-        """What an agent says to it, at once."""
+        """Answer as an agent, at once."""
         match action:
             case ClaimProcessors(claim=claim, site=site, processors=processors):
                 self.idle[site] -= processors

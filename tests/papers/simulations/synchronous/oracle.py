@@ -65,7 +65,7 @@ class Grid:
     def run(  # noqa: C901 - a whole run at a glance
         self, qos: list[QosTask], local: list[OtherTask], others: list[OtherTask]
     ) -> list[dict[str, object] | None]:
-        """What became of each task; None: refused."""
+        """Return the outcome of each task; None: refused."""
         self.boxes = [Box(speed) for speed in self.speeds]
         for box in self.boxes:
             self._settle(box)

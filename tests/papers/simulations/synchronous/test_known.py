@@ -1,4 +1,4 @@
-"""What must come out of runs that can be worked out by hand."""
+"""Runs that can be worked out by hand come out as they must."""
 
 from __future__ import annotations
 
