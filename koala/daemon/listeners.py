@@ -122,10 +122,9 @@ class Listeners:
                 log.error("certificate.not_renewed", reason=str(error))  # noqa: TRY400 - the reason suffices
 
     def close(self) -> None:
-        """Withdraw the announcement and close the audit log."""
+        """Withdraw the announcement."""
         if self._announced is not None:
             self._announced.unlink(missing_ok=True)
-        self.audit.close()
 
     def _open(self, key: str, address: str, add: Callable[[str], int]) -> int:
         port = _open(key, address, add)

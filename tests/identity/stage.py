@@ -97,7 +97,8 @@ class Secured:
 
     def log(self, name: str = FILE) -> list[dict[str, str]]:
         """The audit log, from its file; or that of strangers."""
-        text = (self.config.state_dir / name).read_text()
+        path = self.config.state_dir / name
+        text = path.read_text() if path.exists() else ""
         return [json.loads(line) for line in text.splitlines()]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from koala.daemon.auth import audit
 from koala.daemon.auth.audit import FILE, STRANGERS_FILE, Audit, note
@@ -33,36 +34,41 @@ def subjects(log: Audit) -> list[str]:
     return [line["object"] for line in log.last(0)]
 
 
-def test_a_log_that_cannot_be_turned_over_goes_on_where_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_full_file_is_renamed_and_whoever_renames_it_first_costs_no_line(tmp_path: Path) -> None:
+    """logrotate needs no signal; and two processes write at a time (`koala backup`)."""
+    log = Audit(tmp_path, bytes_max=300)
+    for number in range(4):
+        write(log, number)
+    assert subjects(log) == ["j0", "j1", "j2", "j3"]
+    assert len((tmp_path / f"{FILE}.1").read_text().splitlines()) == 3
+    (tmp_path / FILE).rename(tmp_path / "moved-by-an-operator")
+    note(tmp_path, verb="Backup", subject="here")
+    write(log, 4)
+    assert subjects(log)[-2:] == ["here", "j4"]
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+    told = "".join(path.read_text() for path in tmp_path.iterdir())
+    assert [f'"j{number}"' in told for number in range(5)] == [True] * 5
+
+
+@pytest.mark.parametrize("what", ["open", "write", "replace"])
+def test_a_line_that_cannot_be_written_is_in_the_daemons_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """Its descriptor stays its own: no line may go into another file that gets the number."""
-    tmp_path.chmod(0o700)
     log = Audit(tmp_path, bytes_max=1)
 
     def refused(*_: object) -> int:
-        raise OSError(errno.EMFILE, "too many open files")
+        raise OSError(errno.ENOSPC, "no space left")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "open", refused)
+    with monkeypatch.context() as patched, capture_logs() as said:
+        patched.setattr(Path if what == "replace" else os, what, refused)
         write(log, 1)
-    other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT, 0o600)
+    reported = [line["object"] for line in said if line["event"] == "audit.not_written"]
+    assert reported == ([] if what == "replace" else ["j1"])
     write(log, 2)
-    (tmp_path / FILE).rename(tmp_path / "moved-by-an-operator")
-    write(log, 3)
-    assert os.fstat(other).st_size == 0
-    os.close(other)
-    assert (tmp_path / FILE).exists()
-    write(log, 4)
-    assert subjects(log)[-1] == "j4"
-    log.close()
-    told = "".join(path.read_text() for path in tmp_path.iterdir())
-    assert "j3" in told
-    assert "j4" in told
+    assert subjects(log) == (["j1", "j2"] if what == "replace" else ["j2"])
 
 
 def test_a_torn_line_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tmp_path.chmod(0o700)
     log = Audit(tmp_path)
     write(log, 1)
     whole = os.write
@@ -75,16 +81,15 @@ def test_a_torn_line_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyP
         file.write(b'{"at": "20')
     note(tmp_path, verb="Backup", subject="here")
     assert subjects(log) == ["j1", "j3", "here"]
-    log.close()
 
 
 def test_strangers_push_out_only_one_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tmp_path.chmod(0o700)
-    log = Audit(tmp_path, bytes_max=20_000)
     now = [1_000.0]
-    monkeypatch.setattr(audit, "wall_s", lambda: now[0])
+    for clock in ("wall_s", "boot_s"):
+        monkeypatch.setattr(audit, clock, lambda: now[0])
+    log = Audit(tmp_path, bytes_max=20_000)
     write(log, 1)
     for second in range(100):
         now[0] += 1.0
@@ -98,7 +103,6 @@ def test_strangers_push_out_only_one_another(
     assert [line["object"] for line in (lines[0], lines[-1])] == ["j1", "j2"]
     assert [line["at"] for line in lines] == sorted(line["at"] for line in lines)
     assert "(and 40 more calls before)" in "".join(line["outcome"] for line in lines)
-    log.close()
 
 
 @pytest.mark.live

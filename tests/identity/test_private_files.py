@@ -115,6 +115,8 @@ async def test_a_daemon_does_not_start_on_what_others_may_use(tmp_path: Path, na
     async with secured(tmp_path):
         pass
     path = tmp_path / "state" / name
+    if name == "audit.jsonl":  # which nothing was written to yet
+        path.touch(mode=0o600)
     path.chmod(path.stat().st_mode | 0o044)
     with pytest.raises(ExceptionGroup) as refused:
         async with running(config_of(tmp_path, is_plain=False)):
