@@ -110,8 +110,11 @@ class JournalError(KoalaError):
 
 
 class DamagedError(JournalError):
-    """The content of the journal is not as it was written; the message says what an operator can
-    do."""
+    """The content of a database is not as it was written; `advice` says what an operator can do."""
+
+    def __init__(self, what: str, advice: str = "") -> None:
+        self.what = what
+        super().__init__(f"{what}. {advice}" if advice else what)
 
 
 class DiskError(JournalError):

@@ -96,8 +96,7 @@ class Site:
             ballast_bytes=int(config.agent.ballast_mb * MB),
         )
         self._disk.make_room_to_start()
-        self._store = Store(state)
-        self._store.make_room = self._disk.give_up_ballast
+        self._store = Store(state, make_room=self._disk.give_up_ballast)
         files = replace(
             _files_settings(config, self._identity), room_bytes=lambda: self._disk.room_bytes
         )

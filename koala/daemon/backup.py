@@ -40,21 +40,21 @@ import msgspec
 from koala.core.eviction import forget
 from koala.core.model.values import Instant
 from koala.daemon.auth.audit import note
-from koala.daemon.state_folder import DAMAGED, FILE, LOCK, MARK, RESTORED, SALVAGED
-from koala.daemon.storage.journal import check_format, check_whole, unmarked
+from koala.daemon.state_folder import FILE, LOCK, MARK, RESTORED
+from koala.daemon.storage.archive import check_jobs
+from koala.daemon.storage.journal import SCHEMA, unmarked
 from koala.daemon.storage.journal_reader import JournalReader, connect, open_journal, replay
-from koala.daemon.storage.records import ADVICE, JournalPosition, mark_text
+from koala.daemon.storage.records import JournalPosition, mark_text
 from koala.errors import ConfigError, DamagedError, JournalError
 from koala.runtime.disk import BALLAST
-from koala.runtime.disk_formats import BACKUP
+from koala.runtime.disk_formats import BACKUP, JOURNAL
 
 MANIFEST = "backup.json"
 SPOOL = "spool"
 _HIDDEN = ".koala-part-"
 ENDPOINT = "endpoint"
 TAR = (".tar", ".tar.gz", ".tgz")
-_JOURNAL = {FILE, f"{FILE}-wal", f"{FILE}-shm", MARK, SALVAGED}
-_MADE_ANEW = {*_JOURNAL, LOCK, ENDPOINT, BALLAST, RESTORED, SPOOL}
+_MADE_ANEW = {FILE, f"{FILE}-wal", f"{FILE}-shm", MARK, LOCK, ENDPOINT, BALLAST, RESTORED, SPOOL}
 _NO_TAR = (tarfile.TarError, FileNotFoundError, EOFError, BadGzipFile, zlib.error, LZMAError)
 _GZIP = b"\x1f\x8b"
 _READ_BYTES = 1 << 20
@@ -152,7 +152,7 @@ def restore(backup: Path, state_dir: Path) -> Backup:
             try:
                 found = _read(folder, backup)
             except DamagedError as error:
-                raise JournalError(str(error).replace(ADVICE, "Take another backup")) from error
+                raise JournalError(f"{error.what}. Take another backup") from error
             part = scratch / "state"
             part.mkdir()
             _copy_tree(folder, part)
@@ -248,7 +248,9 @@ def _read_back(reader: JournalReader) -> None:
     Memory is bounded: ended jobs are evicted on the way. Raises JournalError.
     """
     with closing(connect(reader.path)) as connection:
-        check_whole(connection, reader.source)
+        SCHEMA.check(connection, reader.source)
+        if SCHEMA.number(connection, reader.source) == JOURNAL.newest:
+            check_jobs(connection, reader.source)
     for step in replay(reader):
         forget(step.scheduler, step.record.at, keep=OVER_KEPT, keep_s=0.0)
 
@@ -257,7 +259,7 @@ def _copy_database(source: Path, target: Path) -> JournalPosition:
     """Copy the database as of one commit into one file; return its last event."""
     target.touch(mode=0o600)
     with closing(connect(source)) as reader, closing(sqlite3.connect(target)) as writer:
-        check_format(reader, source)
+        SCHEMA.number(reader, source)
         try:
             # In one step, concurrent with the daemon's commits. With several steps each commit
             # between them restarts the copy, so beside a busy daemon it would never end.
@@ -273,7 +275,7 @@ def _copy_database(source: Path, target: Path) -> JournalPosition:
 
 def _copy_others(state_dir: Path, folder: Path) -> Iterator[str]:
     for path in sorted(state_dir.iterdir()):
-        if path.name in _MADE_ANEW or path.name.endswith(".new") or _is_damaged(path):
+        if path.name in _MADE_ANEW or path.name.endswith(".new"):
             continue
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
             continue
@@ -301,10 +303,6 @@ def _below(folder: Path) -> Iterator[Path]:
         for path in (Path(parent, name) for name in sorted(names)):
             if path.is_file() and not path.is_symlink():
                 yield path
-
-
-def _is_damaged(path: Path) -> bool:
-    return path.name.startswith(DAMAGED)
 
 
 def _spooled(spool: Path) -> Iterator[tuple[str, int]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,17 +34,15 @@ from koala.daemon.storage.archive import KeptSnapshot
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import repeat, require_digest
 from koala.daemon.storage.records import (
-    ADVICE,
     Batch,
     JournalPosition,
     Notice,
     Record,
     Snapshot,
-    damaged,
     decode_event,
     encode_event,
+    unusable,
 )
-from koala.daemon.storage.salvage import finish, salvage
 from koala.daemon.storage.upgrade import (
     ReplayComparison,
     differs_error,
@@ -131,48 +129,10 @@ def begin_life(
     `make_room` is called when a commit, now or later, finds the disk full.
 
     After a restore events may be missing, as with `accept_loss`. With `accept_loss`, damaged
-    history is dropped, which alone is no loss; a journal that cannot be used at all is replaced by
-    its readable part.
+    history is dropped, which alone is no loss.
     """
     restored = config.state_dir / RESTORED
-    finish(config.state_dir)
-    begin = partial(_open_and_recover, config, make_room=make_room)
-    if not accept_loss:
-        begun = begin(accept_loss=restored.exists())
-    else:
-        begun = _begin_after_loss(config.state_dir, begin)
-    restored.unlink(missing_ok=True)
-    return begun
-
-
-def _begin_after_loss(
-    state_dir: Path, begin: Callable[..., tuple[Journal, Recovered]]
-) -> tuple[Journal, Recovered]:
-    """Recover with as little loss as possible. Raises JournalError."""
-    restored = state_dir / RESTORED
-    try:
-        if _drop_history(state_dir):
-            with suppress(DamagedError):
-                return begin(accept_loss=restored.exists())
-        return begin(accept_loss=True)
-    except DamagedError as error:
-        log.warning("journal.damaged", reason=str(error))
-        salvage(state_dir)
-        return begin(accept_loss=restored.exists())
-
-
-def _drop_history(state_dir: Path) -> bool:
-    """Drop damaged history; True if there was any. Raises JournalError."""
-    with closing(Journal.open(state_dir)) as journal:
-        last = journal.drop_history()
-    if last:
-        log.warning("journal.history_dropped", last_event=last, lost="nothing that came later")
-    return last > 0
-
-
-def _open_and_recover(
-    config: Config, *, make_room: Callable[[], bool], accept_loss: bool
-) -> tuple[Journal, Recovered]:
+    is_restored = restored.exists()
     keep = config.journal
     journal = Journal.open(
         config.state_dir,
@@ -181,10 +141,18 @@ def _open_and_recover(
         make_room=make_room,
     )
     try:
-        return journal, recover(journal, config, accept_loss=accept_loss)
+        recovered = None
+        if accept_loss and (last := journal.drop_history()):
+            log.warning("journal.history_dropped", last_event=last, lost="nothing that came later")
+            with suppress(DamagedError):
+                recovered = recover(journal, config, accept_loss=is_restored)
+        if recovered is None:
+            recovered = recover(journal, config, accept_loss=accept_loss or is_restored)
     except BaseException:
         journal.close()
         raise
+    restored.unlink(missing_ok=True)
+    return journal, recovered
 
 
 def recover(
@@ -289,8 +257,8 @@ def _start(journal: Journal, config: Settings) -> tuple[KeptSnapshot | None, Sch
         return kept, scheduler
     if journal.first_event > 1:
         gone = f"events before {journal.first_event} are not kept any longer"
-        why = f"; {str(problems[0]).removesuffix(f'. {ADVICE}')}" if problems else ""
-        raise damaged(journal.path, f"there is no snapshot to begin at, and {gone}{why}")
+        why = f"; {getattr(problems[0], 'what', problems[0])}" if problems else ""
+        raise unusable(journal.path, f"there is no snapshot to begin at, and {gone}{why}")
     return None, Scheduler(Parameters(), config.policies)
 
 

@@ -6,7 +6,6 @@ interface that a journal needs, so that it may also lie on a simulated disk.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -14,16 +13,13 @@ from typing import Protocol
 
 from koala.errors import DiskError, JournalError
 from koala.identity.private_files import sync_folder
+from koala.runtime.sqlite_store import lock_folder
 
 FILE = "journal.db"
 MARK = "journal.mark"
 LOCK = "lock"
-SALVAGED = f"{FILE}.salvaged"
-"""A complete new journal, which replaces the damaged one before anything else is done."""
-DAMAGED = "damaged-"
-"""Prefix of the names of folders with a journal that was replaced."""
 RESTORED = "restored"
-"""Marker file: the journal may lack its end, because it was restored or salvaged."""
+"""Marker file: the journal may lack its end, because it was restored from a backup."""
 
 
 class JournalLocation(Protocol):
@@ -88,24 +84,5 @@ class StateFolder:
 
 
 def acquire_lock(state_dir: Path) -> int:
-    """Lock the state directory for the life of the process and return the lock's descriptor.
-
-    The file has the holder's pid, for error messages. The directory is created if it is missing.
-    Raises JournalError.
-    """
-    try:
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state_dir.chmod(0o700)
-        lock = os.open(state_dir / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise JournalError(f"{state_dir}: {error.strerror or error}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = os.read(lock, 32).decode("ascii", "replace").strip() or "unknown"
-        os.close(lock)
-        message = f"{state_dir}: another daemon runs with this state directory (pid {holder})"
-        raise JournalError(message) from error
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    return lock
+    """Lock the state directory for this process; return the descriptor. Raises JournalError."""
+    return lock_folder(state_dir / LOCK, "daemon", JournalError)

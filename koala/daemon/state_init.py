@@ -18,7 +18,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from koala.daemon.state_folder import DAMAGED, FILE, SALVAGED
+from koala.daemon.state_folder import FILE
 from koala.errors import JournalError
 
 INIT = "--init"
@@ -35,7 +35,7 @@ def require_initialized(state_dir: Path, *, may_begin: bool = False) -> None:
 
     Nothing is created.
     """
-    if not (may_begin or _has_journal(state_dir)) and (why := _doubt(state_dir)):
+    if not (may_begin or (state_dir / FILE).exists()) and (why := _doubt(state_dir)):
         raise JournalError(
             f"{state_dir}: no journal is there, and {why}. If it is on a disk or volume of its own,"
             " have that mounted; if it is lost, put a backup back (koala restore BACKUP STATE_DIR);"
@@ -47,12 +47,6 @@ def leave_witness(state_dir: Path) -> None:
     """Record that a daemon serves with this state directory."""
     with suppress(OSError):  # without a witness only `--init` initializes
         witness_path(state_dir).touch(mode=0o644)
-
-
-def _has_journal(state_dir: Path) -> bool:
-    """True if a journal is there, also a damaged one or one that was moved aside."""
-    names = (state_dir / FILE, state_dir / SALVAGED)
-    return any(path.exists() for path in names) or any(state_dir.glob(f"{DAMAGED}*/{FILE}"))
 
 
 def _doubt(state_dir: Path) -> str:

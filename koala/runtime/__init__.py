@@ -6,6 +6,7 @@ clock                the clocks of this machine
 disk, disk_formats   free space; the version numbers of all formats on disk
 log_stream           where log lines go
 paths                paths as people write them in configuration files
+sqlite_store         rules of every SQLite database; the lock of a state directory
 standard_streams     reopen closed standard streams
 systemd              notify the service manager
 threads              start worker threads

@@ -3,7 +3,7 @@
 import asyncio
 import resource
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.daemon.test_process import configured, run_daemon, started
 from tests.files.stage import comes_true
-from tests.harness.failing_disk import failing_commits
+from tests.harness.failing_disk import failing_commits, limit_pages
 from tests.harness.small_disk import fill, small_disk
 
 ONE = "&(executable=/bin/true)(count=4)"
@@ -75,13 +75,12 @@ def test_a_disk_without_room_for_a_ballast_has_none(small: Path) -> None:
 # --- commits --------------------------------------------------------------------------------------
 
 
-def filled_journal(folder: Path) -> Journal:
+def filled_journal(folder: Path, make_room: Callable[[], bool] = lambda: False) -> Journal:
     """With hundred events, and not a page more to be had."""
-    journal = Journal.open(folder)
+    journal = Journal.open(folder, make_room=make_room)
     assert list(journal.records()) == []
     journal.append(batch(1, 100))
-    (pages,) = journal._connection.execute("PRAGMA page_count").fetchone()
-    journal._connection.execute(f"PRAGMA max_page_count = {pages}")
+    limit_pages(journal)
     return journal
 
 
@@ -95,15 +94,14 @@ def batch(first: int, last: int) -> Batch:
 
 
 def test_a_commit_that_finds_no_room_is_made_once_more_when_there_is_some(tmp_path: Path) -> None:
-    journal = filled_journal(tmp_path)
     asked = []
 
     def make_room() -> bool:
         asked.append(journal.seq)
-        journal._connection.execute("PRAGMA max_page_count = 10000")
+        limit_pages(journal, more=10_000)
         return True
 
-    journal.make_room = make_room
+    journal = filled_journal(tmp_path, make_room)
     journal.append(batch(101, 200))
     assert asked == [100]
     journal.close()
@@ -124,8 +122,7 @@ def test_a_commit_that_finds_no_room_at_all_changes_nothing(tmp_path: Path) -> N
 
 def test_no_other_error_is_tried_again(tmp_path: Path) -> None:
     """After a failed write or fsync nobody knows what the disk has."""
-    journal = filled_journal(tmp_path)
-    journal.make_room = lambda: pytest.fail("it was tried again")
+    journal = filled_journal(tmp_path, lambda: pytest.fail("it was tried again"))
     with failing_commits(journal), pytest.raises(DiskError, match="disk I/O error"):
         journal.append(batch(101, 101))
     journal.close()

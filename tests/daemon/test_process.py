@@ -30,10 +30,14 @@ def configured(folder: Path, more: str = "") -> Path:
 
 
 @contextmanager
-def started(config: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A daemon's process and its address; killed at the end if it still lives."""
+def started(config: Path, release: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A daemon's process and its address; killed at the end if it still lives.
+
+    `release` are statements that make it one of another release.
+    """
+    code = f"{release}\nimport sys; from koala.daemon.main import main; sys.exit(main())"
     process = subprocess.Popen(
-        [sys.executable, "-m", "koala.daemon.main", str(config)],
+        [sys.executable, "-c", code, str(config)],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -1,4 +1,4 @@
-"""A database whose disk fails in the middle of a commit."""
+"""A database whose disk fails in the middle of a commit, or is full."""
 
 from __future__ import annotations
 
@@ -19,10 +19,18 @@ class _Failing:
 
 
 @contextmanager
-def failing_commits(database: Any) -> Iterator[None]:
+def failing_commits(owner: Any) -> Iterator[None]:
     """Every transaction of a journal or an agent's store begins with a failed fsync."""
-    connection, database._connection = database._connection, _Failing()
+    database = owner._database
+    connection, database.connection = database.connection, _Failing()
     try:
         yield
     finally:
-        database._connection = connection
+        database.connection = connection
+
+
+def limit_pages(owner: Any, more: int = 0) -> None:
+    """Let the database of a journal or store grow by so many pages, and then find the disk full."""
+    connection = owner._database.connection
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages + more}")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.errors import LocalManagerError
+from koala.errors import JournalError, LocalManagerError
 from koala_agent.lrm.job_table import FILE_NAME, JobRow, JobTable, Leaving, Starting, Waiting
 from koala_agent.lrm.port import EndCause, Ended, Idle, Placeholder, Queued, Running
 from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE, boot_id, identify, scan
@@ -273,7 +273,7 @@ async def test_after_a_reboot_what_had_not_ended_is_lost(
 async def test_two_agents_cannot_share_a_state_directory(serve: Serve) -> None:
     async with serve():
         with pytest.RaisesGroup(
-            pytest.RaisesExc(LocalManagerError, match="locked by another agent")
+            pytest.RaisesExc(JournalError, match="cannot be used: database is locked")
         ):
             async with serve():
                 raise AssertionError("opened twice")
@@ -296,16 +296,16 @@ async def test_a_site_that_became_too_small_for_what_runs_is_refused(
 async def test_a_table_that_is_none_is_refused(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / FILE_NAME).write_bytes(b"not a database, " * 100)
-    with pytest.RaisesGroup(pytest.RaisesExc(LocalManagerError, match="not a database")):
+    with pytest.RaisesGroup(pytest.RaisesExc(JournalError, match="not a database")):
         async with serve():
             raise AssertionError("opened")
 
 
 async def test_a_table_of_another_format_is_refused(serve: Serve, tmp_path: Path) -> None:
     table = JobTable(tmp_path / "state", JobRow, boot=boot_id(), scope="here")
-    table._connection.execute("PRAGMA user_version = 99")
+    table._database.connection.execute("PRAGMA user_version = 99")
     table.close()
-    with pytest.RaisesGroup(pytest.RaisesExc(LocalManagerError, match="format 99")):
+    with pytest.RaisesGroup(pytest.RaisesExc(JournalError, match="format 99")):
         async with serve():
             raise AssertionError("opened")
 

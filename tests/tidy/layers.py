@@ -39,7 +39,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala.protocol",),
     ("koala.files",),
     ("koala.sim", "koala.papers"),
-    ("koala_agent.table_checksum", "koala_agent.starter"),
+    ("koala_agent.sealed_database", "koala_agent.starter"),
     ("koala_agent.lrm",),
     ("koala_agent",),
     (

@@ -1,40 +1,33 @@
 """Durable state of the agent: claims, names of forgotten ones, epoch, leases, port and watermark.
 
-- SQLite in WAL mode with synchronous=FULL: a commit survives a crash of the machine.
-- A checksum over the tables (`koala_agent.table_checksum`) detects lost or changed rows.
+- An SQLite database with a checksum (`koala_agent.sealed_database`).
 - One transaction holds all changes of one batch of the claim table.
 - File and folder are readable by this user alone, because claims hold secrets.
 - A lock file keeps a second agent out of the state directory.
-- A transaction that finds the disk full is retried once if `make_room` frees space.
-- A failed write is a `DiskError`. The agent then ends before it reports anything that is not
-  written, and its supervisor restarts it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sqlite3
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from koala.errors import ConfigError, DiskError, JournalError
+from koala.errors import ConfigError, JournalError
 from koala.protocol.messages import Watermark
 from koala.protocol.names import ClaimId, is_claim_id
 from koala.runtime.disk_formats import CLAIMS
+from koala.runtime.sqlite_store import Database, Schema, lock_folder
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Claim
 from koala_agent.claims.table import FORGOTTEN_MAX
-from koala_agent.table_checksum import TableChecksum
+from koala_agent.sealed_database import ADVICE, SealedDatabase
 
-Run: TypeAlias = Callable[..., sqlite3.Cursor]
 Fact = TypeVar("Fact")
 
 _TABLES = """
@@ -42,94 +35,45 @@ CREATE TABLE IF NOT EXISTS claim (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHO
 CREATE TABLE IF NOT EXISTS forgotten (number INTEGER PRIMARY KEY, id TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
-SEALED = 2
-"""First format with a checksum."""
+_SCHEMA = Schema(format=CLAIMS, tables=_TABLES, advice=ADVICE)
 _COLUMNS = {"claim": ("id", "body"), "forgotten": ("number", "id"), "fact": ("name", "value")}
 
 
 class Store:
-    """Open state directory of one agent.
+    """Open state directory of one agent; `commit` may run in a thread beside the other writers."""
 
-    `commit` may run in a thread beside the writer of `epoch`: a lock keeps their transactions
-    apart.
-    """
-
-    def __init__(self, folder: Path, *, connection: sqlite3.Connection | None = None) -> None:
-        """Open the folder.
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        make_room: Callable[[], bool] = lambda: False,
+        connection: sqlite3.Connection | None = None,
+    ) -> None:
+        """Open the folder; `make_room` is called when a transaction finds the disk full.
 
         Raises ConfigError when another agent has the folder or it cannot be used, JournalError when
         its content cannot be read, or is not what was written. With a `connection` the folder is
         only a name, and there is no checksum: for agents in simulated time.
         """
         self.folder = folder
-        self.make_room: Callable[[], bool] = lambda: (
-            False
-        )  # called when a transaction finds the disk full
         self._path = folder / "agent.db"
-        self._transactions = threading.Lock()
         self._next_watermark: Watermark | None = None  # to be stored
         self._stored_watermark: Watermark | None = None  # in this life
         self._lock: int | None = None
-        self._checksum: TableChecksum | None = None
+        self._database: Database
         if connection is not None:
-            self._connection = connection
-            with self._translated():
-                self._prepare()
+            self._database = Database(self._path, _SCHEMA, connection=connection)
             return
+        self._lock = lock_folder(folder / "agent.lock", "agent", ConfigError)
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = _lock(folder / "agent.lock")
-        except OSError as error:
-            message = f"state directory {folder}: {error.strerror}"
-            raise ConfigError(message) from error
-        try:
-            self._open()
-        except JournalError:
-            self._unlock()
+            self._database = SealedDatabase(self._path, _SCHEMA, _COLUMNS, make_room=make_room)
+        except BaseException:
+            os.close(self._lock)
             raise
-
-    def _open(self) -> None:
-        with self._translated():
-            # SQLite's other files copy the mode of this one.
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            self._path.chmod(0o600)
-            self._connection = sqlite3.connect(
-                self._path, isolation_level=None, check_same_thread=False
-            )
-        self._checksum = TableChecksum(self._connection, self._path, _COLUMNS)
-        try:
-            with self._translated():
-                self._prepare()
-                self._checksum.keep()
-        except JournalError:
-            self._checksum.close()
-            self._connection.close()
-            raise
-
-    def _prepare(self) -> None:
-        run = self._connection.execute
-        run("PRAGMA journal_mode = WAL")
-        run("PRAGMA synchronous = FULL")
-        (found,) = run("PRAGMA user_version").fetchone()
-        if found and (reason := CLAIMS.refusal(found)):
-            raise JournalError(f"{self._path}: {reason}")
-        if found == 0:
-            self._connection.executescript(_TABLES)
-        if self._checksum is not None:
-            with self._connection:
-                run("BEGIN IMMEDIATE")
-                self._checksum.check(is_sealed=found >= SEALED)
-        if found != CLAIMS.newest:
-            run(f"PRAGMA user_version = {CLAIMS.newest}")
 
     def close(self) -> None:
         """Close the database and release the folder."""
-        if self._checksum is not None:
-            self._checksum.close()
-        self._connection.close()
-        self._unlock()
-
-    def _unlock(self) -> None:
+        self._database.close()
         if self._lock is not None:
             os.close(self._lock)
 
@@ -139,8 +83,7 @@ class Store:
         An earlier release stored batch jobs under names that no daemon accepts as claims; these are
         skipped.
         """
-        with self._translated():
-            rows = self._connection.execute("SELECT id, body FROM claim ORDER BY id").fetchall()
+        rows = self._database.read("SELECT id, body FROM claim ORDER BY id")
         try:
             return [
                 msgspec.json.decode(body, type=Claim) for name, body in rows if is_claim_id(name)
@@ -151,8 +94,7 @@ class Store:
 
     def forgotten(self) -> list[ClaimId]:
         """Return the names of forgotten claims, oldest first."""
-        with self._translated():
-            rows = self._connection.execute("SELECT id FROM forgotten ORDER BY number").fetchall()
+        rows = self._database.read("SELECT id FROM forgotten ORDER BY number")
         return [ClaimId(name) for (name,) in rows]
 
     def commit(self, writes: Iterable[StoreClaim | Forget]) -> None:
@@ -162,7 +104,8 @@ class Store:
             last[write.claim.id if isinstance(write, StoreClaim) else write.claim] = write
         noted = self._next_watermark
 
-        def change(run: Run) -> None:
+        def change(connection: sqlite3.Connection) -> None:
+            run = connection.execute
             for name, write in last.items():
                 if isinstance(write, StoreClaim):
                     body = msgspec.json.encode(write.claim)
@@ -178,7 +121,7 @@ class Store:
                 text = json.dumps([noted.epoch, noted.seq, noted.chain.hex(), noted.seal.hex()])
                 run("INSERT OR REPLACE INTO fact (name, value) VALUES ('mark', ?)", (text,))
 
-        self._transact(change)
+        self._database.write(change)
         self._stored_watermark = noted
 
     @property
@@ -242,47 +185,12 @@ class Store:
             raise JournalError(message) from error
 
     def _fact(self, name: str, default: str) -> str:
-        with self._transactions, self._translated():
-            row = self._connection.execute(
-                "SELECT value FROM fact WHERE name = ?", (name,)
-            ).fetchone()
-        return default if row is None else str(row[0])
+        rows = self._database.read("SELECT value FROM fact WHERE name = ?", (name,))
+        return str(rows[0][0]) if rows else default
 
     def _set_fact(self, name: str, value: str) -> None:
         statement = "INSERT OR REPLACE INTO fact (name, value) VALUES (?, ?)"
-        self._transact(lambda run: run(statement, (name, value)))
-
-    def _transact(self, change: Callable[[Run], object]) -> None:
-        """Make a change durable. Raises DiskError; after that nothing more may be done."""
-        with self._transactions:
-            try:
-                try:
-                    self._write(change)
-                except sqlite3.OperationalError as error:
-                    # SQLite rolls the whole transaction back only for a full disk. After any other
-                    # error the state is unknown, and a retry could hide a loss.
-                    if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self.make_room():
-                        raise
-                    self._write(change)
-            except (sqlite3.Error, OSError) as error:
-                raise DiskError(f"{self._path}: cannot be written: {error}") from error
-
-    def _write(self, change: Callable[[Run], object]) -> None:
-        with self._connection:
-            self._connection.execute("BEGIN IMMEDIATE")
-            change(self._connection.execute)
-        if self._checksum is not None:
-            self._checksum.mark()
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            message = f"{self._path}: {error}"
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                raise DiskError(message) from error
-            raise JournalError(message) from error
+        self._database.write(lambda connection: connection.execute(statement, (name, value)))
 
 
 def _mark_of(text: str) -> Watermark | None:
@@ -292,18 +200,3 @@ def _mark_of(text: str) -> Watermark | None:
     return Watermark(
         epoch=int(epoch), seq=int(seq), chain=bytes.fromhex(chain), seal=bytes.fromhex(seal)
     )
-
-
-def _lock(path: Path) -> int:
-    """Hold the lock file, with our pid in it, until the descriptor is closed."""
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
-        os.close(descriptor)
-        message = f"{path.parent}: another agent has this state directory (pid {holder})"
-        raise ConfigError(message) from None
-    os.truncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()}\n".encode())
-    return descriptor

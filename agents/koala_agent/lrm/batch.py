@@ -101,7 +101,7 @@ class BatchManager:
         tell: Tell,
         clock: Callable[[], float],
     ) -> None:
-        """Open the job table. Raises LocalManagerError when the state directory cannot be used."""
+        """Open the job table. Raises JournalError when the state directory cannot be used."""
         self._settings = settings
         self._dialect = dialect
         self._breaker = AccountBreaker(shell)

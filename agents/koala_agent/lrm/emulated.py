@@ -184,7 +184,7 @@ class EmulatedLocalManager:
         return ""
 
     async def run(self) -> None:
-        """See `LocalManager`. Raises `LocalManagerError` when the state directory cannot be used,
+        """See `LocalManager`. Raises `JournalError` when the state directory cannot be used,
         another agent's use of it included."""
         settings = self._settings
         self._loop = asyncio.get_running_loop()

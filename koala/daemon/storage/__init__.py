@@ -1,9 +1,9 @@
 """Durable state of the daemon: the journal and everything derived from it.
 
 journal              append-only, hash-chained events in SQLite, with a mark of the last commit
-records              encoding and chaining of the journal's rows, without the file archive,
-retention   snapshots and archived jobs; history: events that no start needs watermark
-journal positions that agents have seen: detect a rolled-back journal journal_reader       read a
-journal without owning it; `read_connections` for long reads upgrade              take over the
-journal of another release salvage              recover the readable part of a damaged journal
+records              encoding and chaining of the journal's rows, without the file
+archive, retention   snapshots and archived jobs; history: events that no start needs
+watermark            journal positions that agents have seen: detect a rolled-back journal
+journal_reader       read a journal without owning it; `read_connections` for long reads
+upgrade              take over the journal of another release
 """

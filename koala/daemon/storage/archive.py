@@ -11,7 +11,6 @@ import hashlib
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -22,20 +21,21 @@ import msgspec
 from koala.core.eviction import Forgotten
 from koala.core.model.job import Job
 from koala.core.model.values import Instant, JobId
-from koala.core.snapshot import NotSavedError, load_object, save_object
-from koala.daemon.storage.records import UNREADABLE, JournalPosition, Snapshot, damaged
+from koala.core.snapshot import load_object, save_object
+from koala.daemon.storage.records import JournalPosition, Snapshot, trusted, unusable
 from koala.errors import JournalError
 from koala.runtime.disk_formats import CORE
 
 TABLES = """
-CREATE TABLE snapshot (seq INTEGER PRIMARY KEY, at REAL NOT NULL, chain BLOB NOT NULL,
-                       core INTEGER NOT NULL, body BLOB NOT NULL, sum BLOB NOT NULL);
-CREATE TABLE job (id TEXT PRIMARY KEY, owner TEXT NOT NULL, submitted_at REAL NOT NULL,
-                  ended_at REAL NOT NULL, key TEXT NOT NULL, digest TEXT NOT NULL,
-                  body BLOB NOT NULL, sum BLOB NOT NULL);
-CREATE UNIQUE INDEX job_key ON job (key) WHERE key != '';
-CREATE INDEX job_ended_at ON job (ended_at);
-CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS snapshot (
+    seq INTEGER PRIMARY KEY, at REAL NOT NULL, chain BLOB NOT NULL, core INTEGER NOT NULL,
+    body BLOB NOT NULL, sum BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS job (
+    id TEXT PRIMARY KEY, owner TEXT NOT NULL, submitted_at REAL NOT NULL, ended_at REAL NOT NULL,
+    key TEXT NOT NULL, digest TEXT NOT NULL, body BLOB NOT NULL, sum BLOB NOT NULL);
+CREATE UNIQUE INDEX IF NOT EXISTS job_key ON job (key) WHERE key != '';
+CREATE INDEX IF NOT EXISTS job_ended_at ON job (ended_at);
+CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
 INDEX = "CREATE INDEX IF NOT EXISTS job_owner ON job (owner, ended_at)"
 """Created when a journal is opened, also in an older one. Only the speed of listing one user's jobs
@@ -107,16 +107,12 @@ def read_snapshots(
     connection: sqlite3.Connection, path: Path
 ) -> Iterator[KeptSnapshot | JournalError]:
     """Yield the snapshots, newest first; an unusable one as an error, since an older one may do."""
-    try:
-        places = connection.execute("SELECT seq FROM snapshot ORDER BY seq DESC").fetchall()
-    except (sqlite3.Error, UnicodeError) as error:
-        yield damaged(path, f"the snapshots cannot be read: {error}")
-        return
+    places = connection.execute("SELECT seq FROM snapshot ORDER BY seq DESC").fetchall()
     for (seq,) in places:
         try:
             yield _snapshot(connection, seq)
         except (sqlite3.Error, zlib.error, ValueError, TypeError, RecursionError) as error:
-            yield damaged(path, f"the snapshot after event {seq} cannot be used: {error}")
+            yield unusable(path, f"the snapshot after event {seq} cannot be used: {error}")
 
 
 def _snapshot(connection: sqlite3.Connection, seq: int) -> KeptSnapshot:
@@ -169,7 +165,7 @@ def check_jobs(connection: sqlite3.Connection, path: Path) -> None:
     SQLite's own check finds missing rows and bad indexes: each row stands in at least two of them.
     Raises JournalError.
     """
-    with _trusted(path):
+    with trusted(path, "an archived job"):
         for row in connection.execute("SELECT * FROM job"):
             if not is_good(row):
                 raise not_as_archived(path, str(row[0]))
@@ -183,12 +179,12 @@ def is_good(row: Sequence[Any]) -> bool:
 
 def not_as_archived(path: Path, job: str) -> JournalError:
     """Create the error for a job whose row was changed."""
-    return damaged(path, f"job {job} is not as it was archived")
+    return unusable(path, f"job {job} is not as it was archived")
 
 
 def read_job(connection: sqlite3.Connection, path: Path, job: str) -> Job | None:
     """Read an archived job. Raises JournalError."""
-    with _trusted(path):
+    with trusted(path, "an archived job"):
         row = connection.execute("SELECT * FROM job WHERE id = ?", (job,)).fetchone()
         return None if row is None else _job(path, row)
 
@@ -202,7 +198,7 @@ def read_jobs(connection: sqlite3.Connection, path: Path, wanted: ArchiveQuery) 
     )
     owner = () if wanted.owner is None else (wanted.owner,)
     values = (*wanted.before, wanted.since, *owner, wanted.most)
-    with _trusted(path):
+    with trusted(path, "an archived job"):
         rows = connection.execute(question, values).fetchall()
         before: Place | None = None
         if len(rows) == wanted.most:
@@ -225,7 +221,7 @@ def read_keys(
     Raises JournalError.
     """
     found = {}
-    with _trusted(path):
+    with trusted(path, "an archived job"):
         for key in keys:
             row = connection.execute("SELECT * FROM job WHERE key = ?", (key,)).fetchone()
             if row is not None:
@@ -237,7 +233,7 @@ def read_keys(
 def read_owners(connection: sqlite3.Connection, path: Path, jobs: Sequence[str]) -> dict[str, str]:
     """Return the owners of those of these jobs that are archived. Raises JournalError."""
     found = {}
-    with _trusted(path):
+    with trusted(path, "an archived job"):
         for job in jobs:
             row = connection.execute("SELECT * FROM job WHERE id = ?", (job,)).fetchone()
             if row is not None:
@@ -256,15 +252,6 @@ def _job(path: Path, row: Sequence[Any]) -> Job:
     job = load_object(_unpacked(row[-2]))
     assert isinstance(job, Job), job
     return job
-
-
-@contextmanager
-def _trusted(path: Path) -> Iterator[None]:
-    """Turn read errors into a JournalError."""
-    try:
-        yield
-    except (sqlite3.Error, UnicodeError, zlib.error, NotSavedError, *UNREADABLE) as error:
-        raise damaged(path, f"an archived job cannot be read: {error}") from error
 
 
 # --- bodies ---------------------------------------------------------------------------------------

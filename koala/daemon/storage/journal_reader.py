@@ -29,8 +29,16 @@ from koala.core.scheduler import Scheduler
 from koala.core.snapshot import NotSavedError, load
 from koala.daemon.state_folder import FILE, MARK
 from koala.daemon.storage.archive import KeptSnapshot, read_snapshots
-from koala.daemon.storage.journal import check_format, cut_short, read_events, written_by
-from koala.daemon.storage.records import ADVICE, JournalPosition, Record, damaged, read_mark
+from koala.daemon.storage.journal import SCHEMA, cut_short, read_events, written_by
+from koala.daemon.storage.records import (
+    ADVICE,
+    JournalPosition,
+    Record,
+    damaged,
+    read_mark,
+    trusted,
+    unusable,
+)
 from koala.daemon.storage.upgrade import REMEDY, newer_release_error
 from koala.errors import JournalError
 from koala.runtime.disk_formats import CORE, JOURNAL
@@ -76,13 +84,11 @@ def open_journal(path: Path, *, source: Path | None = None) -> JournalReader:
     shown = file if source is None else source
     mark = _mark(file)  # read before the rows: it is never ahead of them
     with closing(connect(file)) as connection:
-        check_format(connection, shown)
-        try:
+        SCHEMA.number(connection, shown)
+        with trusted(shown, "the events"):
             first, last, first_at, last_at = connection.execute(
                 "SELECT min(seq), max(seq), min(at), max(at) FROM event"
             ).fetchone()
-        except (sqlite3.Error, UnicodeError) as error:
-            raise damaged(shown, f"{error}") from error
         core, since = written_by(connection, shown)
         if core > CORE:
             raise newer_release_error(shown, core)
@@ -165,7 +171,7 @@ def _begin(
     if found is None and first == 1 and core != CORE:
         return None
     if found is None:
-        raise damaged(path, f"events before {first} and all snapshots are missing")
+        raise unusable(path, f"events before {first} and all snapshots are missing")
     return found
 
 
@@ -197,11 +203,8 @@ def _digests(reader: JournalReader) -> dict[int, str]:
     """Return the digests recorded by this core, by event."""
     if reader.core != CORE:
         return {}
-    with closing(connect(reader.path)) as connection:
-        try:
-            return dict(connection.execute("SELECT seq, digest FROM digest"))
-        except (sqlite3.Error, UnicodeError) as error:
-            raise damaged(reader.source, f"{error}") from error
+    with closing(connect(reader.path)) as connection, trusted(reader.source, "the digests"):
+        return dict(connection.execute("SELECT seq, digest FROM digest"))
 
 
 def connect(file: Path) -> sqlite3.Connection:

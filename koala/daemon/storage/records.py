@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,7 +23,9 @@ from koala.core.eviction import Forgotten
 from koala.core.model.events import EVENTS, KINDS, Event, ParametersChanged
 from koala.core.model.parameters import BEFORE
 from koala.core.model.values import Instant
+from koala.core.snapshot import NotSavedError
 from koala.errors import ConfigError, DamagedError, JournalError
+from koala.runtime.sqlite_store import reading
 
 _CHAIN_BYTES = 16
 
@@ -89,15 +93,24 @@ class JournalPosition:
     chain: bytes = b""
 
 
-ADVICE = (
-    "Put a backup back (koala restore BACKUP STATE_DIR), or go on without what is lost"
-    " (koala daemon CONFIG --accept-loss)"
-)
+RESTORE = "Put a backup back (koala restore BACKUP STATE_DIR)"
+"""Advice for a journal that no start can use, whatever loss is accepted."""
+ADVICE = f"{RESTORE}, or go on without what is lost (koala daemon CONFIG --accept-loss)"
 
 
 def damaged(source: Path | str, what: str) -> DamagedError:
-    """Create the error of an untrusted file, with advice for the operator."""
-    return DamagedError(f"{source}: damaged: {what}. {ADVICE}")
+    """Create the error of a file without its end, or with events that can be dropped."""
+    return DamagedError(f"{source}: damaged: {what}", ADVICE)
+
+
+def unusable(source: Path | str, what: str) -> DamagedError:
+    """Create the error of a database that has to be replaced."""
+    return DamagedError(f"{source}: damaged: {what}", RESTORE)
+
+
+def trusted(path: Path, what: str) -> AbstractContextManager[None]:
+    """Turn errors of reads that no loss of events explains into a JournalError."""
+    return reading(path, what, RESTORE, *UNREADABLE, NotSavedError, zlib.error)
 
 
 # --- events as text -------------------------------------------------------------------------------

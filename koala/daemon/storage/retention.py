@@ -14,8 +14,9 @@ from pathlib import Path
 
 from koala.daemon.storage.archive import read_snapshots
 from koala.daemon.storage.read_connections import forgiving
-from koala.daemon.storage.records import JournalPosition, damaged, unchained
+from koala.daemon.storage.records import JournalPosition, damaged, trusted, unchained
 from koala.errors import JournalError
+from koala.runtime.sqlite_store import Database
 
 _ROWS = (
     "SELECT seq, at, kind, body, answers, chain FROM event WHERE seq > ? AND seq <= ? ORDER BY seq"
@@ -39,26 +40,29 @@ def check_history(connection: sqlite3.Connection, path: Path, end: JournalPositi
         )
 
 
-def drop_history(connection: sqlite3.Connection, path: Path) -> int:
+def drop_history(database: Database, path: Path) -> int:
     """Delete damaged events before a good snapshot, and all earlier ones that lead only to them.
 
-    Returns the number of the last deleted event; 0 if all are good. Raises sqlite3.Error.
+    Returns the number of the last deleted event; 0 if all are good. Raises JournalError.
     """
+    connection = database.connection
     found = read_snapshots(connection, path)
     kept = [one.mark for one in found if not isinstance(one, JournalError)]
     if not kept:
         return 0
-    with forgiving(connection):
+    with trusted(path, "its history"), forgiving(connection):
         bad = max((seq for seq, _ in _damaged(connection, kept[0])), default=0)
     if not bad:
         return 0
     begin = min(mark.seq for mark in kept if mark.seq >= bad)
     last = max(bad, begin - 1)
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
+
+    def change(connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM event WHERE seq <= ?", (last,))
         for table in ("digest", "snapshot"):
             connection.execute(f"DELETE FROM {table} WHERE seq < ?", (begin,))
+
+    database.write(change)
     return last
 
 

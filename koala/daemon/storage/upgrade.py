@@ -21,15 +21,13 @@ from koala.core.invariants import check
 from koala.core.model.actions import Action, Announce
 from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
-from koala.daemon.storage.records import ADVICE, Notice
+from koala.daemon.storage.records import RESTORE, Notice
 from koala.errors import JournalError
 from koala.runtime.disk_formats import CORE
 
 REMEDY = (
     "Start the release that wrote it once more, end it with TERM, so that it saves its state, and"
-    " start this one then; where that release is gone: "
-    + ADVICE[0].lower()
-    + ADVICE[1:].partition(", or go on")[0]
+    f" start this one then. {RESTORE} where that release is gone"
 )
 
 Step: TypeAlias = tuple[Instant, str, str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Asked, Claim, Passed
 from koala_agent.claims.store import Store
-from tests.harness.failing_disk import failing_commits
+from tests.harness.failing_disk import failing_commits, limit_pages
 
 
 def a_claim(name: str = "j1/1/0/1") -> Claim:
@@ -156,12 +157,11 @@ def test_a_row_of_the_journal_is_stored_with_the_next_commit(tmp_path: Path) -> 
     store.close()
 
 
-def filled(folder: Path) -> Store:
+def filled(folder: Path, make_room: Callable[[], bool] = lambda: False) -> Store:
     """A store with a claim, and not a page more to be had."""
-    store = Store(folder)
+    store = Store(folder, make_room=make_room)
     store.commit([StoreClaim(claim=a_claim())])
-    (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
-    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    limit_pages(store)
     return store
 
 
@@ -170,15 +170,14 @@ def many() -> list[StoreClaim]:
 
 
 def test_a_full_disk_is_tried_once_more_when_room_was_made(tmp_path: Path) -> None:
-    store = filled(tmp_path)
     asked = []
 
     def make_room() -> bool:
         asked.append(len(store.claims()))
-        store._connection.execute("PRAGMA max_page_count = 10000")
+        limit_pages(store, more=10_000)
         return True
 
-    store.make_room = make_room
+    store = filled(tmp_path, make_room)
     store.commit(many())
     assert asked == [1], "what was begun had been taken back"
     assert len(store.claims()) == 199
@@ -195,8 +194,7 @@ def test_a_disk_that_is_full_for_good_changes_nothing(tmp_path: Path) -> None:
 
 def test_no_other_error_is_tried_again(tmp_path: Path) -> None:
     """After a failed write or fsync nobody knows what the disk has."""
-    store = filled(tmp_path)
-    store.make_room = lambda: pytest.fail("it was tried again")
+    store = filled(tmp_path, lambda: pytest.fail("it was tried again"))
     with failing_commits(store), pytest.raises(DiskError, match="disk I/O error"):
         store.commit(many())
     store.close()

@@ -69,8 +69,7 @@ def tell(event: Event, turn: BatchContext) -> None:
 
 async def lived(folder: Path, events: int, *, keep_s: float = FOREVER) -> None:
     """A life with so many events that ends in order."""
-    journal = Journal.open(folder / "state")
-    journal.keep_s = keep_s
+    journal = Journal.open(folder / "state", keep_s=keep_s)
     found = recover(journal, config_of(folder))
     upkeep = replace(UPKEEP, settings=found.settings, replayed=found.replayed)
     pump = EventLoop(

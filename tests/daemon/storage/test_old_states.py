@@ -27,7 +27,7 @@ from koala.daemon.recovery import Recovered, begin_life
 from koala.daemon.state_folder import FILE
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import open_journal, replay
-from koala.errors import ConfigError, JournalError, LocalManagerError
+from koala.errors import ConfigError, JournalError
 from koala.files.incoming import Incoming
 from koala.runtime.disk_formats import CLAIMS, CORE, JOURNAL, LOCAL_JOBS
 from koala_agent.claims.store import Store
@@ -153,7 +153,7 @@ def test_what_an_agent_of_a_later_release_kept_is_refused(name: str, tmp_path: P
     told = "9: this release reads 1 to {}. A later release wrote it: go on with that one"
     with pytest.raises(JournalError, match=told.format(CLAIMS.newest)):
         Store(folder)
-    with pytest.raises(LocalManagerError, match=told.format(LOCAL_JOBS.newest)):
+    with pytest.raises(JournalError, match=told.format(LOCAL_JOBS.newest)):
         JobTable(folder / "lrm", JobRow, boot="another", scope="new")
     enrolments = tmp_path / "state" / "daemon" / "authority" / "enrolments.json"
     enrolments.write_text(enrolments.read_text().replace('"format": 1', '"format": 7'))

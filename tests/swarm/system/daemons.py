@@ -28,11 +28,12 @@ from koala.daemon.agents.session import Allowlist, Timing
 from koala.daemon.clock import Clock
 from koala.daemon.group_commit import BatchContext, GroupCommit, InboxItem, Upkeep
 from koala.daemon.recovery import Recovered, recover
-from koala.daemon.storage.journal import Journal, prepare
+from koala.daemon.storage.journal import SCHEMA, Journal, prepare
 from koala.daemon.storage.records import Batch, Notice
 from koala.daemon.storage.watermark import Watermarks
 from koala.errors import JournalError, KoalaError, RejectedError
 from koala.protocol.messages import Watermark
+from koala.runtime.sqlite_store import Database
 from koala.sim.engine import Engine, Rank
 from koala.views.documents import digest
 from koala.wire.v1 import link_pb2 as pb
@@ -194,8 +195,8 @@ class Daemon(Process):
             self._compare_replay()
             self._restore()
         try:
-            prepare(self.disk.connection, PATH)
-            journal = Journal(self.disk, self.disk.connection)
+            database = prepare(Database(PATH, SCHEMA, connection=self.disk.connection))
+            journal = Journal(self.disk, database, keep_s=self._settings.upkeep.keep_s)
             recovered = recover(journal, self._settings, self._clock, accept_loss=self._is_restored)
         except JournalError as error:
             if "damaged" in str(error) or "replay" in str(error):
@@ -244,7 +245,6 @@ class Daemon(Process):
                 lot=custody.lot,
             ),
         )
-        journal.keep_s = custody.keep_s
         batches.daemon = self
         watermarks = Watermarks(
             secret=SECRET,

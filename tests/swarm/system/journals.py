@@ -11,18 +11,23 @@ from koala.core.snapshot import load
 from koala.daemon.clock import Clock
 from koala.daemon.recovery import Settings, recover
 from koala.daemon.storage import archive
-from koala.daemon.storage.journal import Journal, prepare
+from koala.daemon.storage.journal import SCHEMA, Journal, prepare
 from koala.daemon.storage.records import JournalPosition, Notice, Record
 from koala.errors import JournalError
+from koala.runtime.sqlite_store import Database
 from koala.views.documents import digest
 from tests.swarm.system.disk import PATH, Copy, Disk
+
+
+def opened(disk: Disk) -> Journal:
+    """Open the journal on a disk. Raises JournalError."""
+    return Journal(disk, prepare(Database(PATH, SCHEMA, connection=disk.connection)))
 
 
 def state_of(disk: Disk, settings: Settings) -> str | None:
     """Return the digest of the state on a disk; None when it is refused."""
     try:
-        prepare(disk.connection, PATH)
-        journal = Journal(disk, disk.connection)
+        journal = opened(disk)
         recovered = recover(journal, settings, _still)
     except JournalError:
         return None
@@ -43,7 +48,7 @@ def replayed(disk: Disk) -> Scheduler:
     """Replay the journal alone: from the first event, or from the oldest snapshot where the first
     ones are not kept any longer."""
     copy = Copy(disk.image(), disk.mark)
-    journal = Journal(copy, copy.connection)
+    journal = opened(copy)
     scheduler, begun, at = Scheduler(Parameters(), NO_POLICIES), JournalPosition(), 0.0
     if journal.first_event > 1:
         kept = [one for one in journal.snapshots() if isinstance(one, archive.KeptSnapshot)][-1]
@@ -57,7 +62,7 @@ def replayed(disk: Disk) -> Scheduler:
 def records_of(disk: Disk) -> list[Record]:
     """Return all records of the journal."""
     copy = Copy(disk.image(), disk.mark)
-    return list(Journal(copy, copy.connection).records())
+    return list(opened(copy).records())
 
 
 def archived_job(disk: Disk, job: JobId) -> Job | None:

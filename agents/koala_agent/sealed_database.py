@@ -1,4 +1,4 @@
-"""Checksum over the tables of an SQLite file, to detect lost or damaged rows.
+"""SQLite database with a checksum over its tables, to detect lost or damaged rows.
 
 SQLite's pages carry no checksums, and it silently drops its write-ahead log from the first bad
 frame on: one flipped bit, or a removed log, takes acknowledged rows back. A site that forgot a
@@ -16,10 +16,11 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from koala.errors import DamagedError
+from koala.runtime.sqlite_store import Database, Result, Run, Schema, reading
 
 ADVICE = (
     "Move agent.db, agent.mark, the files agent.db-wal and agent.db-shm, and the folder lrm of the"
@@ -27,49 +28,75 @@ ADVICE = (
     " runs here it then knows nothing, and the daemon gives that up when its leases are over"
 )
 
+SEALED = 2
+"""First format with a seal, of each of these databases."""
 _SUM_BYTES = 32
 
 
-class TableChecksum:
-    """Checksum of one open database; `tables` names the columns that count, by table."""
+class SealedDatabase(Database):
+    """One open database with seal and mark."""
 
     def __init__(
-        self, connection: sqlite3.Connection, path: Path, tables: Mapping[str, Sequence[str]]
+        self,
+        path: Path,
+        schema: Schema,
+        columns: Mapping[str, Sequence[str]],
+        *,
+        make_room: Callable[[], bool] = lambda: False,
+        is_marked: Callable[[Run], bool] = lambda _run: True,
     ) -> None:
-        self._run = connection.execute
-        self._path = path
+        """Open the file and compare its rows with the seal. Raises JournalError.
+
+        `columns` names those that count, by table. `is_marked` is False if a crash of the machine
+        may have undone commits: then the mark is not compared.
+        """
         self._mark_path = path.with_suffix(".mark")
-        self._mark_file: int | None = None
-        self._database_inode: int | None = None  # to detect a replaced file
-        self._tables = tables
-        connection.create_function("folded", -1, _folded, deterministic=True)
+        self._columns = columns
+        super().__init__(path, schema, make_room=make_room)
+        self._run = self.connection.execute
+        try:
+            with reading(path, "it", schema.advice):
+                if self._run("SELECT sum FROM seal").fetchall() != [(self._total(),)]:
+                    raise self._damaged("its rows are not those that were written")
+                is_expected = is_marked(self._run)
+            self._database_inode = path.stat().st_ino  # to detect a replaced file
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            self._mark_file = os.open(self._mark_path, flags, 0o600)
+        except BaseException:
+            self.connection.close()
+            raise
+        try:
+            if is_expected:
+                self._compare_mark()
+            self._install_triggers()
+            with self.writing():
+                self._mark()
+        except BaseException:
+            self.close()
+            raise
 
-    def check(self, *, is_sealed: bool) -> None:
-        """Compare the rows with the seal; create the seal in a new database, and in one of an
-        earlier release. Call in a transaction. Raises DamagedError."""
-        (found,) = self._run("PRAGMA integrity_check(1)").fetchone()
-        if found != "ok":
-            raise self._damaged(found)
-        if not is_sealed:
-            self._run("DROP TABLE IF EXISTS seal")  # of an interrupted start
-            self._run("CREATE TABLE seal (number INTEGER NOT NULL, sum BLOB NOT NULL)")
-            self._run("INSERT INTO seal VALUES (0, ?)", (self._total(),))
-        elif self._run("SELECT sum FROM seal").fetchall() != [(self._total(),)]:
-            raise self._damaged("its rows are not those that were written")
+    def _complete(self, found: int) -> None:
+        """Create the seal of a new database, or of one of a format without it."""
+        if found >= SEALED:
+            return
+        run = self.connection.execute
+        run("DROP TABLE IF EXISTS seal")  # of an interrupted start
+        run("CREATE TABLE seal (number INTEGER NOT NULL, sum BLOB NOT NULL)")
+        run("INSERT INTO seal VALUES (0, ?)", (self._total(),))
 
-    def keep(self, *, is_marked: bool = True) -> None:
-        """Install the triggers that update the seal. The mark is compared first, unless a crash of
-        the machine may have undone commits (`is_marked` false). Raises DamagedError, OSError."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._mark_file = os.open(self._mark_path, flags, 0o600)
-        number = self._number()
-        marked = self._read_mark()
-        if is_marked and number > 0 and marked is None:
+    def _compare_mark(self) -> None:
+        """Check that the mark is not ahead of the seal. Raises DamagedError."""
+        number, marked = self._number(), self._read_mark()
+        if number > 0 and marked is None:
             raise self._damaged(f"{self._mark_path} is missing, or cannot be read")
-        if is_marked and marked is not None and marked > number:
+        if marked is not None and marked > number:
             raise self._damaged(f"{marked - number} changes of its rows are missing")
+
+    def _install_triggers(self) -> None:
+        """Let each change of a row update the seal."""
+        self.connection.create_function("folded", -1, _folded, deterministic=True)
         self._run("PRAGMA recursive_triggers = ON")  # or REPLACE would fire no delete trigger
-        for table, columns in self._tables.items():
+        for table, columns in self._columns.items():
             old, new = (_row(columns, prefix) for prefix in ("OLD.", "NEW."))
             added, removed = f"folded(sum, 1, '{table}', {new})", f"-1, '{table}', {old})"
             for verb, total in (
@@ -81,33 +108,30 @@ class TableChecksum:
                     f"CREATE TEMP TRIGGER seal_{table}_{verb} AFTER {verb} ON main.{table}"
                     f" BEGIN UPDATE seal SET number = number + 1, sum = {total}; END"
                 )
-        self.mark()
 
-    def mark(self) -> None:
+    def write(self, change: Callable[[sqlite3.Connection], Result]) -> Result:
+        """Make a change in one transaction, then write the mark. Raises DiskError."""
+        with self.writing():
+            result = self.transact(change)
+            self._mark()
+            return result
+
+    def _mark(self) -> None:
         """Write the mark after a durable commit. Raises OSError, also when the database file was
         replaced or removed, so that the next life would read another one."""
-        if self._mark_file is not None:
-            try:
-                number = self._path.stat().st_ino
-            except FileNotFoundError:
-                number = None
-            if self._database_inode is None:
-                self._database_inode = number
-            if number is None or number != self._database_inode:
-                raise OSError("it was removed, or another file has taken its place")
-            os.pwrite(self._mark_file, _mark_text(self._number()), 0)
+        if not self.path.exists() or self.path.stat().st_ino != self._database_inode:
+            raise OSError("it was removed, or another file has taken its place")
+        os.pwrite(self._mark_file, _mark_text(self._number()), 0)
 
     def close(self) -> None:
-        """Close the mark's file."""
-        if self._mark_file is not None:
-            os.close(self._mark_file)
-            self._mark_file = None
+        """Close the database and the mark."""
+        os.close(self._mark_file)
+        super().close()
 
     def _number(self) -> int:
         return int(self._run("SELECT number FROM seal").fetchone()[0])
 
     def _read_mark(self) -> int | None:
-        assert self._mark_file is not None
         text = os.pread(self._mark_file, 256, 0)
         digits = text.partition(b" ")[0]
         is_right = digits.isdigit() and text == _mark_text(int(digits))
@@ -115,13 +139,13 @@ class TableChecksum:
 
     def _total(self) -> bytes:
         total = bytes(_SUM_BYTES)
-        for table, columns in self._tables.items():
-            for row in self._run(f"SELECT {_row(columns)} FROM {table}"):
+        for table, columns in self._columns.items():
+            for row in self.connection.execute(f"SELECT {_row(columns)} FROM {table}"):
                 total = _folded(total, 1, table, *row)
         return total
 
     def _damaged(self, what: str) -> DamagedError:
-        return DamagedError(f"{self._path}: damaged: {what}. {ADVICE}")
+        return DamagedError(f"{self.path}: damaged: {what}", ADVICE)
 
 
 def _row(columns: Sequence[str], prefix: str = "") -> str:

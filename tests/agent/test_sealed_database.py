@@ -22,6 +22,7 @@ from koala_agent.claims.settings import Leases
 from koala_agent.claims.store import Store
 from koala_agent.lrm.job_table import JobTable
 from tests.agent.claims.test_store import a_claim
+from tests.harness.failing_disk import limit_pages
 
 FLIPS = 100
 
@@ -222,8 +223,7 @@ def test_the_end_of_the_machine_may_take_back_jobs_that_ended_with_it(tmp_path: 
 def test_a_change_that_was_taken_back_is_in_neither_seal_nor_mark(tmp_path: Path) -> None:
     write_store(tmp_path)()
     store = Store(tmp_path)
-    (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
-    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    limit_pages(store)
     with pytest.raises(DiskError):
         store.commit([StoreClaim(claim=a_claim(f"j{n}/1/0/1")) for n in range(10, 200)])
     store.close()

@@ -1,0 +1,91 @@
+"""What a refusal of a journal advises is done, by the commands that it names, and helps."""
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from koala.client import Client
+from koala.daemon.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX
+from koala.daemon.state_folder import FILE
+from koala.runtime.disk_formats import CORE
+from tests.daemon.test_process import ONE, configured, started
+
+pytestmark = pytest.mark.live
+
+LATER = f"import koala.runtime.disk_formats as formats; formats.CORE = {CORE + 1}"
+"""A release whose core decides otherwise."""
+
+
+def refusal(config: Path, release: str = "") -> str:
+    """The reason with which a daemon's process does not start."""
+    code = f"{release}\nimport sys; from koala.daemon.main import main; sys.exit(main())"
+    process = subprocess.run(
+        [sys.executable, "-c", code, str(config)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.returncode == 1, process.stderr
+    return process.stderr.splitlines()[-1]
+
+
+def koala(*words: str | Path) -> None:
+    subprocess.run([sys.executable, "-m", "koala.cli", *map(str, words)], check=True)
+
+
+async def test_the_newest_backup_replaces_a_database_that_cannot_be_read(tmp_path: Path) -> None:
+    config, state, backup = configured(tmp_path), tmp_path / "state", tmp_path / "backup.tar.gz"
+    with started(config) as (process, address):
+        async with Client(address) as client:
+            kept = (await client.submit(ONE, key="kept")).job
+            koala("backup", state, backup)
+            lost = (await client.submit(ONE, key="lost")).job
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    with (state / FILE).open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 4096)
+    reason = refusal(config)
+    found = re.search(r"Put a backup back \(koala (\w+) BACKUP STATE_DIR\)$", reason)
+    assert found is not None, reason
+    assert str(state / FILE) in reason
+    state.rename(tmp_path / "aside")
+    koala(found[1], backup, state)
+    with started(config) as (_, address):
+        async with Client(address) as client:
+            assert (await client.hello())["epoch"] > LOST_EPOCHS_MAX
+            assert [job["job"] for job in await client.list_jobs()] == [kept]
+            assert (await client.submit(ONE, key="kept")).is_known
+            again = await client.submit(ONE, key="lost")
+            assert (again.is_known, again.job) == (False, f"j{LOST_JOBS_MAX + 2}")
+            assert again.job != lost
+
+
+async def test_the_earlier_release_saves_what_a_later_one_would_decide_otherwise(
+    tmp_path: Path,
+) -> None:
+    config, state = configured(tmp_path), tmp_path / "state"
+    with started(config) as (process, address):
+        async with Client(address) as client:
+            job = (await client.submit(ONE)).job
+        process.kill()
+        process.wait(30)
+    with closing(sqlite3.connect(state / FILE)) as connection, connection:
+        connection.execute("UPDATE notice SET phase = 'Running' WHERE job = ?", (job,))
+    assert "Start the release that wrote it once more, end it with TERM" in refusal(config, LATER)
+    with started(config) as (process, _):
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    with started(config, LATER) as (_, address):
+        async with Client(address) as client:
+            assert [one["job"] for one in await client.list_jobs()] == [job]
+            assert (await client.hello())["epoch"] == 3
