@@ -187,7 +187,7 @@ def test_another_format_is_refused_with_both_numbers(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_bytes(b"what is this\n" * 100)
-    with pytest.raises(JournalError, match="damaged: unreadable, or no journal"):
+    with pytest.raises(JournalError, match="damaged: it cannot be read: file is not a database"):
         Journal.open(tmp_path)
 
 
