@@ -579,7 +579,8 @@ async def test_a_second_agent_on_the_same_state_directory_is_refused(tmp_path: P
         status, _, error = await run(str(agent.config))
         assert status == 2
         assert error == (
-            f"koala-agent: {agent.state_dir}: another agent runs with this state directory (pid {pid})\n"
+            f"koala-agent: {agent.state_dir}: another agent runs with this state directory"
+            f" (pid {pid})\n"
         )
 
 
