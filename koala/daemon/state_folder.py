@@ -11,9 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from koala.errors import DiskError, JournalError
+from koala.errors import DiskError
 from koala.identity.private_files import sync_folder
-from koala.runtime.sqlite_store import lock_folder
 
 FILE = "journal.db"
 MARK = "journal.mark"
@@ -81,8 +80,3 @@ class StateFolder:
             os.fsync(self._mark)
         os.close(self._mark)
         os.close(self._lock)
-
-
-def acquire_lock(state_dir: Path) -> int:
-    """Lock the state directory for this process; return the descriptor. Raises JournalError."""
-    return lock_folder(state_dir / LOCK, "daemon", JournalError)

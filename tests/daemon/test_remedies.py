@@ -1,4 +1,4 @@
-"""What a refusal of a journal advises is done, by the commands that it names, and helps."""
+"""Follow the advice in refusals of a journal, with the commands that they name."""
 
 import os
 import re

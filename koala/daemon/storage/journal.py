@@ -33,7 +33,7 @@ from pathlib import Path
 
 from koala.core.model.job import Job
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds
-from koala.daemon.state_folder import FILE, JournalLocation, StateFolder, acquire_lock
+from koala.daemon.state_folder import FILE, LOCK, JournalLocation, StateFolder
 from koala.daemon.storage import archive
 from koala.daemon.storage import retention as history
 from koala.daemon.storage.read_connections import ReadConnection, connect_reader
@@ -53,7 +53,7 @@ from koala.daemon.storage.records import (
 )
 from koala.errors import DiskError, JournalError
 from koala.runtime.disk_formats import CORE, JOURNAL
-from koala.runtime.sqlite_store import Database, Schema, reading
+from koala.runtime.sqlite_store import Database, Schema, lock_folder, reading
 
 NOTICES_MAX = 100_000
 _NOTICES_SPARE = 1_000  # removed in bulk
@@ -127,7 +127,7 @@ class Journal:
         """
         path = state_dir / FILE
         with ExitStack() as opened:
-            lock = acquire_lock(state_dir)
+            lock = lock_folder(state_dir / LOCK, "daemon", JournalError)
             opened.callback(os.close, lock)
             database = Database(path, SCHEMA, make_room=make_room)
             opened.callback(database.close)
