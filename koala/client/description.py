@@ -51,6 +51,8 @@ class Job:
     """Components that start together, and attributes of the whole job."""
 
     components: Sequence[Component]
+    name: str | None = None
+    distinct: bool | None = None  # True: no two components at one site
     priority: str | None = None
     input_files: str | Mapping[str, int | str] | None = None
     input_mode: str | None = None

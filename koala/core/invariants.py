@@ -81,6 +81,9 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
     for member in attempt.members:
         allowed = fixed_site(job, member.component) or member.site
         assert member.site in (None, allowed), f"{job.id} is at {member.site}: {job.story}"
+    used = [member.site for member in attempt.present if member.site is not None]
+    is_apart = not job.spec.distinct or len(set(used)) == len(used)
+    assert is_apart, f"{job.id} has two components at one site: {used}"
     barrier = [
         m
         for m in attempt.present

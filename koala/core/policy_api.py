@@ -7,7 +7,7 @@ recorded with the event, so a replay gives the same state even if the policy has
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, NoReturn, TypeAlias
 
@@ -105,6 +105,32 @@ class ClaimPlan:
 
 
 PlacementPolicy: TypeAlias = Callable[[PlacementRequest, GridView], Placement | Unplaceable]
+
+
+def distinct(place: PlacementPolicy) -> PlacementPolicy:
+    """Make a policy that puts no two components of a job at one site: the given one is asked for
+    one part at a time, those with a fixed site and large ones first, without the sites in use."""
+
+    def place_apart(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+        trial = view.copy()
+        trial.close(request.beside)
+        found: list[Assignment] = []
+        for part in sorted(
+            request.parts, key=lambda part: (part.site is None, -part.processors, part.component)
+        ):
+            beside = (*request.beside, *(assignment.site for assignment in found))
+            answer = place(replace(request, parts=(part,), beside=beside), trial)
+            if isinstance(answer, Unplaceable):
+                others = f"; {len(beside)} have another component" if beside else ""
+                return replace(answer, reason=f"{answer.reason}{others}")
+            found += answer.assignments
+            trial.book(answer.assignments[0])
+            trial.close([answer.assignments[0].site])
+        return Placement(assignments=tuple(sorted(found, key=lambda one: one.component)))
+
+    return place_apart
+
+
 ClaimingPolicy: TypeAlias = Callable[[ClaimQuestion, GridView, PlacementPolicy], ClaimPlan]
 ProgressPolicy: TypeAlias = Callable[[ProgressQuestion], tuple[Correction, ...]]
 TurnPolicy: TypeAlias = Callable[[int, int], Priority]

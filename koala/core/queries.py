@@ -9,6 +9,7 @@ from koala.core.model.parameters import Parameters
 from koala.core.model.placement_queues import local_site
 from koala.core.model.timeline import chunk
 from koala.core.model.values import Instant, JobId, SiteName
+from koala.core.policy_api import PlacementPolicy, distinct
 from koala.core.site_views import site_views
 from koala.core.state import State
 
@@ -27,6 +28,11 @@ def is_optional_member(job: Job, component: int) -> bool:
     if job.spec.quorum is not None:
         return True
     return job.spec.components[component].start_type is not StartType.STRICT
+
+
+def placement_policy(state: State, job: Job) -> PlacementPolicy:
+    """Return the placement policy for a job."""
+    return distinct(state.policies.place) if job.spec.distinct else state.policies.place
 
 
 def part_of_file(state: State, job: Job, component: int) -> tuple[int, int]:

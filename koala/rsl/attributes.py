@@ -156,6 +156,8 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         " the program tells in the file $KOALA_PROGRESS (default: 1)",
         "Koala",
     ),
+    _of_job("name", "string", "name of the job, for people; need not be unique"),
+    _of_job("distinct", "yes or no", "no two components at one site (default: no)"),
     _of_job("priority", "high or low", "importance relative to other jobs (default: low)"),
     _of_job(
         "inputFile",

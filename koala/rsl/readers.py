@@ -66,6 +66,8 @@ COMPONENT_READERS: dict[str, Callable[[ComponentSpec, Given], ComponentSpec]] = 
 }
 
 JOB_READERS: dict[str, Callable[[JobSpec, Given], JobSpec]] = {
+    "name": lambda spec, given: replace(spec, name=fields.label(given)),
+    "distinct": lambda spec, given: replace(spec, distinct=fields.is_yes(given)),
     "priority": lambda spec, given: replace(spec, priority=fields.choice(given, _PRIORITIES)),
     "inputfile": lambda spec, given: replace(spec, input_file=fields.input_file(given)),
     "inputmode": lambda spec, given: replace(spec, input_mode=fields.choice(given, _INPUT_MODES)),

@@ -43,6 +43,7 @@ def summary(job: Job) -> dict[str, Any]:
     sites = [] if attempt is None else [m.site for m in attempt.present if m.site is not None]
     return {
         "job": job.id,
+        "name": job.spec.name,
         "owner": job.spec.owner,
         "phase": job.phase_name,
         "priority": job.spec.priority.value,
@@ -381,7 +382,7 @@ def digest(state: State) -> str:
                          job.claim_fraction, job.attempts, job.tried_at])  # fmt: skip
         else:
             picture = job_picture(state, job.id)
-            del picture["story"]
+            del picture["story"], picture["name"]  # the request is in the journal as it is
             for part in picture["parts"]:
                 if not part["mips"]:  # as in journals of older daemons
                     del part["mips"], part["booked_bps"]

@@ -28,7 +28,7 @@ from koala.core.pipeline.claiming_schedule import tries_left
 from koala.core.pipeline.placing import empty_grid_view, whole_request
 from koala.core.pipeline.preflight import untried_members
 from koala.core.pipeline.refusals import closed_to, left_alone, open_to
-from koala.core.queries import grid_view_of, is_held, starts_early
+from koala.core.queries import grid_view_of, is_held, placement_policy, starts_early
 from koala.core.site_views import is_usable
 from koala.core.state import State
 from koala.views.units import size
@@ -96,7 +96,7 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     lines = state.turns.explain(state, job, now)
     closed = closed_to(state, job, now)
     picture = open_to(state, job, grid_view_of(state), now)
-    answer = state.policies.place(whole_request(state, job, now), picture)
+    answer = placement_policy(state, job)(whole_request(state, job, now), picture)
     misfit = _misfit(state, job)
     tries = f"{job.placement_tries} placement tries"
     if now < job.not_before:
@@ -128,7 +128,7 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
 
 def _misfit(state: State, job: Job) -> str:
     """Explain that the job would not fit even if no other job ran; empty if it would."""
-    spec, most = job.spec, most_at_a_site(state.policies.place)
+    spec, most = job.spec, most_at_a_site(placement_policy(state, job))
     only_at = local_site(job.queue) if len(spec.components) == 1 else None
     pieces, needed = pieces_of(spec, only_at), job.needed
     for sites, what in (
@@ -146,7 +146,7 @@ def _doubts(state: State, job: Job, now: Instant) -> list[str]:
     if job.needed < len(job.spec.components):
         return []
     request = whole_request(state, job, now)
-    answer = state.policies.place(request, empty_grid_view(state, job))
+    answer = placement_policy(state, job)(request, empty_grid_view(state, job))
     if not isinstance(answer, Unplaceable):
         return []
     label = job.spec.label(answer.component)
@@ -198,7 +198,7 @@ def _pause(job: Job, now: Instant) -> str:
 def _timed(state: State, job: Job, now: Instant) -> list[str]:
     lines = [*_deadline(state, job, now), *filter(None, [_misfit(state, job)])]
     if job.spec.input_file is not None:
-        answer = state.policies.place(whole_request(state, job, now), grid_view_of(state))
+        answer = placement_policy(state, job)(whole_request(state, job, now), grid_view_of(state))
         if isinstance(answer, Unplaceable):
             label = job.spec.label(answer.component)
             lines.append(f"its input file is not on its way: component {label}: {answer.reason}")

@@ -72,6 +72,7 @@ SPECS = st.builds(
     quorum=st.sampled_from([None, None, 1, 2]),
     retries=st.integers(0, 1),
     rerun=st.booleans(),
+    distinct=st.booleans(),
     input_mode=st.sampled_from(InputMode),
     max_hold_s=st.sampled_from([None, 20.0]),
     deadline=st.sampled_from([None, None, None, *(Deadline(after_s=s) for s in (1.0, 30.0, 9e4))]),

@@ -6,6 +6,7 @@ import pytest
 
 from koala.core.model.actions import (
     ArmClaim,
+    CancelTransfer,
     ClaimProcessors,
     PublishOutputs,
     StartTransfer,
@@ -17,6 +18,8 @@ from koala.policies import chosen
 from tests.core.conftest import Begin
 from tests.harness.builders import HIGH, a_component, a_job, a_site
 from tests.harness.script import Script
+
+COPIES = (StartTransfer, CancelTransfer)
 
 
 def order_of_claims(script: Script) -> list[str]:
@@ -270,3 +273,35 @@ def test_an_aged_job_whose_tries_are_used_up_holds_no_door(begin: Begin) -> None
     script = begin(ageing_s=0.0, placement_tries_max=1)
     script.tell(a_site("delft", 8, idle=0), a_job("j1", 8))
     assert script.phase("j1") == "Failed"
+
+
+def test_components_on_distinct_sites_share_none(script: Script) -> None:
+    script.ignore(ClaimProcessors)
+    script.tell(a_site("delft", 9), a_site("leiden", 4), a_site("vu", 4))
+    script.tell(a_job("j1", 2, 2, 4, distinct=True))
+    assert script.placed_on("j1") == ["leiden", "vu", "delft"]
+
+
+def test_a_job_on_distinct_sites_waits_for_as_many_sites(script: Script) -> None:
+    script.ignore(ClaimProcessors)
+    script.tell(a_site("delft", 9), a_job("j1", 2, 2, distinct=True))
+    assert script.phase("j1") == "Placing"
+    script.tell(a_site("leiden", 2))
+    assert script.placed_on("j1") == ["delft", "leiden"]
+
+
+def test_a_blocked_component_moves_to_a_site_that_no_other_component_has(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=10.0).ignore(ClaimProcessors, *COPIES)
+    script.replica("data", "d").tell(a_site("d", 1))
+    script.tell(a_site("a", 9), a_site("b", 8), a_site("c", 2))
+    script.tell(a_job("j1", 4, 2, file="data", distinct=True))
+    assert script.placed_on("j1") == ["a", "b"]
+    script.replica("data", "a").replica("data", "c").report("b", 0).at(75)
+    assert script.placed_on("j1") == ["a", "c"]
+
+
+def test_components_of_a_quorum_on_distinct_sites_share_none(script: Script) -> None:
+    script.ignore(ClaimProcessors)
+    script.tell(a_site("delft", 9), a_site("leiden", 4))
+    script.tell(a_job("j1", 2, 2, 2, distinct=True, quorum=2))
+    assert script.placed_on("j1") == ["delft", "leiden", None]

@@ -173,6 +173,8 @@ def jobs(draw: st.DrawFn) -> JobSpec:
     has_barrier = all(part.start_type is not StartType.NONE for part in parts)
     return JobSpec(
         components=tuple(labelled),
+        name=draw(st.just("") | _labels),
+        distinct=draw(st.booleans()),
         priority=draw(st.sampled_from(Priority)),
         input_file=draw(st.none() | _input_files),
         input_mode=draw(st.sampled_from(InputMode)),

@@ -121,6 +121,7 @@ class JobSpec:
 
     components: tuple[ComponentSpec, ...]
     owner: UserName = UserName("")
+    name: str = ""  # for people; several jobs may have it
     priority: Priority = Priority.LOW
     queue: SiteName | None = None  # at whose local queue it was submitted
     input_file: InputFile | None = None
@@ -137,6 +138,7 @@ class JobSpec:
     asynchrony_s: Seconds | None = None
     deviation_s: Seconds | None = None
     connect: tuple[TcpPath, ...] = ()
+    distinct: bool = False  # no two components at one site
 
     @property
     def is_controlled(self) -> bool:

@@ -31,6 +31,7 @@ from koala.core.queries import (
     is_optional_member,
     member_of,
     part_of_file,
+    placement_policy,
     sites_asked_enough,
     starts_early,
     unanswered,
@@ -80,7 +81,7 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
     claim = policies.claim if job.deadline_at is None else policies.claim_timed
     picture = grid_view_of(state, job)
     question = claim_question(state, job, picture, now)
-    plan = state.recorder.ask(lambda: claim(question, picture, policies.place))
+    plan = state.recorder.ask(lambda: claim(question, picture, placement_policy(state, job)))
     assert isinstance(plan, ClaimPlan), plan
     apply_plan(state, job, plan, now)
     if not isinstance(job.phase, Claiming) or job.attempt is not attempt:
@@ -161,10 +162,10 @@ def claim_question(state: State, job: Job, picture: GridView, now: Instant) -> C
 def grounds(state: State, job: Job, picture: GridView, now: Instant) -> tuple[ReclaimableSite, ...]:
     """Reclaimable sites for the last try before a deadline, at which local jobs may be killed.
     Processors that neither a local job nor a claim holds are idle there, even if queued local jobs
-    wait for them.
+    wait for them. For a job on distinct sites no local job is killed.
     """
     is_last = job.deadline_at is not None and next_claim(state, job, now) is None
-    if state.parameters.at_deadline != "kill" or not is_last:
+    if state.parameters.at_deadline != "kill" or not is_last or job.spec.distinct:
         return ()
     ours: dict[SiteName, int] = {}
     for claim in state.ledger.values():

@@ -22,6 +22,7 @@ from koala.core.queries import (
     grid_view_of,
     is_optional_member,
     part_of_file,
+    placement_policy,
     sites_asked_enough,
 )
 from koala.core.site_views import is_usable
@@ -98,7 +99,7 @@ def reserves_for_aged(state: State, job: Job, now: Instant) -> bool:
         return False
     closed = closed_to(state, job, now)
     empty = empty_grid_view(state, job, closed)
-    return ask_placement(state, whole_request(state, job, now), empty) is not None
+    return ask_placement(state, job, whole_request(state, job, now), empty) is not None
 
 
 def empty_grid_view(state: State, job: Job, closed: Collection[SiteName] = ()) -> GridView:
@@ -139,7 +140,7 @@ def find_placement(
     if needed == len(job.spec.components):
         return find_whole_placement(state, job, picture, now)
     request = whole_request(state, job, now)
-    answer = ask_placement(state, request, picture)
+    answer = ask_placement(state, job, request, picture)
     if answer is not None:
         return answer
     found: list[Assignment] = []
@@ -148,7 +149,7 @@ def find_placement(
         request.parts, key=lambda p: (is_optional_member(job, p.component), -p.processors)
     ):
         beside = tuple(assignment.site for assignment in found)
-        one = ask_placement(state, replace(request, parts=(part,), beside=beside), trial)
+        one = ask_placement(state, job, replace(request, parts=(part,), beside=beside), trial)
         if one is not None:
             found.append(one.assignments[0])
             trial.take(one.assignments[0].site, part.processors)
@@ -172,7 +173,7 @@ def find_whole_placement(
         answer = state.recorder.ask(lambda: None)
         assert answer is None or isinstance(answer, Placement), answer
     else:
-        answer = ask_placement(state, whole_request(state, job, now), picture)
+        answer = ask_placement(state, job, whole_request(state, job, now), picture)
     if answer is None and job.deadline_at is None:
         picture.refuse(shape)
     return answer
@@ -190,6 +191,7 @@ def _shape(job: Job) -> Hashable:
         spec.hint,
         spec.length_mi,
         spec.preferred_mips,
+        spec.distinct,
         tuple([(component.processors, component.site) for component in spec.components]),
     )
 
@@ -215,9 +217,11 @@ def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
     )
 
 
-def ask_placement(state: State, request: PlacementRequest, picture: GridView) -> Placement | None:
+def ask_placement(
+    state: State, job: Job, request: PlacementRequest, picture: GridView
+) -> Placement | None:
     def ask() -> Placement | None:
-        answer = state.policies.place(request, picture)
+        answer = placement_policy(state, job)(request, picture)
         return answer if isinstance(answer, Placement) else None
 
     answer = state.recorder.ask(ask)

@@ -24,7 +24,7 @@ from koala.core.pipeline.placing import (
     whole_request,
 )
 from koala.core.pipeline.refusals import closed_to
-from koala.core.queries import grid_view_of
+from koala.core.queries import grid_view_of, placement_policy
 from koala.core.state import State
 
 NO_JOBS: JobQueue = {}
@@ -193,7 +193,7 @@ def visiting(state: State, capacity: CapacityCheck, now: Instant) -> Visiting[Qu
 
 def describe_head(state: State, head: Job, now: Instant) -> str:
     """Describe the obstacle that keeps the head of a queue from being placed."""
-    answer = state.policies.place(whole_request(state, head, now), grid_view_of(state))
+    answer = placement_policy(state, head)(whole_request(state, head, now), grid_view_of(state))
     if not isinstance(answer, Unplaceable):
         return f"its head {head.id} has not been tried since something changed"
     size = head.spec.components[answer.component].processors

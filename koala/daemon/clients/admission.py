@@ -63,7 +63,9 @@ class Verdicts:
         shape = _shape(spec, unseen)
         verdict = self._known.get(shape)
         if verdict is None:
-            verdict = self._known[shape] = _evaluate(spec, scheduler, unseen, self._most)
+            verdict = self._known[shape] = _evaluate(
+                spec, scheduler, unseen, 1 if spec.distinct else self._most
+            )
         return verdict
 
 
@@ -74,7 +76,7 @@ def _shape(spec: JobSpec, unseen: tuple[SiteName, ...]) -> Hashable:
     """Cache key: the fields of a job that its verdict depends on."""
     return (
         *(unseen, spec.owner, spec.queue, spec.quorum),
-        *(spec.hint, spec.length_mi, spec.preferred_mips),
+        *(spec.hint, spec.length_mi, spec.preferred_mips, spec.distinct),
         tuple([(c.processors, c.site, c.start_type, c.label) for c in spec.components]),
     )
 
