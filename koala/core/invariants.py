@@ -11,16 +11,16 @@ from koala.core.model.job import (
     Delayed,
     Job,
     Member,
+    Placed,
     Placing,
     Releasing,
     Running,
     Starting,
-    StartType,
     Stopping,
 )
 from koala.core.model.tcp_paths import has_paths
 from koala.core.model.values import Instant
-from koala.core.queries import booked, fixed_site
+from koala.core.queries import booked, claim_of, fixed_site, member_of
 from koala.core.state import State
 
 _ROUNDING = 1e-6
@@ -50,29 +50,27 @@ def _check_place(state: State, job: Job, *, is_queued: bool, now: Instant) -> No
     """Check promise 2: a job is in exactly one place, as its phase says."""
     assert is_queued == isinstance(job.phase, Placing), f"{job.id} {job.phase}: {job.story}"
     assert (job.id in state.queues.delayed) == isinstance(job.phase, Delayed), job.id
-    is_placed = isinstance(job.phase, Claiming | Starting | Releasing | Running | Stopping)
-    assert (job.id in state.placed) == is_placed, f"{job.id} {job.phase}: {job.story}"
+    attempt = job.phase.attempt if isinstance(job.phase, Placed) else None
+    assert state.placed.get(job.id) is attempt, f"{job.id} {job.phase}: {job.story}"
     assert job.submitted_at <= now, f"{job.id} was submitted in the future"
     if job.deadline_at is not None:
         _check_deadline(state, job, job.deadline_at, now)
     lowest = min(state.parameters.claim_fraction_min, state.parameters.claim_fraction)
     assert lowest <= job.claim_fraction <= 1 or job.claim_fraction >= 0, job.claim_fraction
-    if is_placed:
-        assert job.attempt is not None, f"{job.id} {job.phase} has no attempt: {job.story}"
-        _check_attempt(state, job, job.attempt)
+    if attempt is not None:
+        _check_attempt(state, job, attempt)
 
 
 def _check_deadline(state: State, job: Job, deadline_at: Instant, now: Instant) -> None:
     """Check that a job neither starts before its deadline nor waits after it missed it."""
-    attempt = job.attempt
     waits = isinstance(job.phase, Delayed | Placing | Claiming | Starting)
     late_s = now - deadline_at - state.parameters.late_max_s
     timer_at = state.timers.next_at
     is_due = timer_at is not None and timer_at <= now  # the core is about to be woken for it
     text = f"{job.id} {job.phase} is late by {late_s}: {job.story}"
     assert late_s <= 0 or not waits or is_due, text
-    if attempt is not None and attempt.release_at is not None:
-        early_s = deadline_at - attempt.release_at
+    if job.release is not None:
+        early_s = deadline_at - job.release.at
         assert early_s <= 0, f"{job.id} is released {early_s} s before its deadline: {job.story}"
 
 
@@ -84,29 +82,21 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
     used = [member.site for member in attempt.present if member.site is not None]
     is_apart = not job.spec.distinct or len(set(used)) == len(used)
     assert is_apart, f"{job.id} has two components at one site: {used}"
-    barrier = [
-        m
-        for m in attempt.present
-        if job.spec.components[m.component].start_type is not StartType.NONE
-    ]
     phases = [_phase(state, member) for member in attempt.present if member.end is None]
     match job.phase:
         case Claiming(claim_at=claim_at):
             assert claim_at is None or claim_at <= attempt.start_at, f"{job.id}: JCT after JST"
-            assert attempt.released is None, f"{job.id} was released before all were claimed"
-        case Starting():
+        case Starting() as starting:
             assert all(isinstance(phase, Held) for phase in phases), (
                 f"{job.id} {phases}: {job.story}"
             )
-            assert attempt.released is None, f"{job.id} is released and Starting"
-            _check_paths(job, attempt)
-        case Releasing() | Running():
-            assert attempt.released is not None or not barrier, f"{job.id} runs unreleased"
-            if not attempt.is_stopped:
-                open_ = [_phase(state, m) for m in barrier if m.end is None]
-                assert all(isinstance(phase, Released | Passed) for phase in open_), (
-                    f"{job.id} {open_}: {job.story}"
-                )
+            _check_paths(job, starting)
+        case Releasing(release=release) | Running(release=release):
+            assert release is not None or not attempt.with_barrier, f"{job.id} runs unreleased"
+            open_ = [_phase(state, member) for member in attempt.at_barrier]
+            assert all(isinstance(phase, Released | Passed) for phase in open_), (
+                f"{job.id} {open_}: {job.story}"
+            )
         case Stopping():
             assert all(phase is None or isinstance(phase, Stopped) for phase in phases), job.story
             assert attempt.may_run, f"{job.id} waits for no fence: {job.story}"
@@ -114,16 +104,17 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
             pass
 
 
-def _check_paths(job: Job, attempt: Attempt) -> None:
+def _check_paths(job: Job, starting: Starting) -> None:
     """Check that members arm only after they tried the paths that the job needs."""
-    armed = () if attempt.arming is None or not has_paths(job.spec) else attempt.arming.waiting
-    assert not armed or attempt.untried is not None, f"{job.id} is armed untried: {job.story}"
-    untried = [claim for claim in armed if claim in (attempt.untried or ())]
+    if starting.arming is None or not has_paths(job.spec):
+        return
+    assert starting.tests is not None, f"{job.id} is armed untried: {job.story}"
+    untried = set(starting.arming.waiting) & set(starting.tests.waiting)
     assert not untried, f"{untried} are armed before their paths were tried: {job.story}"
 
 
 def _phase(state: State, member: Member) -> Asked | Held | Stopped | None:
-    claim = state.ledger.get(member.claim) if member.claim is not None else None
+    claim = claim_of(state, member)
     return None if claim is None else claim.phase
 
 
@@ -131,11 +122,7 @@ def _check_claim(state: State, claim: Claim) -> None:
     """Check promise 5: a claim has a job that wants it, or is owed a Stop."""
     assert claim.site in state.sites, f"{claim.id} is at an unknown site {claim.site}"
     job = state.jobs[claim.job]
-    attempt = job.attempt
-    is_current = job.id in state.placed and attempt is not None and attempt.number == claim.attempt
-    is_wanted = (
-        is_current and attempt.members[claim.component].claim == claim.id if attempt else False
-    )
+    is_wanted = member_of(state, claim) is not None
     assert is_wanted or isinstance(claim.phase, Stopped), f"{claim.id} leaks: {job.story}"
     assert claim.attempt <= job.attempts, f"{claim.id} is of an attempt to come"
 
@@ -166,7 +153,8 @@ def _check_bookings(state: State) -> None:
 def _check_transfers(state: State) -> None:
     """Check that a job wants every copy under way."""
     for transfer in state.files.transfers.values():
-        job = state.placed.get(transfer.job)
-        assert job is not None and job.attempt is not None, f"{transfer.id} has no job"  # noqa: PT018 - one fact
-        wanted = [member.transfer for member in job.attempt.members]
-        assert transfer.id in wanted, f"{transfer.id} is not wanted: {job.story}"
+        attempt = state.placed.get(transfer.job)
+        assert attempt is not None, f"{transfer.id} has no job"
+        wanted = [member.transfer for member in attempt.members]
+        story = state.jobs[transfer.job].story
+        assert transfer.id in wanted, f"{transfer.id} is not wanted: {story}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koala.core.model.claim import Asked, Claim
 from koala.core.model.grid import Demand, GridView, Link
-from koala.core.model.job import Claiming, InputMode, Job, JobSpec, Member, StartType
+from koala.core.model.job import Attempt, Claiming, InputMode, Job, JobSpec, Member, StartType
 from koala.core.model.parameters import Parameters
 from koala.core.model.placement_queues import local_site
 from koala.core.model.timeline import chunk
@@ -73,8 +73,8 @@ def booked(state: State) -> dict[Link, float]:
         if transfer.booked_bps and not transfer.is_done:
             link = (transfer.source, transfer.target)
             sums[link] = sums.get(link, 0.0) + transfer.booked_bps
-    for job in state.placed.values():
-        for member in () if job.attempt is None else job.attempt.present:
+    for attempt in state.placed.values():
+        for member in attempt.present:
             if member.booked_bps and member.site is not None:
                 link = (member.site, member.site)
                 sums[link] = sums.get(link, 0.0) + member.booked_bps
@@ -116,10 +116,8 @@ def starts_early(state: State, job: Job) -> bool:
     return state.parameters.start == "early" and job.deadline_at is None
 
 
-def files_at(state: State, job: Job) -> Instant:
+def files_at(state: State, job: Job, attempt: Attempt) -> Instant:
     """Estimated arrival of all input files of a job's attempt; the JST at the latest."""
-    attempt = job.attempt
-    assert attempt is not None
     lacking = [member for member in attempt.present if member.lacks_file]
     if not lacking:
         there_at = attempt.placed_at if attempt.fetched_at is None else attempt.fetched_at
@@ -136,23 +134,37 @@ def describe(job: Job, member: Member) -> str:
     return f"{job.spec.label(member.component)} at {member.site or 'no site'}{why}"
 
 
-def member_of(state: State, claim: Claim) -> tuple[Job, Member] | None:
-    """The job and member of a claim; None if the attempt or the claim is not the current one."""
-    job = state.placed.get(claim.job)
-    if job is None or job.attempt is None or job.attempt.number != claim.attempt:
-        return None
-    member = job.attempt.members[claim.component]
-    return (job, member) if member.claim == claim.id else None
+def live_attempt(state: State, job: JobId, number: int) -> Attempt | None:
+    """The live attempt of a job, if it has this number."""
+    attempt = state.placed.get(job)
+    return attempt if attempt is not None and attempt.number == number else None
 
 
-def unanswered(state: State, job: Job) -> list[Claim]:
-    assert job.attempt is not None
-    claims = [state.ledger.get(m.claim) for m in job.attempt.present if m.claim is not None]
-    return [claim for claim in claims if claim is not None and isinstance(claim.phase, Asked)]
+def member_of(state: State, claim: Claim) -> tuple[Attempt, Member] | None:
+    """The attempt and member of a claim; None if one of them is not the current one."""
+    attempt = live_attempt(state, claim.job, claim.attempt)
+    member = attempt.members[claim.component] if attempt is not None else None
+    return (attempt, member) if attempt and member and member.claim == claim.id else None
+
+
+def claim_of(state: State, member: Member) -> Claim | None:
+    """The newest claim of a member, if it is not gone."""
+    return state.ledger.get(member.claim) if member.claim is not None else None
+
+
+def claims_of(state: State, members: list[Member]) -> list[Claim]:
+    """The newest claims of members, without those that are gone."""
+    claims = [claim_of(state, member) for member in members]
+    return [claim for claim in claims if claim is not None]
+
+
+def unanswered(state: State, attempt: Attempt) -> list[Claim]:
+    claims = claims_of(state, attempt.present)
+    return [claim for claim in claims if isinstance(claim.phase, Asked)]
 
 
 def is_held(state: State, member: Member) -> bool:
-    claim = state.ledger.get(member.claim) if member.claim is not None else None
+    claim = claim_of(state, member)
     is_over = member.end is not None
     return is_over or (claim is not None and not isinstance(claim.phase, Asked))
 
@@ -160,16 +172,6 @@ def is_held(state: State, member: Member) -> bool:
 def address_of(state: State, claim: Claim) -> str:
     """Address of the claim's programs for other sites: that of its site, else of its starter."""
     return state.sites[claim.site].facts.address or (claim.grant.address if claim.grant else "")
-
-
-def barrier_members(state: State, job: Job) -> list[Member]:
-    assert job.attempt is not None
-    components = job.spec.components
-    return [
-        member
-        for member in job.attempt.present
-        if components[member.component].start_type is not StartType.NONE and member.end is None
-    ]
 
 
 def grid_view_of(state: State, asking: Job | None = None) -> GridView:
@@ -219,12 +221,13 @@ def placed_processors(state: State, own: JobId | None) -> dict[SiteName, int]:
     `count_placed`).
     """
     counts: dict[SiteName, int] = {}
-    for job in state.placed.values():
-        if not isinstance(job.phase, Claiming) or job.attempt is None or job.id == own:
+    for attempt in state.placed.values():
+        job = state.jobs[attempt.job]
+        if not isinstance(job.phase, Claiming) or job.id == own:
             continue
-        if job.deadline_at is not None and not job.attempt.tries:
+        if job.deadline_at is not None and not job.phase.is_tried:
             continue  # its time has not come
-        for member in job.attempt.present:
+        for member in attempt.present:
             if member.claim is None and member.site is not None:
                 processors = job.spec.components[member.component].processors
                 counts[member.site] = counts.get(member.site, 0) + processors

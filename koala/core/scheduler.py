@@ -18,7 +18,7 @@ from typing import Any
 from koala.core.model import events as ev
 from koala.core.model.actions import Action, Wanted
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import Claiming, Job, Starting
+from koala.core.model.job import Attempt, Claiming, Starting
 from koala.core.model.parameters import Parameters
 from koala.core.model.timers import Timer, TimerKind
 from koala.core.model.values import Instant, JobId, SiteName
@@ -208,19 +208,19 @@ class Scheduler(State):
                 | TimerKind.PATHS
                 | TimerKind.RELEASE
             ):
-                job = self.placed.get(JobId(timer.key))
-                if job is not None:
-                    self._on_job_due(job, timer.kind, now)
+                attempt = self.placed.get(JobId(timer.key))
+                if attempt is not None:
+                    self._on_attempt_due(attempt, timer.kind, now)
 
-    def _on_job_due(self, job: Job, kind: TimerKind, now: Instant) -> None:
-        """Handle a timer of a job; the phase decides if it still applies."""
-        match job.phase:
+    def _on_attempt_due(self, attempt: Attempt, kind: TimerKind, now: Instant) -> None:
+        """Handle a timer of an attempt; the phase of its job decides if it still applies."""
+        match self.jobs[attempt.job].phase:
             case Claiming(claim_at=None) if kind is TimerKind.EVALUATE:
-                evaluate_when_due(self, job, now)
+                evaluate_when_due(self, attempt, now)
             case Claiming(claim_at=at) if at is not None and at <= now and kind is TimerKind.CLAIM:
-                claim_when_answered(self, job, now)
-            case Starting():
-                advance_start(self, job, now)
+                claim_when_answered(self, attempt, now)
+            case Starting() as starting:
+                advance_start(self, starting, now)
             case _:
                 pass
 

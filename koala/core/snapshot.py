@@ -30,7 +30,7 @@ from koala.core.model import placement_queues as queues
 from koala.core.model import progress_reports as progress
 from koala.core.model import replicas as files
 from koala.core.model.parameters import BEFORE, Parameters
-from koala.core.old_snapshot import OLD, OLD_ENUMS
+from koala.core.old_snapshot import OLD, OLD_ENUMS, live_attempts
 from koala.core.pipeline.queueing import ROUNDS, SCANNERS, SCANS
 from koala.core.pipeline.rounds import Rounds
 from koala.core.policy_api import Policies
@@ -78,21 +78,23 @@ TAGS: dict[str, type] = {
     "job.JobSpec": job.JobSpec,
     "job.Delayed": job.Delayed,
     "job.Placing": job.Placing,
-    "job.Claiming": job.Claiming,
-    "job.Starting": job.Starting,
-    "job.Releasing": job.Releasing,
-    "job.Running": job.Running,
-    "job.Stopping": job.Stopping,
-    "job.Finished": job.Finished,
-    "job.Failed": job.Failed,
-    "job.Cancelled": job.Cancelled,
+    "jobs.Claiming": job.Claiming,
+    "jobs.Starting": job.Starting,
+    "jobs.Releasing": job.Releasing,
+    "jobs.Running": job.Running,
+    "jobs.Stopping": job.Stopping,
+    "jobs.Finished": job.Finished,
+    "jobs.Failed": job.Failed,
+    "jobs.Cancelled": job.Cancelled,
     "job.EndKind": job.EndKind,
     "job.ClaimEnd": job.ClaimEnd,
     "job.Member": job.Member,
     "job.ArmNumber": job.ArmNumber,
     "job.Arming": job.Arming,
-    "job.Attempt": job.Attempt,
-    "job.Job": job.Job,
+    "jobs.PathTests": job.PathTests,
+    "jobs.Release": job.Release,
+    "jobs.Attempt": job.Attempt,
+    "jobs.Job": job.Job,
     "parameters.Parameters": parameters.Parameters,
     "progress.MemberProgress": progress.MemberProgress,
     "progress.ProgressQuestion": progress.ProgressQuestion,
@@ -138,6 +140,7 @@ def load(plain: Plain, policies: Policies) -> Scheduler:
             if name in _NOT_SAVED or not hasattr(scheduler, name):
                 raise NotSavedError(f"the state has no {name!r}")
             setattr(scheduler, name, reader.value(value))
+        scheduler.placed = live_attempts(scheduler.placed)
         scheduler.turns = SCANNERS[plain["turns"]]
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
         raise NotSavedError(f"{type(error).__name__}: {error}") from error

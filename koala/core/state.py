@@ -13,7 +13,7 @@ from koala.core.model.actions import Action, Announce
 from koala.core.model.claim import Claim
 from koala.core.model.grid import Replica, Site
 from koala.core.model.hold_budget import Budget
-from koala.core.model.job import TERMINAL, TRANSITIONS, Job, Phase
+from koala.core.model.job import TERMINAL, TRANSITIONS, Attempt, Job, Phase
 from koala.core.model.parameters import Parameters
 from koala.core.model.placement_queues import Queues
 from koala.core.model.replicas import ReplicaCatalogue
@@ -58,7 +58,7 @@ class State:
         self.started_at: Instant = 0.0  # start of the daemon
         self.loss_epoch = 0  # epoch of the last accepted loss of events; 0: none
         self.jobs: dict[JobId, Job] = {}
-        self.placed: dict[JobId, Job] = {}  # those with an attempt that is not over
+        self.placed: dict[JobId, Attempt] = {}  # live attempts
         self.ledger: dict[ClaimId, Claim] = {}
         self.sites: dict[SiteName, Site] = {}  # in order of name
         self.keys: dict[str, tuple[JobId, str]] = {}  # idempotency key: job, digest of its text

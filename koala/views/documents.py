@@ -29,6 +29,7 @@ from koala.core.model.placement_queues import short
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
 from koala.core.pipeline.claiming_schedule import tries_left
+from koala.core.queries import claim_of
 from koala.core.site_health import is_resting
 from koala.core.state import State
 from koala.views.accounting import charges_picture
@@ -68,7 +69,7 @@ def whole_picture(state: State, job_id: JobId, now: Instant) -> dict[str, Any]:
     picture["timeline"]["processor_run_s"] += run_s
     return {
         **picture,
-        "transfers": [_transfer(job, one, now) for one in _transfers(state, job)],
+        "transfers": _transfers(state, job, now),
         "charges": charges[-CHARGES_SHOWN:],
     }
 
@@ -87,24 +88,22 @@ def _of_living_claims(state: State, job: Job, now: Instant) -> tuple[Seconds, Se
     return held_s, run_s
 
 
-def _transfers(state: State, job: Job) -> list[Transfer]:
+def _transfers(state: State, job: Job, now: Instant) -> list[dict[str, Any]]:
     """Copies of a job's current or last attempt: finished ones in the order of their ends, then
     those under way."""
-    if job.attempt is None:
+    attempt = job.attempt
+    if attempt is None:
         return []
     under_way = [
         transfer
         for transfer in state.files.transfers.values()
-        if transfer.job == job.id
-        and transfer.attempt == job.attempt.number
-        and not transfer.is_done
+        if transfer.job == job.id and transfer.attempt == attempt.number and not transfer.is_done
     ]
-    return [*job.attempt.copied, *under_way]
+    return [_transfer(job, attempt, one, now) for one in (*attempt.copied, *under_way)]
 
 
-def _transfer(job: Job, transfer: Transfer, now: Instant) -> dict[str, Any]:
+def _transfer(job: Job, attempt: Attempt, transfer: Transfer, now: Instant) -> dict[str, Any]:
     """Document of a copy, by its last report; `left_s` is None if it is overdue."""
-    assert job.attempt is not None
     left_s = transfer.expected_at - now
     is_overdue = left_s < 0 or left_s == FOREVER
     return {
@@ -114,7 +113,7 @@ def _transfer(job: Job, transfer: Transfer, now: Instant) -> dict[str, Any]:
         "target": transfer.target,
         "components": [
             job.spec.label(member.component)
-            for member in job.attempt.members
+            for member in attempt.members
             if member.transfer == transfer.id
         ],
         "size_bytes": transfer.size_bytes,
@@ -231,12 +230,9 @@ def _passes(attempt: Attempt | None) -> list[Instant]:
 
 def _part(state: State, job: Job, index: int) -> dict[str, Any]:
     component = job.spec.components[index]
-    member = (
-        job.attempt.members[index]
-        if job.attempt is not None
-        else Member(component=index, site=None)
-    )
-    claim = state.ledger.get(member.claim) if member.claim is not None else None
+    attempt = job.attempt
+    member = Member(component=index, site=None) if attempt is None else attempt.members[index]
+    claim = claim_of(state, member)
     return {
         "component": index,
         "label": job.spec.label(index),

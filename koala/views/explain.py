@@ -28,7 +28,14 @@ from koala.core.pipeline.claiming_schedule import tries_left
 from koala.core.pipeline.placing import empty_grid_view, whole_request
 from koala.core.pipeline.preflight import untried_members
 from koala.core.pipeline.refusals import closed_to, left_alone, open_to
-from koala.core.queries import grid_view_of, is_held, placement_policy, starts_early
+from koala.core.queries import (
+    claim_of,
+    claims_of,
+    grid_view_of,
+    is_held,
+    placement_policy,
+    starts_early,
+)
 from koala.core.site_views import is_usable
 from koala.core.state import State
 from koala.views.units import size
@@ -43,28 +50,27 @@ def why(state: State, job_id: JobId, now: Instant) -> list[str]:
             return [_delayed(state, job), *filter(None, [_misfit(state, job)])]
         case Placing():
             return _placing(state, job, now) if job.deadline_at is None else _timed(state, job, now)
-        case Claiming(claim_at=claim_at):
-            return _claiming(state, job, claim_at, now)
-        case Starting():
-            return _starting(state, job, now)
+        case Claiming() as claiming:
+            return _claiming(state, job, claiming, now)
+        case Starting() as starting:
+            return _starting(state, job, starting, now)
         case Releasing():
             return ["released; waits for all components to tell that they passed the barrier"]
-        case Running(since=since):
-            return [f"running for {_span(now - since)}", *_running(state, job)]
-        case Stopping(reason=reason):
-            return [f"being stopped: {reason}", *_fence(state, job)]
-        case Finished():
-            return [_finished(job)]
+        case Running(since=since, attempt=attempt):
+            return [f"running for {_span(now - since)}", _running(job, attempt)]
+        case Stopping(reason=reason, attempt=attempt):
+            return [f"being stopped: {reason}", *_fence(state, attempt)]
+        case Finished(attempt=attempt):
+            return [_finished(job, attempt)]
         case Failed() | Cancelled() as phase:
             return [_given_up(phase), *_owed(state, job)]
 
 
-def _finished(job: Job) -> str:
+def _finished(job: Job, attempt: Attempt) -> str:
     """Explain a finished job; components may have been left out, dropped, or stopped with it."""
-    assert job.attempt is not None
     others = [
         f"component {job.spec.label(member.component)}: {_fate(member)}"
-        for member in job.attempt.members
+        for member in attempt.members
         if member.end is None or not member.end.is_well
     ]
     if not others:
@@ -243,13 +249,12 @@ def _since(at: Instant, now: Instant) -> str:
     return f" for {_span(now - at)}" if at else ""
 
 
-def _claiming(state: State, job: Job, claim_at: Instant | None, now: Instant) -> list[str]:
-    attempt = job.attempt
-    assert attempt is not None
+def _claiming(state: State, job: Job, claiming: Claiming, now: Instant) -> list[str]:
+    attempt, claim_at = claiming.attempt, claiming.claim_at
     held = sum(is_held(state, member) for member in attempt.present)
     lines = [f"{held} of {len(attempt.present)} components claimed, {job.needed} needed"]
     for member in attempt.present:
-        claim = state.ledger.get(member.claim) if member.claim is not None else None
+        claim = claim_of(state, member)
         label = job.spec.label(member.component)
         if claim is not None and isinstance(claim.phase, Asked):
             lines.append(f"component {label}: waits for the answer of {claim.site}")
@@ -294,40 +299,33 @@ def _far(transfer: Transfer, now: Instant) -> str:
     return f"{moved}, {size(transfer.rate_bps)}/s, {left}, told {_span(now - transfer.told_at)} ago"
 
 
-def _starting(state: State, job: Job, now: Instant) -> list[str]:
-    attempt = job.attempt
-    assert attempt is not None
+def _starting(state: State, job: Job, starting: Starting, now: Instant) -> list[str]:
+    attempt = starting.attempt
     fetching = _fetching(state, job, attempt, now)
     if fetching:
         return ["all components claimed; the barrier waits for files", *fetching]
-    untried = untried_members(state, job)
+    untried = untried_members(starting)
     if untried:
         labels = ", ".join(job.spec.label(member.component) for member in untried)
         return [f"all components claimed; pre-flight: waits until {labels} tried their TCP paths"]
-    if attempt.arming is None:
+    if starting.arming is None:
         return [f"all components claimed; starts in {_span(attempt.start_at - now)}"]
-    waiting = ", ".join(attempt.arming.waiting)
-    return [f"arming (round {attempt.arms}); waits for {waiting}"]
+    waiting = ", ".join(starting.arming.waiting)
+    return [f"arming (round {starting.arms}); waits for {waiting}"]
 
 
-def _running(state: State, job: Job) -> list[str]:
-    assert job.attempt is not None
-    open_ = [m for m in job.attempt.present if m.end is None]
+def _running(job: Job, attempt: Attempt) -> str:
+    open_ = [m for m in attempt.present if m.end is None]
     names = ", ".join(f"{job.spec.label(m.component)} at {m.site}" for m in open_)
-    return [f"{len(open_)} components have not ended: {names}"]
+    return f"{len(open_)} components have not ended: {names}"
 
 
-def _fence(state: State, job: Job) -> list[str]:
-    assert job.attempt is not None
+def _fence(state: State, attempt: Attempt) -> list[str]:
     lines = []
-    for member in job.attempt.members:
-        claim = state.ledger.get(member.claim) if member.claim is not None else None
-        if claim is not None:
-            is_away = not state.sites[claim.site].is_connected
-            away = (
-                ", which is disconnected: until its lease is over at the latest" if is_away else ""
-            )
-            lines.append(f"waits until {claim.id} is gone from {claim.site}{away}")
+    for claim in claims_of(state, attempt.members):
+        is_away = not state.sites[claim.site].is_connected
+        away = ", which is disconnected: until its lease is over at the latest" if is_away else ""
+        lines.append(f"waits until {claim.id} is gone from {claim.site}{away}")
     return lines
 
 

@@ -37,8 +37,7 @@ def _held(scheduler: Scheduler, name: SiteName) -> int:
 
 
 def _of_claim(scheduler: Scheduler, claim: Claim, now: Instant) -> ev.Event | None:
-    attempt = scheduler.jobs[claim.job].attempt
-    arming = None if attempt is None else attempt.arming
+    arming = scheduler.jobs[claim.job].arming
     match claim.phase:
         case Stopped():
             return ev.ClaimGone(claim=claim.id, end=ClaimEnd(kind=EndKind.STOPPED))

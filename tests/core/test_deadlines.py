@@ -170,9 +170,9 @@ def test_a_job_is_late_but_not_by_more_than_it_may_be(begin: Begin) -> None:
     script.at(0.5).grant(*claims)
     number, claims = script.armings("j")
     script.arm(claims[0], number)
-    attempt = script.job("j").attempt
-    assert attempt is not None
-    assert attempt.release_at == pytest.approx(0.55)
+    release = script.job("j").release
+    assert release is not None
+    assert release.at == pytest.approx(0.55)
     script.drop()
 
 

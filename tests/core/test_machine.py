@@ -138,9 +138,7 @@ class Machine(RuleBasedStateMachine):
     def number(self, index: int) -> ArmNumber:
         """A number that is awaited somewhere, or not."""
         awaited = [
-            job.attempt.arming.number
-            for job in self.scheduler.placed.values()
-            if job.attempt is not None and job.attempt.arming is not None
+            job.arming.number for job in self.scheduler.jobs.values() if job.arming is not None
         ]
         known = [*awaited, *awaited, ArmNumber(epoch=1, counter=index % 5)]
         return known[index % len(known)]
@@ -239,9 +237,9 @@ class Machine(RuleBasedStateMachine):
                     case Asked():
                         self.tell(ev.ClaimGranted(claim=claim.id, nonce=f"{claim.id}#1"))
                     case Granted():
-                        attempt = self.scheduler.jobs[claim.job].attempt
-                        if attempt is not None and attempt.arming is not None:
-                            number = attempt.arming.number
+                        arming = self.scheduler.jobs[claim.job].arming
+                        if arming is not None:
+                            number = arming.number
                             self.tell(ev.ClaimArmed(claim=claim.id, number=number))
                     case Released():
                         self.tell(ev.ClaimPassed(claim=claim.id, passed_at=self.now))

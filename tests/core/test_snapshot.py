@@ -34,7 +34,7 @@ def test_what_was_saved_is_the_same_state(busy: Script) -> None:
     again = load(through_text(save(busy.scheduler)), NO_POLICIES)
     assert digest(again) == digest(busy.scheduler)
     assert save(again) == save(busy.scheduler)
-    assert again.placed[JobId("j1")] is again.jobs[JobId("j1")]
+    assert again.placed[JobId("j1")] is again.jobs[JobId("j1")].attempt
     assert again.wake_at == busy.scheduler.wake_at
     assert isinstance(next(iter(again.jobs)), str)
 
@@ -69,11 +69,11 @@ def test_what_was_in_force_before_a_parameter_was_known_still_is(busy: Script) -
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"submitted_at":', '"was_submitted_at":', "job.Job has no field 'was_submitted_at'"),
-        ('"job.Job"', '"job.Task"', "there is no 'job.Task'"),
-        ('"job.Job"', '"os.system"', "there is no 'os.system'"),
+        ('"submitted_at":', '"was_submitted_at":', "jobs.Job has no field 'was_submitted_at'"),
+        ('"jobs.Job"', '"job.Task"', "there is no 'job.Task'"),
+        ('"jobs.Job"', '"os.system"', "there is no 'os.system'"),
         ('"site_budgets":', '"site_purses":', "the state has no 'site_purses'"),
-        ('["r", 0]', '["r", 999]', "IndexError"),
+        ('["r", 1]', '["r", 999]', "IndexError"),
         ('["e", "job.', '["?", "job.', "KeyError"),
         ('"running"', '"walking"', ""),
     ],

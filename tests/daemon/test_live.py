@@ -14,7 +14,7 @@ import pytest
 from koala.client import Client, Submission
 from koala.core.eviction import alone
 from koala.core.model.charges import Charge
-from koala.core.model.job import Job, Running
+from koala.core.model.job import Job, Placing
 from koala.core.model.values import JobId, SiteName, claim_id
 from koala.daemon.clients.logs import Logs, LogsWanted
 from koala.daemon.files.spool import AttemptComponent, Spool
@@ -520,13 +520,13 @@ def spooled_logs(
     send: Callable[[SiteName, link_pb2.ToAgent], None] = lambda _site, _message: None,
     is_there: bool = False,
 ) -> tuple[Job, Logs]:
-    """A running job with two processes, and the daemon's logs of it: by attempt and name. What it
+    """A job with two processes, and the daemon's logs of it: by attempt and name. What it
     asks of sites is sent by `send`, if they are there."""
     job = Job(
         id=JobId("j1"),
         spec=a_spec(2),
         submitted_at=0.0,
-        phase=Running(since=1.0),
+        phase=Placing(queued_at=1.0),
         claim_fraction=0.75,
         attempts=attempts,
     )

@@ -23,6 +23,8 @@ from koala.core.model.job import (
     Placing,
     Releasing,
     Running,
+    Starting,
+    Stopping,
 )
 from koala.core.model.parameters import Parameters
 from koala.core.model.timers import TimerKind
@@ -40,12 +42,13 @@ def release_before_the_last_armed() -> Patches:
 
     def on_armed(state: Any, event: Any, now: float) -> None:
         claim = state.ledger.get(event.claim)
-        job = state.placed.get(claim.job) if claim else None
-        arming = job.attempt.arming if job is not None and job.attempt else None
+        job: Any = state.jobs[claim.job] if claim else None
+        arming = job.arming if claim else None
         if arming is not None and arming.number == event.number and now < arming.release_at:
             for waiting in arming.waiting:
                 state.ledger[waiting].phase = Armed(grant=state.ledger[waiting].grant)
-            arming.waiting[:] = [event.claim]
+            last = replace(arming, waiting=(event.claim,))
+            state.enter(job, replace(job.phase, arming=last), "", now)
         real(state, event, now)
 
     with replaced((scheduler, "on_armed"), by=on_armed):
@@ -56,16 +59,15 @@ def release_before_the_last_armed() -> Patches:
 def paths_count_as_open() -> Patches:
     """The barrier is armed regardless of the TCP paths."""
 
-    def is_open(state: Any, job: Job, now: float) -> bool:
-        real(state, job, now)
-        return True
+    def is_open(state: Any, starting: Starting, now: float) -> Any:
+        return real(state, starting, now) or state.jobs[starting.attempt.job].phase
 
     def check(state: Any, now: float) -> None:
         """Disable the core's own invariants."""
 
-    real = preflight.paths_are_open
+    real = preflight.with_open_paths
     with (
-        replaced((starting, "paths_are_open"), by=is_open),
+        replaced((starting, "with_open_paths"), by=is_open),
         replaced((oracle, "check"), by=check),
     ):
         yield
@@ -78,8 +80,7 @@ def any_number_arms() -> Patches:
 
     def on_armed(state: Any, event: Any, now: float) -> None:
         claim = state.ledger.get(event.claim)
-        job = state.placed.get(claim.job) if claim else None
-        arming = job.attempt.arming if job is not None and job.attempt else None
+        arming = state.jobs[claim.job].arming if claim else None
         real(state, replace(event, number=arming.number) if arming else event, now)
 
     with replaced((scheduler, "on_armed"), by=on_armed):
@@ -91,10 +92,9 @@ def no_fence() -> Patches:
     """A released attempt is placed again at once, without its fence."""
     real = ending.requeue_if_fenced
 
-    def requeue(state: Any, job: Job, now: float) -> None:
-        assert job.attempt is not None
-        job.attempt.may_run = False
-        real(state, job, now)
+    def requeue(state: Any, stopping: Stopping, now: float) -> None:
+        stopping.attempt.may_run = False
+        real(state, stopping, now)
 
     def check(state: Any, now: float) -> None:
         """Disable the core's own invariants: the oracle is under test here."""
@@ -148,13 +148,13 @@ def the_same_claim_again() -> Patches:
 @mutant
 def two_releases() -> Patches:
     """A job that has not passed by T is released under another number."""
-    real = scheduler.Scheduler._on_job_due
+    real = scheduler.Scheduler._on_attempt_due
 
-    def on_job_due(self: Any, job: Job, kind: TimerKind, now: float) -> None:
-        real(self, job, kind, now)
-        attempt = job.attempt
-        if isinstance(job.phase, Releasing) and kind is TimerKind.RELEASE and attempt is not None:
-            again = _renumbered(attempt)
+    def on_attempt_due(self: Any, attempt: Attempt, kind: TimerKind, now: float) -> None:
+        real(self, attempt, kind, now)
+        phase = self.jobs[attempt.job].phase
+        if isinstance(phase, Releasing) and kind is TimerKind.RELEASE:
+            again = replace(phase.release.number, counter=phase.release.number.counter + 1)
             for member in attempt.present:
                 if member.claim is not None and member.site is not None:
                     release = ReleaseClaim(
@@ -162,13 +162,8 @@ def two_releases() -> Patches:
                     )
                     self.actions.append(release)
 
-    with replaced((scheduler.Scheduler, "_on_job_due"), by=on_job_due):
+    with replaced((scheduler.Scheduler, "_on_attempt_due"), by=on_attempt_due):
         yield
-
-
-def _renumbered(attempt: Attempt) -> Any:
-    assert attempt.released is not None
-    return replace(attempt.released, counter=attempt.released.counter + 1)
 
 
 @mutant
@@ -206,10 +201,10 @@ def requeued_to_nowhere() -> Patches:
 def finished_by_the_first() -> Patches:
     """The first component that ends well finishes the job."""
 
-    def finish(state: Any, job: Job, now: float) -> None:
-        attempt = job.attempt
-        if attempt is not None and any(member.end is not None for member in attempt.present):
-            ending.end(state, job, Finished(at=now), "", now)
+    def finish(state: Any, attempt: Attempt, now: float) -> None:
+        if any(member.end is not None for member in attempt.present):
+            finished = Finished(at=now, attempt=attempt)
+            ending.end(state, state.jobs[attempt.job], finished, "", now)
 
     with replaced((claim_end, "finish_if_over"), by=finish):
         yield
@@ -300,20 +295,20 @@ def release_before_the_last_check_in() -> Patches:
     """A claim that was asked for counts as held, and is not waited for at the barrier."""
     real_arm, real_release = starting.arm, starting.release
 
-    def arm(state: Any, job: Job, *rest: Any) -> None:
-        real_arm(state, job, *rest)
-        assert job.attempt is not None
-        if job.attempt.arming is None:
+    def arm(state: Any, phase: Starting, *rest: Any) -> None:
+        real_arm(state, phase, *rest)
+        job = state.jobs[phase.attempt.job]
+        if job.arming is None:
             return
-        waiting = job.attempt.arming.waiting
-        there = [claim for claim in waiting if state.ledger[claim].grant is not None]
-        waiting[:] = there or waiting
+        there = [one for one in job.arming.waiting if state.ledger[one].grant is not None]
+        arming = replace(job.arming, waiting=tuple(there) or job.arming.waiting)
+        state.enter(job, replace(job.phase, arming=arming), "", 0.0)
 
-    def release(state: Any, job: Job, *rest: Any) -> None:
-        for member in facts.barrier_members(state, job):
+    def release(state: Any, phase: Starting, *rest: Any) -> None:
+        for member in phase.attempt.at_barrier:
             claim = state.ledger[member.claim]
             claim.phase = Armed(grant=claim.grant)
-        real_release(state, job, *rest)
+        real_release(state, phase, *rest)
 
     def check(state: Any, now: float) -> None:
         """Disable the core's own invariants."""

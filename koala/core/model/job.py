@@ -1,4 +1,5 @@
-"""Jobs: the request (JobSpec), its state (Job, Attempt, Member), and the phases of jobs.
+"""Jobs: the request (JobSpec), its state (Job, Attempt, Member), and the phases of jobs, each with
+exactly its data.
 
 A *job* has *components*. An *attempt* is one placement of the job and all that follows from it. A
 *member* is a component in an attempt. A *claim* (`model.claim`) is one try to start a member at its
@@ -197,33 +198,47 @@ class Placing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claiming:
-    """Placed; the next claiming try is at `claim_at` (JCT), None once the try at the JST was
-    made.
-    """
+class Placed:
+    """Phases of a job that has a live attempt."""
+
+    attempt: Attempt = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claiming(Placed):
+    """The next claiming try is at `claim_at` (JCT), None once the try at the JST was made."""
 
     claim_at: Instant | None
+    is_tried: bool = False  # at least once in this attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Starting:
-    """All members are granted; files, the JST or the arming of the barrier are outstanding."""
+class Starting(Placed):
+    """All members are granted; files, path tests, the JST or the arming are outstanding. Follows
+    itself with each step of path tests and arming."""
+
+    tests: PathTests | None = None  # None: not begun
+    arms: int = 0  # rounds so far
+    arming: Arming | None = None  # the round under way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Releasing:
+class Releasing(Placed):
     """The release is committed; some members have not passed yet."""
 
+    release: Release
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class Running(Placed):
     """All members have passed."""
 
     since: Instant
+    release: Release | None  # None: no component has a barrier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stopping:
+class Stopping(Placed):
     """Stopped by a setback; the job is placed again once the fence allows it."""
 
     reason: str
@@ -234,6 +249,7 @@ class Finished:
     """Every member ended well."""
 
     at: Instant
+    attempt: Attempt = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +259,7 @@ class Failed:
     at: Instant
     reason: str
     status: int | None = None
+    attempt: Attempt | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +268,7 @@ class Cancelled:
 
     at: Instant
     reason: str
+    attempt: Attempt | None = field(default=None, repr=False)
 
 
 Phase: TypeAlias = (
@@ -265,15 +283,15 @@ Phase: TypeAlias = (
     | Failed
     | Cancelled
 )
+Terminal: TypeAlias = Finished | Failed | Cancelled
 TERMINAL = (Finished, Failed, Cancelled)
-HOLDING = (Claiming, Starting, Releasing, Running)
 
 _ENDS = ("Failed", "Cancelled")
 TRANSITIONS: dict[str, tuple[str, ...]] = {
     "Delayed": ("Placing", *_ENDS),
     "Placing": ("Claiming", *_ENDS),
     "Claiming": ("Claiming", "Starting", "Running", "Stopping", *_ENDS),
-    "Starting": ("Releasing", "Running", "Stopping", *_ENDS),
+    "Starting": ("Starting", "Releasing", "Running", "Stopping", *_ENDS),
     "Releasing": ("Running", "Stopping", "Finished", *_ENDS),
     "Running": ("Finished", "Stopping", *_ENDS),
     "Stopping": ("Placing", "Finished", *_ENDS),
@@ -283,7 +301,7 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
 }
 """Allowed transitions between phases.
 
-- Claiming follows itself at each claiming try.
+- Claiming follows itself at each claiming try, Starting at each step of path tests and arming.
 - Running follows Claiming or Starting directly only if no component has a barrier.
 - Finished follows Releasing if programs end before the last pass is reported, and Stopping if they
   had ended before they were stopped."""
@@ -318,6 +336,7 @@ class Member:
 
     component: int
     site: SiteName | None
+    start_type: StartType = StartType.STRICT
     source: SiteName | None = None  # the file site; None: nothing to move
     mips: float = 0.0  # the rate that placement promised; 0: none
     booked_bps: float = 0.0  # of its site's own link, for as long as the attempt lasts
@@ -338,7 +357,15 @@ class Member:
         return not self.is_fetched and self.end is None
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathTests:
+    """Tests of TCP paths: the claims that have not answered, and the time limit."""
+
+    waiting: tuple[ClaimId, ...]
+    due_at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arming:
     """One round of Arm messages, sent at `asked_at`.
 
@@ -348,40 +375,51 @@ class Arming:
     number: ArmNumber
     asked_at: Instant
     release_at: Instant
-    waiting: list[ClaimId]
+    waiting: tuple[ClaimId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """The decision that the members armed under `number` pass at `at` (T); one for an attempt."""
+
+    number: ArmNumber
+    at: Instant
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Attempt:
-    """One placement of a job and all that follows from it; `number` is a fencing number."""
+    """One placement of a job and all that follows from it; `number` is a fencing number. The data
+    of its present step are in the phase of the job."""
 
+    job: JobId
     number: int
     placed_at: Instant
     transfer_s: Seconds
     start_at: Instant
     members: list[Member]
-    tries: int = 0
     transfers: int = 0
-    arms: int = 0
-    arming: Arming | None = None
-    released: ArmNumber | None = None
-    release_at: Instant | None = None
-    may_run: bool = (
-        False  # released, or a component without barrier was asked for: the fence counts
-    )
-    untried: list[ClaimId] | None = None  # claims with untested TCP paths; None: not begun
-    tried_by: Instant = 0.0  # time limit of these tests
+    # Released, or a component without barrier was asked for: the fence counts.
+    may_run: bool = False
     granted_at: Instant | None = None
     fetched_at: Instant | None = None
     fetch_s: Seconds = 0.0
     fetch_bytes: int = 0
     copied: list[Transfer] = field(default_factory=list)  # for people; their files may be gone
-    is_stopped: bool = False
 
     @property
     def present(self) -> list[Member]:
         """Members that were not dropped."""
         return [member for member in self.members if not member.is_dropped]
+
+    @property
+    def with_barrier(self) -> list[Member]:
+        """Present members that start at the barrier."""
+        return [one for one in self.present if one.start_type is not StartType.NONE]
+
+    @property
+    def at_barrier(self) -> list[Member]:
+        """Members that start at the barrier and have not ended."""
+        return [one for one in self.with_barrier if one.end is None]
 
 
 # --- jobs ---
@@ -399,7 +437,6 @@ class Job:
     phase: Phase
     claim_fraction: float  # L of its next placement
     queue: QueueName | None = None  # its current or last queue
-    attempt: Attempt | None = None
     attempts: int = 0
     attempt_min: int = 0  # lower numbers may have been given in a lost part of the journal
     placement_tries: int = 0
@@ -436,6 +473,21 @@ class Job:
     def is_over(self) -> bool:
         """Return True in a terminal phase."""
         return isinstance(self.phase, TERMINAL)
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The live attempt, or the last one of a job that is over."""
+        return None if isinstance(self.phase, Delayed | Placing) else self.phase.attempt
+
+    @property
+    def arming(self) -> Arming | None:
+        """The round of Arm messages under way, if there is one."""
+        return self.phase.arming if isinstance(self.phase, Starting) else None
+
+    @property
+    def release(self) -> Release | None:
+        """The release of the live attempt, if it was decided."""
+        return self.phase.release if isinstance(self.phase, Releasing | Running) else None
 
     @property
     def phase_name(self) -> str:

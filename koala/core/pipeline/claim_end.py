@@ -10,13 +10,12 @@ from koala.core.model.claim import Claim, Stopped, claim_charge
 from koala.core.model.grid import Site
 from koala.core.model.job import (
     SITE_FAULTS,
+    Attempt,
     ClaimEnd,
     Claiming,
     EndKind,
-    Job,
     Member,
     Releasing,
-    Running,
     Starting,
     Stopping,
 )
@@ -27,6 +26,7 @@ from koala.core.pipeline.ending import (
     drop_member,
     fail,
     finish_if_over,
+    leading,
     requeue_if_fenced,
     set_back,
     settle_hold,
@@ -129,84 +129,86 @@ def is_refusal(claim: Claim, end: ClaimEnd, now: Instant) -> bool:
 
 
 def member_gone(
-    state: State, job: Job, member: Member, claim: Claim, end: ClaimEnd, now: Instant
+    state: State, attempt: Attempt, member: Member, claim: Claim, end: ClaimEnd, now: Instant
 ) -> None:
-    attempt = job.attempt
-    assert attempt is not None
+    job = state.jobs[attempt.job]
     member.claim = None
+    is_ending = all(one.end is not None for one in leading(attempt))  # the others were stopped
     if isinstance(job.phase, Stopping):
         member.end = end
-        requeue_if_fenced(state, job, now)
+        requeue_if_fenced(state, job.phase, now)
     elif member.is_dropped:
-        finish_if_over(state, job, now)
+        finish_if_over(state, attempt, now)
     elif end.kind is EndKind.REFUSED and isinstance(job.phase, Claiming):
         member.refusal = end.reason or "refused: not started within the grace time"
         note_refusal(state, job, claim, end, now)
-        after_answer(state, job, now)
-    elif end.is_well or attempt.is_stopped:  # is_stopped: all barrier members ended well before
+        after_answer(state, attempt, now)
+    elif end.is_well or is_ending:
         lacked_file = member.lacks_file
         member.end = end
-        restore_full_speed(state, job)
-        after_answer(state, job, now)
+        restore_full_speed(state, attempt)
+        after_answer(state, attempt, now)
         if lacked_file and isinstance(job.phase, Starting):
-            advance_start(state, job, now)
-        finish_if_over(state, job, now)
+            advance_start(state, job.phase, now)
+        finish_if_over(state, attempt, now)
     elif end.is_program and job.spec.quorum is None:
         member.end = end
-        program_failed(state, job, member, end, now)
+        program_failed(state, attempt, member, end, now)
     else:
-        lose_member(state, job, member, end, now)
+        lose_member(state, attempt, member, end, now)
 
 
-def lose_member(state: State, job: Job, member: Member, end: ClaimEnd, now: Instant) -> None:
+def lose_member(
+    state: State, attempt: Attempt, member: Member, end: ClaimEnd, now: Instant
+) -> None:
     """Handle the loss of a component by a fault of its site, or of a quorum's component by its own:
     go on without it, or set the job back.
     """
-    attempt = job.attempt
-    assert attempt is not None
+    job = state.jobs[attempt.job]
     member.end = end
     text = f"{describe(job, member)}: {end.describe()}"
     left = len(attempt.present) - 1
-    is_optional = is_optional_member(job, member.component) and attempt.released is None
+    is_optional = is_optional_member(job, member.component) and job.release is None
     if (is_optional or job.spec.quorum is not None) and left >= job.needed:
-        drop_member(state, job, member, end.describe(), now)
-        attempt.arming = None
-        restore_full_speed(state, job)
-        go_on(state, job, now)
+        drop_member(state, attempt, member, end.describe(), now)
+        restore_full_speed(state, attempt)
+        go_on(state, attempt, now)
     elif end.is_program:
-        program_failed(state, job, member, end, now)
+        program_failed(state, attempt, member, end, now)
     else:
         job.failures += end.kind in SITE_FAULTS
         if end.kind is EndKind.HOLD and not all(one.is_fetched for one in attempt.present):
             job.awaits_files = True
         passed = [m.passed_at is not None for m in attempt.members]
         is_partial = isinstance(job.phase, Releasing) and any(passed) and not all(passed)
-        set_back(state, job, f"partial start: {text}" if is_partial else text, now)
+        set_back(state, attempt, f"partial start: {text}" if is_partial else text, now)
 
 
-def go_on(state: State, job: Job, now: Instant) -> None:
+def go_on(state: State, attempt: Attempt, now: Instant) -> None:
     """Proceed after a member was dropped: the others may have waited for it alone."""
+    job = state.jobs[attempt.job]
     match job.phase:
         case Claiming():
-            after_answer(state, job, now)
-        case Starting():
-            advance_start(state, job, now)
-        case Releasing():
-            run_if_passed(state, job, now)
-            finish_if_over(state, job, now)
-        case Running():
-            finish_if_over(state, job, now)
+            after_answer(state, attempt, now)
+        case Starting() as starting:
+            again = replace(starting, arming=None)
+            state.enter(job, again, "", now)
+            advance_start(state, again, now)
         case _:
-            pass
+            run_if_passed(state, attempt, now)
+            finish_if_over(state, attempt, now)
 
 
-def program_failed(state: State, job: Job, member: Member, end: ClaimEnd, now: Instant) -> None:
+def program_failed(
+    state: State, attempt: Attempt, member: Member, end: ClaimEnd, now: Instant
+) -> None:
     """Handle a failed program, which is no error of the site: retry the job if it has retries left,
     else fail it. A job with a deadline is not retried.
     """
+    job = state.jobs[attempt.job]
     text = f"component {describe(job, member)}: {end.describe()}"
     if job.retries < job.spec.retries and job.deadline_at is None:
         job.retries += 1
-        set_back(state, job, f"{text}; retry {job.retries} of {job.spec.retries}", now)
+        set_back(state, attempt, f"{text}; retry {job.retries} of {job.spec.retries}", now)
     else:
         fail(state, job, text, now, status=end.status)

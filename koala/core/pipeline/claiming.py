@@ -4,13 +4,14 @@ JST."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from koala.core.model import events as ev
 from koala.core.model.charges import Trouble
 from koala.core.model.claim import Asked, Claim, Grant, Granted
 from koala.core.model.grid import Assignment, GridView, Site
 from koala.core.model.hold_budget import Budget
-from koala.core.model.job import Claiming, Job, Member, Running, Starting, StartType
+from koala.core.model.job import Attempt, Claiming, Job, Member, Running, Starting, StartType
 from koala.core.model.replicas import Transfer
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import ClaimId, Instant, Priority, SiteName, claim_id, transfer_id
@@ -21,6 +22,7 @@ from koala.core.pipeline.starting import advance_start
 from koala.core.pipeline.wanted import hold, start_transfer
 from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart, ReclaimableSite, Victim
 from koala.core.queries import (
+    claims_of,
     demand_of,
     describe,
     fixed_site,
@@ -47,23 +49,22 @@ TROUBLE_TEXTS = {
 """Descriptions of the trouble that a site caused a job, for people."""
 
 
-def claim_when_answered(state: State, job: Job, now: Instant) -> None:
+def claim_when_answered(state: State, attempt: Attempt, now: Instant) -> None:
     """Make the claiming try once all answers to the last one are in; the try at the JST does not
     wait for them.
     """
-    assert job.attempt is not None
-    last_at = last_claim_at(state, job)
-    if not unanswered(state, job) or now >= last_at:
-        try_to_claim(state, job, now)
+    job = state.jobs[attempt.job]
+    last_at = last_claim_at(state, job, attempt)
+    if not unanswered(state, attempt) or now >= last_at:
+        try_to_claim(state, attempt, now)
     else:
         state.timers.set(last_at, TimerKind.CLAIM, job.id)
 
 
-def try_to_claim(state: State, job: Job, now: Instant) -> None:
+def try_to_claim(state: State, attempt: Attempt, now: Instant) -> None:
     """Make a claiming try (KOALA 3.2, 3.3): ask the policy, apply its plan, set the next JCT."""
-    attempt = job.attempt
-    assert attempt is not None
-    if job.deadline_at is not None and now >= missed_at(state, job):
+    job = state.jobs[attempt.job]
+    if now >= missed_at(state, job):
         on_missed(state, job, now)  # no local job is killed for a job that is too late
         return
     limit = state.parameters.claiming_tries_max
@@ -76,48 +77,48 @@ def try_to_claim(state: State, job: Job, now: Instant) -> None:
         return
     job.claiming_tries += 1
     job.tried_at = now
-    attempt.tries += 1
     policies = state.policies
     claim = policies.claim if job.deadline_at is None else policies.claim_timed
     picture = grid_view_of(state, job)
-    question = claim_question(state, job, picture, now)
+    question = claim_question(state, job, attempt, picture, now)
     plan = state.recorder.ask(lambda: claim(question, picture, placement_policy(state, job)))
     assert isinstance(plan, ClaimPlan), plan
-    apply_plan(state, job, plan, now)
-    if not isinstance(job.phase, Claiming) or job.attempt is not attempt:
+    apply_plan(state, job, attempt, plan, now)
+    if not isinstance(job.phase, Claiming) or job.phase.attempt is not attempt:
         return
-    claim_at = next_claim(state, job, now)
+    claim_at = next_claim(state, job, attempt, now)
     if claim_at is not None:
         state.timers.set(claim_at, TimerKind.CLAIM, job.id)
-    state.enter(job, Claiming(claim_at=claim_at), "", now)
+    state.enter(job, Claiming(attempt=attempt, claim_at=claim_at, is_tried=True), "", now)
     if claim_at is None:
-        evaluate_when_due(state, job, now)
+        evaluate_when_due(state, attempt, now)
     else:
-        start_if_held(state, job, now)
+        start_if_held(state, attempt, now)
 
 
 def move_claim(state: State, job: Job, now: Instant) -> None:
     """Reschedule the next claiming try by the new estimate of the files' arrival, so that claims
     are granted when the files are there and not much before. Small changes are ignored.
     """
-    if not starts_early(state, job) or not isinstance(job.phase, Claiming):
+    claiming = job.phase
+    if not starts_early(state, job) or not isinstance(claiming, Claiming):
         return
-    before = job.phase.claim_at
+    before = claiming.claim_at
     if before is None:  # the last one was made
         return
-    claim_at = max(now, moved_claim(state, job))
+    claim_at = max(now, moved_claim(state, job, claiming))
     if claim_at > now and abs(claim_at - before) < state.parameters.claiming_step_min_s:
         return
-    state.enter(job, Claiming(claim_at=claim_at), "", now)
+    state.enter(job, replace(claiming, claim_at=claim_at), "", now)
     if claim_at > now:
         state.timers.set(claim_at, TimerKind.CLAIM, job.id)
     else:
-        claim_when_answered(state, job, now)
+        claim_when_answered(state, claiming.attempt, now)
 
 
-def claim_question(state: State, job: Job, picture: GridView, now: Instant) -> ClaimQuestion:
-    attempt = job.attempt
-    assert attempt is not None
+def claim_question(
+    state: State, job: Job, attempt: Attempt, picture: GridView, now: Instant
+) -> ClaimQuestion:
     present = attempt.present
     pending = tuple(
         PendingPart(
@@ -155,16 +156,18 @@ def claim_question(state: State, job: Job, picture: GridView, now: Instant) -> C
             and now >= site.no_preempt_until
             and not has_refused(state, job, site.name)  # no preemption for another refusal
         ),
-        grounds=grounds(state, job, picture, now),
+        grounds=grounds(state, job, attempt, picture, now),
     )
 
 
-def grounds(state: State, job: Job, picture: GridView, now: Instant) -> tuple[ReclaimableSite, ...]:
+def grounds(
+    state: State, job: Job, attempt: Attempt, picture: GridView, now: Instant
+) -> tuple[ReclaimableSite, ...]:
     """Reclaimable sites for the last try before a deadline, at which local jobs may be killed.
     Processors that neither a local job nor a claim holds are idle there, even if queued local jobs
     wait for them. For a job on distinct sites no local job is killed.
     """
-    is_last = job.deadline_at is not None and next_claim(state, job, now) is None
+    is_last = job.deadline_at is not None and next_claim(state, job, attempt, now) is None
     if state.parameters.at_deadline != "kill" or not is_last or job.spec.distinct:
         return ()
     ours: dict[SiteName, int] = {}
@@ -186,39 +189,35 @@ def grounds(state: State, job: Job, picture: GridView, now: Instant) -> tuple[Re
 def victims(state: State) -> tuple[Victim, ...]:
     """Low-priority jobs that hold processors and are not in Releasing, latest JST first."""
     victims = []
-    for job in state.placed.values():
+    for attempt in state.placed.values():
+        job = state.jobs[attempt.job]
         is_open = isinstance(job.phase, Claiming | Starting | Running)
-        if job.spec.priority is not Priority.LOW or not is_open or job.attempt is None:
+        if job.spec.priority is not Priority.LOW or not is_open:
             continue
         held: dict[SiteName, int] = {}
-        for member in job.attempt.present:
-            claim = state.ledger.get(member.claim) if member.claim else None
-            if claim is not None and not isinstance(claim.phase, Asked):
+        for claim in claims_of(state, attempt.present):
+            if not isinstance(claim.phase, Asked):
                 held[claim.site] = held.get(claim.site, 0) + claim.processors
         if held:
-            victims.append(
-                Victim(job=job.id, start_at=job.attempt.start_at, held=tuple(held.items()))
-            )
+            victims.append(Victim(job=job.id, start_at=attempt.start_at, held=tuple(held.items())))
     return tuple(sorted(victims, key=lambda victim: -victim.start_at))
 
 
-def apply_plan(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
+def apply_plan(state: State, job: Job, attempt: Attempt, plan: ClaimPlan, now: Instant) -> None:
     """Apply a plan: claim components at their sites, move and claim others, and queue preempting
     claims before their victims are stopped.
     """
-    attempt = job.attempt
-    assert attempt is not None
-    members = {member.component: member for member in attempt.members}
+    members = attempt.members
     for component in plan.claims:
-        claim(state, job, members[component], now)
+        claim(state, attempt, members[component], now)
     for move in plan.moves:
         member = members[move.component]
         label = job.spec.label(move.component)
         way = f"moves from {member.site}" if member.site is not None else "goes"
         state.announce(job, f"component {label} {way} to {move.site}", now)
-        settle_member(state, job, member, move, now)
-        claim(state, job, member, now)
-    force(state, job, plan.forced, now)
+        settle_member(state, attempt, member, move, now)
+        claim(state, attempt, member, now)
+    force(state, job, attempt, plan.forced, now)
     others = (*plan.claims, *(move.component for move in plan.moves))
     is_whole = all(members[component].claim for component in others)
     if state.parameters.preempt == "complete" and not is_whole:
@@ -229,38 +228,38 @@ def apply_plan(state: State, job: Job, plan: ClaimPlan, now: Instant) -> None:
             postpone(state, job, members[component], now)
         return
     for component in plan.preempting:
-        claim(state, job, members[component], now, is_preempting=True)
+        claim(state, attempt, members[component], now, is_preempting=True)
     for victim in plan.victims:
         other = state.placed.get(victim)
         if other is not None:
-            other.preemptions += 1
+            state.jobs[victim].preemptions += 1
             set_back(state, other, f"preempted by {job.id}", now)
 
 
-def force(state: State, job: Job, forced: tuple[Assignment, ...], now: Instant) -> None:
+def force(
+    state: State, job: Job, attempt: Attempt, forced: tuple[Assignment, ...], now: Instant
+) -> None:
     """Make claims that need local jobs to be killed, unless they are over the hold budgets."""
-    if job.attempt is None or not is_affordable(state, job, forced, now):
+    if not is_affordable(state, job, forced, now):
         return
-    members = {member.component: member for member in job.attempt.members}
     for assignment in forced:
-        member = members[assignment.component]
+        member = attempt.members[assignment.component]
         if member.site != assignment.site:
-            settle_member(state, job, member, assignment, now)
+            settle_member(state, attempt, member, assignment, now)
         if state.sites[assignment.site].facts.may_kill_local:
             label = job.spec.label(assignment.component)
             text = f"component {label} may have local jobs of {assignment.site} killed"
             state.announce(job, text, now)
-        claim(state, job, member, now, may_kill=True)
+        claim(state, attempt, member, now, may_kill=True)
 
 
 def settle_member(
-    state: State, job: Job, member: Member, assignment: Assignment, now: Instant
+    state: State, attempt: Attempt, member: Member, assignment: Assignment, now: Instant
 ) -> None:
     """Assign a member its execution site and file site, and start its transfer at the booked
     rate.
     """
-    attempt = job.attempt
-    assert attempt is not None
+    job = state.jobs[attempt.job]
     drop_transfer(state, attempt, member, now)
     member.site = assignment.site
     member.source = assignment.source
@@ -306,7 +305,7 @@ def settle_member(
 
 def claim(
     state: State,
-    job: Job,
+    attempt: Attempt,
     member: Member,
     now: Instant,
     *,
@@ -314,8 +313,7 @@ def claim(
     may_kill: bool = False,
 ) -> None:
     """Make one claim, unless it is over the hold budget."""
-    attempt = job.attempt
-    assert attempt is not None
+    job = state.jobs[attempt.job]
     assert member.site is not None
     site = state.sites[member.site]
     component = job.spec.components[member.component]
@@ -350,7 +348,7 @@ def claim(
     if component.start_type is StartType.NONE:
         attempt.may_run = True
     state.ledger[identity] = claim
-    state.actions.append(hold(state, claim))
+    state.actions.append(hold(state, attempt, claim))
 
 
 def postpone(state: State, job: Job, member: Member, now: Instant) -> None:
@@ -413,54 +411,52 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
     found = member_of(state, claim)
     if found is None:
         return
-    job, member = found
+    attempt, member = found
     member.claimed_at = now
-    assert job.attempt is not None
-    job.gained_s += claim.processors * (now - job.attempt.placed_at)
-    after_answer(state, job, now)
+    state.jobs[claim.job].gained_s += claim.processors * (now - attempt.placed_at)
+    after_answer(state, attempt, now)
 
 
-def after_answer(state: State, job: Job, now: Instant) -> None:
+def after_answer(state: State, attempt: Attempt, now: Instant) -> None:
     """Proceed after an answer to a claim: start, make the next try, or evaluate the last one."""
-    if not isinstance(job.phase, Claiming):
+    claiming = state.jobs[attempt.job].phase
+    if not isinstance(claiming, Claiming):
         return
-    if job.phase.claim_at is None:
-        evaluate_when_due(state, job, now)
-    elif not start_if_held(state, job, now) and job.phase.claim_at <= now:
-        claim_when_answered(state, job, now)
+    if claiming.claim_at is None:
+        evaluate_when_due(state, attempt, now)
+    elif not start_if_held(state, attempt, now) and claiming.claim_at <= now:
+        claim_when_answered(state, attempt, now)
 
 
-def start_if_held(state: State, job: Job, now: Instant) -> bool:
+def start_if_held(state: State, attempt: Attempt, now: Instant) -> bool:
     """Enter Starting if every component is claimed; return True if so."""
-    assert job.attempt is not None
-    if not all(is_held(state, member) for member in job.attempt.present):
+    if not all(is_held(state, member) for member in attempt.present):
         return False
-    job.attempt.granted_at = now
+    job = state.jobs[attempt.job]
+    attempt.granted_at = now
     forgive(job)
-    state.enter(job, Starting(), "all components claimed", now)
-    advance_start(state, job, now)
+    starting = Starting(attempt=attempt)
+    state.enter(job, starting, "all components claimed", now)
+    advance_start(state, starting, now)
     return True
 
 
-def evaluate_when_due(state: State, job: Job, now: Instant) -> None:
+def evaluate_when_due(state: State, attempt: Attempt, now: Instant) -> None:
     """Evaluate the try at the JST once it is answered, at JST + grace time at the latest."""
-    assert job.attempt is not None
-    if start_if_held(state, job, now):
+    if start_if_held(state, attempt, now):
         return
-    waiting = unanswered(state, job)
-    due_at = max((claim.grace_until for claim in waiting), default=now)
+    due_at = max((claim.grace_until for claim in unanswered(state, attempt)), default=now)
     if due_at > now:
-        state.timers.set(due_at, TimerKind.EVALUATE, job.id)
+        state.timers.set(due_at, TimerKind.EVALUATE, attempt.job)
     else:
-        evaluate_try(state, job, now)
+        evaluate_try(state, attempt, now)
 
 
-def evaluate_try(state: State, job: Job, now: Instant) -> None:
+def evaluate_try(state: State, attempt: Attempt, now: Instant) -> None:
     """Evaluate the last claiming try: start with the held components if they are enough, else set
     the job back.
     """
-    attempt = job.attempt
-    assert attempt is not None
+    job = state.jobs[attempt.job]
     missing = [member for member in attempt.present if not is_held(state, member)]
     held = len(attempt.present) - len(missing)
     strict = [m for m in missing if not is_optional_member(job, m.component)]
@@ -470,8 +466,8 @@ def evaluate_try(state: State, job: Job, now: Instant) -> None:
             text = f"not claimed in {job.claiming_tries} tries before its deadline: {names}"
             fail(state, job, text, now)
             return
-        set_back(state, job, f"not claimed by its start time: {names}", now)
+        set_back(state, attempt, f"not claimed by its start time: {names}", now)
         return
     for member in missing:
-        drop_member(state, job, member, "not claimed by the start time", now)
-    start_if_held(state, job, now)
+        drop_member(state, attempt, member, "not claimed by the start time", now)
+    start_if_held(state, attempt, now)

@@ -7,17 +7,15 @@ Live, a try takes time for its answers and for arming. So the try at the deadlin
 
 from __future__ import annotations
 
-from koala.core.model.job import Job
+from koala.core.model.job import Attempt, Claiming, Job
 from koala.core.model.timeline import considered_at, first_claim_at, next_claim_at, tries
-from koala.core.model.values import Instant, Seconds
+from koala.core.model.values import FOREVER, Instant, Seconds
 from koala.core.queries import files_at, hold_before_start_s, starts_early
 from koala.core.state import State
 
 
-def first_claim(state: State, job: Job) -> Instant:
+def first_claim(state: State, job: Job, attempt: Attempt) -> Instant:
     """Instant of the first claiming try of a job that was placed just now."""
-    attempt = job.attempt
-    assert attempt is not None
     if job.deadline_at is not None:
         left = tries_left(state, job)
         return min(attempt.start_at, left[0]) if left else attempt.placed_at
@@ -29,29 +27,26 @@ def first_claim(state: State, job: Job) -> Instant:
     )
 
 
-def next_claim(state: State, job: Job, now: Instant) -> Instant | None:
+def next_claim(state: State, job: Job, attempt: Attempt, now: Instant) -> Instant | None:
     """Instant of the try after the one made just now; None if that was the last one."""
-    attempt = job.attempt
-    assert attempt is not None
     if job.deadline_at is not None:
         return next((at for at in tries_left(state, job) if at > now), None)
     if now >= attempt.start_at:
         return None
     target_at = attempt.start_at
-    if starts_early(state, job) and (there_at := files_at(state, job)) > now:
+    if starts_early(state, job) and (there_at := files_at(state, job, attempt)) > now:
         target_at = there_at
     return next_claim_at(
-        now, target_at, fraction=job.claim_fraction, step_min_s=_step_min_s(state, job)
+        now, target_at, fraction=job.claim_fraction, step_min_s=_step_min_s(state, attempt)
     )
 
 
-def moved_claim(state: State, job: Job) -> Instant:
+def moved_claim(state: State, job: Job, claiming: Claiming) -> Instant:
     """Instant of the next try, by the current estimate of the files' arrival. The series approaches
     that arrival instead of the JST; once the files are there, it approaches the JST."""
-    attempt = job.attempt
-    assert attempt is not None
-    there_at = files_at(state, job)
-    if not attempt.tries or job.tried_at is None:
+    attempt = claiming.attempt
+    there_at = files_at(state, job, attempt)
+    if not claiming.is_tried or job.tried_at is None:
         return first_claim_at(
             attempt.placed_at,
             there_at - attempt.placed_at,
@@ -62,46 +57,45 @@ def moved_claim(state: State, job: Job) -> Instant:
         job.tried_at,
         there_at if there_at > job.tried_at else attempt.start_at,
         fraction=job.claim_fraction,
-        step_min_s=_step_min_s(state, job),
+        step_min_s=_step_min_s(state, attempt),
     )
 
 
-def _step_min_s(state: State, job: Job) -> Seconds:
+def _step_min_s(state: State, attempt: Attempt) -> Seconds:
     """Shortest useful step between two tries."""
-    assert job.attempt is not None
-    sites = [state.sites[m.site] for m in job.attempt.present if m.site is not None]
+    sites = [state.sites[m.site] for m in attempt.present if m.site is not None]
     return max(state.parameters.claiming_step_min_s, *(site.facts.grace_s for site in sites), 0.0)
 
 
-def last_claim_at(state: State, job: Job) -> Instant:
+def last_claim_at(state: State, job: Job, attempt: Attempt) -> Instant:
     """Instant of the last try, which does not wait for the answers of the one before."""
-    assert job.attempt is not None
-    return job.attempt.start_at if job.deadline_at is None else _series(state, job)[-1]
+    if job.deadline_at is None:
+        return attempt.start_at
+    return _series(state, job, job.deadline_at)[-1]
 
 
 def tries_left(state: State, job: Job) -> tuple[Instant, ...]:
     """Tries of a job with a deadline that come after its newest one."""
     if job.deadline_at is None:
         return ()
-    return tuple(at for at in _series(state, job) if job.tried_at is None or at > job.tried_at)
+    series = _series(state, job, job.deadline_at)
+    return tuple(at for at in series if job.tried_at is None or at > job.tried_at)
 
 
 def missed_at(state: State, job: Job) -> Instant:
-    """Instant after which a job with a deadline cannot meet it any more."""
-    assert job.deadline_at is not None
-    return job.deadline_at + state.parameters.late_max_s
+    """Instant after which a job cannot meet its deadline any more; FOREVER if it has none."""
+    return FOREVER if job.deadline_at is None else job.deadline_at + state.parameters.late_max_s
 
 
-def _series(state: State, job: Job) -> tuple[Instant, ...]:
-    assert job.deadline_at is not None
+def _series(state: State, job: Job, deadline_at: Instant) -> tuple[Instant, ...]:
     limits = state.parameters
     grace_s = _grace_s(state, job)
     # With a wait longer than a claim may be held, the hold would run out before the deadline.
     wait_s = min(max(limits.wait_s, limits.wait_graces * grace_s), hold_before_start_s(state, job))
-    begin = considered_at(job.submitted_at, job.deadline_at, wait_s=wait_s)
+    begin = considered_at(job.submitted_at, deadline_at, wait_s=wait_s)
     return tries(
         begin,
-        max(begin, job.deadline_at - limits.lead_max_s),
+        max(begin, deadline_at - limits.lead_max_s),
         fraction=limits.deadline_fraction,
         tries_max=limits.deadline_tries_max,
         step_min_s=max(limits.claiming_step_min_s, grace_s),

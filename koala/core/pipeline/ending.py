@@ -13,7 +13,6 @@ from koala.core.model.charges import Setback
 from koala.core.model.claim import Claim, Stopped
 from koala.core.model.grid import Site
 from koala.core.model.job import (
-    TERMINAL,
     Attempt,
     Cancelled,
     Claiming,
@@ -23,20 +22,19 @@ from koala.core.model.job import (
     Finished,
     Job,
     Member,
-    Phase,
     Placing,
     Releasing,
     Running,
     Starting,
-    StartType,
     Stopping,
+    Terminal,
 )
 from koala.core.model.replicas import Transfer
 from koala.core.model.timeline import lowered_fraction
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, JobId, SiteName, TransferId
 from koala.core.pipeline.claiming_schedule import missed_at, tries_left
-from koala.core.queries import describe, is_held
+from koala.core.queries import claim_of, claims_of, describe, is_held
 from koala.core.site_health import erred
 from koala.core.state import State
 
@@ -89,22 +87,26 @@ def admit(state: State, now: Instant) -> None:
         enter_queue(state, job, "admitted to its placement queue", now)
 
 
-def end(state: State, job: Job, phase: Phase, text: str, now: Instant) -> None:
+def end(state: State, job: Job, phase: Terminal, text: str, now: Instant) -> None:
     """End a job in a terminal phase; claims that it still has are owed a Stop in the ledger.
     `text` adds to the phase's name.
     """
-    assert isinstance(phase, TERMINAL)
     state.queues.remove(job)
     state.fresh.pop(job.id, None)
-    stop_attempt(state, job, now)
-    state.placed.pop(job.id, None)
+    attempt = state.placed.pop(job.id, None)
+    if attempt is not None:
+        stop_attempt(state, attempt, now)
     state.enter(job, phase, text, now)
     admit(state, now)
-    state.ask_scan(*allocated(job))
+    if attempt is None:
+        state.ask_scan()
+    else:
+        state.ask_scan(*allocated(job, attempt))
 
 
 def fail(state: State, job: Job, reason: str, now: Instant, *, status: int | None = None) -> None:
-    end(state, job, Failed(at=now, reason=reason, status=status), reason, now)
+    attempt = state.placed.get(job.id)
+    end(state, job, Failed(at=now, reason=reason, status=status, attempt=attempt), reason, now)
 
 
 def on_missed(state: State, job: Job, now: Instant) -> None:
@@ -122,7 +124,7 @@ def on_missed(state: State, job: Job, now: Instant) -> None:
 
 def obstacle(state: State, job: Job) -> str:
     """Describe the obstacle that kept a job with a deadline from starting."""
-    attempt = job.attempt
+    attempt = state.placed.get(job.id)
     if attempt is None:
         return "it was delayed" if isinstance(job.phase, Delayed) else "it was not placed"
     missing = [m for m in attempt.present if not is_held(state, m)]
@@ -131,7 +133,7 @@ def obstacle(state: State, job: Job) -> str:
     fetching = [m for m in attempt.present if m.lacks_file]
     if fetching:
         return "no input file yet: " + ", ".join(describe(job, member) for member in fetching)
-    return f"not armed in {attempt.arms} rounds"
+    return f"not armed in {job.phase.arms if isinstance(job.phase, Starting) else 0} rounds"
 
 
 def on_cancel(state: State, event: ev.JobCancelRequested, now: Instant) -> None:
@@ -139,28 +141,31 @@ def on_cancel(state: State, event: ev.JobCancelRequested, now: Instant) -> None:
     if job is None or job.is_over:
         return
     reason = f"by {event.by or 'somebody without a name'}"
-    end(state, job, Cancelled(at=now, reason=reason), reason, now)
+    phase = Cancelled(at=now, reason=reason, attempt=state.placed.get(job.id))
+    end(state, job, phase, reason, now)
 
 
-def set_back(state: State, job: Job, reason: str, now: Instant) -> None:
+def set_back(state: State, attempt: Attempt, reason: str, now: Instant) -> None:
     """Stop the attempt and queue the job again: at once if nothing was released, else after the
     fence. A job with a deadline fails if no try is left or if it must wait for the fence.
     """
-    assert job.attempt is not None
-    if job.deadline_at is not None and not job.attempt.may_run and not tries_left(state, job):
+    job = state.jobs[attempt.job]
+    if job.deadline_at is not None and not attempt.may_run and not tries_left(state, job):
         fail(state, job, f"{reason}; no try is left for its deadline", now)
         return
-    state.enter(job, Stopping(reason=reason), reason, now)
-    note_setback(job, now)
-    stop_attempt(state, job, now)
+    stopping = Stopping(attempt=attempt, reason=reason)
+    state.enter(job, stopping, reason, now)
+    sites = dict.fromkeys(m.site for m in attempt.members if m.site is not None)
+    job.setbacks.append(Setback(attempt=attempt.number, at=now, sites=tuple(sites)))
+    stop_attempt(state, attempt, now)
     job.claim_fraction = lowered_fraction(
         job.claim_fraction,
         step=state.parameters.claim_fraction_step,
         fraction_min=min(state.parameters.claim_fraction_min, job.claim_fraction),
     )
     job.not_before = max(job.not_before, now + state.parameters.claiming_step_min_s)
-    state.ask_scan(*allocated(job))  # what was placed and not claimed is free (count_placed)
-    requeue_if_fenced(state, job, now)
+    state.ask_scan(*allocated(job, attempt))  # what was not claimed is free (count_placed)
+    requeue_if_fenced(state, stopping, now)
 
 
 def invalidate_after_loss(state: State, now: Instant) -> None:
@@ -178,39 +183,26 @@ def invalidate_after_loss(state: State, now: Instant) -> None:
         job.not_before = max(job.not_before, again_at)
         if isinstance(job.phase, Placing) and job.deadline_at is None:
             state.fresh[job.id] = job  # to be tried then, even if nothing else changes
-        attempt = job.attempt
-        if attempt is None or not isinstance(job.phase, Claiming | Starting):
+        if not isinstance(job.phase, Claiming | Starting):
             continue
+        attempt = job.phase.attempt
         attempt.may_run = True
-        set_back(state, job, "a part of the journal is lost", now)
-        for member in attempt.members:
-            claim = state.ledger.get(member.claim) if member.claim is not None else None
-            if claim is not None and isinstance(claim.phase, Stopped):
+        set_back(state, attempt, "a part of the journal is lost", now)
+        for claim in claims_of(state, attempt.members):
+            if isinstance(claim.phase, Stopped):
                 claim.phase = replace(claim.phase, may_run=True)
     state.timers.set(again_at, TimerKind.SCAN)
 
 
-def note_setback(job: Job, now: Instant) -> None:
-    """Record a setback for accounting."""
-    assert job.attempt is not None
-    sites = dict.fromkeys(m.site for m in job.attempt.members if m.site is not None)
-    job.setbacks.append(Setback(attempt=job.attempt.number, at=now, sites=tuple(sites)))
-
-
-def allocated(job: Job) -> list[SiteName]:
+def allocated(job: Job, attempt: Attempt) -> list[SiteName]:
     """Sites of a job's attempt in the order of allocation, that of the largest component first
     (Multiple queues 2.5)."""
-    members = [] if job.attempt is None else job.attempt.members
-    components = job.spec.components
-    members = sorted(members, key=lambda m: (-components[m.component].processors, m.component))
+    sizes = [-component.processors for component in job.spec.components]
+    members = sorted(attempt.members, key=lambda m: (sizes[m.component], m.component))
     return [member.site for member in members if member.site is not None]
 
 
-def stop_attempt(state: State, job: Job, now: Instant) -> None:
-    attempt = job.attempt
-    if attempt is None or job.id not in state.placed:
-        return
-    attempt.arming = None
+def stop_attempt(state: State, attempt: Attempt, now: Instant) -> None:
     for member in attempt.members:
         stop_member(state, member)
         if member.transfer is not None:
@@ -218,7 +210,7 @@ def stop_attempt(state: State, job: Job, now: Instant) -> None:
 
 
 def stop_member(state: State, member: Member) -> None:
-    claim = state.ledger.get(member.claim) if member.claim is not None else None
+    claim = claim_of(state, member)
     if claim is not None and not isinstance(claim.phase, Stopped):
         stop_claim(state, claim)
 
@@ -230,36 +222,32 @@ def stop_claim(state: State, claim: Claim, *, is_silent: bool = False) -> None:
     state.actions.append(StopClaim(claim=claim.id, site=claim.site))
 
 
-def drop_member(state: State, job: Job, member: Member, reason: str, now: Instant) -> None:
-    assert job.attempt is not None
+def drop_member(state: State, attempt: Attempt, member: Member, reason: str, now: Instant) -> None:
+    job = state.jobs[attempt.job]
     member.is_dropped = True
     stop_member(state, member)
-    drop_transfer(state, job.attempt, member, now)
+    drop_transfer(state, attempt, member, now)
     state.announce(job, f"goes on without {describe(job, member)}: {reason}", now)
 
 
-def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:
+def requeue_if_fenced(state: State, stopping: Stopping, now: Instant) -> None:
     """Queue a stopped job again once the fence allows it (design, 8).
 
     A released attempt must be wholly gone before the next one. If all its programs had ended well
     before their Stop arrived, the job is Finished and must not start again (promise 3).
     """
-    attempt = job.attempt
-    assert attempt is not None
-    alive = any(member.claim in state.ledger for member in attempt.members if member.claim)
-    if attempt.may_run and alive:
+    attempt, reason = stopping.attempt, stopping.reason
+    job = state.jobs[attempt.job]
+    if attempt.may_run and claims_of(state, attempt.members):
         return
-    assert isinstance(job.phase, Stopping)
-    reason = job.phase.reason
-    if attempt.may_run and all(m.end is not None and m.end.is_well for m in _leading(job, attempt)):
+    if attempt.may_run and all(m.end is not None and m.end.is_well for m in leading(attempt)):
         job.setbacks.pop()
-        finish(state, job, attempt, f"all had ended well before they were stopped: {reason}", now)
+        finish(state, attempt, f"all had ended well before they were stopped: {reason}", now)
         return
     if attempt.may_run and job.deadline_at is not None:  # a later start is not what was asked for
         fail(state, job, f"{reason}; no try is left for its deadline", now)
         return
     del state.placed[job.id]
-    job.attempt = None
     if not job.spec.rerun and any(_may_have_run(attempt, m) for m in attempt.members):
         fail(state, job, f"rerun=no, and it had started: {reason}", now)
     else:
@@ -268,34 +256,27 @@ def requeue_if_fenced(state: State, job: Job, now: Instant) -> None:
             state.timers.set(job.not_before, TimerKind.SCAN)
 
 
-def finish_if_over(state: State, job: Job, now: Instant) -> None:
+def finish_if_over(state: State, attempt: Attempt, now: Instant) -> None:
     """Finish a job whose barrier members all ended well, after stopping those without a barrier."""
-    attempt = job.attempt
-    if attempt is None or not isinstance(job.phase, Releasing | Running):
+    if not isinstance(state.jobs[attempt.job].phase, Releasing | Running):
         return
-    if any(member.end is None for member in _leading(job, attempt)):
+    if any(member.end is None for member in leading(attempt)):
         return
     running = [member for member in attempt.present if member.end is None]
-    if running:
-        attempt.is_stopped = True
-        for member in running:
-            stop_member(state, member)
-        return
-    finish(state, job, attempt, "", now)
+    for member in running:
+        stop_member(state, member)
+    if not running:
+        finish(state, attempt, "", now)
 
 
-def finish(state: State, job: Job, attempt: Attempt, text: str, now: Instant) -> None:
-    end(state, job, Finished(at=now), text, now)
-    state.actions.append(PublishOutputs(job=job.id, attempt=attempt.number))
+def finish(state: State, attempt: Attempt, text: str, now: Instant) -> None:
+    end(state, state.jobs[attempt.job], Finished(at=now, attempt=attempt), text, now)
+    state.actions.append(PublishOutputs(job=attempt.job, attempt=attempt.number))
 
 
-def _leading(job: Job, attempt: Attempt) -> list[Member]:
+def leading(attempt: Attempt) -> list[Member]:
     """Members whose ends decide the job's: those with a barrier, or all if there are none."""
-    components = job.spec.components
-    with_barrier = [
-        m for m in attempt.present if components[m.component].start_type is not StartType.NONE
-    ]
-    return with_barrier or list(attempt.present)
+    return attempt.with_barrier or attempt.present
 
 
 def cancel_transfer(state: State, wanted: TransferId, now: Instant) -> None:

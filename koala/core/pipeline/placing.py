@@ -236,30 +236,33 @@ def place(state: State, job: Job, placement: Placement, picture: GridView, now: 
     transfer_s = max((a.transfer_s for a in placement.assignments), default=0.0)
     job.attempts = max(job.attempts + 1, job.attempt_min)
     attempt = Attempt(
+        job=job.id,
         number=job.attempts,
         placed_at=now,
         transfer_s=transfer_s,
         start_at=now + transfer_s if job.deadline_at is None else job.deadline_at,
-        members=[Member(component=index, site=None) for index in range(len(job.spec.components))],
+        members=[
+            Member(component=index, site=None, start_type=component.start_type)
+            for index, component in enumerate(job.spec.components)
+        ],
     )
-    job.attempt = attempt
     if job.first_start_at is None:
         job.first_start_at = attempt.start_at
-    state.placed[job.id] = job
+    state.placed[job.id] = attempt
     state.queues.remove(job)
     for member in attempt.members:
         assignment = by_component.get(member.component)
         if assignment is not None:
             picture.take(assignment.site, job.spec.components[member.component].processors)
             picture.book(assignment)
-            settle_member(state, job, member, assignment, now)
+            settle_member(state, attempt, member, assignment, now)
     picture.close_probed(a.site for a in placement.assignments)
-    claim_at = first_claim(state, job)
+    claim_at = first_claim(state, job, attempt)
     sites = ", ".join(str(m.site or "nowhere yet") for m in attempt.members)
     text = f"placed on {sites}" if by_component else "its deadline is near"
-    state.enter(job, Claiming(claim_at=claim_at), text, now)
+    state.enter(job, Claiming(attempt=attempt, claim_at=claim_at), text, now)
     if claim_at <= now:
-        try_to_claim(state, job, now)
+        try_to_claim(state, attempt, now)
         picture.close(sites_asked_enough(state))
     else:
         state.timers.set(claim_at, TimerKind.CLAIM, job.id)

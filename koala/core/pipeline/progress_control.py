@@ -11,7 +11,7 @@ from math import inf, isfinite
 
 from koala.core.model import events as ev
 from koala.core.model.actions import PaceClaim
-from koala.core.model.job import Job, Member, Running, StartType
+from koala.core.model.job import Attempt, Job, Member, Running
 from koala.core.model.progress_reports import (
     SHARE_CHANGE_LEAST,
     SHARE_LEAST,
@@ -22,6 +22,7 @@ from koala.core.model.progress_reports import (
     ProgressQuestion,
 )
 from koala.core.model.values import Instant, Seconds
+from koala.core.queries import claim_of, live_attempt
 from koala.core.state import State
 
 ASYNCHRONY_S = 1.0
@@ -49,11 +50,12 @@ def rest(cycle: int) -> int:
 def on_progress(state: State, event: ev.ProgressReported, now: Instant) -> None:
     """Handle the progress reports of all components: correct those that drift apart."""
     state.is_changed = False
-    job = state.placed.get(event.job)
-    if job is None or job.attempt is None or job.attempt.number != event.attempt:
+    attempt = live_attempt(state, event.job, event.attempt)
+    if attempt is None:
         return
+    job = state.jobs[event.job]
     policy = state.policies.progress.get(job.spec.progress or "")
-    running = {member.component: member for member in watched(job)}
+    running = {member.component: member for member in watched(attempt)}
     reports = [report for report in event.members if report.component in running]
     if not reports or not isinstance(job.phase, Running):
         return
@@ -75,20 +77,12 @@ def on_progress(state: State, event: ev.ProgressReported, now: Instant) -> None:
     history.add(event.cycle, question.real_s, max(virtual_s) - min(virtual_s))
     for component, share in shares.items():
         history.corrections += 1
-        pace(state, job, running[component], history, share)
+        pace(state, running[component], history, share)
 
 
-def watched(job: Job) -> list[Member]:
+def watched(attempt: Attempt) -> list[Member]:
     """Members whose progress counts: those that passed the barrier and still run."""
-    assert job.attempt is not None
-    components = job.spec.components
-    return [
-        member
-        for member in job.attempt.present
-        if member.passed_at is not None
-        and member.end is None
-        and components[member.component].start_type is not StartType.NONE
-    ]
+    return [member for member in attempt.at_barrier if member.passed_at is not None]
 
 
 def asked(
@@ -139,30 +133,28 @@ def changed(history: ProgressHistory, corrections: list[Correction]) -> dict[int
     return shares
 
 
-def pace(state: State, job: Job, member: Member, history: ProgressHistory, share: float) -> None:
+def pace(state: State, member: Member, history: ProgressHistory, share: float) -> None:
     if share < 1.0:
         history.shares[member.component] = share
     else:
         history.shares.pop(member.component, None)
-    if member.claim is not None:
-        claim = state.ledger[member.claim]
+    claim = claim_of(state, member)
+    if claim is not None:
         state.actions.append(PaceClaim(claim=claim.id, site=claim.site, share=share))
 
 
-def restore_full_speed(state: State, job: Job) -> None:
+def restore_full_speed(state: State, attempt: Attempt) -> None:
     """Let the other components run at full speed after one has ended. They may have been slowed
     down for it alone, and no correction speeds up components that advance evenly."""
-    history = job.course
-    if history is None or job.attempt is None or history.attempt != job.attempt.number:
-        return
-    for member in watched(job):
-        if member.component in history.shares:
-            pace(state, job, member, history, 1.0)
+    history = state.jobs[attempt.job].course
+    for component in paces(state, attempt):
+        if history is not None and component in history.shares:
+            pace(state, attempt.members[component], history, 1.0)
 
 
-def paces(job: Job) -> dict[int, float]:
+def paces(state: State, attempt: Attempt) -> dict[int, float]:
     """Shares of a controlled job by component; empty before its first report."""
-    history = job.course
-    if history is None or job.attempt is None or history.attempt != job.attempt.number:
+    history = state.jobs[attempt.job].course
+    if history is None or history.attempt != attempt.number:
         return {}
-    return {member.component: history.shares.get(member.component, 1.0) for member in watched(job)}
+    return {one.component: history.shares.get(one.component, 1.0) for one in watched(attempt)}

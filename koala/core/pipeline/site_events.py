@@ -14,6 +14,7 @@ from koala.core.pipeline.claiming import move_claim
 from koala.core.pipeline.ending import count_error, set_back
 from koala.core.pipeline.refusals import note_error
 from koala.core.pipeline.starting import advance_start
+from koala.core.queries import claims_of, live_attempt
 from koala.core.site_health import ended_well
 from koala.core.site_views import note_report
 from koala.core.state import State
@@ -28,10 +29,10 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
     )
     if transfer.booked_bps:
         state.ask_scan()  # the bandwidth of the link is free again
-    job = state.placed.get(transfer.job)
-    if job is None or job.attempt is None or job.attempt.number != transfer.attempt:
+    attempt = live_attempt(state, transfer.job, transfer.attempt)
+    if attempt is None:
         return
-    attempt = job.attempt
+    job = state.jobs[transfer.job]
     attempt.copied.append(transfer)
     attempt.fetch_bytes += event.size_bytes
     attempt.fetch_s = max(attempt.fetch_s, now - transfer.started_at)
@@ -42,7 +43,7 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
         attempt.fetched_at = now
         state.announce(job, "input files are there", now)
     if isinstance(job.phase, Starting):
-        advance_start(state, job, now)
+        advance_start(state, job.phase, now)
     else:
         move_claim(state, job, now)
 
@@ -53,9 +54,8 @@ def on_transfer_progressed(state: State, event: ev.TransferProgressed, now: Inst
     if transfer is None or transfer.is_done:
         return
     state.files.advance(transfer, size_bytes=event.size_bytes, took_s=event.took_s, now=now)
-    job = state.placed.get(transfer.job)
-    if job is not None and job.attempt is not None and job.attempt.number == transfer.attempt:
-        move_claim(state, job, now)
+    if live_attempt(state, transfer.job, transfer.attempt) is not None:
+        move_claim(state, state.jobs[transfer.job], now)
 
 
 def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> None:
@@ -77,9 +77,9 @@ def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> 
             since=transfer.started_at, trouble=trouble,
         )  # fmt: skip
         count_error(state, site, transfer.job, text, now)
-    job = state.placed.get(transfer.job)
-    if job is not None and isinstance(job.phase, Claiming | Starting):
-        set_back(state, job, text, now)
+    phase = state.jobs[transfer.job].phase
+    if isinstance(phase, Claiming | Starting):
+        set_back(state, phase.attempt, text, now)
 
 
 def on_registered(state: State, event: ev.SiteRegistered, now: Instant) -> None:
@@ -117,12 +117,10 @@ def on_silent(state: State, name: SiteName, now: Instant) -> None:
     if silent_at > now:  # it disconnected again since, or leases are longer now
         state.timers.set(silent_at, TimerKind.SILENT, name)
         return
-    for job in tuple(state.placed.values()):
-        if not isinstance(job.phase, Claiming | Starting) or job.attempt is None:
-            continue
-        claims = [state.ledger.get(m.claim) for m in job.attempt.present if m.claim]
-        if any(claim is not None and claim.site == name for claim in claims):
-            set_back(state, job, f"{name} has been silent past the hold lease", now)
+    for attempt in tuple(state.placed.values()):
+        is_open = isinstance(state.jobs[attempt.job].phase, Claiming | Starting)
+        if is_open and any(claim.site == name for claim in claims_of(state, attempt.present)):
+            set_back(state, attempt, f"{name} has been silent past the hold lease", now)
 
 
 def on_reported(state: State, event: ev.SiteReported) -> None:

@@ -12,12 +12,23 @@ from koala.core.model.actions import (
     Wanted,
 )
 from koala.core.model.claim import Asked, Claim, Stopped
-from koala.core.model.job import ArmNumber, InputMode, Job, JobType, StartType
+from koala.core.model.job import (
+    Attempt,
+    InputMode,
+    Job,
+    JobType,
+    PathTests,
+    Release,
+    Releasing,
+    Running,
+    Starting,
+    StartType,
+)
 from koala.core.model.replicas import Transfer
 from koala.core.model.tcp_paths import paths_of
-from koala.core.model.values import Instant, SiteName
+from koala.core.model.values import SiteName
 from koala.core.pipeline.progress_control import paces
-from koala.core.queries import address_of, barrier_members, part_of_file
+from koala.core.queries import address_of, claims_of, part_of_file
 from koala.core.state import State
 from koala.protocol.messages import PathTarget
 from koala.protocol.world_port import world_port
@@ -36,17 +47,20 @@ def wanted(state: State, site: SiteName) -> Wanted:
         if isinstance(claim.phase, Stopped):
             stops.append(StopClaim(claim=claim.id, site=site))
             continue
-        holds.append(hold(state, claim))
-        share = paces(state.jobs[claim.job]).get(claim.component)
+        attempt = state.placed[claim.job]
+        holds.append(hold(state, attempt, claim))
+        share = paces(state, attempt).get(claim.component)
         if share is not None:
             paced.append(PaceClaim(claim=claim.id, site=site, share=share))
-        attempt = state.jobs[claim.job].attempt
-        if claim.start_type is StartType.NONE or attempt is None:
-            continue
-        if attempt.released is not None and attempt.release_at is not None:
-            releases.append(release_claim(claim, attempt.released, attempt.release_at))
-        elif claim.id in (attempt.untried or ()):
-            paths.append(try_paths(state, claim))
+        match state.jobs[claim.job].phase:
+            case _ if claim.start_type is StartType.NONE:
+                pass
+            case Releasing(release=release) | Running(release=Release() as release):
+                releases.append(release_claim(claim, release))
+            case Starting(tests=PathTests(waiting=untried)) if claim.id in untried:
+                paths.append(try_paths(state, attempt, claim))
+            case _:
+                pass
     transfers = state.files.transfers.values()
     return Wanted(
         holds=tuple(holds),
@@ -61,10 +75,9 @@ def wanted(state: State, site: SiteName) -> Wanted:
     )
 
 
-def hold(state: State, claim: Claim) -> ClaimProcessors:
+def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
     job = state.jobs[claim.job]
-    assert job.attempt is not None
-    member = job.attempt.members[claim.component]
+    member = attempt.members[claim.component]
     file = job.spec.input_file
     is_local = file is not None and member.source is None
     return ClaimProcessors(
@@ -91,27 +104,25 @@ def hold(state: State, claim: Claim) -> ClaimProcessors:
     )
 
 
-def try_paths(state: State, claim: Claim) -> TryPaths:
+def try_paths(state: State, attempt: Attempt, claim: Claim) -> TryPaths:
     """Make the path test of a claim: the ports to listen on and the targets to connect to."""
     job = state.jobs[claim.job]
     reached = paths_of(job.spec)
     listens = reached.listens(claim.component)
-    world = _world_port(state, job, claim)
+    world = _world_port(job, attempt, claim)
     if world is not None and world[0] == claim.component:
         listens = tuple(dict.fromkeys((*listens, world[1])))
     targets = []
-    for member in barrier_members(state, job):
-        if member.site is None or member.claim is None:
-            continue
-        ports = reached.targets(claim.component, member.component)
-        if world is not None and world[0] == member.component != claim.component:
+    for other in claims_of(state, attempt.at_barrier):
+        ports = reached.targets(claim.component, other.component)
+        if world is not None and world[0] == other.component != claim.component:
             ports = tuple(dict.fromkeys((*ports, world[1])))
         targets += [
             PathTarget(
-                label=job.spec.label(member.component),
-                address=address_of(state, state.ledger[member.claim]),
+                label=job.spec.label(other.component),
+                address=address_of(state, other),
                 port=port,
-                claim=member.claim,
+                claim=other.id,
             )
             for port in ports
         ]
@@ -126,12 +137,12 @@ def try_paths(state: State, claim: Claim) -> TryPaths:
     )
 
 
-def _world_port(state: State, job: Job, claim: Claim) -> tuple[int, int] | None:
+def _world_port(job: Job, attempt: Attempt, claim: Claim) -> tuple[int, int] | None:
     """Component and port of the launcher of this component's MPI world; None if it is in none."""
     components = job.spec.components
     world = [
         member.component
-        for member in barrier_members(state, job)
+        for member in attempt.at_barrier
         if components[member.component].job_type is JobType.MPI
     ]
     if claim.component not in world or len(world) < 2:
@@ -154,6 +165,8 @@ def start_transfer(state: State, transfer: Transfer) -> StartTransfer:
     )
 
 
-def release_claim(claim: Claim, number: ArmNumber, release_at: Instant) -> ReleaseClaim:
+def release_claim(claim: Claim, release: Release) -> ReleaseClaim:
     """Make the Release of a claim; always the same for one attempt."""
-    return ReleaseClaim(claim=claim.id, site=claim.site, number=number, release_at=release_at)
+    return ReleaseClaim(
+        claim=claim.id, site=claim.site, number=release.number, release_at=release.at
+    )

@@ -11,6 +11,7 @@ from koala.core.model.job import Running
 from koala.core.model.progress_reports import MemberReport
 from koala.core.model.values import JobId, SiteName
 from koala.core.pipeline.progress_control import watched
+from koala.core.queries import live_attempt
 from koala.core.scheduler import Scheduler
 from koala.protocol.messages import Progress
 
@@ -31,10 +32,10 @@ class ProgressGatherer:
         claim = scheduler.ledger.get(news.claim)
         if claim is None or claim.site != site:
             return None
-        job = scheduler.placed.get(claim.job)
-        attempt = None if job is None else job.attempt
-        if job is None or attempt is None or attempt.number != claim.attempt:
+        attempt = live_attempt(scheduler, claim.job, claim.attempt)
+        if attempt is None:
             return None
+        job = scheduler.jobs[claim.job]
         if not isinstance(job.phase, Running) or not job.spec.is_controlled:
             return None
         key = job.id, claim.attempt
@@ -48,7 +49,7 @@ class ProgressGatherer:
             is_told=news.is_told,
             can_pace=news.can_pace,
         )
-        if any(member.component not in reported for member in watched(job)):
+        if any(member.component not in reported for member in watched(attempt)):
             while len(cycles) > CYCLES_MAX:
                 del cycles[min(cycles)]
             return None
@@ -61,6 +62,5 @@ class ProgressGatherer:
 
     def _drop_ended(self, scheduler: Scheduler) -> None:
         for job, attempt in tuple(self._jobs):
-            known = scheduler.placed.get(job)
-            if known is None or known.attempt is None or known.attempt.number != attempt:
+            if live_attempt(scheduler, job, attempt) is None:
                 del self._jobs[job, attempt]

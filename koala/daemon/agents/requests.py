@@ -91,8 +91,7 @@ class RequestHandler:
         self._rounds += 1
         if self._rounds % OVERDUE_EVERY == 0:
             self._fence()
-            placed = self._scheduler.placed.values()
-            live = {job.id: job.attempt.number for job in placed if job.attempt is not None}
+            live = {job: attempt.number for job, attempt in self._scheduler.placed.items()}
             self._end_gets(self._kvstore.forget(live))
 
     # --- leases -----------------------------------------------------------------------------------
@@ -187,8 +186,7 @@ class RequestHandler:
     def _live_claim(self, site: SiteName, identity: ClaimId) -> Claim:
         """Return the claim if it is wanted and of its job's live attempt. Raises RejectedError."""
         claim = self._scheduler.ledger.get(identity)
-        job = self._scheduler.placed.get(claim.job) if claim is not None else None
-        attempt = job.attempt if job is not None else None
+        attempt = self._scheduler.placed.get(claim.job) if claim is not None else None
         is_live = (
             claim is not None
             and claim.site == site

@@ -17,7 +17,7 @@ import pytest
 from koala.cli.main import main
 from koala.client import Client, Submission, Submitted
 from koala.core.eviction import LOT, Forgotten
-from koala.core.model.job import Finished, Job
+from koala.core.model.job import Cancelled, Job
 from koala.core.model.values import JobId, UserName
 from koala.daemon.auth.access_rules import Caller, Kind, Role
 from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
@@ -246,7 +246,7 @@ def ended_jobs(count: int, owner: str = "") -> list[Forgotten]:
                 id=JobId(f"j{number}{owner}"),
                 spec=replace(a_spec(1), owner=UserName(owner)),
                 submitted_at=number,
-                phase=Finished(at=number + 10.0),
+                phase=Cancelled(at=number + 10.0, reason=""),
                 claim_fraction=0.75,
             ),
             ended_at=number + 10.0,
