@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share, and the readers of their values.
+"""Options and arguments that several commands share, their types, and the readers of their values.
 
 Invalid input raises SpecError (exit status 2) naming the file or word and the allowed values.
 """
@@ -6,47 +6,121 @@ Invalid input raises SpecError (exit status 2) naming the file or word and the a
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Any, TypeVar
 
-import typer
+import click
 
 from koala.errors import SpecError
 
 STANDARD_INPUT = "-"
 TEXT_BYTES_MAX = 256 * 1024 * 1024
 
-Address = Annotated[
-    str | None,
-    typer.Option(
-        "--address",
-        envvar="KOALA_ADDRESS",
-        metavar="HOST:PORT",
-        help="Address of the daemon.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Definitions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-D", "--define", metavar="NAME=VALUE", help="Define a variable of the description."
-    ),
-]
-Source = Annotated[str, typer.Argument(metavar="FILE|-", help="The file; - is standard input.")]
-OptionalSource = Annotated[
-    str, typer.Argument(metavar="FILE|-", help="The file; - is standard input.")
-]
-AnyPort = Annotated[
-    bool, typer.Option("--any-port", help="Listen on a free port instead of the grid's.")
-]
-Component = Annotated[
-    str | None,
-    typer.Option(
-        "-c", "--component", metavar="N", help="Index or label of a component; default: all."
-    ),
-]
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as submit printed it.")]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Number(click.ParamType[float]):
+    """Number within bounds that calculations can use (`koala.sim.options.is_sensible`)."""
+
+    name = "number"
+    kind: type[int] | type[float] = float
+    allowed = "numbers"
+
+    def __init__(self, low: int | None = None, high: int | None = None) -> None:
+        self.low, self.high = low, high
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Convert a word; fail with the allowed values."""
+        try:
+            number = self.kind(value)
+        except ValueError:
+            self.fail(f"{value!r}: allowed are {self.allowed}", param, ctx)
+        if isinstance(number, float):
+            from koala.sim.options import SENSIBLE, is_sensible
+
+            if not is_sensible(number):  # nor is nan
+                self.fail(f"{number}: allowed are {SENSIBLE}", param, ctx)
+        if not (self.low is None or number >= self.low) or not (
+            self.high is None or number <= self.high
+        ):
+            within = "" if self.low is None else f" from {self.low:g}"
+            within += "" if self.high is None else f" to {self.high:g}"
+            self.fail(f"{number}: allowed is a number{within}", param, ctx)
+        return number
+
+    @property
+    def range(self) -> str:
+        """Bounds in words; empty without bounds."""
+        if self.low is None:
+            return ""
+        return f"{self.low} or more" if self.high is None else f"{self.low} to {self.high}"
+
+
+class Whole(Number):
+    """Whole number within bounds."""
+
+    name = "n"
+    kind = int
+    allowed = "whole numbers"
+
+
+file = click.Path(path_type=Path)
+
+
+def option(*names: str, help: str, **attributes: Any) -> Callable[[F], F]:  # noqa: A002, ANN401
+    """Decorate a command with an option whose help text ends with its default and its bounds."""
+    kind, default = attributes.get("type"), attributes.get("default")
+    is_shown = default not in (None, "") and not isinstance(default, bool)
+    notes = [f"default: {default}"] if is_shown else []
+    if isinstance(kind, Number) and kind.range:
+        notes.append(kind.range)
+    if isinstance(kind, click.Path):
+        attributes.setdefault("metavar", "PATH")
+    return click.option(
+        *names, help=f"{help}  [{'; '.join(notes)}]" if notes else help, **attributes
+    )
+
+
+def source_argument(*, required: bool = True) -> Callable[[F], F]:
+    """Decorate a command with the file of a description."""
+    return click.argument(
+        "source",
+        metavar="FILE|-",
+        required=required,
+        default=None if required else "",
+        help="The file; - is standard input.",
+    )
+
+
+def daemon_options(command: F) -> F:
+    """Decorate a command that calls the daemon: --json and --address."""
+    return json_option(address_option(command))
+
+
+address_option = option(
+    "--address", envvar="KOALA_ADDRESS", show_envvar=True, metavar="HOST:PORT",
+    help="Address of the daemon.",
+)  # fmt: skip
+json_option = option("--json", is_flag=True, help="Print JSON instead of text.")
+define_option = option(
+    "-D", "--define", multiple=True, metavar="NAME=VALUE",
+    help="Define a variable of the description.",
+)  # fmt: skip
+component_option = option(
+    "-c", "--component", metavar="N", help="Index or label of a component; default: all."
+)
+job_argument = click.argument("job", help="The job's id, as submit printed it.")
+jobs_argument = click.argument(
+    "jobs", metavar="JOB...", nargs=-1, required=True, help="Ids of jobs."
+)
+site_argument = click.argument("site", help="The site's name.")
+state_dir_argument = click.argument("state_dir", type=file, help="The state directory of a daemon.")
 
 
 def read_text(source: str) -> bytes:

@@ -11,9 +11,11 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
+
+import click
 
 from koala.errors import SpecError
 
@@ -53,14 +55,13 @@ def _is_address(text: str) -> bool:
     return found is not None and (found["port"] is None or 0 < int(found["port"]) <= PORT_MAX)
 
 
-def show_json(document: object) -> None:
-    """Print a document as indented JSON."""
-    print(_json(document, indent=2), flush=True)
+JSON_VERSION = 1
+"""Version of the documents of `--json` (docs/api.md)."""
 
 
-def show_json_line(document: object) -> None:
-    """Print one document of a stream as a line of JSON, and flush."""
-    print(_json(document), flush=True)
+def show_json(document: Mapping[str, object], *, indent: int | None = 2) -> None:
+    """Print a document as JSON, in one line without `indent`, and flush."""
+    print(json_text(document, indent=indent), flush=True)
 
 
 _CONTROL = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -68,8 +69,10 @@ _CONTROL = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\u
 an escape is allowed."""
 
 
-def _json(document: object, indent: int | None = None) -> str:
-    text = json.dumps(document, indent=indent, ensure_ascii=False)
+def json_text(document: Mapping[str, object], indent: int | None = None) -> str:
+    """Format a document as JSON, its version first."""
+    versioned = {"version": JSON_VERSION, **document}
+    text = json.dumps(versioned, indent=indent, ensure_ascii=False)
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -82,6 +85,19 @@ def say(text: str) -> None:
 
     with suppress(OSError):
         print(clean_lines(text), file=sys.stderr, flush=True)
+
+
+def note(text: str) -> None:
+    """Print a message on standard error, after the name of the command."""
+    say(f"{click.get_current_context().command_path}: {text}")
+
+
+def answer(document: Mapping[str, object], text: Callable[[], str], *, as_json: bool) -> None:
+    """Print an answer, as JSON or as text."""
+    if as_json:
+        show_json(document)
+    else:
+        print(text())
 
 
 def width() -> int | None:

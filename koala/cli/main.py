@@ -1,234 +1,254 @@
 """Entry point of `koala`: the command table, error messages and exit statuses.
 
-Only the module of the called command is imported. Help, completion and a misspelt name import all
-of them. That is quick, because the modules import heavy packages late.
+Only the module of the called command is imported. Help and completion import all of them. That is
+quick, because the modules import heavy packages late.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
-import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
 
-import typer
-import typer.main
+import click
 
-from koala.cli.coercion import avoid_pydantic
+from koala.cli.commands import CALLED, LazyGroup
 from koala.errors import ConfigError, KoalaError, SpecError, UnreachableError
 from koala.runtime.standard_streams import open_standard_streams
 
 FAILED, WRONG, UNREACHABLE = 1, 2, 3
 INTERRUPTED = 130
 
-COMMANDS: dict[str, str] = {
-    "demo": "koala.cli.local.demo:demo",
-    "up": "koala.cli.local.up:up",
-    "daemon": "koala.cli.local.up:daemon",
-    "submit": "koala.cli.jobs.submit:submit",
-    "list": "koala.cli.jobs.status:list_jobs",
-    "show": "koala.cli.jobs.status:show",
-    "why": "koala.cli.jobs.status:why",
-    "timeline": "koala.cli.jobs.status:timeline",
-    "wait": "koala.cli.jobs.follow:wait",
-    "cancel": "koala.cli.jobs.status:cancel",
-    "logs": "koala.cli.jobs.follow:logs",
-    "outputs": "koala.cli.jobs.outputs:outputs",
-    "watch": "koala.cli.jobs.follow:watch",
-    "sites": "koala.cli.admin.sites:sites_commands",
-    "site": "koala.cli.admin.sites:site_commands",
+SECTIONS: dict[str, dict[str, str]] = {
+    "Jobs": {
+        "submit": "koala.cli.jobs.submit:submit",
+        "list": "koala.cli.jobs.status:list_jobs",
+        "show": "koala.cli.jobs.status:show",
+        "why": "koala.cli.jobs.status:why",
+        "timeline": "koala.cli.jobs.status:timeline",
+        "wait": "koala.cli.jobs.follow:wait",
+        "watch": "koala.cli.jobs.follow:watch",
+        "cancel": "koala.cli.jobs.status:cancel",
+        "logs": "koala.cli.jobs.logs:logs",
+        "outputs": "koala.cli.jobs.outputs:outputs",
+    },
+    "Sites": {"site": "koala.cli.admin.sites:site"},
+    "Files": {
+        "files": "koala.cli.admin.sites:files",
+        "rsl": "koala.cli.jobs.rsl:rsl",
+        "convert": "koala.cli.jobs.convert:convert",
+    },
+    "Administration": {
+        "demo": "koala.cli.local.demo:demo",
+        "up": "koala.cli.local.up:up",
+        "daemon": "koala.cli.local.up:daemon",
+        "user": "koala.cli.admin.users:user",
+        "admin": "koala.cli.admin:admin",
+        "report": "koala.cli.admin.report:report",
+    },
+    "Research": {
+        "simulate": "koala.cli.research.simulate:simulate",
+        "replay": "koala.cli.research.replay:replay",
+        "reproduce": "koala.cli.research.reproduce:reproduce",
+    },
+}
+"""Place of each command, in the sections and the order of the help text."""
+
+ALIASES: dict[str, str] = {
+    "sites": "koala.cli.admin.sites:site",
     "drain": "koala.cli.admin.sites:drain",
     "resume": "koala.cli.admin.sites:resume",
-    "files": "koala.cli.admin.sites:files",
     "metrics": "koala.cli.admin.sites:metrics",
-    "report": "koala.cli.admin.report:report",
-    "user": "koala.cli.admin.users:user_commands",
     "audit": "koala.cli.admin.users:audit",
-    "authority": "koala.cli.admin.authority:authority_commands",
-    "rsl": "koala.cli.jobs.rsl:rsl",
-    "convert": "koala.cli.jobs.convert:convert",
-    "simulate": "koala.cli.research.simulate:simulate_commands",
-    "replay": "koala.cli.research.replay:replay",
+    "authority": "koala.cli.admin.authority:authority",
     "backup": "koala.cli.admin.backup:backup",
     "restore": "koala.cli.admin.backup:restore",
-    "reproduce": "koala.cli.research.reproduce:reproduce",
 }
-"""Maps each command to its function, in the order of the help text."""
+"""Other spellings of commands of groups, which the help text does not list."""
 
-GROUPS = ("sites", "site", "user", "authority", "simulate")
-"""Commands with subcommands. Their function builds a typer application from the words that
-follow."""
+COMMANDS = [name for places in SECTIONS.values() for name in places]
+"""Names of the listed commands."""
 
 DEBUG_VARIABLE = "KOALA_DEBUG"
-
-
+COMPLETION_VARIABLE = "_KOALA_COMPLETE"
 LONG_RUNNING = ("demo", "up", "daemon")
 """Commands that exit through the interpreter's normal shutdown; the others skip it, see `main`."""
-
-WITH_TEMPORARY_FOLDERS = ("demo", "up", "backup", "restore")
+WITH_TEMPORARY_FOLDERS = ("demo", "up", "backup", "restore", "admin")
 """Commands that remove temporary folders on exit. They react to the first ending signal only."""
-
 WITH_WORKERS = ("simulate", "reproduce")
 """Commands with worker processes and partial files. They clean both up when a signal ends them."""
 
-GC_THRESHOLD = 100_000
-"""New objects before a garbage collection. Imported objects stay alive; scanning them repeatedly
-costs a fifteenth of a short command's time."""
+
+class Koala(LazyGroup):
+    """The group of all commands, whose help fits a small terminal."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the usage, and a line for each command, the section's name before its first."""
+        formatter.write(
+            "Usage: koala [--version] [--debug] COMMAND ...   (more: koala COMMAND --help)\n\n"
+        )
+        for section, places in self.sections.items():
+            for number, (name, text) in enumerate(self.lines(ctx, places, formatter.width)):
+                formatter.write(f"{'' if number else section:<16}{name:<11}{text}\n")
+
+
+def _print_version(context: click.Context, _option: click.Parameter, is_wanted: bool) -> None:
+    if not is_wanted:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        print(f"koala {version('koala-scheduler')}")
+    except PackageNotFoundError:
+        print("koala of a source tree that is not installed")
+    context.exit()
+
+
+def _complete(context: click.Context, option: click.Parameter, shell: str | None) -> None:
+    if shell is not None:
+        from koala.cli import completion
+
+        make = completion.install if option.name == "install_completion" else completion.script
+        print(make(application, shell))
+        context.exit()
+
+
+def _completion_option(name: str) -> click.Option:
+    return click.Option(
+        [name], is_flag=False, flag_value="", is_eager=True, expose_value=False, callback=_complete
+    )
+
+
+def _begin(*, debug: bool) -> None:
+    if debug:
+        os.environ[DEBUG_VARIABLE] = "1"
+
+
+application = Koala(
+    "koala",
+    SECTIONS,
+    hidden=ALIASES,
+    callback=_begin,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    params=[
+        click.Option(["--debug"], is_flag=True, envvar=DEBUG_VARIABLE),
+        click.Option(
+            ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version
+        ),
+        _completion_option("--show-completion"),
+        _completion_option("--install-completion"),
+    ],
+)
+"""All commands."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status.
 
-    Without `arguments` the command is the process. A short command then exits with `os._exit`:
-    the shutdown of gRPC and the interpreter would take a fifth of its time.
+    Without `arguments` the command is the process. A short command then exits with `os._exit`: the
+    shutdown of gRPC and the interpreter would take a fifth of its time.
     """
     open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    named = next((word for word in words if word in COMMANDS), "")
-    is_long_running = named in LONG_RUNNING
-    if arguments is None:
-        _silence_grpc(words)
-    if arguments is None and not is_long_running:
-        gc.set_threshold(GC_THRESHOLD)
-    if arguments is None and named in WITH_TEMPORARY_FOLDERS:
-        from koala.runtime.child_lifetime import end_once, ended_by
+    named = next((word for word in words if not word.startswith("-")), "")
+    if named != "daemon":  # which sets its own level; before gRPC is imported
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    with contextlib.ExitStack() as stack:
+        if arguments is None and named in WITH_TEMPORARY_FOLDERS:
+            from koala.runtime.child_lifetime import end_once, ended_by
 
-        end_once(ended_by)
-    has_workers = arguments is None and named in WITH_WORKERS
-    with _orderly_shutdown() if has_workers else contextlib.nullcontext():
-        status = _run(words)
-    if arguments is None and not is_long_running:
-        with contextlib.suppress(OSError):
-            sys.stderr.flush()
-        try:
-            sys.stdout.flush()
-        except OSError as error:  # the result is lost
-            if status == 0 and not isinstance(error, BrokenPipeError):
-                _print_error(words, f"standard output: cannot be written: {error.strerror}")
-            status = status or FAILED
-        os._exit(status)
+            end_once(ended_by)
+        if arguments is None and named in WITH_WORKERS:
+            from koala.runtime.child_lifetime import ended_in_order
+
+            stack.enter_context(ended_in_order())
+        status, called = _run(words)
+    if arguments is None:
+        status = _flushed(status, words, called)
+        if named not in LONG_RUNNING:
+            os._exit(status)
     return status
 
 
-def _orderly_shutdown() -> contextlib.AbstractContextManager[None]:
-    from koala.runtime.child_lifetime import ended_in_order
+def _run(words: list[str]) -> tuple[int, str]:
+    """Run one command; return the exit status and the command's path."""
+    if instruction := os.environ.get(COMPLETION_VARIABLE):
+        from koala.cli.completion import answer
 
-    return ended_in_order()
-
-
-def _silence_grpc(words: Sequence[str]) -> None:
-    """Keep gRPC's core from logging to standard error; call it before gRPC is imported.
-
-    The daemon sets its own level (`koala.daemon`).
-    """
-    if next((word for word in words if word in COMMANDS), "") != "daemon":
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        return answer(application, instruction), "koala"
+    noted = {CALLED: "koala"}
+    return _status(words, noted), noted[CALLED]
 
 
-def _run(words: Sequence[str]) -> int:
+def _status(words: list[str], noted: dict[str, str]) -> int:
     try:
-        command = typer.main.get_command(application(words))
-        avoid_pydantic(command)
-        command(args=list(words), prog_name="koala")
+        _invoke(words, noted)
+    except click.exceptions.Exit as end:
+        return end.exit_code
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
+    except click.ClickException as error:
+        if not _is_json(words):
+            error.show()
+            return error.exit_code
+        return _report(SpecError(error.format_message()), words, noted[CALLED])
     except KoalaError as error:
-        return _report(error, words)
-    except UnicodeEncodeError as error:  # invalid bytes of the command line arrive as surrogates
-        return _report(SpecError(f"{error.object!r} is no text in UTF-8"), words)
-    except BrokenPipeError:
-        return FAILED  # the reader has closed the pipe
-    except OSError as error:
-        named = f"{error.filename}: " if error.filename is not None else ""
-        return _report(KoalaError(f"{named}{error.strerror or error}"), words)
+        return _report(error, words, noted[CALLED])
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
 
 
-def application(words: Sequence[str] = ()) -> typer.Typer:
-    """Build the command line; if `words` begin with a command's name, with that command alone."""
-    app = typer.Typer(
-        name="koala",
-        help="Start the parts of one job on several clusters at the same time.",
-        no_args_is_help=True,
-        invoke_without_command=True,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    )
-    app.callback()(_options)
-    if list(words) == ["--version"]:
-        return app  # needs no command
-    named = next((word for word in words if not word.startswith("-")), "")
-    for name in [named] if named in COMMANDS and _is_plain(words, named) else COMMANDS:
-        module, _, attribute = COMMANDS[name].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        if name in GROUPS:
-            after = list(words)[list(words).index(name) + 1 :] if name in words else []
-            app.add_typer(command(after), name=name)
-        else:
-            app.command(name)(command)
-    return app
-
-
-def _is_plain(words: Sequence[str], named: str) -> bool:
-    """True if only `--debug` stands before the command, and no completion is requested."""
-    before = list(words)[: list(words).index(named)]
-    return "_KOALA_COMPLETE" not in os.environ and all(word == "--debug" for word in before)
-
-
-def _options(
-    context: typer.Context,
-    debug: Annotated[
-        bool,
-        typer.Option(
-            "--debug", help="Show the whole traceback of an error.", envvar=DEBUG_VARIABLE
-        ),
-    ] = False,
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)
-    ] = False,
-) -> None:
-    """Handle the options before the command."""
-    if version:
-        print(f"koala {_version()}")
-        raise typer.Exit
-    if context.invoked_subcommand is None:
-        print(context.get_help(), file=sys.stderr)
-        raise typer.Exit(WRONG)
-    if debug:
-        os.environ[DEBUG_VARIABLE] = "1"
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as version_of
-
+def _invoke(words: list[str], noted: dict[str, str]) -> None:
+    """Run the command; translate errors of the system to ours."""
     try:
-        return version_of("koala-scheduler")
-    except PackageNotFoundError:
-        return "of a source tree that is not installed"
+        with application.make_context("koala", list(words), obj=noted) as context:
+            application.invoke(context)
+    except UnicodeEncodeError as error:  # invalid bytes of the command line arrive as surrogates
+        raise SpecError(f"{error.object!r} is no text in UTF-8") from error
+    except BrokenPipeError:  # the reader has closed the pipe
+        raise click.exceptions.Exit(FAILED) from None
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename is not None else ""
+        raise KoalaError(f"{named}{error.strerror or error}") from error
 
 
-def _report(error: KoalaError, words: Sequence[str]) -> int:
-    """Print the error and return its exit status; print the traceback only with `--debug`."""
+def _flushed(status: int, words: Sequence[str], called: str) -> int:
+    """Flush the standard streams; a result that cannot be written is an error."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        if status == 0 and not isinstance(error, BrokenPipeError):
+            lost = KoalaError(f"standard output: cannot be written: {error.strerror}")
+            _report(lost, words, called)
+        status = status or FAILED
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+    return status
+
+
+def _report(error: KoalaError, words: Sequence[str], called: str) -> int:
+    """Print the error, as JSON with --json, and return its exit status; print the traceback only
+    with `--debug`."""
+    from koala.cli.connection import json_text, say
+
+    status = FAILED
+    if isinstance(error, SpecError | ConfigError):
+        status = WRONG
+    elif isinstance(error, UnreachableError):
+        status = UNREACHABLE
     if os.environ.get(DEBUG_VARIABLE):
         import traceback
 
         traceback.print_exception(error)
-    _print_error(words, str(error))
-    if isinstance(error, SpecError | ConfigError):
-        return WRONG
-    return UNREACHABLE if isinstance(error, UnreachableError) else FAILED
+    if _is_json(words):
+        say(json_text({"error": {"command": called, "text": str(error), "status": status}}))
+    else:
+        say(f"{called}: {error}")
+    return status
 
 
-def _print_error(words: Sequence[str], text: str) -> None:
-    from koala.cli.render.table import clean_lines
-
-    command = next((word for word in words if word in COMMANDS), "")
-    with contextlib.suppress(OSError):  # standard error is closed; the exit status is enough
-        print(f"koala {command}:".replace(" :", ":"), clean_lines(text), file=sys.stderr)
+def _is_json(words: Sequence[str]) -> bool:
+    return "--json" in words

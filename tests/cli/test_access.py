@@ -76,7 +76,7 @@ def test_the_command_that_is_printed_lets_a_site_join(grid: Up, tmp_path: Path) 
     assert "used before" in again.stderr
     assert "Traceback" not in again.stderr
 
-    listed = json.loads(grid.koala("site", "list", "--json").stdout)
+    listed = json.loads(grid.koala("site", "list", "--json").stdout)["sites"]
     assert {row["site"]: row["state"] for row in listed}["leiden"] == "enrolled"
     assert "ann" in grid.koala("site", "list").stdout
     assert grid.koala("site", "revoke", "leiden").stdout.split() == ["leiden", "revoked"]
@@ -102,7 +102,7 @@ def test_a_user_with_credentials_sees_own_jobs_only(grid: Up, tmp_path: Path) ->
     job = submitted.stdout.split()[0]
     assert koala("logs", job).stdout == "hello\n"
     for mine_only in ((), ("--mine",)):  # as the daemon knows her, whatever her account is called
-        listed = json.loads(koala("list", "--json", *mine_only).stdout)
+        listed = json.loads(koala("list", "--json", *mine_only).stdout)["jobs"]
         assert [row["job"] for row in listed] == [job]
     for verb in ("show", "cancel", "logs", "why", "outputs"):
         refused = koala(verb, mine)
@@ -112,7 +112,7 @@ def test_a_user_with_credentials_sees_own_jobs_only(grid: Up, tmp_path: Path) ->
     assert refused.returncode == 1
     assert "ann has the role user" in refused.stderr
 
-    rows = json.loads(grid.koala("audit", "--json", "--last", "1000").stdout)
+    rows = json.loads(grid.koala("audit", "--json", "--last", "1000").stdout)["lines"]
     assert {"ChangeSite", "Submit"} <= {row["verb"] for row in rows if row["who"] == "ann"}
     assert "refused: ann has the role user" in grid.koala("audit").stdout
     assert grid.koala("user", "revoke", "ann").stdout.split() == ["ann", "revoked"]
@@ -120,7 +120,7 @@ def test_a_user_with_credentials_sees_own_jobs_only(grid: Up, tmp_path: Path) ->
     assert refused.returncode == 1
     assert "replaced or revoked" in refused.stderr
     assert {"ann"} <= {
-        row["user"] for row in json.loads(grid.koala("user", "list", "--json").stdout)
+        row["user"] for row in json.loads(grid.koala("user", "list", "--json").stdout)["users"]
     }
 
 

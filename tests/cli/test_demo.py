@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 def test_the_demo_finishes_its_jobs_and_sums_them_up(tmp_path: Path) -> None:
     run = koala("demo", "--jobs", "2", "--json", TMPDIR=str(tmp_path))
     assert run.returncode == 0, run.stderr
-    hello, poisson = json.loads(run.stdout)
+    hello, poisson = json.loads(run.stdout)["jobs"]
     assert (hello["example"], hello["phase"], hello["status"]) == ("hello", "Finished", 0)
     assert (poisson["example"], poisson["phase"], poisson["status"]) == ("poisson", "Finished", 0)
     assert len(set(poisson["sites"])) == 3

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import pytest
 
 import koala.daemon.config as daemon
 import koala_agent.config as agent
-from koala.cli.main import COMMANDS, GROUPS
+from koala.cli.commands import LazyGroup
+from koala.cli.main import application
 from tests.tidy.sources import ROOT
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -90,19 +92,19 @@ def test_what_an_example_has_switched_off_is_right_when_switched_on(
 
 def command_lines() -> list[tuple[str, ...]]:
     """Every command, and those of the groups."""
-    groups = {name: inner_commands(name) for name in GROUPS}
-    assert groups["sites"] == ("lost",)
-    lines: list[tuple[str, ...]] = []
-    for name in COMMANDS:
-        lines += [(name,), *((name, inner) for inner in groups.get(name, ()))]
+    lines = [*_inner((), application)]
+    assert ("site", "lost") in lines
+    assert ("admin", "authority", "rotate") in lines
     return lines
 
 
-def inner_commands(group: str) -> tuple[str, ...]:
-    """The commands of a group, in the order of its help text."""
-    module, _, function = COMMANDS[group].partition(":")
-    made = getattr(importlib.import_module(module), function)()
-    return tuple(command.name for command in made.registered_commands)
+def _inner(path: tuple[str, ...], group: LazyGroup) -> Iterator[tuple[str, ...]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        yield (*path, name)
+        command = group.get_command(context, name)
+        if isinstance(command, LazyGroup):
+            yield from _inner((*path, name), command)
 
 
 def test_the_reference_shows_the_help_of_every_command() -> None:

@@ -58,7 +58,7 @@ def test_a_simulation_says_that_it_needs_the_extra(words: tuple[str, ...], tmp_p
     given = [needed[words[-1]]] if words[-1] in needed else []
     run = koala(*words, *given)
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr.startswith(f"koala {words[0]}: {SENTENCE}"), run.stderr
+    assert run.stderr.startswith(f"koala {' '.join(words)}: {SENTENCE}"), run.stderr
     assert run.stderr.count("\n") == 1
     assert koala(*words, "--help").returncode == 0
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from koala.cli.admin.report import csv_text
-from koala.cli.connection import say, show_json, show_json_line
-from koala.cli.jobs.follow import LabelledLines, TextDecoder, Writer, _shared_names
+from koala.cli.connection import JSON_VERSION, say, show_json
+from koala.cli.jobs.logs import LabelledLines, TextDecoder, Writer, _shared_names
 from koala.cli.local import demo_summary as summary
 from koala.cli.main import main
 from koala.cli.render import access as render_access
@@ -99,15 +99,15 @@ def test_an_error_is_shown_clean(capsys: pytest.CaptureFixture[str]) -> None:
     assert "allowed is an instant" in found
 
 
-@pytest.mark.parametrize("show", [show_json, show_json_line])
+@pytest.mark.parametrize("indent", [2, None])
 def test_json_says_the_same_and_obeys_nobody(
-    show: Callable[[object], None], capsys: pytest.CaptureFixture[str]
+    indent: int | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = {HOSTILE: [HOSTILE, "\ud800", "é"]}
-    show(document)
+    show_json(document, indent=indent)
     said = capsys.readouterr().out
     assert is_shown(said)
-    assert json.loads(said) == document
+    assert json.loads(said) == {"version": JSON_VERSION, **document}
 
 
 def test_a_label_of_a_log_is_clean_and_its_content_is_the_programs_own() -> None:

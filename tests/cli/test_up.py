@@ -83,7 +83,9 @@ def test_wait_exits_with_1_when_a_job_fails(grid: Up) -> None:
     job = grid.submit("&(executable=/bin/false)(count=1)")
     run = grid.koala("wait", job, "--json")
     assert run.returncode == 1
-    assert json.loads(run.stdout) == [{"job": job, "phase": "Failed"}]
+    (ended,) = json.loads(run.stdout)["jobs"]
+    assert (ended["job"], ended["phase"]) == (job, "Failed")
+    assert "exit status 1" in ended["text"]
     assert "exit status 1" in grid.koala("why", job).stdout
     watched = grid.koala("submit", "-", "--watch", stdin=b"&(executable=/bin/false)(count=1)")
     assert watched.returncode == 1
@@ -108,7 +110,9 @@ def test_the_end_of_a_job_is_said_once(grid: Up, finished: str) -> None:
             lines = [line for line in said.splitlines() if word in line]
             assert lines, said
             assert all(line.lower().count(word.lower()) == 1 for line in lines), said
-    (listed,) = [j for j in json.loads(grid.koala("list", "--json").stdout) if j["job"] == lost]
+    (listed,) = [
+        j for j in json.loads(grid.koala("list", "--json").stdout)["jobs"] if j["job"] == lost
+    ]
     assert listed["reason"].startswith("component 0 ")
 
 
@@ -249,7 +253,7 @@ def test_the_same_key_gives_the_same_job_and_another_text_is_refused(grid: Up) -
 
 def test_a_dry_run_submits_nothing(grid: Up) -> None:
     def known() -> list[str]:
-        return [job["job"] for job in json.loads(grid.koala("list", "--json").stdout)]
+        return [job["job"] for job in json.loads(grid.koala("list", "--json").stdout)["jobs"]]
 
     before = known()
     run = grid.koala("submit", "-", "--dry-run", stdin=HELLO.encode())
@@ -406,10 +410,12 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def test_a_list_is_narrowed_by_phase_owner_and_number(grid: Up, finished: str) -> None:
-    ended = json.loads(grid.koala("list", "--json", "--phase", "finished").stdout)
+    ended = json.loads(grid.koala("list", "--json", "--phase", "finished").stdout)["jobs"]
     assert finished in [job["job"] for job in ended]
     assert {job["phase"] for job in ended} == {"Finished"}
-    assert len(json.loads(grid.koala("list", "--json", "--last", "1", "--mine").stdout)) == 1
+    assert (
+        len(json.loads(grid.koala("list", "--json", "--last", "1", "--mine").stdout)["jobs"]) == 1
+    )
     assert grid.koala("list").stdout.startswith("JOB ")
 
 
@@ -417,7 +423,7 @@ def test_a_running_job_is_cancelled_and_then_stays_so(grid: Up) -> None:
     job = grid.submit(SLEEP)
     first = grid.koala("cancel", job, "--json")
     assert first.returncode == 0
-    assert json.loads(first.stdout)[0]["job"] == job
+    assert json.loads(first.stdout)["jobs"][0]["job"] == job
     assert grid.koala("wait", job).stdout == f"{job}  Cancelled\n"
 
 
@@ -428,7 +434,7 @@ def test_a_finished_job_cannot_be_cancelled(grid: Up, finished: str) -> None:
 
 
 def test_sites_files_and_metrics_answer_as_text_and_as_json(grid: Up) -> None:
-    assert [site["site"] for site in json.loads(grid.koala("sites", "--json").stdout)] == [
+    assert [site["site"] for site in json.loads(grid.koala("sites", "--json").stdout)["sites"]] == [
         "delft",
         "vu",
     ]

@@ -218,7 +218,7 @@ def test_a_log_for_which_standard_output_has_no_room_is_an_error(jobs: str) -> N
             check=False,
         )
     assert run.returncode == 1
-    said = b"koala simulate: standard output: cannot be written: No space left on device"
+    said = b"koala simulate workload: standard output: cannot be written: No space left on device"
     assert run.stderr.splitlines() == [said]
 
 

@@ -1,1 +1,17 @@
-"""Commands for operators: sites, users, the authority, backups and reports."""
+"""Commands for the grid and its daemon: sites, users, authority, backup, report."""
+
+from koala.cli.commands import LazyGroup
+
+admin = LazyGroup(
+    "admin",
+    {
+        "": {
+            "metrics": "koala.cli.admin.sites:metrics",
+            "audit": "koala.cli.admin.users:audit",
+            "authority": "koala.cli.admin.authority:authority",
+            "backup": "koala.cli.admin.backup:backup",
+            "restore": "koala.cli.admin.backup:restore",
+        }
+    },
+    help="Show metrics and audit log; rotate keys; back up.",
+)

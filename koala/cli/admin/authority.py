@@ -2,44 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from koala.cli.arguments import Json
-from koala.cli.connection import show_json
+from koala.cli.arguments import json_option, state_dir_argument
+from koala.cli.commands import LazyGroup
+from koala.cli.connection import answer
+from koala.errors import ConfigError
 
-
-def authority_commands(_words: Sequence[str] = ()) -> typer.Typer:
-    """Build the group `koala authority`: show."""
-    group = typer.Typer(
-        help="Show the daemon's certificate authority (show).",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
-    group.callback()(lambda: None)  # a group of one command stays a group
-    group.command("show")(show)
-    return group
+authority = LazyGroup(
+    "authority",
+    {"": {"show": "koala.cli.admin.authority:show"}},
+    help="Show the daemon's certificate authority.",
+    no_args_is_help=True,
+)
 
 
-def show(
-    state_dir: Annotated[
-        Path, typer.Argument(metavar="STATE_DIR", help="The state directory of a daemon.")
-    ],
-    json: Json = False,
-) -> None:
+@click.command
+@state_dir_argument
+@json_option
+def show(*, state_dir: Path, json: bool) -> None:
     """Show expiry and fingerprint of the authority; with --json also its certificate."""
     from koala.cli.render.documents import moment
     from koala.daemon.auth.authority import AUTHORITY_FILE, FOLDER, Authority
-    from koala.errors import ConfigError
 
     if not (state_dir / FOLDER / AUTHORITY_FILE).is_file():
         raise ConfigError(f"{state_dir}: no state directory of a daemon with an authority")
     found = Authority.open(state_dir).document()
-    if json:
-        show_json(found)
-    else:
-        print(f"expires      {moment(found['expires_at'], None)}")
-        print(f"fingerprint  {found['fingerprint']}")
+    answer(
+        found,
+        lambda: f"expires      {moment(found['expires_at'])}\nfingerprint  {found['fingerprint']}",
+        as_json=json,
+    )

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from koala.cli.arguments import Json
-from koala.cli.connection import say, show_json
+from koala.cli.arguments import file, json_option, option, state_dir_argument
+from koala.cli.connection import note, show_json
 
 
-def backup(
-    state_dir: Annotated[
-        Path, typer.Argument(metavar="STATE_DIR", help="The state directory of a daemon.")
-    ],
-    target: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR|FILE", help="A new path; .tar, .tar.gz or .tgz makes one archive file."
-        ),
-    ],
-    outputs: Annotated[
-        bool, typer.Option("--outputs", help="Copy outputs and logs of jobs too, not only a list.")
-    ] = False,
-    json: Json = False,
-) -> None:
+@click.command
+@state_dir_argument
+@click.argument(
+    "target", type=file, metavar="DIR|FILE",
+    help="A new path; .tar, .tar.gz or .tgz makes one archive file.",
+)  # fmt: skip
+@option("--outputs", is_flag=True, help="Copy outputs and logs of jobs too, not only a list.")
+@json_option
+def backup(*, state_dir: Path, target: Path, outputs: bool, json: bool) -> None:
     """Back up a daemon's state; the daemon may be running.
 
     The backup has the journal as of one commit, with every event verified, and the keys and users.
@@ -39,16 +32,14 @@ def backup(
         return
     print(made.path)
     spooled = "copied" if made.has_spool else "listed, not copied"
-    say(f"koala backup: {made.events} events; outputs and logs: {made.spooled} files, {spooled}")
+    note(f"{made.events} events; outputs and logs: {made.spooled} files, {spooled}")
 
 
-def restore(
-    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="A backup of koala backup.")],
-    state_dir: Annotated[
-        Path, typer.Argument(metavar="STATE_DIR", help="An empty or missing directory.")
-    ],
-    json: Json = False,
-) -> None:
+@click.command
+@click.argument("source", type=file, metavar="BACKUP", help="A backup of koala backup.")
+@click.argument("state_dir", type=file, help="An empty or missing directory.")
+@json_option
+def restore(*, source: Path, state_dir: Path, json: bool) -> None:
     """Restore a backup.
 
     Sites may be ahead of the restored journal. The daemon that starts there begins a later epoch,
@@ -61,11 +52,11 @@ def restore(
         show_json({**found.document(), "state_dir": str(state_dir)})
         return
     print(state_dir)
-    say(f"koala restore: {found.events} events; start the daemon as usual")
+    note(f"{found.events} events; start the daemon as usual")
     if not found.has_sums:
-        say(
-            "koala restore: an earlier release made this backup, without checksums: its journal was"
+        note(
+            "an earlier release made this backup, without checksums: its journal was"
             " checked, its other files were not"
         )
     if found.spooled and not found.has_spool:
-        say(f"koala restore: {found.spooled} files of outputs and logs are not in this backup")
+        note(f"{found.spooled} files of outputs and logs are not in this backup")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from koala.cli.arguments import Address, Json
-from koala.cli.connection import ask, show_json, width
+from koala.cli.arguments import daemon_options, option
+from koala.cli.connection import answer, ask, width
 from koala.errors import SpecError
 
 FIGURES = (
@@ -43,36 +42,30 @@ CLAIM = (
 FORMULAS = ("=", "+", "-", "@")
 
 
-class By(StrEnum):
-    """Subject of a report's rows."""
-
-    USER = "user"
-    SITE = "site"
-    DAY = "day"
-    JOB = "job"
-    CLAIM = "claim"
+BY = ("user", "site", "day", "job", "claim")
+"""Subjects of a report's rows."""
 
 
+@click.command
+@option(
+    "--by", type=click.Choice(BY), default="user", help="Subject of the rows; days are UTC days."
+)
+@option("--since", metavar="INSTANT", help="Start of the period (ISO 8601).")
+@option("--until", metavar="INSTANT", help="End of the period.")
+@option("--user", default="", metavar="USER", help="Only jobs of this user.")
+@option("--site", default="", metavar="SITE", help="Only claims at this site.")
+@option("--csv", is_flag=True, help="Print CSV instead of text.")
+@daemon_options
 def report(
-    by: Annotated[By, typer.Option("--by", help="Subject of the rows; days are UTC days.")] = (
-        By.USER
-    ),
-    since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="INSTANT", help="Start of the period (ISO 8601)."),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="INSTANT", help="End of the period.")
-    ] = None,
-    user: Annotated[
-        str, typer.Option("--user", metavar="USER", help="Only jobs of this user.")
-    ] = "",
-    site: Annotated[
-        str, typer.Option("--site", metavar="SITE", help="Only claims at this site.")
-    ] = "",
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of text.")] = False,
-    json: Json = False,
-    address: Address = None,
+    *,
+    by: str,
+    since: str | None,
+    until: str | None,
+    user: str,
+    site: str,
+    csv: bool,
+    json: bool,
+    address: str | None,
 ) -> None:
     """Report the cost of jobs.
 
@@ -87,16 +80,14 @@ def report(
         raise SpecError(f"--since {since} is not before --until {until}")
     document = ask(
         address,
-        lambda client: client.report(by.value, since=first, until=last, user=user, site=site),
+        lambda client: client.report(by, since=first, until=last, user=user, site=site),
     )
-    if json:
-        show_json(document)
-    elif csv:
+    if csv:
         print(csv_text(document), end="")
-    else:
-        from koala.cli.render.documents import report_text
+        return
+    from koala.cli.render.documents import report_text
 
-        print(report_text(document, width=width()))
+    answer(document, lambda: report_text(document, width=width()), as_json=json)
 
 
 def csv_text(document: Mapping[str, Any]) -> str:
@@ -109,7 +100,7 @@ def csv_text(document: Mapping[str, Any]) -> str:
     from io import StringIO
 
     by = document["by"]
-    names = CLAIM if by == By.CLAIM else (by, *FIGURES)
+    names = CLAIM if by == "claim" else (by, *FIGURES)
     text = StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()

@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from koala.cli.arguments import Address, Json
-from koala.cli.connection import ask, say, show_json, width
+from koala.cli.arguments import Whole, daemon_options, option
+from koala.cli.commands import LazyGroup
+from koala.cli.connection import answer, ask, note, show_json, width
 
 if TYPE_CHECKING:
     from koala.client import Client
 
-UserArgument = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
-ROLES = "user, operator or administrator"
+HERE = "koala.cli.admin.users"
+
+user = LazyGroup(
+    "user",
+    {"": {"add": f"{HERE}:add", "list": f"{HERE}:list_users", "revoke": f"{HERE}:revoke"}},
+    help="Add, list and revoke users.",
+    no_args_is_help=True,
+)
+name_argument = click.argument("name", help="The user's name.")
 
 
-def user_commands(_words: Sequence[str] = ()) -> typer.Typer:
-    """Build the group `koala user`: add, list, revoke."""
-    group = typer.Typer(
-        help="Add and revoke users (add, list, revoke).",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
-    group.command("add")(add)
-    group.command("list")(list_users)
-    group.command("revoke")(revoke)
-    return group
-
-
-def add(
-    name: UserArgument,
-    role: Annotated[str, typer.Option("--role", metavar="ROLE", help=f"One of {ROLES}.")] = "user",
-    expires: Annotated[
-        str,
-        typer.Option("--expires", metavar="TIME", help="Lifetime: 12h, 90d; 0: no expiry."),
-    ] = "0",
-    json: Json = False,
-    address: Address = None,
-) -> None:
+@click.command
+@name_argument
+@option("--role", default="user", metavar="ROLE", help="One of user, operator or administrator.")
+@option("--expires", default="0", metavar="TIME", help="Lifetime: 12h, 90d; 0: no expiry.")
+@daemon_options
+def add(*, name: str, role: str, expires: str, json: bool, address: str | None) -> None:
     """Add a user and print the user's credentials, only once.
 
     Save them as ~/.config/koala/credentials.toml with mode 0600. They replace the user's earlier
@@ -61,42 +51,41 @@ def add(
     found = Credentials(
         address=made["address"], user=name, token=made["token"], authority=made["ca"].encode()
     )
-    say(f"koala user: the credentials of {name}, {made['role']}; they are not shown again")
+    note(f"the credentials of {name}, {made['role']}; they are not shown again")
     print(credentials_text(found), end="")
 
 
-def list_users(json: Json = False, address: Address = None) -> None:
+@click.command("list")
+@daemon_options
+def list_users(*, json: bool, address: str | None) -> None:
     """List the added users."""
     from koala.cli.render.access import users_text
 
     users = ask(address, lambda client: client.users())
-    if json:
-        show_json(users)
-    else:
-        print(users_text(users, width=width()))
+    if not (users or json):
+        note("no users")
+        return
+    answer({"users": users}, lambda: users_text(users, width=width()), as_json=json)
 
 
-def revoke(name: UserArgument, json: Json = False, address: Address = None) -> None:
+@click.command
+@name_argument
+@daemon_options
+def revoke(*, name: str, json: bool, address: str | None) -> None:
     """Revoke a user's credentials. The user's jobs stay."""
     picture = ask(address, lambda client: client.revoke_user(name))
-    if json:
-        show_json(picture)
-    else:
-        print(f"{name}  {picture['state']}")
+    answer(picture, lambda: f"{name}  {picture['state']}", as_json=json)
 
 
-def audit(
-    last: Annotated[
-        int, typer.Option("--last", metavar="N", min=1, max=100_000, help="Only the newest N.")
-    ] = 50,
-    json: Json = False,
-    address: Address = None,
-) -> None:
+@click.command
+@option("--last", type=Whole(1, 100_000), default=50, help="Only the newest N.")
+@daemon_options
+def audit(*, last: int, json: bool, address: str | None) -> None:
     """Show the audit log: calls that changed something or were refused. For administrators."""
     from koala.cli.render.access import audit_text
 
     lines = ask(address, lambda client: client.audit(last=last))
-    if json:
-        show_json(lines)
-    else:
-        print(audit_text(lines, width=width()))
+    if not (lines or json):
+        note("no lines")
+        return
+    answer({"lines": lines}, lambda: audit_text(lines, width=width()), as_json=json)

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from collections.abc import Sequence
 
-import typer
+import click
 
-from koala.cli.arguments import Definitions, Source, SourceError, read_definitions, read_text
+from koala.cli.arguments import (
+    SourceError,
+    define_option,
+    option,
+    read_definitions,
+    read_text,
+    source_argument,
+)
 from koala.errors import SpecError
 
 
-class Form(StrEnum):
-    """Forms of a job description."""
-
-    RSL = "rsl"
-    YAML = "yaml"
-    JSON = "json"
-
-
-def convert(
-    source: Source,
-    to: Annotated[Form, typer.Option("--to", help="Form of the result.")],
-    define: Definitions = None,
-) -> None:
+@click.command
+@source_argument()
+@option(
+    "--to", type=click.Choice(["rsl", "yaml", "json"]), required=True, help="Form of the result."
+)
+@define_option
+def convert(*, source: str, to: str, define: Sequence[str]) -> None:
     """Convert a job description between RSL, YAML and JSON.
 
     The result describes the same job. Variables of RSL are replaced by their values; comments are
@@ -36,10 +36,10 @@ def convert(
     try:
         tree = evaluated_tree(read_text(source), definitions)
         read_tree(tree)
-        if to is Form.RSL:
+        if to == "rsl":
             text = unparse(tree, pretty=True)
         else:
-            text = write_document(tree, as_json=to is Form.JSON)
+            text = write_document(tree, as_json=to == "json")
     except SpecError as error:
         raise SourceError(source, error) from error
     print(text, end="")

@@ -5,11 +5,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from koala.cli.arguments import Address, Component, JobName, Json, chosen_component
+from koala.cli.arguments import (
+    chosen_component,
+    component_option,
+    daemon_options,
+    file,
+    job_argument,
+    option,
+)
 from koala.cli.connection import ask, say, show_json, width
 from koala.errors import KoalaError, RejectedError
 
@@ -18,18 +25,22 @@ if TYPE_CHECKING:
     from koala.wire.v1.koala_pb2 import OutputPart
 
 
+@click.command
+@job_argument
+@option("--to", type=file, metavar="FOLDER", help="Fetch the files into this folder.")
+@component_option
+@option("--force", is_flag=True, help="Replace existing files.")
+@daemon_options
 def outputs(
-    job: JobName,
-    to: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="FOLDER", help="Fetch the files into this folder."),
-    ] = None,
-    component: Component = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
-    json: Json = False,
-    address: Address = None,
+    *,
+    job: str,
+    to: Path | None,
+    component: str | None,
+    force: bool,
+    json: bool,
+    address: str | None,
 ) -> None:
-    """List the output files of a Finished job, or fetch them.
+    """List or fetch the output files of a Finished job.
 
     Each file is in a folder named after its component's label, or index. With --to a file appears
     in FOLDER once it is complete; the paths are printed at the end.
@@ -46,10 +57,10 @@ def outputs(
         ]
         if to is None or not files:
             return files
-        _prepare_folder(to, [] if force else [file["name"] for file in files])
-        with progress(job, sum(file["size_bytes"] for file in files)) as update:
+        _prepare_folder(to, [] if force else [one["name"] for one in files])
+        with progress(job, sum(one["size_bytes"] for one in files)) as update:
             paths = await fetch(client.outputs(job, component=chosen), to, update)
-        return [{**file, "path": str(to / file["name"])} for file in files if file["name"] in paths]
+        return [{**one, "path": str(to / one["name"])} for one in files if one["name"] in paths]
 
     files = ask(address, request)
     if json:
@@ -77,9 +88,9 @@ async def fetch(
         name, size_bytes, received_bytes = part.name, part.size_bytes, 0
         beside = to / f".koala-{secrets.token_hex(8)}.part"
         try:
-            with beside.open("xb") as file:
+            with beside.open("xb") as written:
                 while (part := await anext(parts, None)) is not None and part.data:
-                    file.write(part.data)
+                    written.write(part.data)
                     received_bytes += len(part.data)
                     progress(before_bytes + received_bytes)
             if received_bytes != size_bytes:

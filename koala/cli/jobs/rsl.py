@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Sequence
 
-import typer
+import click
 
-from koala.cli.arguments import Definitions, Source, SourceError, read_definitions, read_text
+from koala.cli.arguments import (
+    SourceError,
+    define_option,
+    option,
+    read_definitions,
+    read_text,
+    source_argument,
+)
 from koala.errors import SpecError
 
 PIECES = 4096
 """Pieces of the tree in one write; a text of 10 MB has millions of pieces."""
 
 
-def rsl(
-    source: Source,
-    evaluated: Annotated[
-        bool, typer.Option("--eval", help="Substitute the values of the variables.")
-    ] = False,
-    define: Definitions = None,
-) -> None:
+@click.command
+@source_argument()
+@option("--eval", "evaluated", is_flag=True, help="Substitute the values of the variables.")
+@define_option
+def rsl(*, source: str, evaluated: bool, define: Sequence[str]) -> None:
     """Print a description's canonical tree as JSON.
 
     A syntax error is shown with its line and column, and exits with 2. -D implies --eval.

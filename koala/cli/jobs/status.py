@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+from click.exceptions import Exit
 
-from koala.cli.arguments import Address, JobName, Json
-from koala.cli.connection import ask, is_coloured, say, show_json, width
+from koala.cli.arguments import Whole, daemon_options, job_argument, jobs_argument, option
+from koala.cli.connection import answer, ask, is_coloured, note, show_json, width
 from koala.errors import SpecError
 
 if TYPE_CHECKING:
@@ -27,61 +29,65 @@ PHASES = (
 )
 
 
+@click.command("list")
+@option("--phase", multiple=True, metavar="PHASE", help="Only jobs in this phase; may be repeated.")
+@option("--mine", is_flag=True, help="Only your own jobs.")
+@option("--last", type=Whole(0), default=0, help="Only the newest N; 0 means all.")
+@option("--all", "past", is_flag=True, help="Also archived jobs, which ended long ago.")
+@daemon_options
 def list_jobs(
-    phase: Annotated[
-        list[str] | None,
-        typer.Option("--phase", metavar="PHASE", help="Only jobs in this phase; may be repeated."),
-    ] = None,
-    mine: Annotated[bool, typer.Option("--mine", help="Only your own jobs.")] = False,
-    last: Annotated[
-        int, typer.Option("--last", metavar="N", min=0, help="Only the newest N; 0 means all.")
-    ] = 0,
-    past: Annotated[
-        bool,
-        typer.Option("--all", help="Also archived jobs, which ended long ago."),
-    ] = False,
-    json: Json = False,
-    address: Address = None,
+    *, phase: Sequence[str], mine: bool, last: int, past: bool, json: bool, address: str | None
 ) -> None:
     """List jobs, in the order of their submission."""
     from koala.cli.render.documents import jobs_text
 
-    phases = [_phase(name) for name in phase or ()]
+    phases = [_phase(name) for name in phase]
 
     async def request(client: Client) -> list[dict[str, Any]]:
         owner = (await client.hello())["user"] if mine else ""  # the name that the daemon uses
         return await client.list_jobs(phases=phases, owner=owner, last=last, past=past)
 
     jobs = ask(address, request)
-    if json:
-        show_json(jobs)
-    else:
-        print(jobs_text(jobs, width=width(), coloured=is_coloured()))
+    if not (jobs or json):
+        note("no jobs")
+        return
+    answer(
+        {"jobs": jobs},
+        lambda: jobs_text(jobs, width=width(), coloured=is_coloured()),
+        as_json=json,
+    )
 
 
-def show(job: JobName, json: Json = False, address: Address = None) -> None:
-    """Show a job: components with their sites, figures of its start, recent history."""
+@click.command
+@job_argument
+@daemon_options
+def show(*, job: str, json: bool, address: str | None) -> None:
+    """Show a job's components, start and recent history."""
     from koala.cli.render.documents import job_text
 
     document = ask(address, lambda client: client.show(job))
-    if json:
-        show_json(document)
-    else:
-        print(job_text(document, width=width(), coloured=is_coloured()))
+    answer(
+        document,
+        lambda: job_text(document, width=width(), coloured=is_coloured()),
+        as_json=json,
+    )
 
 
-def why(job: JobName, json: Json = False, address: Address = None) -> None:
+@click.command
+@job_argument
+@daemon_options
+def why(*, job: str, json: bool, address: str | None) -> None:
     """Explain why a job waits, or how it ended."""
     from koala.cli.render.documents import why_text
 
     document = ask(address, lambda client: client.why(job))
-    if json:
-        show_json(document)
-    else:
-        print(why_text(document))
+    answer(document, lambda: why_text(document), as_json=json)
 
 
-def timeline(job: JobName, json: Json = False, address: Address = None) -> None:
+@click.command
+@job_argument
+@daemon_options
+def timeline(*, job: str, json: bool, address: str | None) -> None:
     """Draw the timeline of a job, from submission to end.
 
     A submitted, B placed, C claimed, D started, E ended, with the times between (KOALA, figure 1).
@@ -89,28 +95,24 @@ def timeline(job: JobName, json: Json = False, address: Address = None) -> None:
     from koala.cli.render.timeline import timeline_text
 
     document = ask(address, lambda client: client.timeline(job))
-    if json:
-        show_json(document)
-    else:
-        print(timeline_text(document, width=min(width() or 78, 120)))
+    answer(document, lambda: timeline_text(document, width=min(width() or 78, 120)), as_json=json)
 
 
-def cancel(
-    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")],
-    json: Json = False,
-    address: Address = None,
-) -> None:
+@click.command
+@jobs_argument
+@daemon_options
+def cancel(*, jobs: Sequence[str], json: bool, address: str | None) -> None:
     """Cancel jobs. A job that is over stays unchanged."""
     results = ask(address, lambda client: client.cancel(jobs))
     if json:
-        show_json(results)
+        show_json({"jobs": results})
     for result in results:
         if result["error"]:
-            say(f"koala cancel: {result['error']}")
+            note(result["error"])
         elif not json:
             print(f"{result['job']}  {result['phase']}")
     if any(result["error"] for result in results):
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _phase(name: str) -> str:

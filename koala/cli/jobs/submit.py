@@ -7,20 +7,23 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import typer
+import click
+from click.exceptions import Exit
 
 from koala.cli.arguments import (
-    Address,
-    Definitions,
-    Json,
-    OptionalSource,
+    Number,
     SourceError,
+    daemon_options,
+    define_option,
+    option,
     read_definitions,
     read_text,
+    source_argument,
 )
-from koala.cli.connection import ask, say, show_json
+from koala.cli.connection import ask, note, say, show_json
 from koala.cli.jobs.follow import InterruptNotice, newest_notice, progress_text, wait_until_over
 from koala.errors import KoalaError, SpecError
 
@@ -31,59 +34,44 @@ TEXT_CHARACTERS_MAX = 1_000_000
 """Limit of `koala.rsl`, repeated here to avoid its import; longer texts are refused unsent."""
 
 
+@click.command
+@source_argument(required=False)
+@option(
+    "--component", multiple=True, metavar="SITE:SCRIPT",
+    help="A batch script with #SBATCH or #$ lines as a component at this site (without SITE: at any"
+    " site). Repeat it for each component; it replaces FILE.",
+)  # fmt: skip
+@option("--show-rsl", is_flag=True, help="Print the job as RSL; do not submit it.")
+@option("--wait", is_flag=True, help="Wait for the end; exit with 0 only if it Finished.")
+@option("--watch", is_flag=True, help="Like --wait, and print every event of the job.")
+@option("--dry-run", is_flag=True, help="Check whether it would be accepted; submit nothing.")
+@option("--key", metavar="K", help="Idempotency key: the same key, the same job.")
+@option("--no-wait", is_flag=True, help="Refuse instead of delaying the job when queues are full.")
+@option(
+    "--queue", default="", metavar="SITE",
+    help="Submit to this site's local queue: a job of one component runs there only.",
+)  # fmt: skip
+@option(
+    "--patience", type=Number(0), default=0.0, metavar="SECONDS",
+    help="Retry for so long when the daemon has no room.",
+)  # fmt: skip
+@define_option
+@daemon_options
 def submit(
-    source: OptionalSource = "",
     *,
-    component: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--component",
-            metavar="SITE:SCRIPT",
-            help="A batch script with #SBATCH or #$ lines as a component at this site (without"
-            " SITE: at any site). Repeat it for each component; it replaces FILE.",
-        ),
-    ] = None,
-    show_rsl: Annotated[
-        bool, typer.Option("--show-rsl", help="Print the job as RSL; do not submit it.")
-    ] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for the end; exit with 0 only if it Finished.")
-    ] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Like --wait, and print every event of the job.")
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Check whether it would be accepted; submit nothing."),
-    ] = False,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="K", help="Idempotency key: the same key, the same job."),
-    ] = None,
-    no_wait: Annotated[
-        bool,
-        typer.Option("--no-wait", help="Refuse instead of delaying the job when queues are full."),
-    ] = False,
-    queue: Annotated[
-        str,
-        typer.Option(
-            "--queue",
-            metavar="SITE",
-            help="Submit to this site's local queue: a job of one component runs there only.",
-        ),
-    ] = "",
-    patience: Annotated[
-        float,
-        typer.Option(
-            "--patience",
-            metavar="SECONDS",
-            min=0,
-            help="Retry for so long when the daemon has no room.",
-        ),
-    ] = 0.0,
-    define: Definitions = None,
-    json: Json = False,
-    address: Address = None,
+    source: str,
+    component: Sequence[str],
+    show_rsl: bool,
+    wait: bool,
+    watch: bool,
+    dry_run: bool,
+    key: str | None,
+    no_wait: bool,
+    queue: str,
+    patience: float,
+    define: Sequence[str],
+    json: bool,
+    address: str | None,
 ) -> None:
     """Submit a job description and print the job's id."""
     definitions = read_definitions(define)
@@ -134,7 +122,7 @@ def submit(
     with interrupt:
         has_finished = ask(address, request)
     if not has_finished:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _unanswered(key: str | None) -> str:
@@ -146,7 +134,7 @@ def _unanswered(key: str | None) -> str:
     return f"the daemon has not answered: it is not known whether the job was accepted; {again}"
 
 
-def _chosen(source: str, components: list[str] | None) -> str:
+def _chosen(source: str, components: Sequence[str]) -> str:
     """Read the description from a file, or build it from batch scripts. Raises SpecError."""
     if components and source:
         raise SpecError(f"{source!r} and --component: allowed is one of them")
@@ -159,7 +147,7 @@ def _chosen(source: str, components: list[str] | None) -> str:
     return _description(source)
 
 
-def _rsl_of_scripts(components: list[str]) -> str:
+def _rsl_of_scripts(components: Sequence[str]) -> str:
     """Convert `SITE:SCRIPT` words to RSL; print a warning for each ignored request."""
     from koala.rsl.jobtext import write_job
     from koala.rsl.scripts import read_scripts
@@ -172,7 +160,7 @@ def _rsl_of_scripts(components: list[str]) -> str:
         scripts.append((site, path, _description(path)))
     job = read_scripts(scripts)
     for warning in job.warnings:
-        say(f"koala submit: warning: {warning}")
+        note(f"warning: {warning}")
     return write_job(job.spec)
 
 
@@ -196,7 +184,7 @@ def _description(source: str) -> str:
 
 def _print_submitted(submitted: Submitted, *, is_json: bool, is_dry_run: bool) -> None:
     for warning in submitted.warnings:
-        say(f"koala submit: warning: {warning}")
+        note(f"warning: {warning}")
     if is_json:
         show_json(
             {
@@ -207,8 +195,8 @@ def _print_submitted(submitted: Submitted, *, is_json: bool, is_dry_run: bool) -
             }
         )
     elif is_dry_run:
-        say("koala submit: would be accepted; nothing was submitted")
+        note("would be accepted; nothing was submitted")
     else:
         if submitted.is_known:
-            say("koala submit: this key was used before; this is the job that it made then")
+            note("this key was used before; this is the job that it made then")
         print(submitted.job, flush=True)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from koala.cli.arguments import Json
-from koala.cli.connection import say, show_json
+from koala.cli.arguments import Whole, json_option, option
+from koala.cli.connection import note, say, show_json
 from koala.errors import ConfigError, KoalaError
 
 GRID_FILE = "das.toml"
@@ -25,20 +24,13 @@ class DemoFailedError(KoalaError):
     """Not all jobs of the demo have finished."""
 
 
-def demo(
-    jobs: Annotated[
-        int, typer.Option("--jobs", metavar="N", min=1, max=500, help="Number of jobs.")
-    ] = JOBS,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of sites and times.")] = 1,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep journals, outputs and logs at the end.")
-    ] = False,
-    plain: Annotated[
-        bool,
-        typer.Option("--plain", help="Print lines instead of the live view, also on a terminal."),
-    ] = False,
-    json: Json = False,
-) -> None:
+@click.command
+@option("--jobs", type=Whole(1, 500), default=JOBS, help="Number of jobs.")
+@option("--seed", type=Whole(), default=1, help="Seed of sites and times.")
+@option("--keep", is_flag=True, help="Keep journals, outputs and logs at the end.")
+@option("--plain", is_flag=True, help="Print lines instead of the live view, also on a terminal.")
+@json_option
+def demo(*, jobs: int, seed: int, keep: bool, plain: bool, json: bool) -> None:
     """Run a grid on this machine, with jobs.
 
     The grid has a daemon, five emulated sites with local users, file transfers, and co-allocated
@@ -62,12 +54,12 @@ def demo(
         folder = lay_out(grid, place.path, address=ANY_PORT)
         for site in folder.sites:
             _fill_store(folder.store(site), site, seed)
-        say(f"koala demo: starting a daemon and {len(folder.sites)} sites in {folder.state}")
+        note(f"starting a daemon and {len(folder.sites)} sites in {folder.state}")
         show = Show(planned, is_live=sys.stderr.isatty() and not plain)
         try:
             rows = run_grid(folder, show.run)
             if json:
-                show_json(rows)
+                show_json({"jobs": rows})
             else:
                 print(summary_text(rows))
             if any(row["phase"] != "Finished" for row in rows):

@@ -3,83 +3,74 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
+from click.exceptions import Exit
 
-from koala.cli.arguments import AnyPort
+from koala.cli.arguments import file, option
 
 if TYPE_CHECKING:
     from koala.client import Client
 
 
-def daemon(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The daemon's TOML file.")],
-    accept_loss: Annotated[
-        bool,
-        typer.Option(
-            "--accept-loss",
-            help="Start although the end of the journal is lost: jobs recorded only there may run"
-            " a second time.",
-        ),
-    ] = False,
-    init: Annotated[
-        bool,
-        typer.Option(
-            "--init",
-            help="Create a new state directory although one seems to have existed, or its disk"
-            " seems not to be mounted.",
-        ),
-    ] = False,
-) -> None:
+@click.command
+@click.argument("config", type=file, help="The daemon's TOML file.")
+@option(
+    "--accept-loss", is_flag=True,
+    help="Start although the end of the journal is lost: jobs recorded only there may run a second"
+    " time.",
+)  # fmt: skip
+@option(
+    "--init", is_flag=True,
+    help="Create a new state directory although one seems to have existed, or its disk seems not to"
+    " be mounted.",
+)  # fmt: skip
+def daemon(*, config: Path, accept_loss: bool, init: bool) -> None:
     """Run the daemon in the foreground."""
     from koala.daemon.main import run
 
-    raise typer.Exit(run(config, accept_loss=accept_loss, may_begin=init))
+    raise Exit(run(config, accept_loss=accept_loss, may_begin=init))
 
 
-def up(
-    grid: Annotated[Path, typer.Argument(metavar="GRID", help="The grid's TOML file.")],
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            "--state",
-            metavar="DIR",
-            help="Keep journals, spools and logs there; default: the grid's state_dir, else a"
-            " temporary folder that is removed at the end.",
-        ),
-    ] = None,
-    any_port: AnyPort = False,
-) -> None:
+@click.command
+@click.argument("grid", type=file, help="The grid's TOML file.")
+@option(
+    "--state", type=file, metavar="DIR",
+    help="Keep journals, spools and logs there; default: the grid's state_dir, else a temporary"
+    " folder that is removed at the end.",
+)  # fmt: skip
+@option("--any-port", is_flag=True, help="Listen on a free port instead of the grid's.")
+def up(*, grid: Path, state: Path | None, any_port: bool) -> None:
     """Run a grid on this machine, until Ctrl-C.
 
     One file describes the daemon and the agents of all sites; docs/configuration.md explains it.
     """
     import asyncio
 
-    from koala.cli.connection import say
+    from koala.cli.connection import note, say
     from koala.cli.local.folders import state_folder
     from koala.cli.local.grid_file import ANY_PORT, check_ports, lay_out, read_grid
     from koala.cli.local.grid_session import InterruptedRunError, run_grid
 
-    file = read_grid(grid)
-    check_ports(file, with_listen=not any_port)
-    with state_folder(state or file.state_dir, prefix="koala-up-") as place:
-        folder = lay_out(file, place.path, address=ANY_PORT if any_port else None)
+    found = read_grid(grid)
+    check_ports(found, with_listen=not any_port)
+    with state_folder(state or found.state_dir, prefix="koala-up-") as place:
+        folder = lay_out(found, place.path, address=ANY_PORT if any_port else None)
 
         async def stay(client: Client) -> None:
             sites = await client.sites()
             processors = sum(site["processors"] for site in sites)
-            say(f"koala up: {len(sites)} sites with {processors} processors are registered")
-            say(f"koala up: state and logs are in {folder.state}")
-            say("koala up: in another terminal, as long as this one runs:")
+            note(f"{len(sites)} sites with {processors} processors are registered")
+            note(f"state and logs are in {folder.state}")
+            note("in another terminal, as long as this one runs:")
             print(f"export KOALA_ADDRESS={client.address}", flush=True)
             await asyncio.Event().wait()
 
         try:
             run_grid(folder, stay)
         except InterruptedRunError as end:
-            say(f"koala up: {end}")
+            note(f"{end}")
         except BaseException:
             place.keep(say)
             raise

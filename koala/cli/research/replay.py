@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from koala.cli.arguments import Json
-from koala.cli.connection import is_coloured, say, show_json, width
+from koala.cli.arguments import file, json_option, option
+from koala.cli.connection import is_coloured, note, show_json, width
 from koala.errors import ConfigError, JournalError
 
 if TYPE_CHECKING:
@@ -21,45 +21,34 @@ if TYPE_CHECKING:
     from koala.sim.replay.recording import Recording
 
 
+@click.command
+@click.argument("journal", type=file, help="A daemon's state directory, its journal, or a backup.")
+@option(
+    "--with", "changes", multiple=True, metavar="KEY=VALUE",
+    help="What if: another policy (placement=WF) or parameter (claiming.L=0.5, hold_s=300); may be"
+    " repeated.",
+)  # fmt: skip
+@option("--job", metavar="JOB", help="Only events of this job.")
+@option(
+    "--from", "since", metavar="T",
+    help="Start the story at T: +SECONDS from the journal's start, or ISO 8601.",
+)  # fmt: skip
+@option("--until", metavar="T", help="Read the journal up to T only.")
+@option("--events", is_flag=True, help="Include reports and timers without consequences.")
+@option("--summary", is_flag=True, help="Only the summary, without the story.")
+@json_option
 def replay(
-    journal: Annotated[
-        Path,
-        typer.Argument(
-            metavar="JOURNAL", help="A daemon's state directory, its journal, or a backup."
-        ),
-    ],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--with",
-            metavar="KEY=VALUE",
-            help="What if: another policy (placement=WF) or parameter (claiming.L=0.5, hold_s=300);"
-            " may be repeated.",
-        ),
-    ] = None,
-    job: Annotated[
-        str | None, typer.Option("--job", metavar="JOB", help="Only events of this job.")
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="T",
-            help="Start the story at T: +SECONDS from the journal's start, or ISO 8601.",
-        ),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="T", help="Read the journal up to T only.")
-    ] = None,
-    events: Annotated[
-        bool, typer.Option("--events", help="Include reports and timers without consequences.")
-    ] = False,
-    summary: Annotated[
-        bool, typer.Option("--summary", help="Only the summary, without the story.")
-    ] = False,
-    json: Json = False,
+    *,
+    journal: Path,
+    changes: Sequence[str],
+    job: str | None,
+    since: str | None,
+    until: str | None,
+    events: bool,
+    summary: bool,
+    json: bool,
 ) -> None:
-    """Tell the story of a past run, or simulate it with changes.
+    """Replay a past run as it was, or with changes.
 
     The journal is only read, and verified as at the start of a daemon. The daemon may be running;
     a copy of the journal works too.
@@ -84,7 +73,7 @@ def replay(
             kept = f"events 1 to {run.missing} are not kept any longer"
             if wanted is not None:
                 raise JournalError(f"{past.source}: {kept}: --with needs a journal from its begin")
-            say(f"koala replay: {kept}; the story begins after them, with the jobs of then")
+            note(f"{kept}; the story begins after them, with the jobs of then")
         only = None if job is None else run.require(job)
         if wanted is not None:
             _compare(run, wanted, only, as_json=json)

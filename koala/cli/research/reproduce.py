@@ -7,10 +7,12 @@ import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
+from click.exceptions import Exit
 
+from koala.cli.arguments import Number, Whole, file, option
 from koala.cli.extras import needs_sim
 from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
@@ -19,7 +21,6 @@ from koala.errors import ConfigError, SpecError
 if TYPE_CHECKING:
     from koala.papers.paper import Effort, Paper
 
-INTERRUPTED = 130
 PAPERS: dict[str, str] = {
     "koala": "koala.papers.koala",
     "multiqueue": "koala.papers.multiqueue",
@@ -30,35 +31,38 @@ PAPERS: dict[str, str] = {
 """Maps each paper to the module that defines its PAPER."""
 
 
+@click.command
+@click.argument("paper", help=", ".join(PAPERS) + ".")
+@option(
+    "--figure", type=Whole(), metavar="N",
+    help="Only this figure of the paper and the claims about it.",
+)  # fmt: skip
+@option("--full", is_flag=True, help="Publication quality; takes hours.")
+@option("--quick", is_flag=True, help="Takes minutes, leaves many claims undecided; the default.")
+@option("--out", type=file, metavar="DIR", help="Output folder.  [default: reproduction/PAPER]")
+@shared.seed_option
+@option("--reps", type=Whole(1), help="Replications of each setting.")
+@option(
+    "--length", type=Number(),
+    help="Length of a run, in the unit of the paper (docs/reproduction.md).",
+)  # fmt: skip
+@shared.workers_option
+@shared.json_option
 @needs_sim
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help=", ".join(PAPERS) + ".")],
     *,
-    figure: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Only this figure of the paper and the claims about it."),
-    ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Publication quality; takes hours.")] = False,
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Takes minutes, leaves many claims undecided; the default."),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Output folder.  [default: reproduction/PAPER]"),
-    ] = None,
-    seed: shared.Seed = 1,
-    reps: Annotated[
-        int | None, typer.Option(metavar="N", help="Replications of each setting.", min=1)
-    ] = None,
-    length: Annotated[
-        float | None,
-        typer.Option(help="Length of a run, in the unit of the paper (docs/reproduction.md)."),
-    ] = None,
-    workers: shared.Workers = 0,
-    as_json: shared.JSON = False,
+    paper: str,
+    figure: int | None,
+    full: bool,
+    quick: bool,
+    out: Path | None,
+    seed: int,
+    reps: int | None,
+    length: float | None,
+    workers: int,
+    as_json: bool,
 ) -> None:
-    """Reproduce a paper: figures, and each claim with its verdict.
+    """Reproduce a paper's figures and check its claims.
 
     Writes every figure as SVG and PNG with 95 % confidence intervals, a CSV behind each, and
     report.md with a verdict for each claim of the text: holds, holds only near saturation,
@@ -84,14 +88,14 @@ def reproduce(
     shared.show(document(written), as_json=as_json, text=lambda: text)
     if swept.is_interrupted:
         print(f"interrupted: {swept.finished} of {runs} runs; no figure is drawn", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED)
+        raise Exit(shared.INTERRUPTED)
     try:
         figures = len(written.plan.figures)
         with progress(f"{figures} figures", figures) as update:
             draw(written, folder, progress=update)
     except KeyboardInterrupt:
         print("interrupted: not all figures are drawn", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+        raise Exit(shared.INTERRUPTED) from None
 
 
 def _paper(name: str) -> Paper:

@@ -1,100 +1,102 @@
-"""Options, value parsers, progress and output that all simulations share."""
+"""Options, checks of files, progress and output that all simulations share."""
 
 from __future__ import annotations
 
+import csv
 import importlib
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import isfinite, nan
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from koala.cli.coercion import SENSIBLE, is_sensible
+from koala.cli.arguments import STANDARD_INPUT, Whole, file, option
 from koala.errors import ConfigError, KoalaError, WorkloadError
 from koala.runtime.atomic_file import check_whole, whole_file
 
 if TYPE_CHECKING:
     from koala.sim.replication import Replications
 
-Outcome = TypeVar("Outcome")
-
-Seed = Annotated[int, typer.Option(help="Seed of all random streams.", min=0)]
-Reps = Annotated[int, typer.Option(help="Replications, with seeds SEED, SEED + 1, ...", min=1)]
-Workers = Annotated[int, typer.Option(help="Parallel processes; 0: one a core.", min=0)]
-JSON = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-JobsOut = Annotated[
-    Path | None, typer.Option(metavar="FILE.csv", help="Write a line for each job to this file.")
-]
-Plot = Annotated[
-    Path | None, typer.Option(metavar="FILE.svg", help="Draw the result (.svg, .png or .pdf).")
-]
-
-PICTURES = (".svg", ".png", ".pdf")
-STANDARD_INPUT = "-"
 INTERRUPTED = 130
-JOBS_MAX = 100_000_000
-"""Upper bound of the jobs of one run, which are all in memory."""
-PROCESSORS_MAX = 10_000_000
-SITES_MAX = 10_000
+PICTURES = (".svg", ".png", ".pdf")
+
+seed_option = option("--seed", type=Whole(0), default=1, help="Seed of all random streams.")
+workers_option = option(
+    "--workers", type=Whole(0), default=0, help="Parallel processes; 0: one a core."
+)
+json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+jobs_out_option = option(
+    "--jobs-out", type=file, metavar="FILE.csv", help="Write a line for each job to this file."
+)
+plot_option = option(
+    "--plot", type=file, metavar="FILE.svg", help="Draw the result (.svg, .png or .pdf)."
+)
 
 
-def numbers(option: str, text: str, *, separator: str = ",") -> tuple[float, ...]:
-    """Parse a list such as 25,25,25,25. Raises ConfigError naming the option and the value."""
-    try:
-        found = tuple(float(word) for word in text.split(separator))
-    except ValueError:
-        found = (nan,)
-    if not all(isfinite(one) and is_sensible(one) for one in found):
-        example = separator.join(("1", "2"))
-        raise ConfigError(f"--{option} {text}: allowed are numbers such as {example} ({SENSIBLE})")
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """Replications of a setting: how many and with which seeds, and where their results go."""
 
+    seed: int
+    reps: int
+    workers: int
+    as_json: bool
+    jobs_out: Path | None
+    plot: Path | None
 
-def bounds(option: str, text: str) -> tuple[int, int]:
-    """Parse a range of whole numbers such as 1:8, ends included. Raises ConfigError."""
-    low, _, high = text.partition(":")
-    try:
-        found = int(low), int(high)
-    except ValueError:
-        found = 1, 0
-    if not 0 <= found[0] <= found[1]:
-        raise ConfigError(f"--{option} {text}: allowed is LOW:HIGH, for instance 1:8")
-    return found
+    @property
+    def seeds(self) -> range:
+        """A seed for each replication."""
+        return range(self.seed, self.seed + self.reps)
 
+    def replicate(
+        self,
+        simulate: Callable[[Any, int], Any],
+        setting: object,
+        *,
+        to_file: Callable[[Any, Path, int, int], Any] | None = None,
+    ) -> Replications[int, Any]:
+        """Check the outputs, then run all replications, with a progress bar.
 
-def sites(option: str, text: str) -> tuple[int, ...]:
-    """Parse the processors of each site: 4x32 is four sites of 32; 128,3x24 one of 128 and three
-    of 24. Raises ConfigError."""
-    found: list[int] = []
-    for word in text.split(","):
-        count, _, size = word.rpartition("x")
-        try:
-            found += [int(size)] * min(int(count) if count else 1, SITES_MAX + 1)
-        except ValueError:
-            found.append(0)
-        if len(found) > SITES_MAX:
-            break
-    if not found or min(found) < 1 or max(found) > PROCESSORS_MAX or len(found) > SITES_MAX:
-        raise ConfigError(
-            f"--{option} {text}: allowed are processors of each site, for instance 4x32 or"
-            f" 128,3x24: at most {SITES_MAX} sites of at most {PROCESSORS_MAX} each"
-        )
-    return tuple(found)
+        `to_file` runs one that writes its jobs as they end: the first, with --jobs-out. After an
+        interrupt, print how many have finished and return those. Exit if none has.
+        """
+        from koala.cli.render.progress_bar import progress
+        from koala.sim.replication import replicate
 
+        check_outputs(self.jobs_out, self.plot)
+        with jobs_file(self.jobs_out if to_file else None) as part:
+            run = partial(simulate, setting)
+            if part is not None and to_file is not None:
+                run = partial(to_file, setting, part, self.seed)
+            with progress("replications", self.reps) as update:
+                done = replicate(run, self.seeds, workers=self.workers, progress=update)
+            if done.is_interrupted:
+                told = f"interrupted: {len(done.finished)} of {self.reps} replications"
+                print(told, file=sys.stderr)
+            if not done.finished:
+                raise click.exceptions.Exit(INTERRUPTED)
+            if part is not None and not done.has(self.seed):
+                part.unlink()  # the older file stays
+                print(f"interrupted: no jobs are written to {self.jobs_out}", file=sys.stderr)
+        return done
 
-def one_of(option: str, text: str, allowed: tuple[str, ...]) -> str:
-    """Match a word against the allowed ones, in any case. Raises ConfigError."""
-    for word in allowed:
-        if word.lower() == text.lower():
-            return word
-    raise ConfigError(f"--{option} {text}: allowed are {', '.join(allowed)}")
+    def show(self, document: Mapping[str, Any], text: Callable[[], str]) -> None:
+        """Print the result, as JSON or as text."""
+        show(document, as_json=self.as_json, text=text)
+
+    def end(self, *, is_interrupted: bool) -> None:
+        """Exit as an interrupted command if it was interrupted."""
+        if is_interrupted:
+            raise click.exceptions.Exit(INTERRUPTED)
 
 
 def check_outputs(jobs_out: Path | None, plot: Path | None = None) -> None:
@@ -131,12 +133,12 @@ def jobs_file(path: Path | None) -> Iterator[Path | None]:
         yield part
 
 
-def keep_jobs(part: Path | None, jobs_out: Path | None, *, is_whole: bool) -> None:
-    """Discard the jobs of an unfinished replication; the older file stays."""
-    if part is None or is_whole or part == jobs_out:
-        return
-    part.unlink()
-    print(f"interrupted: no jobs are written to {jobs_out}", file=sys.stderr)
+def write_rows(path: Path, header: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
+    """Write a CSV file, whole or not at all."""
+    with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(header)
+        lines.writerows(rows)
 
 
 def check_distinct(read: Iterable[Path | None], written: Mapping[str, Path | None]) -> None:
@@ -145,11 +147,11 @@ def check_distinct(read: Iterable[Path | None], written: Mapping[str, Path | Non
     A log that is named twice by mistake would be lost.
     """
     used = {path.resolve() for path in read if path is not None}
-    for option, path in written.items():
+    for name, path in written.items():
         if path is None:
             continue
         if path.resolve() in used:
-            raise ConfigError(f"--{option} {path}: allowed is a file that nothing else here names")
+            raise ConfigError(f"--{name} {path}: allowed is a file that nothing else here names")
         used.add(path.resolve())
 
 
@@ -203,23 +205,3 @@ def on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
 def show(document: Mapping[str, Any], *, as_json: bool, text: Callable[[], str]) -> None:
     """Print the result, as JSON or as text."""
     print(json.dumps(document, indent=2, allow_nan=False) if as_json else text())
-
-
-def replications(
-    run: Callable[[int], Outcome], seed: int, reps: int, workers: int
-) -> Replications[int, Outcome]:
-    """Run `reps` replications with seeds from `seed` on, with a progress bar.
-
-    0 workers means one a core. After an interrupt, print how many have finished and return those.
-    Raises typer.Exit if none has.
-    """
-    from koala.cli.render.progress_bar import progress
-    from koala.sim.replication import replicate
-
-    with progress("replications", reps) as update:
-        done = replicate(run, range(seed, seed + reps), workers=workers, progress=update)
-    if done.is_interrupted:
-        print(f"interrupted: {len(done.finished)} of {reps} replications", file=sys.stderr)
-    if not done.finished:
-        raise typer.Exit(INTERRUPTED)
-    return done

@@ -5,13 +5,18 @@ from __future__ import annotations
 import gc
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+from click.exceptions import Exit
 
+from koala.cli.arguments import Whole, option
+from koala.cli.arguments import file as path_type
+from koala.cli.extras import needs_sim
 from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
 from koala.errors import ConfigError
+from koala.sim.options import one_of
 
 if TYPE_CHECKING:
     from koala.sim.trace.changes import Change
@@ -23,76 +28,72 @@ OVERRUNS = ("raise", "kill", "extend")
 FORMATS = ("swf", "gwf")
 
 
+@click.command
+@click.argument(
+    "file", type=path_type, metavar="FILE|-",
+    help="Log of jobs: SWF or GWF, gzipped or not; - is standard input.",
+)  # fmt: skip
+@option("--policy", help="fcfs, easy or conservative.  [default: easy]")
+@option(
+    "--processors", type=Whole(1),
+    help="Processors of the site.  [default: what the log says, else its largest job]",
+)  # fmt: skip
+@option(
+    "--overrun", default="raise",
+    help="A job longer than its estimate: raise the estimate, kill the job at it, or extend: let"
+    " it run on, expected to end at any moment.",
+)  # fmt: skip
+@option("--format", "log_format", help="swf or gwf.  [default: by the file's name]")
+@shared.jobs_out_option
+@option(
+    "--until", type=Whole(0), help="Stop at this simulated second; show running and waiting jobs."
+)
+@option(
+    "--events", type=path_type, metavar="FILE.toml",
+    help="Failing processors and breakpoints, by time.",
+)  # fmt: skip
+@option(
+    "--checkpoint", type=path_type, metavar="FILE",
+    help="Save the state here when stopped or interrupted.",
+)  # fmt: skip
+@option("--resume", is_flag=True, help="Continue from --checkpoint, with the same options.")
+@option(
+    "--grid", type=path_type, metavar="GRID.toml",
+    help="Replay it on all sites of a grid file, under its parameters and policies: the scheduler"
+    " places the jobs, and co-allocates those that are too large for one site.",
+)  # fmt: skip
+@option(
+    "--split", metavar="RULE",
+    help="With --grid, how such a job is cut: equal (the fewest components as equal as possible),"
+    " fill (the largest sites whole), or N (equal, at most N processors each).  [default: equal]",
+)  # fmt: skip
+@shared.json_option
+@shared.plot_option
+@click.pass_context
+@needs_sim
 def trace(  # noqa: C901 - a command: refusals first, then its steps one after the other
+    context: click.Context,
     *,
-    context: typer.Context,
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE|-",
-            help="Log of jobs: SWF or GWF, gzipped or not; - is standard input.",
-        ),
-    ],
-    policy: Annotated[
-        str | None, typer.Option(help="fcfs, easy or conservative.  [default: easy]")
-    ] = None,
-    processors: Annotated[
-        int | None,
-        typer.Option(
-            help="Processors of the site.  [default: what the log says, else its largest job]",
-            min=1,
-        ),
-    ] = None,
-    overrun: Annotated[
-        str,
-        typer.Option(
-            help="A job longer than its estimate: raise the estimate, kill the job at it, or"
-            " extend: let it run on, expected to end at any moment."
-        ),
-    ] = "raise",
-    log_format: Annotated[
-        str | None, typer.Option("--format", help="swf or gwf.  [default: by the file's name]")
-    ] = None,
-    jobs_out: shared.JobsOut = None,
-    until: Annotated[
-        int | None,
-        typer.Option(help="Stop at this simulated second; show running and waiting jobs.", min=0),
-    ] = None,
-    events: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.toml", help="Failing processors and breakpoints, by time."),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Save the state here when stopped or interrupted."),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from --checkpoint, with the same options.")
-    ] = False,
-    grid: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="GRID.toml",
-            help="Replay it on all sites of a grid file, under its parameters and policies: the"
-            " scheduler places the jobs, and co-allocates those that are too large for one site.",
-        ),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RULE",
-            help="With --grid, how such a job is cut: equal (the fewest components as equal as"
-            " possible), fill (the largest sites whole), or N (equal, at most N processors each)."
-            "  [default: equal]",
-        ),
-    ] = None,
-    as_json: shared.JSON = False,
-    plot: shared.Plot = None,
+    file: Path,
+    policy: str | None,
+    processors: int | None,
+    overrun: str,
+    log_format: str | None,
+    jobs_out: Path | None,
+    until: int | None,
+    events: Path | None,
+    checkpoint: Path | None,
+    resume: bool,
+    grid: Path | None,
+    split: str | None,
+    as_json: bool,
+    plot: Path | None,
 ) -> None:
-    """Replay a log of jobs on one site, as local jobs, or on a multicluster.
+    """Replay a log of jobs on one site or on several.
 
-    On one site the agents' model of a local manager schedules them. --jobs-out lists the jobs in
-    the order of their ends. All times are seconds from the first submission.
+    On one site they are local jobs, which the agents' model of a local manager schedules.
+    --jobs-out lists the jobs in the order of their ends. All times are seconds from the first
+    submission.
     """
     from koala.sim.trace.replay import Replay, Setting
     from koala.workload.arrivals import Overrun
@@ -121,7 +122,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
             _format(file, log_format),
             grid=grid,
             split=split or "equal",
-            overrun=Overrun(shared.one_of("overrun", overrun, OVERRUNS)),
+            overrun=Overrun(one_of("overrun", overrun, OVERRUNS)),
             until=until,
             jobs_out=jobs_out,
             as_json=as_json,
@@ -141,9 +142,9 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     setting = Setting(
         path=file,
         form=form,
-        discipline=Discipline(shared.one_of("policy", policy or "easy", POLICIES)),
+        discipline=Discipline(one_of("policy", policy or "easy", POLICIES)),
         processors=processors,
-        overrun=Overrun(shared.one_of("overrun", overrun, OVERRUNS)),
+        overrun=Overrun(one_of("overrun", overrun, OVERRUNS)),
         changes=changes,
         until=until,
     )
@@ -163,7 +164,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     if replay.is_interrupted:
         left = f"; go on with --resume --checkpoint {checkpoint}" if checkpoint else ""
         print(f"interrupted at {found['makespan']} s{left}", file=sys.stderr)
-        raise typer.Exit(shared.INTERRUPTED)
+        raise Exit(shared.INTERRUPTED)
 
 
 def _format(file: Path, name: str | None) -> Format:
@@ -171,7 +172,7 @@ def _format(file: Path, name: str | None) -> Format:
 
     formats = {"swf": swf.FORMAT, "gwf": gwf.FORMAT}
     if name is not None:
-        return formats[shared.one_of("format", name, FORMATS)]
+        return formats[one_of("format", name, FORMATS)]
     return formats["gwf" if ".gwf" in file.suffixes else "swf"]
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
+from click.exceptions import Exit
 
 from koala.cli.local.grid_file import configurations, read_grid
 from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
 from koala.errors import ConfigError
-from koala.runtime.atomic_file import whole_file
 
 if TYPE_CHECKING:
     from koala.sim.experiment.setting import LocalJob, SiteSetting
@@ -66,16 +64,10 @@ def on_grid(
     if jobs_out is not None:
         from koala.sim.metrics import COLUMNS, row
 
-        with (
-            whole_file(jobs_out) as part,
-            part.open("w", encoding="utf-8", newline="") as out,
-        ):
-            lines = csv.writer(out, lineterminator="\n")
-            lines.writerow(COLUMNS)
-            lines.writerows(row(job) for job in report.jobs)
+        shared.write_rows(jobs_out, COLUMNS, (row(job) for job in report.jobs))
     if replay.is_interrupted:
         print(f"interrupted at {report.ended_at:.0f} s", file=sys.stderr)
-        raise typer.Exit(shared.INTERRUPTED)
+        raise Exit(shared.INTERRUPTED)
 
 
 def _site(name: str, config: Config) -> SiteSetting:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
+from koala.cli.arguments import Number, Whole, option
+from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
 from koala.errors import ConfigError, KoalaError
+from koala.sim.options import bounds
 
 if TYPE_CHECKING:
     from random import Random
@@ -19,36 +22,41 @@ Job = tuple[int, int, int, int]
 """Submit, processors, run time, queue."""
 
 
+@click.command
+@click.argument(
+    "model",
+    help="lublin: the model of Lublin and Feitelson; das: the papers' local users, Poisson"
+    " arrivals, sizes from D(q), exponential run times.",
+)
+@option("--jobs", type=Whole(1), default=10_000, help="Number of jobs.")
+@option("--processors", type=Whole(2), default=128, help="Processors of the machine.")
+@option("--kinds", is_flag=True, help="lublin: separate batch (queue 1) and interactive (0) jobs.")
+@option(
+    "--stretch", type=Number(), default=1.0, help="lublin: factor of the times between arrivals."
+)
+@option("--sizes", metavar="LOW:HIGH", help="das: sizes.  [default: 1 to the processors]")
+@option("--q", type=Number(), default=0.9, help="das: q of D(q).")
+@option("--run", type=Number(), default=600.0, help="das: mean run time, s.")
+@option("--utilization", type=Number(), default=0.7, help="das: offered load.")
+@option(
+    "--overestimate", type=Number(0), default=0.0,
+    help="Estimates: run time times 1 to this (uniform); 0: none.",
+)  # fmt: skip
+@shared.seed_option
+@needs_sim
 def workload(
     *,
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="lublin: the model of Lublin and Feitelson; das: the papers' local users, Poisson"
-            " arrivals, sizes from D(q), exponential run times."
-        ),
-    ],
-    jobs: Annotated[int, typer.Option(help="Number of jobs.", min=1)] = 10_000,
-    processors: Annotated[int, typer.Option(help="Processors of the machine.", min=2)] = 128,
-    kinds: Annotated[
-        bool,
-        typer.Option("--kinds", help="lublin: separate batch (queue 1) and interactive (0) jobs."),
-    ] = False,
-    stretch: Annotated[
-        float, typer.Option(help="lublin: factor of the times between arrivals.")
-    ] = 1.0,
-    sizes: Annotated[
-        str | None,
-        typer.Option(metavar="LOW:HIGH", help="das: sizes.  [default: 1 to the processors]"),
-    ] = None,
-    q: Annotated[float, typer.Option(help="das: q of D(q).")] = 0.9,
-    run: Annotated[float, typer.Option(help="das: mean run time, s.")] = 600.0,
-    utilization: Annotated[float, typer.Option(help="das: offered load.")] = 0.7,
-    overestimate: Annotated[
-        float,
-        typer.Option(help="Estimates: run time times 1 to this (uniform); 0: none.", min=0),
-    ] = 0.0,
-    seed: shared.Seed = 1,
+    model: str,
+    jobs: int,
+    processors: int,
+    kinds: bool,
+    stretch: float,
+    sizes: str | None,
+    q: float,
+    run: float,
+    utilization: float,
+    overestimate: float,
+    seed: int,
 ) -> None:
     """Write a synthetic log of jobs to standard output.
 
@@ -68,7 +76,7 @@ def workload(
         parameters = f"kinds {kinds}, stretch {stretch:g}"
         stream = _lublin(processors, kinds=kinds, stretch=stretch, random=random)
     else:
-        low, high = (1, processors) if sizes is None else shared.bounds("sizes", sizes)
+        low, high = (1, processors) if sizes is None else bounds("sizes", sizes)
         parameters = f"sizes {low}:{high}, q {q:g}, run {run:g}, utilization {utilization:g}"
         stream = _das(processors, (low, high, q), run, utilization, random)
     estimates = Random(f"{seed} estimates")

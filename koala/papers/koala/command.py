@@ -2,227 +2,71 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
-from functools import partial
 from math import floor, isfinite, log10
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import Any
 
 from koala.cli.render.table import columns, table
-from koala.cli.research import simulation_options as shared
-from koala.errors import ConfigError
-from koala.runtime.atomic_file import whole_file
+from koala.cli.research.setting_options import simulation
+from koala.cli.research.simulation_options import Runs, write_rows
+from koala.papers.koala.simulation import setting as das
+from koala.papers.koala.simulation.run import run
+from koala.papers.koala.simulation.setting import Group, Setting
+from koala.papers.koala.simulation.summary import Summary
+from koala.sim.options import Option, numbers
+from koala.sim.statistics import Interval
 
-if TYPE_CHECKING:
-    from koala.papers.koala.simulation.run import Measured
-    from koala.papers.koala.simulation.setting import Group
-    from koala.papers.koala.simulation.summary import Summary
-    from koala.sim.statistics import Interval
+RATES = {
+    "claim_errs": Option(
+        default=None,
+        help="Probability that a claim errs: at every site, or at each."
+        "  [default: 0.01, and 0.1 at the lost site]",
+    ),
+    "component_fails": Option(
+        default=None,
+        help="Probability that a running component is lost."
+        "  [default: 0.06, and 0.2 at the lost site]",
+    ),
+}
+USUAL_RATES = {
+    "claim_errs": (das.CLAIM_ERRS, das.CLAIM_ERRS_BAD),
+    "component_fails": (das.COMPONENT_FAILS, das.COMPONENT_FAILS_BAD),
+}
 
-DISCIPLINES = ("easy", "fcfs", "conservative")
-PLACEMENTS = ("CF", "WF")
-PREEMPTIONS = ("component", "complete", "none")
+
+def _setting(**values: Any) -> Setting:  # noqa: ANN401
+    """Make the setting; the parameters of the scheduler, and rates at the lost site, are not its
+    fields."""
+    limits = {name: values.pop(name) for name in das.SCHEDULER}
+    limits["claim_fraction_min"] = min(limits["claim_fraction_min"], limits["claim_fraction"])
+    for name, (rate, bad_rate) in USUAL_RATES.items():
+        if values[name] is None:
+            count, lost = len(values["sites"]), values["lost_site"]
+            values[name] = tuple(bad_rate if n == lost else rate for n in range(1, count + 1))
+        else:
+            values[name] = numbers(name.replace("_", "-"), values[name])
+    return Setting(parameters=replace(das.PARAMETERS, **limits), **values)
 
 
-def koala(
-    *,
-    jobs: Annotated[
-        int, typer.Option(min=1, max=shared.JOBS_MAX, help="Jobs to be co-allocated.")
-    ] = 500,
-    sites: Annotated[str, typer.Option(help="Processors of each site.")] = "130,3x60",
-    lost_site: Annotated[
-        int, typer.Option(help="The site that breaks down, counted from 1; 0: none.")
-    ] = 4,
-    lost_at: Annotated[float, typer.Option(help="Time of the breakdown, s.")] = 36_000.0,
-    sizes: Annotated[str, typer.Option(help="Processors of a job.")] = "36,72",
-    components: Annotated[
-        str, typer.Option(help="Components of a job, all equally large.")
-    ] = "3,4,6,8",
-    component_above: Annotated[
-        int, typer.Option(help="A component has more processors than this.")
-    ] = 8,
-    files: Annotated[str, typer.Option(help="Sizes of an input file, GByte.")] = "4,8",
-    replicas: Annotated[int, typer.Option(help="Sites that hold a file.")] = 2,
-    run: Annotated[str, typer.Option(metavar="LOW:HIGH", help="Run time, s; uniform.")] = "30:192",
-    high: Annotated[float, typer.Option(help="Share of jobs with high priority.")] = 0.5,
-    interval: Annotated[float, typer.Option(help="Mean time between two submissions, s.")] = 120.0,
-    queue_limit: Annotated[
-        int, typer.Option(help="Jobs in both placement queues; a further submission is delayed.")
-    ] = 100,
-    scan: Annotated[float, typer.Option(help="Time between two scans of a queue, s.")] = 240.0,
-    high_scans: Annotated[
-        int, typer.Option(help="S: scans of the high queue for each scan of the low one.")
-    ] = 2,
-    claim_fraction: Annotated[
-        float, typer.Option(help="L: share of the time to the start that passes before a try.")
-    ] = 0.75,
-    step: Annotated[float, typer.Option(help="Decrease of L each time a job returns.")] = 0.125,
-    floor: Annotated[float, typer.Option(help="Lower bound of L.")] = 0.25,
-    threshold: Annotated[
-        float, typer.Option(help="T: least startable fraction of the components; 1: atomic.")
-    ] = 0.0,
-    step_min: Annotated[
-        float, typer.Option(help="A shorter step to the next claiming try lands on the start, s.")
-    ] = 1.0,
-    placement_tries: Annotated[int, typer.Option(help="Limit for a job; 0: no limit.")] = 0,
-    claiming_tries: Annotated[int, typer.Option(help="Limit for a job; 0: no limit.")] = 0,
-    hold: Annotated[float, typer.Option(help="Longest time a claim is held unused, s.")] = 86_400.0,
-    preempt: Annotated[
-        str, typer.Option(help="component: as in the paper; complete: for a whole job; none.")
-    ] = "component",
-    placement: Annotated[str, typer.Option(help="CF (Close-to-Files) or WF (Worst-Fit).")] = "CF",
-    errors_max: Annotated[
-        int, typer.Option(help="Consecutive errors after which a site is unusable.")
-    ] = 8,
-    claim_errs: Annotated[
-        str | None,
-        typer.Option(
-            help="Probability that a claim errs: at every site, or at each."
-            "  [default: 0.01, and 0.1 at the lost site]"
-        ),
-    ] = None,
-    component_fails: Annotated[
-        str | None,
-        typer.Option(
-            help="Probability that a running component is lost."
-            "  [default: 0.06, and 0.2 at the lost site]"
-        ),
-    ] = None,
-    bandwidth: Annotated[float, typer.Option(help="Bandwidth between two sites, Mbit/s.")] = 100,
-    exclusive_links: Annotated[
-        bool, typer.Option("--exclusive-links", help="Each copy has the whole bandwidth.")
-    ] = False,
-    discipline: Annotated[
-        str, typer.Option(help="Local managers: easy, fcfs or conservative.")
-    ] = "easy",
-    grace: Annotated[
-        float, typer.Option(help="Longest time a claim waits in a local queue, s.")
-    ] = 1.0,
-    local_load: Annotated[float, typer.Option(help="Offered load of the regular users.")] = 0.74,
-    local_sizes: Annotated[
-        str, typer.Option(help="Processors of a regular user's job.")
-    ] = "1,2,4,8,16",
-    local_run: Annotated[
-        float, typer.Option(help="Mean run time of regular users' jobs, s; exponential.")
-    ] = 300.0,
-    local_estimate: Annotated[
-        float,
-        typer.Option(help="Their estimates, in multiples of their run times."),
-    ] = 2.0,
-    warmup: Annotated[
-        float, typer.Option(help="Time with regular users alone before the first job, s.")
-    ] = 7200.0,
-    bin: Annotated[float, typer.Option(help="Averaging interval of the utilisation, s.")] = 1200.0,  # noqa: A002 - the option's name
-    horizon: Annotated[float, typer.Option(help="End a run after so many days.")] = 60.0,
-    seed: shared.Seed = 1,
-    reps: shared.Reps = 5,
-    workers: shared.Workers = 0,
-    as_json: shared.JSON = False,
-    jobs_out: shared.JobsOut = None,
-    plot: shared.Plot = None,
-) -> None:
-    """Simulate KOALA's experiment: jobs co-allocated over the DAS, with failures and other users.
+@simulation(Setting, reps=5, make=_setting, more={**das.SCHEDULER, **RATES})
+def koala(setting: Setting, runs: Runs) -> None:
+    """Simulate KOALA's experiment on the DAS.
 
-    Defaults are the paper's where it prints a value; the output lists the other ones. A run lasts
-    until the last job has ended. Times count from the end of the warm-up. --jobs-out writes the
-    jobs of the first replication.
+    Jobs are co-allocated, beside other users and with failures. Defaults are the paper's where it
+    prints a value; the output lists the other ones. A run lasts until the last job has ended. Times
+    count from the end of the warm-up. --jobs-out writes the jobs of the first replication.
     """
-    from koala.core.model.parameters import PAPER
-    from koala.papers.koala.simulation import setting as das
-    from koala.papers.koala.simulation.run import run as run_once
-    from koala.papers.koala.simulation.summary import Summary
-    from koala_agent.lrm.model import Discipline
-
-    parameters = replace(
-        PAPER,
-        queue_jobs_max=queue_limit,
-        scan_interval_s=scan,
-        high_scans_per_low=high_scans,
-        claim_fraction=claim_fraction,
-        claim_fraction_step=step,
-        claim_fraction_min=min(floor, claim_fraction),
-        claim_threshold=threshold,
-        claiming_step_min_s=step_min,
-        placement_tries_max=placement_tries,
-        claiming_tries_max=claiming_tries,
-        hold_s=hold,
-        preempt=shared.one_of("preempt", preempt, PREEMPTIONS),
-        consecutive_errors_max=errors_max,
-    )
-    processors = shared.sites("sites", sites)
-    setting = das.Setting(
-        sites=processors,
-        lost_site=lost_site or None,
-        lost_at_s=lost_at,
-        bandwidth_bps=bandwidth * 1e6 / 8,
-        shared_links=not exclusive_links,
-        discipline=Discipline(shared.one_of("discipline", discipline, DISCIPLINES)),
-        grace_s=grace,
-        jobs=jobs,
-        interval_s=interval,
-        sizes=_whole("sizes", sizes),
-        components=_whole("components", components),
-        component_above=component_above,
-        file_bytes=tuple(round(size * das.GB) for size in shared.numbers("files", files)),
-        replicas=replicas,
-        run_s=_span("run", run),
-        high_share=high,
-        local_load=local_load,
-        local_sizes=_whole("local-sizes", local_sizes),
-        local_run_s=local_run,
-        local_estimate=local_estimate,
-        warmup_s=warmup,
-        claim_errs=shared.numbers("claim-errs", claim_errs)
-        if claim_errs is not None
-        else _rates(len(processors), lost_site, das.CLAIM_ERRS, das.CLAIM_ERRS_BAD),
-        component_fails=shared.numbers("component-fails", component_fails)
-        if component_fails is not None
-        else _rates(len(processors), lost_site, das.COMPONENT_FAILS, das.COMPONENT_FAILS_BAD),
-        placement=shared.one_of("placement", placement, PLACEMENTS),
-        parameters=parameters,
-        bin_s=bin,
-        horizon_s=horizon * 86_400.0,
-    )
-    shared.check_outputs(jobs_out, plot)
-    done = shared.replications(partial(run_once, setting), seed, reps, workers)
+    done = runs.replicate(run, setting)
     found = Summary(setting, done.results)
-    shared.show(found.document(), as_json=as_json, text=lambda: _text(found))
-    if jobs_out is not None:
-        _write_jobs(jobs_out, done.results[0])
-    if plot is not None:
-        _draw(found, plot)
-    if done.is_interrupted:
-        raise typer.Exit(shared.INTERRUPTED)
+    runs.show(found.document(), lambda: _text(found))
+    if runs.jobs_out is not None:
+        from koala.sim.metrics import COLUMNS, row
 
-
-def _rates(sites: int, lost_site: int, rate: float, bad_rate: float) -> tuple[float, ...]:
-    return tuple(bad_rate if number == lost_site else rate for number in range(1, sites + 1))
-
-
-def _whole(option: str, text: str) -> tuple[int, ...]:
-    found = shared.numbers(option, text)
-    if not all(one == int(one) for one in found):
-        raise ConfigError(f"--{option} {text}: allowed are whole numbers")
-    return tuple(int(one) for one in found)
-
-
-def _span(option: str, text: str) -> tuple[float, float]:
-    ends = shared.numbers(option, text, separator=":")
-    if len(ends) != 2:
-        raise ConfigError(f"--{option} {text}: allowed is LOW:HIGH, for instance 30:192")
-    return ends[0], ends[1]
-
-
-def _write_jobs(path: Path, run: Measured) -> None:
-    from koala.sim.metrics import COLUMNS, row
-
-    with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(COLUMNS)
-        lines.writerows(row(job) for job in run.jobs)
+        write_rows(runs.jobs_out, COLUMNS, (row(job) for job in done.results[0].jobs))
+    if runs.plot is not None:
+        _draw(found, runs.plot)
+    runs.end(is_interrupted=done.is_interrupted)
 
 
 def _draw(found: Summary, path: Path) -> None:

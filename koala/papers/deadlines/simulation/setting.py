@@ -7,6 +7,7 @@ from math import inf
 
 from koala.core.model.values import Seconds
 from koala.errors import ConfigError
+from koala.sim.options import bounds, choice, flag, number, pair, site_sizes, text
 from koala.workload.distributions import SizeDistribution
 
 
@@ -16,24 +17,58 @@ class Setting:
     gross loads, as fractions.
     """
 
-    at_deadline: str = "kill"  # the paper's GP; "fail" is its LP
-    fraction: float = 0.7  # Lp
-    tries_max: int = 10  # Mp: tries 0..Mp
-    wait_s: Seconds = inf  # X
-    local_load: float = 0.3
-    global_load: float = 0.2
-    lead_s: tuple[Seconds, Seconds] = (1.0, 3599.0)
-    sites: tuple[int, ...] = (32, 32, 32, 32)
-    components: tuple[int, int] | None = None  # None: 2 to as many as there are sites
-    sizes: tuple[int, int] | None = None  # of global components; None: 4 to the smallest site
-    local_sizes: tuple[int, int] | None = None  # None: 1 to the smallest site
-    q: float = 0.9
-    is_uniform: bool = False  # sizes of global components
-    global_run_s: Seconds = 200.0
-    local_run_s: Seconds = 100.0
-    is_requeued: bool = False  # killed local jobs go back to the head of their queue
-    time_s: Seconds = 3_000_000.0  # the warm-up included
-    warmup_s: Seconds = 300_000.0
+    at_deadline: str = choice(
+        "kill",
+        {"GP": "kill", "LP": "fail"},
+        "GP: at its deadline a job may kill local jobs; LP: it fails.",
+        name="policy",
+    )
+    fraction: float = number(
+        0.7, "Lp: share of the time to the deadline that passes before a try.", name="lp"
+    )
+    tries_max: int = number(10, "Mp: tries 0 to Mp are made.", name="mp")
+    wait_s: Seconds = number(
+        inf, "Wait-X: ignore a job until X s before its deadline; inf: never.", given=10.0
+    )
+    local_load: float = number(0.3, "Offered load of local users.")
+    global_load: float = number(0.2, "Offered load of global jobs.")
+    lead_s: tuple[Seconds, Seconds] = text(
+        "1:3599",
+        pair("LOW:HIGH", "1:3599"),
+        "Seconds from submission to deadline; uniform.",
+        metavar="LOW:HIGH",
+    )
+    sites: tuple[int, ...] = text("4x32", site_sizes, "Processors of each site.")
+    components: tuple[int, int] | None = text(
+        None,
+        bounds,
+        "Components of a global job; uniform.  [default: 2 to the number of sites]",
+        metavar="LOW:HIGH",
+    )
+    sizes: tuple[int, int] | None = text(
+        None,
+        bounds,
+        "Processors of a global component.  [default: 4 to the smallest site]",
+        metavar="LOW:HIGH",
+    )
+    local_sizes: tuple[int, int] | None = text(
+        None,
+        bounds,
+        "Processors of a local job.  [default: 1 to the smallest site]",
+        metavar="LOW:HIGH",
+    )
+    q: float = number(0.9, "q of D(q), of which sizes are drawn.")
+    is_uniform: bool = flag("Draw global sizes uniformly, not of D(q).", name="uniform-sizes")
+    global_run_s: Seconds = number(200.0, "Mean run time of global jobs, s.")
+    local_run_s: Seconds = number(100.0, "Mean run time of local jobs, s.")
+    is_requeued: bool = choice(
+        False,  # noqa: FBT003 - the default
+        {"lost": False, "requeue": True},
+        "Killed local jobs: lost, or requeue: back to their queue's head.",
+        name="killed",
+    )
+    time_s: Seconds = number(3_000_000.0, "Simulated seconds, the warm-up included.")
+    warmup_s: Seconds = number(300_000.0, "Simulated seconds that are not counted.")
 
     def __post_init__(self) -> None:
         _require(

@@ -9,6 +9,7 @@ from math import inf, isfinite
 from koala.core.model.grid import Demand
 from koala.core.model.values import Seconds
 from koala.errors import ConfigError
+from koala.sim.options import JOBS_MAX, number, pair, text
 
 MBPS = 125_000.0
 """A megabit a second in bytes a second."""
@@ -43,8 +44,17 @@ SITES = (
     SiteSetting(name="site2", mips=4000, slice_mips=1600, slots=4, link_mbps=16),
     SiteSetting(name="site3", mips=5000, slice_mips=2000, slots=4, link_mbps=20),
 )
-IO = JobClass(data_mb=6100, length_mi=12.5e6)
-CPU = JobClass(data_mb=0.4, length_mi=25e6)
+POLICIES = ("NoNetwork", "PreferLocal", "Service")
+
+
+def _policy(_option: str, text: str) -> str:
+    """Match the built-in policies in any case; pass other names on unchanged."""
+    return next((name for name in POLICIES if name.lower() == text.lower()), text)
+
+
+def _job(option: str, text: str) -> JobClass:
+    data_mb, length_mi = pair("MB:MI", "6100:12.5e6")(option, text)
+    return JobClass(data_mb=data_mb, length_mi=length_mi)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +63,31 @@ class Setting:
     arrival rate and the rest are ours (docs/simulation.md).
     """
 
-    policy: str = "Service"
-    io_fraction: float = 0.2
-    rate: float = 0.00045  # jobs a second, at all sites together
+    policy: str = text(
+        "Service",
+        _policy,
+        f"{', '.join(POLICIES)}, or a placement policy of another package by its name.",
+    )
+    io_fraction: float = number(0.2, "Share of the jobs that are I/O-bound.")
+    rate: float = number(0.00045, "Jobs a second, at all sites together.")
     sites: tuple[SiteSetting, ...] = SITES
     vpn_mbps: float = 6.0  # of the link between each two sites ...
     vpns: tuple[tuple[str, str, float], ...] = ()  # ... but these
-    preferred_mips: float = 1000.0
-    accept: float = 0.5  # of the preferred rate
-    io: JobClass = IO
-    cpu: JobClass = CPU
-    blocks: int = 0  # of a job's data; 0: a stream, the limit of many blocks
-    written: float = 0.0  # part of the data that is written; it counts where there are blocks
-    round_s: Seconds = 0.0  # between scheduling rounds; 0: whenever something changed
-    jobs: int = 300
+    preferred_mips: float = number(1000.0, "Preferred rate of a job, MIPS.", name="preferred")
+    accept: float = number(0.5, "Part of the preferred rate that hints accept.")
+    io: JobClass = text(
+        "6100:12.5e6", _job, "Data and length of an I/O-bound job.", name="io-job", metavar="MB:MI"
+    )
+    cpu: JobClass = text(
+        "0.4:25e6", _job, "Data and length of a CPU-bound job.", name="cpu-job", metavar="MB:MI"
+    )
+    # 0 blocks: the limit of many blocks; the part that is written counts where there are blocks
+    blocks: int = number(
+        0, "Blocks of a job's instructions and data; 0: a stream.", low=0, high=10_000
+    )
+    written: float = number(0.0, "Part of the data that is written (with --blocks).")
+    round_s: Seconds = number(0.0, "Seconds between scheduling rounds; 0: when something changes.")
+    jobs: int = number(300, "Jobs of one run; all of them count.", low=1, high=JOBS_MAX)
 
     def __post_init__(self) -> None:
         _require(0 <= self.io_fraction <= 1, "io-fraction", self.io_fraction, "0 to 1")

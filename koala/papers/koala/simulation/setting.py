@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
 from koala.core.model.parameters import NAMES, PAPER, Parameters
 from koala.core.model.values import Instant, Seconds, SiteName
 from koala.errors import ConfigError
+from koala.sim.options import (
+    JOBS_MAX,
+    Option,
+    Read,
+    choice,
+    flag,
+    number,
+    numbers,
+    one_of,
+    pair,
+    site_sizes,
+    text,
+    whole_numbers,
+)
 from koala_agent.lrm.model import Discipline
 
 GB = 1_000_000_000
@@ -15,8 +29,68 @@ CLAIM_ERRS = 0.01
 CLAIM_ERRS_BAD = 0.1
 COMPONENT_FAILS = 0.06
 COMPONENT_FAILS_BAD = 0.2
-ERRORS_MAX = 8
-HOLD_S = 86_400.0
+PARAMETERS = replace(PAPER, consecutive_errors_max=8, hold_s=86_400.0)
+
+
+def _of_scheduler(parameter: str, name: str, text: str, read: Read | None = None) -> Option:
+    default = getattr(PARAMETERS, parameter)
+    kind: Literal["whole", "number"] = "whole" if isinstance(default, int) else "number"
+    return Option(default=default, kind="text" if read else kind, name=name, help=text, read=read)
+
+
+SCHEDULER: dict[str, Option] = {
+    parameter: _of_scheduler(parameter, name, words)
+    for parameter, name, words in (
+        (
+            "queue_jobs_max",
+            "queue-limit",
+            "Jobs in both placement queues; a further submission is delayed.",
+        ),
+        ("scan_interval_s", "scan", "Time between two scans of a queue, s."),
+        (
+            "high_scans_per_low",
+            "high-scans",
+            "S: scans of the high queue for each scan of the low one.",
+        ),
+        (
+            "claim_fraction",
+            "claim-fraction",
+            "L: share of the time to the start that passes before a try.",
+        ),
+        ("claim_fraction_step", "step", "Decrease of L each time a job returns."),
+        ("claim_fraction_min", "floor", "Lower bound of L."),
+        (
+            "claim_threshold",
+            "threshold",
+            "T: least startable fraction of the components; 1: atomic.",
+        ),
+        (
+            "claiming_step_min_s",
+            "step-min",
+            "A shorter step to the next claiming try lands on the start, s.",
+        ),
+        ("placement_tries_max", "placement-tries", "Limit for a job; 0: no limit."),
+        ("claiming_tries_max", "claiming-tries", "Limit for a job; 0: no limit."),
+        ("hold_s", "hold", "Longest time a claim is held unused, s."),
+        (
+            "consecutive_errors_max",
+            "errors-max",
+            "Consecutive errors after which a site is unusable.",
+        ),
+    )
+} | {
+    "preempt": _of_scheduler(
+        "preempt",
+        "preempt",
+        "component: as in the paper; complete: for a whole job; none.",
+        lambda option, text: one_of(option, text, ("component", "complete", "none")),
+    )
+}
+"""Parameters of the scheduler that the experiment shows, and their options."""
+
+
+def _gigabytes(option: str, text: str) -> tuple[int, ...]:
+    return tuple(round(size * GB) for size in numbers(option, text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,40 +100,65 @@ class Setting:
     """
 
     # the grid (KOALA 2.1, 5.1)
-    sites: tuple[int, ...] = (130, 60, 60, 60)
-    lost_site: int | None = 4  # counted from 1; None: no site is lost
-    lost_at_s: Instant = 36_000.0
-    bandwidth_bps: float = 12_500_000.0  # 100 Mbit/s
-    shared_links: bool = True
-    discipline: Discipline = Discipline.EASY
-    grace_s: Seconds = 1.0
+    sites: tuple[int, ...] = text("130,3x60", site_sizes, "Processors of each site.")
+    lost_site: int | None = number(
+        4, "The site that breaks down, counted from 1; 0: none.", read=lambda _, site: site or None
+    )
+    lost_at_s: Instant = number(36_000.0, "Time of the breakdown, s.")
+    bandwidth_bps: float = number(
+        12_500_000.0,
+        "Bandwidth between two sites, Mbit/s.",
+        name="bandwidth",
+        given=100.0,
+        read=lambda _, mbits: mbits * 1e6 / 8,
+    )
+    shared_links: bool = flag(
+        "Each copy has the whole bandwidth.", name="exclusive-links", default=True
+    )
+    discipline: Discipline = choice(
+        Discipline.EASY,
+        {name: Discipline(name) for name in ("easy", "fcfs", "conservative")},
+        "Local managers: easy, fcfs or conservative.",
+    )
+    grace_s: Seconds = number(1.0, "Longest time a claim waits in a local queue, s.")
     # the jobs (KOALA 4.2)
-    jobs: int = 500
-    interval_s: Seconds = 120.0
-    sizes: tuple[int, ...] = (36, 72)
-    components: tuple[int, ...] = (3, 4, 6, 8)
-    component_above: int = 8
-    file_bytes: tuple[int, ...] = (4 * GB, 8 * GB)
-    replicas: int = 2
-    run_s: tuple[Seconds, Seconds] = (30.0, 192.0)
-    high_share: float = 0.5
+    jobs: int = number(500, "Jobs to be co-allocated.", low=1, high=JOBS_MAX)
+    interval_s: Seconds = number(120.0, "Mean time between two submissions, s.")
+    sizes: tuple[int, ...] = text("36,72", whole_numbers, "Processors of a job.")
+    components: tuple[int, ...] = text(
+        "3,4,6,8", whole_numbers, "Components of a job, all equally large."
+    )
+    component_above: int = number(8, "A component has more processors than this.")
+    file_bytes: tuple[int, ...] = text(
+        "4,8", _gigabytes, "Sizes of an input file, GByte.", name="files"
+    )
+    replicas: int = number(2, "Sites that hold a file.")
+    run_s: tuple[Seconds, Seconds] = text(
+        "30:192", pair("LOW:HIGH", "30:192"), "Run time, s; uniform.", metavar="LOW:HIGH"
+    )
+    high_share: float = number(0.5, "Share of jobs with high priority.", name="high")
     # the regular load (KOALA 4.2, 5.1)
-    local_load: float = 0.74
-    local_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
-    local_run_s: Seconds = 300.0
-    local_estimate: float = 2.0
-    warmup_s: Seconds = 7200.0
+    local_load: float = number(0.74, "Offered load of the regular users.")
+    local_sizes: tuple[int, ...] = text(
+        "1,2,4,8,16", whole_numbers, "Processors of a regular user's job."
+    )
+    local_run_s: Seconds = number(300.0, "Mean run time of regular users' jobs, s; exponential.")
+    local_estimate: float = number(2.0, "Their estimates, in multiples of their run times.")
+    warmup_s: Seconds = number(7200.0, "Time with regular users alone before the first job, s.")
     # what fails (KOALA 4.3, 5.2); one probability for all sites, or one for each
     claim_errs: tuple[float, ...] = (*(CLAIM_ERRS,) * 3, CLAIM_ERRS_BAD)
     component_fails: tuple[float, ...] = (*(COMPONENT_FAILS,) * 3, COMPONENT_FAILS_BAD)
     # the scheduler (KOALA 4)
-    placement: str = "CF"
-    parameters: Parameters = field(
-        default_factory=lambda: replace(PAPER, consecutive_errors_max=ERRORS_MAX, hold_s=HOLD_S)
-    )
+    placement: str = choice("CF", ("CF", "WF"), "CF (Close-to-Files) or WF (Worst-Fit).")
+    parameters: Parameters = PARAMETERS
     # the measurement
-    bin_s: Seconds = 1200.0
-    horizon_s: Seconds = 60 * 86_400.0
+    bin_s: Seconds = number(1200.0, "Averaging interval of the utilisation, s.")
+    horizon_s: Seconds = number(
+        60 * 86_400.0,
+        "End a run after so many days.",
+        given=60.0,
+        read=lambda _, days: days * 86_400.0,
+    )
 
     def __post_init__(self) -> None:
         count = len(self.sites)
@@ -180,23 +279,6 @@ class Group:
         size = f"{self.processors or ''}{split}"
         return ".".join(word for word in (size, self.priority) if word) or "all"
 
-
-SCHEDULER = (
-    "scan_interval_s",
-    "high_scans_per_low",
-    "placement_tries_max",
-    "queue_jobs_max",
-    "claim_fraction",
-    "claim_fraction_step",
-    "claim_fraction_min",
-    "claim_threshold",
-    "claiming_step_min_s",
-    "claiming_tries_max",
-    "hold_s",
-    "preempt",
-    "consecutive_errors_max",
-)
-"""Parameters of the scheduler that the experiment shows."""
 
 OURS: dict[str, str] = {
     "lost_site, lost_at_s": "the paper says that a site of 60 was removed, not when or how:"

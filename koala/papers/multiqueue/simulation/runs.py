@@ -15,6 +15,7 @@ from koala.core.model.visiting import Discipline
 from koala.errors import ConfigError
 from koala.papers.multiqueue.simulation.model import Started, System
 from koala.policies.queueing.multiqueue import DISCIPLINES
+from koala.sim.options import JOBS_MAX, bounds, number, numbers, site_sizes, text
 from koala.sim.saturation import Trend, is_saturated, trend
 from koala.sim.statistics import means_of_batches
 from koala.workload.distributions import SizeDistribution
@@ -34,16 +35,23 @@ class Setting:
     `warmup` do not count."""
 
     policy: str
-    mix: tuple[float, ...]
+    mix: tuple[float, ...] = text(
+        "25,25,25,25", numbers, "Shares of the jobs with 1, 2, ... components."
+    )
     split: tuple[float, ...]
-    sizes: tuple[int, int] = (1, 8)
-    q: float = 0.9
-    sites: tuple[int, ...] = (32, 32, 32, 32)
+    sizes: tuple[int, int] = text("1:8", bounds, "Least and largest size of a component.")
+    q: float = number(0.9, "q of the size distribution D(q).")
+    sites: tuple[int, ...] = text("4x32", site_sizes, "Processors of the sites.")
     utilization: float
-    jobs: int = 300_000
-    warmup: int = 50_000
-    service_cv: float = 1.0
-    ageing: float = FOREVER
+    jobs: int = number(300_000, "Arrivals of one run.", low=1, high=JOBS_MAX)
+    warmup: int = number(50_000, "Number of first arrivals that are not counted.", low=0)
+    service_cv: float = number(
+        1.0,
+        "Coefficient of variation of service times (their mean is 1): 0 constant,"
+        " 1 exponential, more: hyperexponential.",
+        low=0,
+    )
+    ageing: float = number(FOREVER, "Waiting time after which a job goes first; inf: never.", low=0)
 
     @property
     def discipline(self) -> Discipline:

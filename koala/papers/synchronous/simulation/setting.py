@@ -7,6 +7,7 @@ from math import inf, log
 
 from koala.core.model.values import Seconds
 from koala.errors import ConfigError
+from koala.sim.options import JOBS_MAX, choice, number
 
 QUANTA = 100
 """Quanta of a schedule cycle (SQ 4.2.2)."""
@@ -20,17 +21,39 @@ class Setting:
     """One point of the experiment. The defaults are the paper's; its ambiguous sentences have a
     field each."""
 
-    scheme: str = "SQ"  # or QoS: strict admission control
-    machines: int = 5
-    interarrival_s: Seconds = 10.0  # lambda, of each of the three generators
-    beta: float = 0.05
-    quantum_s: Seconds = 0.1
-    partition: str = "soft"  # hard: what a queue leaves unused is lost
-    test: str = "corrected"  # printed: figure 5 to the letter
-    dummy: str = "start"  # demand: it is created by the first slow-down
-    mapping: str = "least"  # fit: the least loaded that have room; random
-    release: str = "real"  # agreed: admitted weight is given back at the agreed end
-    tasks: int = 1500  # of each generator
+    scheme: str = choice(
+        "SQ", ("SQ", "QoS"), "SQ: synchronous queuing; QoS: strict admission control."
+    )
+    machines: int = number(5, "Machines, and the most subtasks of a task.", low=1, high=1_000)
+    interarrival_s: Seconds = number(
+        10.0, "Mean seconds between tasks of each of the three kinds."
+    )  # lambda
+    beta: float = number(0.05, "Over-subscription that SQ admits.")
+    quantum_s: Seconds = number(0.1, "Seconds of a quantum; a schedule cycle is 100 quanta.")
+    partition: str = choice(
+        "soft",
+        ("soft", "hard"),
+        "soft: unused time of a queue goes to the others; hard: it is lost.",
+    )
+    test: str = choice(
+        "corrected",
+        ("corrected", "printed"),
+        "Figure 5: corrected; or printed: all are corrected in every cycle.",
+    )
+    dummy: str = choice(
+        "start",
+        ("start", "demand"),
+        "start: it holds the unallocated share; demand: slow-downs create it.",
+    )
+    mapping: str = choice(
+        "least",
+        ("least", "fit", "random"),
+        "least: the least loaded machines; fit: the least loaded with room; random.",
+    )
+    release: str = choice(
+        "real", ("real", "agreed"), "Weight is released at the real or at the agreed end."
+    )
+    tasks: int = number(1500, "Tasks of each of the three kinds.", low=1, high=JOBS_MAX)
     speed_ghz: tuple[float, float] = (0.1, 0.6)
     demand: tuple[float, float] = (1.0, 5.0)  # m, percent of the standard machine
     relative: tuple[float, float] = (1.0, 5.0)  # r

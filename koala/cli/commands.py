@@ -1,0 +1,63 @@
+"""Groups of commands that are imported when they are called, listed by section in help texts."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+CALLED = "called"
+"""Key of the context's object: the path of the called command, which begins its messages."""
+
+
+class LazyGroup(click.Group):
+    """Group whose commands are given by their places, `module:attribute`, in sections.
+
+    Commands in `hidden` can be called, too: other spellings of listed commands.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sections: Mapping[str, Mapping[str, str]],
+        *,
+        hidden: Mapping[str, str] | None = None,
+        **attributes: Any,  # noqa: ANN401 - those of click
+    ) -> None:
+        super().__init__(name, **attributes)
+        self.sections = sections
+        self.places = {name: place for one in sections.values() for name, place in one.items()}
+        self._hidden = hidden or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the commands in the order of the help text."""
+        return list(self.places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if there is none of that name."""
+        place = self.places.get(cmd_name) or self._hidden.get(cmd_name)
+        if place is None:
+            return None
+        module, _, attribute = place.partition(":")
+        found: click.Command = getattr(importlib.import_module(module), attribute)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the called command and note its path, which begins its messages."""
+        name, command, rest = super().resolve_command(ctx, args)
+        ctx.ensure_object(dict)[CALLED] = f"{ctx.command_path} {name}"
+        return name, command, rest
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a line for each command."""
+        with formatter.section("Commands"):
+            formatter.write_dl(self.lines(ctx, self.places, formatter.width))
+
+    def lines(self, ctx: click.Context, names: Iterable[str], width: int) -> list[tuple[str, str]]:
+        """Names and short descriptions of commands."""
+        commands = ((name, self.get_command(ctx, name)) for name in names)
+        return [(name, one.get_short_help_str(width)) for name, one in commands if one]

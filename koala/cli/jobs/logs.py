@@ -1,0 +1,173 @@
+"""`koala logs`: print what a job's programs wrote."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from collections import Counter
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from koala.cli.arguments import (
+    Whole,
+    chosen_component,
+    component_option,
+    daemon_options,
+    job_argument,
+    option,
+)
+from koala.cli.connection import ask, show_json
+from koala.cli.jobs.follow import InterruptNotice
+from koala.errors import SpecError
+
+if TYPE_CHECKING:
+    from koala.client import Client
+    from koala.wire.v1.koala_pb2 import LogPart
+
+
+@click.command
+@job_argument
+@option("-f", "--follow", is_flag=True, help="Follow the logs until the job is over.")
+@component_option
+@option("-p", "--process", type=Whole(-1), default=-1, help="One process; -1: all.")
+@option("--stream", default="both", metavar="NAME", help="stdout, stderr, or both.")
+@daemon_options
+def logs(
+    *,
+    job: str,
+    follow: bool,
+    component: str | None,
+    process: int,
+    stream: str,
+    json: bool,
+    address: str | None,
+) -> None:
+    """Print the logs of a job's programs.
+
+    With several processes each line begins with the component's label and the process. The index
+    stands in for a missing label, and follows one that several components share.
+    """
+    if stream not in ("stdout", "stderr", "both"):
+        raise SpecError(f"--stream {stream!r}: allowed are stdout, stderr, both")
+    chosen = chosen_component(component)
+    interrupt = InterruptNotice(address, [job] if follow else [])
+
+    async def request(client: Client) -> None:
+        shown = await client.show(job)
+        interrupt.update(shown)
+        writers = _count_writers(shown, component=chosen, process=process)
+        lines = LabelledLines(is_labelled=writers > 1, shared=_shared_names(shown))
+        decoder = TextDecoder()
+        async for part in client.logs(
+            job, component=chosen, stream=stream, process=process, follow=follow
+        ):
+            text = decoder.decode(part)
+            if json and text:
+                show_json(part_document(Writer.of(part), text), indent=None)
+            elif not json:
+                sys.stdout.write(lines.add(Writer.of(part), text))
+                sys.stdout.flush()
+        for writer, text in decoder.finish():
+            if json:
+                show_json(part_document(writer, text), indent=None)
+            else:
+                sys.stdout.write(lines.add(writer, text))
+        sys.stdout.write(lines.finish())
+
+    with interrupt:
+        ask(address, request)
+
+
+class Writer(NamedTuple):
+    """Origin of a part of a log: component, process and stream."""
+
+    component: int
+    label: str
+    process: int
+    stream: str
+
+    @classmethod
+    def of(cls, part: LogPart) -> Writer:
+        """Return the writer of a part."""
+        return cls(part.component, part.label, part.process, part.stream)
+
+
+class TextDecoder:
+    """Incremental UTF-8 decoder of log parts, one state for each writer.
+
+    A part may end within a character. Invalid bytes are replaced.
+    """
+
+    def __init__(self) -> None:
+        self._decoders: dict[Writer, codecs.IncrementalDecoder] = {}
+
+    def decode(self, part: LogPart) -> str:
+        """Decode the complete characters up to the end of this part."""
+        writer = Writer.of(part)
+        if writer not in self._decoders:
+            self._decoders[writer] = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        return self._decoders[writer].decode(part.data)
+
+    def finish(self) -> list[tuple[Writer, str]]:
+        """Decode the incomplete characters at the end, with replacement."""
+        ends = [(writer, one.decode(b"", final=True)) for writer, one in self._decoders.items()]
+        return [(writer, text) for writer, text in ends if text]
+
+
+class LabelledLines:
+    """Assembles complete lines from the parts of several programs, with a label before each.
+
+    A name in `shared`, which several components have, is followed by the component's index.
+    """
+
+    def __init__(self, *, is_labelled: bool, shared: Container[str] = ()) -> None:
+        self._is_labelled = is_labelled
+        self._shared = shared
+        self._open: dict[Writer, str] = {}
+
+    def add(self, writer: Writer, text: str) -> str:
+        """Add text of a writer; return the lines that it completes."""
+        if not self._is_labelled:
+            return text
+        *whole, self._open[writer] = (self._open.get(writer, "") + text).split("\n")
+        return "".join(f"{self._label(writer)}{line}\n" for line in whole)
+
+    def finish(self) -> str:
+        """Return the lines without a final newline."""
+        left = ((writer, line) for writer, line in self._open.items() if line)
+        return "".join(f"{self._label(writer)}{line}\n" for writer, line in left)
+
+    def _label(self, writer: Writer) -> str:
+        mark = "!" if writer.stream == "stderr" else "|"
+        name = _name(writer.label, writer.component)
+        if name in self._shared:
+            name = f"{name}.{writer.component}"
+        return f"{name}.{writer.process} {mark} "
+
+
+def _name(label: str, component: int) -> str:
+    """Displayed name of a component; different labels may have the same displayed name."""
+    from koala.cli.render.table import clean
+
+    return clean(label) or str(component)
+
+
+def _shared_names(job: Mapping[str, Any]) -> set[str]:
+    """Displayed names that several components have."""
+    uses = Counter(_name(part["label"], part["component"]) for part in job["parts"])
+    return {name for name, count in uses.items() if count > 1}
+
+
+def _count_writers(job: Mapping[str, Any], *, component: str, process: int) -> int:
+    """Count the processes that the requested logs may come from."""
+    chosen = [
+        part for part in job["parts"] if component in ("", part["label"], str(part["component"]))
+    ]
+    return len(chosen) if process >= 0 else sum(part["processes"] for part in chosen)
+
+
+def part_document(writer: Writer, text: str) -> dict[str, object]:
+    """Build the `--json` document of a part of a log."""
+    return {**writer._asdict(), "text": text}

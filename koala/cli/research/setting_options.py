@@ -1,0 +1,95 @@
+"""Command line of a simulation, made of the options that its setting declares.
+
+`@simulation(Setting, reps=5)` makes a command of a function that gets the setting and a `Runs`: how
+often to run it, and what to do with the results. The function's docstring is the help text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from koala.cli.arguments import Number, Whole, file, option
+from koala.cli.extras import needs_sim
+from koala.cli.research.simulation_options import (
+    Runs,
+    check_distinct,
+    jobs_out_option,
+    json_option,
+    plot_option,
+    seed_option,
+    workers_option,
+)
+from koala.sim.options import Option, option_name, options_of
+
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+def simulation(
+    setting: type,
+    *,
+    reps: int,
+    make: Callable[..., Any] | None = None,
+    more: Mapping[str, Option] | None = None,
+) -> Callable[[Callable[[Any, Runs], None]], click.Command]:
+    """Decorate the function of a simulation: make its command.
+
+    `make` makes the setting of the options' values, and is the setting's class by default; `more`
+    are options that are no fields.
+    """
+    options = {**options_of(setting), **(more or {})}
+
+    def decorate(function: Callable[[Any, Runs], None]) -> click.Command:
+        @needs_sim
+        def run(**given: Any) -> None:  # noqa: ANN401
+            values = {
+                name: one.read(option_name(name, one), given[name]) if one.read else given[name]
+                for name, one in options.items()
+            }
+            runs = Runs(**{name: value for name, value in given.items() if name not in options})
+            read = [values[name] for name, one in options.items() if one.kind == "file"]
+            check_distinct(read, {"jobs-out": runs.jobs_out, "plot": runs.plot})
+            function((make or setting)(**values), runs)
+
+        run.__doc__ = function.__doc__
+        shared = (
+            seed_option,
+            option(
+                "--reps",
+                type=Whole(1),
+                default=reps,
+                help="Replications, with seeds SEED, SEED + 1, ...",
+            ),
+            workers_option,
+            json_option,
+            jobs_out_option,
+            plot_option,
+        )
+        own = (_click_option(name, one) for name, one in options.items())
+        decorators: list[Decorator] = [*own, *shared]
+        command: Callable[..., None] = run
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return click.command(function.__name__)(command)
+
+    return decorate
+
+
+def _click_option(name: str, one: Option) -> Decorator:
+    kinds: dict[str, Any] = {
+        "whole": {"type": Whole(one.low, one.high)},
+        "number": {"type": Number(one.low, one.high)},
+        "flag": {"is_flag": True},
+        "file": {"type": file},
+        "text": {},
+    }
+    return option(
+        f"--{option_name(name, one)}",
+        name,
+        default=one.default,
+        metavar=one.metavar,
+        help=one.help,
+        **kinds[one.kind],
+    )
