@@ -7,7 +7,9 @@
   not reachable.
 
     main.py          command table, errors, exit status
-    arguments.py     shared options; files, -D definitions, durations
+    commands.py      groups that import their commands late
+    completion.py    completion in the shell
+    arguments.py     shared options and their types; files, -D definitions, durations
     connection.py    calls to the daemon, output of results
     jobs/            submit, list, show, why, timeline, cancel, wait, watch, logs, outputs, rsl
     admin/           sites, users, authority, backup, report

@@ -178,6 +178,30 @@ def test_words_that_the_system_does_not_take_are_errors_as_others_are(
     assert run.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "command", "status", "said"),
+    [
+        (("list", "--phase", "x"), "koala list", 2, "--phase 'x': allowed are"),
+        (("list", "--last", "x"), "koala list", 2, "allowed are whole numbers"),
+        (("site", "add", "a", "--ttl", "0"), "koala site add", 2, "allowed is a time"),
+        (("sites", "--address", NOBODY), "koala sites", 3, NOBODY),
+        (("simulate", "sq", "--scheme", "x"), "koala simulate sq", 2, "allowed are SQ, QoS"),
+        (("admin", "authority", "show", "/no"), "koala admin authority show", 2, "/no"),
+    ],
+)
+def test_an_error_names_its_command_and_is_a_document_with_json(
+    words: tuple[str, ...], command: str, status: int, said: str
+) -> None:
+    run = koala_here(*words, "--json")
+    assert (run.returncode, run.stdout) == (status, "")
+    document = json.loads(run.stderr)
+    assert document["version"] == 1
+    assert said in document["error"].pop("text")
+    assert document["error"] == {"command": command, "status": status}
+    if "--last" not in words:
+        assert koala_here(*words).stderr.startswith(f"{command}: ")
+
+
 def test_debug_shows_where_an_error_came_from() -> None:
     for run in (koala("--debug", "rsl", "/"), koala("rsl", "/", KOALA_DEBUG="1")):
         assert run.returncode == 2
