@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from koala.errors import SpecError
 
@@ -88,14 +89,12 @@ def option(*names: str, help: str, **attributes: Any) -> Callable[[F], F]:  # no
 
 
 def source_argument(*, required: bool = True) -> Callable[[F], F]:
-    """Decorate a command with the file of a description."""
+    """Decorate a command with the file of a description; without one it is empty."""
+    default: dict[str, Any] = {} if required else {"default": ""}
     return click.argument(
-        "source",
-        metavar="FILE|-",
-        required=required,
-        default=None if required else "",
-        help="The file; - is standard input.",
-    )
+        "source", metavar="FILE|-", required=required, help="The file; - is standard input.",
+        **default,
+    )  # fmt: skip
 
 
 def daemon_options(command: F) -> F:
@@ -103,11 +102,20 @@ def daemon_options(command: F) -> F:
     return json_option(address_option(command))
 
 
+def _or_above(context: click.Context, one: click.Parameter, value: Any) -> Any:  # noqa: ANN401
+    """Take the value that was given to the group, before the name of the command."""
+    name, above = one.name or "", context.parent
+    if above is None or context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        return value
+    is_above = above.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    return above.params[name] if is_above else value
+
+
 address_option = option(
     "--address", envvar="KOALA_ADDRESS", show_envvar=True, metavar="HOST:PORT",
-    help="Address of the daemon.",
+    callback=_or_above, help="Address of the daemon.",
 )  # fmt: skip
-json_option = option("--json", is_flag=True, help="Print JSON instead of text.")
+json_option = option("--json", is_flag=True, callback=_or_above, help="Print JSON instead of text.")
 define_option = option(
     "-D", "--define", multiple=True, metavar="NAME=VALUE",
     help="Define a variable of the description.",

@@ -203,6 +203,6 @@ def test_durations_are_read() -> None:
 
 def test_commands_about_access_say_what_they_do() -> None:
     assert os.environ["KOALA_RUNTIME_DIR"]
-    for words in (("site",), ("user",), ("audit", "--help"), ("site", "add", "--help")):
+    for words in (("user",), ("site", "--help"), ("audit", "--help"), ("site", "add", "--help")):
         run = koala_here(*words)
         assert "Usage" in run.stdout + run.stderr

@@ -37,8 +37,7 @@ all_option = option("--all", "every", is_flag=True, help="All sites that the dae
 @click.pass_context
 def site(context: click.Context, *, json: bool, address: str | None) -> None:
     """List, add, drain, resume or revoke sites."""
-    if context.invoked_subcommand is not None:  # options before its name count for it
-        context.default_map = {context.invoked_subcommand: {"json": json, "address": address}}
+    if context.invoked_subcommand is not None:
         return
     from koala.cli.render.documents import sites_text
 
