@@ -86,7 +86,7 @@ class Koala(LazyGroup):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the usage, and a line for each command, the section's name before its first."""
         formatter.write(
-            "Usage: koala [--version] [--debug] COMMAND ...   (more: koala COMMAND --help)\n\n"
+            "Usage: koala [--version] [--debug] COMMAND ...   (more: koala COMMAND --help)\n"
         )
         for section, places in self.sections.items():
             for number, (name, text) in enumerate(self.lines(ctx, places, formatter.width)):

@@ -94,7 +94,7 @@ def command_lines() -> list[tuple[str, ...]]:
     """Every command, and those of the groups."""
     lines = [*_inner((), application)]
     assert ("site", "lost") in lines
-    assert ("admin", "authority", "rotate") in lines
+    assert ("admin", "authority", "show") in lines
     return lines
 
 
