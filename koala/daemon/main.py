@@ -52,7 +52,7 @@ from koala.daemon.clients.site_status import SiteStatus
 from koala.daemon.clients.submit_service import SubmitService
 from koala.daemon.config import Config, read_config
 from koala.daemon.event_loop import EventLoop
-from koala.daemon.files.relay import RelayProcess, RelaySettings
+from koala.daemon.files.relay import RelaySettings, RunRelay, run_relay_process
 from koala.daemon.files.spool import EndedJob, Spool
 from koala.daemon.gc_tuning import freeze_periodically, freeze_survivors, gc_paused
 from koala.daemon.group_commit import Upkeep
@@ -158,11 +158,14 @@ def configure_logging(level: str) -> None:
 class Daemon:
     """One life of a daemon. `serve` returns after an ordered end and raises the error otherwise."""
 
-    def __init__(self, config: Config, *, accept_loss: bool = False) -> None:
+    def __init__(
+        self, config: Config, *, accept_loss: bool = False, run_relay: RunRelay = run_relay_process
+    ) -> None:
         self.address = ""  # where clients and agents reach it, once it serves
         self.started = asyncio.Event()
         self._config = config
         self._accept_loss = accept_loss
+        self._run_relay = run_relay
         self._disk = Disk(
             config.state_dir,
             low_bytes=config.low_disk_bytes,
@@ -354,7 +357,7 @@ class Daemon:
             free_bytes_min=config.low_disk_bytes + config.ballast_bytes,
             kept_bytes=config.ballast_bytes,
         )
-        await RelayProcess(settings, started).run()
+        await self._run_relay(settings, started)
 
     def _bus(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         if not self._config.bus_url:

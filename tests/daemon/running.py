@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from koala.daemon.config import Config, parse_config
+from koala.daemon.files.relay import serve
 from koala.daemon.main import Daemon
 
 FAST = "claiming_step_min_s = 0.05\n"
@@ -25,10 +26,16 @@ def config_of(
     return parse_config(text, source="test.toml", folder=folder)
 
 
+def a_daemon(config: Config, *, accept_loss: bool = False) -> Daemon:
+    """A daemon whose relay runs in this process, since another interpreter takes longer to start
+    than most tests take."""
+    return Daemon(config, accept_loss=accept_loss, run_relay=serve)
+
+
 @asynccontextmanager
 async def running(config: Config) -> AsyncIterator[Daemon]:
     """A daemon that serves; it ends in order when the block is left."""
-    daemon, stop = Daemon(config), asyncio.Event()
+    daemon, stop = a_daemon(config), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(daemon.serve(stop))
         starting = group.create_task(daemon.started.wait())

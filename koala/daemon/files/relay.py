@@ -22,7 +22,7 @@ import os
 import secrets
 import sys
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -558,6 +558,15 @@ class RelayProcess:
                 with suppress(ProcessLookupError):
                     process.kill()
                 self._status = await process.wait()
+
+
+RunRelay: TypeAlias = Callable[[RelaySettings, Callable[[int], None]], Coroutine[None, None, None]]
+"""Run a relay until cancelled, and report its port: `serve` here, `run_relay_process` beside."""
+
+
+async def run_relay_process(settings: RelaySettings, on_started: Callable[[int], None]) -> None:
+    """Run the relay as a child process until cancelled."""
+    await RelayProcess(settings, on_started).run()
 
 
 async def _port(stdout: asyncio.StreamReader) -> int:

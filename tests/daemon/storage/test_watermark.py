@@ -10,7 +10,6 @@ import pytest
 
 from koala.client import Client
 from koala.core.model.values import SiteName
-from koala.daemon.main import Daemon
 from koala.daemon.recovery import LOST_JOBS_MAX
 from koala.daemon.state_folder import FILE, MARK
 from koala.daemon.storage.records import JournalPosition, mark_text
@@ -19,7 +18,7 @@ from koala.errors import JournalError
 from koala.protocol.messages import Watermark
 from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
-from tests.daemon.running import config_of, running
+from tests.daemon.running import a_daemon, config_of, running
 
 DELFT = SiteName("delft")
 ROWS = {seq: f"chain {seq}".encode() for seq in range(1, 11)}
@@ -88,7 +87,7 @@ def test_nobody_can_make_a_mark_up() -> None:
 
 async def served(folder: Path, agent: FakeAgent, jobs: int, *, accept_loss: bool = False) -> str:
     """A life of the daemon in which so many jobs finish at the agent; the last one's id."""
-    daemon, stop = Daemon(config_of(folder), accept_loss=accept_loss), asyncio.Event()
+    daemon, stop = a_daemon(config_of(folder), accept_loss=accept_loss), asyncio.Event()
     job = ""
     async with asyncio.TaskGroup() as group, asyncio.timeout(60):
         serving = group.create_task(daemon.serve(stop))
