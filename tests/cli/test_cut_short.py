@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 GRID = "[daemon]\n[sites.delft.site]\nprocessors = 2\n"
 WAIT_S = 60.0
+LOOK_S = 0.002
+"""How often a folder is looked at: often enough to meet what is there for a moment."""
 
 
 def until(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> None:
@@ -26,6 +29,8 @@ def until(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     while not is_so():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(LOOK_S)
 
 
 def started(folder: Path, *words: str) -> subprocess.Popen[str]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 TOGETHER = {
-    "tests/bus/test_daemon.py": "grid of the command line",
+    "tests/bus/test_daemon.py": "grid with a bus",
     "tests/cli/test_access.py": "grid with users",
     "tests/cli/test_demo.py": "demonstration",
     "tests/cli/test_up.py": "grid of the command line",
     "tests/identity/test_handshakes.py": "daemon with strangers",
-    "tests/live/test_bad_input.py": "calm grid",
+    "tests/live/test_bad_input.py": "calm grid for bad input",
     "tests/live/test_copies.py": "grid with copies",
     "tests/live/test_deadlines.py": "grid with deadlines",
     "tests/live/test_hints.py": "grid with hints",

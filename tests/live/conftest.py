@@ -46,9 +46,10 @@ def _limited(
     return run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def calm_grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
-    """Five sites of eight processors; delft and leiden have the input file."""
+    """Five sites of eight processors; delft and leiden have the input file. It ends with its
+    module: six idle processes for the rest of a run take longer than a second start."""
     replicas = {
         INPUT_FILE: (INPUT, ("delft", "leiden")),
         SLOW_FILE: (b"\0" * 8_000_000, ("utrecht",)),

@@ -12,13 +12,11 @@ from tests.live.grid import live_grid
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 SITES = {"delft": 4, "leiden": 4}
+FOLDERS = ("claims", "claims/.starter", "transfers", "transfers/incoming", "files")
+DATABASES = {"delft": "agent.db", "leiden": "lrm/jobs.sqlite3", "vu": "lrm"}
 
 
-@pytest.mark.parametrize(
-    "removed",
-    ["claims", "claims/.starter", "transfers", "transfers/incoming", "files"],
-)
-async def test_an_agent_makes_removed_folders_anew(removed: str, tmp_path: Path) -> None:
+async def test_an_agent_makes_removed_folders_anew(tmp_path: Path) -> None:
     """Claims failed for ever, since their starters were gone."""
     replicas = {"data": (b"koala" * 1000, ("leiden",))}
     with live_grid(tmp_path, sites=SITES, replicas=replicas) as grid:
@@ -27,30 +25,29 @@ async def test_an_agent_makes_removed_folders_anew(removed: str, tmp_path: Path)
             component = grid.evidence.component(site="delft", more="(inputFile=data)")
             first = (await client.submit(component)).job
             assert await client.wait(first) == "Finished"
-            shutil.rmtree(grid.state / "delft" / removed, ignore_errors=True)  # it cleans up, too
-            for _ in range(2):
-                again = (await client.submit(component)).job
-                assert await client.wait(again) == "Finished"
-                assert (await client.show(again))["failures"] == 0
-            await grid.at_rest(client)
+            for removed in FOLDERS:
+                shutil.rmtree(grid.state / "delft" / removed, ignore_errors=True)  # it cleans up
+                for _ in range(2):
+                    again = (await client.submit(component)).job
+                    assert await client.wait(again) == "Finished", removed
+                    assert (await client.show(again))["failures"] == 0, removed
+                await grid.at_rest(client)
 
 
-@pytest.mark.parametrize("removed", ["agent.db", "lrm/jobs.sqlite3", "lrm"])
-async def test_an_agent_whose_database_is_removed_ends_and_says_so(
-    removed: str, tmp_path: Path
-) -> None:
+async def test_an_agent_whose_database_is_removed_ends_and_says_so(tmp_path: Path) -> None:
     """Nobody would ever read what it commits into a removed file."""
-    with live_grid(tmp_path, sites=SITES) as grid:
+    with live_grid(tmp_path, sites=dict.fromkeys(DATABASES, 4)) as grid:
         async with grid.client() as client:
             await grid.ready(client)
-            component = grid.evidence.component(site="delft")
-            first = (await client.submit(component)).job
-            assert await client.wait(first) == "Finished"
-            path = grid.state / "delft" / removed
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-            await client.submit(component)
-            assert grid.ended("delft") == 74
-            assert "was removed, or another file has taken its place" in grid.log("delft")
+            for site, removed in DATABASES.items():
+                component = grid.evidence.component(site=site)
+                first = (await client.submit(component)).job
+                assert await client.wait(first) == "Finished"
+                path = grid.state / site / removed
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+                await client.submit(component)
+                assert grid.ended(site) == 74, removed
+                assert "was removed, or another file has taken its place" in grid.log(site)
