@@ -517,14 +517,18 @@ def a_view(**idle: int) -> GridView:
     return GridView(sites, replicas={}, bandwidth={}, bandwidth_default=1.0)
 
 
-def a_ground(site: str, idle: int, local: int) -> ReclaimableSite:
+def a_reclaimable_site(site: str, idle: int, local: int) -> ReclaimableSite:
     return ReclaimableSite(site=SiteName(site), idle=idle, local=local)
 
 
 def test_room_is_made_where_most_are_idle() -> None:
     """Site b has 2 idle and 4 local, a has 1 and 7: 4 go to b first, then 5 to a."""
     plan = repeated(
-        question(part(0, 4), part(1, 5), grounds=(a_ground("a", 1, 7), a_ground("b", 2, 4))),
+        question(
+            part(0, 4),
+            part(1, 5),
+            grounds=(a_reclaimable_site("a", 1, 7), a_reclaimable_site("b", 2, 4)),
+        ),
         a_view(a=1, b=2),
         worst_fit,
     )
@@ -533,7 +537,11 @@ def test_room_is_made_where_most_are_idle() -> None:
 
 def test_a_component_with_a_site_gets_its_room_there() -> None:
     plan = repeated(
-        question(part(0, 6), part(1, 4, "a"), grounds=(a_ground("a", 0, 8), a_ground("b", 0, 8))),
+        question(
+            part(0, 6),
+            part(1, 4, "a"),
+            grounds=(a_reclaimable_site("a", 0, 8), a_reclaimable_site("b", 0, 8)),
+        ),
         a_view(a=0, b=0),
         worst_fit,
     )
@@ -549,7 +557,7 @@ def test_room_is_made_where_the_file_is_or_can_be() -> None:
         bandwidth_default=1.0,
     )
     pending = PendingPart(component=0, processors=4, site=None, fixed=None, size_bytes=100)
-    grounds = (a_ground("a", 4, 4), a_ground("b", 0, 8))
+    grounds = (a_reclaimable_site("a", 4, 4), a_reclaimable_site("b", 0, 8))
     plan = repeated(question(pending, grounds=grounds, file=name), view, worst_fit)
     assert plan.forced == (Assignment(component=0, site=SiteName("b")),)
 

@@ -1,4 +1,4 @@
-"""The pump: one order of events, nothing before its commit, and limits that hold."""
+"""The event loop: one order of events, nothing before its commit, and limits that hold."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -60,11 +60,11 @@ class SlowClock(Clock):
 
 @dataclass
 class Bench:
-    """A pump over a real scheduler and journal, in a task of the test."""
+    """An event loop over a real scheduler and journal, in a task of the test."""
 
     scheduler: Scheduler
     journal: Journal
-    pump: EventLoop
+    event_loop: EventLoop
     received: Recording
     running: asyncio.Task[None]
 
@@ -75,14 +75,14 @@ async def bench(folder: Path) -> AsyncIterator[Bench]:
     assert list(journal.records()) == []
     scheduler = Scheduler(Parameters(), chosen())
     clock = Clock()
-    pump = EventLoop(scheduler, journal, clock, digest=digest, jobs=0)
+    event_loop = EventLoop(scheduler, journal, clock, digest=digest, jobs=0)
     received = Recording(journal)
-    pump.set_receiver(received)
-    running = asyncio.get_running_loop().create_task(pump.run())
+    event_loop.set_receiver(received)
+    running = asyncio.get_running_loop().create_task(event_loop.run())
     try:
-        yield Bench(scheduler, journal, pump, received, running)
+        yield Bench(scheduler, journal, event_loop, received, running)
     finally:
-        pump.close()
+        event_loop.close()
         async with asyncio.timeout(90):
             await asyncio.wait({running})
         journal.close()
@@ -103,7 +103,7 @@ def kinds(folder: Path) -> list[str]:
 
 async def test_an_answer_comes_when_its_event_is_durable(tmp_path: Path) -> None:
     async with bench(tmp_path) as the:
-        job = await the.pump.ask(submit)
+        job = await the.event_loop.ask(submit)
         assert job == "j1"
         assert the.journal.seq >= 1
         assert [notice.job for notice in the.received.notices] == ["j1"]
@@ -112,11 +112,11 @@ async def test_an_answer_comes_when_its_event_is_durable(tmp_path: Path) -> None
 
 async def test_an_action_leaves_after_the_commit_of_its_event(tmp_path: Path) -> None:
     async with bench(tmp_path) as the:
-        await the.pump.emit(REGISTERED)
-        await the.pump.ask(submit)
+        await the.event_loop.emit(REGISTERED)
+        await the.event_loop.ask(submit)
         async with asyncio.timeout(90):
             while not the.received.actions:
-                await the.pump.ask(lambda turn: None)
+                await the.event_loop.ask(lambda turn: None)
         durable, action = the.received.actions[0]
         assert isinstance(action, ClaimProcessors)
     story = kinds(tmp_path)  # in which a busy machine may have more than one Woken
@@ -127,8 +127,8 @@ async def test_an_action_leaves_after_the_commit_of_its_event(tmp_path: Path) ->
 async def test_what_came_is_handled_before_woken_of_the_same_instant(tmp_path: Path) -> None:
     """Both submissions wait when the scan that the first one asks for is due."""
     async with bench(tmp_path) as the, asyncio.TaskGroup() as group:
-        group.create_task(the.pump.ask(submit))
-        group.create_task(the.pump.ask(submit))
+        group.create_task(the.event_loop.ask(submit))
+        group.create_task(the.event_loop.ask(submit))
     assert kinds(tmp_path)[:3] == ["JobSubmitted", "JobSubmitted", "Woken"]
 
 
@@ -149,16 +149,18 @@ def test_a_timer_waits_for_what_came_before_it_was_due(tmp_path: Path) -> None:
     journal.close()
 
 
-async def test_a_failed_commit_ends_the_pump_before_any_answer_or_action(tmp_path: Path) -> None:
+async def test_a_failed_commit_ends_the_event_loop_before_any_answer_or_action(
+    tmp_path: Path,
+) -> None:
     async with bench(tmp_path) as the:
-        await the.pump.emit(REGISTERED)
-        await the.pump.ask(lambda turn: None)
+        await the.event_loop.emit(REGISTERED)
+        await the.event_loop.ask(lambda turn: None)
         (tmp_path / FILE).unlink()
         answers: list[str] = []
 
         async def ask() -> None:
             with pytest.raises(UnreachableError, match="the daemon ends"):
-                answers.append(await the.pump.ask(submit))
+                answers.append(await the.event_loop.ask(submit))
 
         async with asyncio.TaskGroup() as group:
             group.create_task(ask())
@@ -167,7 +169,7 @@ async def test_a_failed_commit_ends_the_pump_before_any_answer_or_action(tmp_pat
         await ask()  # nor does one who comes later wait for ever
         assert not answers
         assert not the.received.actions
-        assert not the.pump.can_renew_leases(0.0)
+        assert not the.event_loop.can_renew_leases(0.0)
 
 
 async def test_a_tripped_assertion_is_not_in_the_journal_to_trip_it_again(tmp_path: Path) -> None:
@@ -176,7 +178,7 @@ async def test_a_tripped_assertion_is_not_in_the_journal_to_trip_it_again(tmp_pa
         raise AssertionError("a bug")
 
     async with bench(tmp_path) as the:
-        the.pump.post(trip)
+        the.event_loop.post(trip)
         with pytest.raises(AssertionError, match="a bug"):
             await the.running
     assert kinds(tmp_path) == []
@@ -188,13 +190,13 @@ async def test_an_error_of_ours_goes_to_who_asked_and_to_nobody_else(tmp_path: P
 
     async with bench(tmp_path) as the:
         with pytest.raises(RejectedError, match="not at"):
-            await the.pump.ask(refuse)
-        assert await the.pump.ask(submit) == "j1"
+            await the.event_loop.ask(refuse)
+        assert await the.event_loop.ask(submit) == "j1"
 
 
 async def test_a_cancelled_asker_does_not_take_its_event_back(tmp_path: Path) -> None:
     async with bench(tmp_path) as the, asyncio.TaskGroup() as group:
-        asking = group.create_task(the.pump.ask(submit))
+        asking = group.create_task(the.event_loop.ask(submit))
         await asyncio.sleep(0)
         asking.cancel()
     assert kinds(tmp_path)[0] == "JobSubmitted"
@@ -202,11 +204,11 @@ async def test_a_cancelled_asker_does_not_take_its_event_back(tmp_path: Path) ->
 
 async def test_a_full_inbox_makes_askers_wait_and_loses_none(tmp_path: Path) -> None:
     async with bench(tmp_path) as the:
-        the.pump.inbox_max = 3
+        the.event_loop.inbox_max = 3
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(the.pump.ask(submit)) for _ in range(50)]
+            asked = [group.create_task(the.event_loop.ask(submit)) for _ in range(50)]
             await asyncio.sleep(0)
-            assert the.pump.inbox_size <= 3
+            assert the.event_loop.inbox_size <= 3
         assert sorted(task.result() for task in asked) == sorted(f"j{n}" for n in range(1, 51))
 
 
@@ -224,19 +226,19 @@ async def test_a_hanging_commit_stops_vouching_for_leases(tmp_path: Path) -> Non
         the.journal.commit = slow  # type: ignore[method-assign]
         clock = Clock()
         async with asyncio.TaskGroup() as group:
-            group.create_task(the.pump.ask(submit))
+            group.create_task(the.event_loop.ask(submit))
             await blocking.wait()
-            assert the.pump.can_renew_leases(clock.now())
-            assert not the.pump.can_renew_leases(clock.now() + 11.0)
+            assert the.event_loop.can_renew_leases(clock.now())
+            assert not the.event_loop.can_renew_leases(clock.now() + 11.0)
             released.set()
         the.journal.commit = commit  # type: ignore[method-assign]
-        assert the.pump.can_renew_leases(clock.now() + 11.0)
+        assert the.event_loop.can_renew_leases(clock.now() + 11.0)
 
 
 async def test_a_digest_is_written_every_thousand_events(tmp_path: Path) -> None:
     async with bench(tmp_path) as the:
         for _ in range(3):
-            await the.pump.ask(lambda turn: [submit(turn) for _ in range(500)])
+            await the.event_loop.ask(lambda turn: [submit(turn) for _ in range(500)])
         seq, found = the.journal.last_digest() or (0, "")
         assert seq >= 1000
     journal = Journal.open(tmp_path)

@@ -63,12 +63,12 @@ def answering(*assignments: Assignment) -> PolicySandbox:
 
 
 def test_one_that_behaves_is_asked_every_time() -> None:
-    guard = answering(at("leiden"))
+    sandbox = answering(at("leiden"))
     for _ in range(3):
-        answer = guard(request(), view())
+        answer = sandbox(request(), view())
         assert isinstance(answer, Placement)
         assert answer.assignments[0].site == LEIDEN
-    assert not guard.trouble
+    assert not sandbox.trouble
 
 
 def test_one_that_errs_is_replaced_for_good_and_the_default_answers() -> None:
@@ -78,12 +78,12 @@ def test_one_that_errs_is_replaced_for_good_and_the_default_answers() -> None:
         asked.append(1)
         raise KeyError("price")
 
-    guard = PolicySandbox(errs, name="theirs", limit_s=LONG_S)
+    sandbox = PolicySandbox(errs, name="theirs", limit_s=LONG_S)
     for _ in range(3):
-        answer = guard(request(), view())
+        answer = sandbox(request(), view())
         assert isinstance(answer, Placement)
         assert answer.assignments[0].site == DELFT  # as Close-to-Files has it
-    assert guard.trouble == "KeyError: 'price'"
+    assert sandbox.trouble == "KeyError: 'price'"
     assert len(asked) == 1
 
 
@@ -102,9 +102,9 @@ def hangs_on(_request: PlacementRequest, _view: GridView) -> Placement:
 
 @pytest.mark.parametrize("policy", [hangs, hangs_on])
 def test_one_that_never_answers_is_interrupted(policy: Callable[..., Any]) -> None:
-    guard = PolicySandbox(policy, name="theirs", limit_s=0.05)
-    assert isinstance(guard(request(), view()), Placement)
-    assert guard.trouble == "no answer in 0.05 s"
+    sandbox = PolicySandbox(policy, name="theirs", limit_s=0.05)
+    assert isinstance(sandbox(request(), view()), Placement)
+    assert sandbox.trouble == "no answer in 0.05 s"
 
 
 def test_the_alarm_is_off_afterwards() -> None:
@@ -146,17 +146,17 @@ def test_outside_the_main_thread_it_still_answers() -> None:
 def test_an_answer_that_cannot_be_is_not_believed(
     answer: tuple[Assignment, ...], words: dict[str, Any], trouble: str
 ) -> None:
-    guard = answering(*answer)
+    sandbox = answering(*answer)
     sizes = words.pop("processors", (2,))
-    guard(request(*sizes, **words), view())
-    assert trouble in guard.trouble
+    sandbox(request(*sizes, **words), view())
+    assert trouble in sandbox.trouble
 
 
 @pytest.mark.parametrize("answer", [None, "delft", Unplaceable(component=3, reason="no")])
 def test_neither_is_what_is_no_answer(answer: Any) -> None:
-    guard = PolicySandbox(lambda _request, _view: answer, name="theirs", limit_s=LONG_S)
-    assert isinstance(guard(request(), view()), Placement)
-    assert guard.trouble
+    sandbox = PolicySandbox(lambda _request, _view: answer, name="theirs", limit_s=LONG_S)
+    assert isinstance(sandbox(request(), view()), Placement)
+    assert sandbox.trouble
 
 
 def test_what_a_policy_does_to_its_view_is_lost() -> None:
@@ -182,9 +182,9 @@ FREE = (Correction(component=0, weight=0.25), Correction(component=1, weight=0.2
 
 def test_corrections_of_a_progress_policy_that_behaves_are_its_own() -> None:
     answer = (Correction(component=1, weight=-0.75), Correction(component=0, weight=0.25))
-    guard = ProgressSandbox(lambda _question: answer, name="theirs", limit_s=LONG_S)
-    assert guard(a_question()) == answer
-    assert not guard.trouble
+    sandbox = ProgressSandbox(lambda _question: answer, name="theirs", limit_s=LONG_S)
+    assert sandbox(a_question()) == answer
+    assert not sandbox.trouble
 
 
 @pytest.mark.parametrize(
@@ -200,10 +200,10 @@ def test_corrections_of_a_progress_policy_that_behaves_are_its_own() -> None:
     ],
 )
 def test_corrections_that_cannot_be_are_not_believed(answer: Any, trouble: str) -> None:
-    guard = ProgressSandbox(lambda _question: answer, name="theirs", limit_s=LONG_S)
-    assert guard(a_question()) == FREE
-    assert trouble in guard.trouble
-    assert guard(a_question()) == FREE
+    sandbox = ProgressSandbox(lambda _question: answer, name="theirs", limit_s=LONG_S)
+    assert sandbox(a_question()) == FREE
+    assert trouble in sandbox.trouble
+    assert sandbox(a_question()) == FREE
 
 
 def test_a_progress_policy_that_errs_or_hangs_is_replaced() -> None:
@@ -218,9 +218,9 @@ def test_a_progress_policy_that_errs_or_hangs_is_replaced() -> None:
         (errs, LONG_S, "ValueError: no idea"),
         (hangs_there, 0.05, "no answer in 0.05 s"),
     ):
-        guard = ProgressSandbox(policy, name="theirs", limit_s=limit_s)
-        assert guard(a_question()) == FREE
-        assert guard.trouble == trouble
+        sandbox = ProgressSandbox(policy, name="theirs", limit_s=limit_s)
+        assert sandbox(a_question()) == FREE
+        assert sandbox.trouble == trouble
 
 
 def test_only_policies_of_others_are_guarded() -> None:

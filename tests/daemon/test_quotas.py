@@ -93,11 +93,11 @@ def test_seats_are_counted_for_all_and_for_each_user() -> None:
 
 
 async def test_a_user_who_floods_waits_for_himself_and_another_one_does_not() -> None:
-    turnstile, order = FairQueue(most=5, at_once=2), list[str]()
+    queue, order = FairQueue(most=5, at_once=2), list[str]()
     opened = asyncio.Event()
 
     async def call(user: str, number: int) -> None:
-        async with turnstile.slot(user):
+        async with queue.slot(user):
             order.append(f"{user}{number}")
             if user == "ann":
                 await opened.wait()
@@ -118,26 +118,26 @@ async def test_a_user_who_floods_waits_for_himself_and_another_one_does_not() ->
 
 
 async def test_what_waits_of_one_user_says_so_much_and_no_more() -> None:
-    turnstile = FairQueue(most=100, at_once=1)
+    queue = FairQueue(most=100, at_once=1)
     part = CALLS_BYTES_MAX // 4
 
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
-        await stack.enter_async_context(turnstile.slot("ann", part))
+        await stack.enter_async_context(queue.slot("ann", part))
 
         async def wait() -> None:
-            async with turnstile.slot("ann", part):
+            async with queue.slot("ann", part):
                 pass
 
         for _ in range(3):
             group.create_task(wait())
         await asyncio.sleep(0)
         with pytest.raises(ExhaustedError, match="of ann that are not answered would have 6400"):
-            async with turnstile.slot("ann", 1):
+            async with queue.slot("ann", 1):
                 pass
-        async with turnstile.slot("bob", part):
+        async with queue.slot("bob", part):
             pass
         await stack.aclose()
-    async with turnstile.slot("ann", 4 * part):
+    async with queue.slot("ann", 4 * part):
         pass
 
 

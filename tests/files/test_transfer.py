@@ -56,7 +56,7 @@ ORDER = FetchOrder(
 CUT = Cut(fault=Fault.NOBODY, reason="cut")
 
 
-class Script:
+class TransferScript:
     """Tells a copy events at instants and compares what it wants."""
 
     def __init__(self, order: FetchOrder = ORDER) -> None:
@@ -76,11 +76,11 @@ class Script:
 
 
 @pytest.fixture
-def script() -> Script:
-    return Script()
+def script() -> TransferScript:
+    return TransferScript()
 
 
-def test_a_copy_without_trouble_finishes_and_counts_from_its_order(script: Script) -> None:
+def test_a_copy_without_trouble_finishes_and_counts_from_its_order(script: TransferScript) -> None:
     script.tell(10, Ordered(), AskPlace())
     script.tell(15, Admitted(), Read(offset=0))
     script.tell(16, Arrived(size_bytes=60))
@@ -94,7 +94,7 @@ def test_a_copy_without_trouble_finishes_and_counts_from_its_order(script: Scrip
     assert script.transfer.is_over
 
 
-def progress(script: Script, now: float) -> tuple[int, float] | None:
+def progress(script: TransferScript, now: float) -> tuple[int, float] | None:
     """A byte arrives; what is told of the copy then."""
     script.tell(now, Arrived(size_bytes=1))
     told = script.transfer.progress(now)
@@ -104,7 +104,7 @@ def progress(script: Script, now: float) -> tuple[int, float] | None:
 
 def test_how_far_it_is_is_told_at_a_bounded_rate_that_falls_with_its_length() -> None:
     """A byte each tenth of a second, for an hour."""
-    script = Script(replace(ORDER, size_bytes=10**9, report_s=2.0))
+    script = TransferScript(replace(ORDER, size_bytes=10**9, report_s=2.0))
     script.tell(5, Ordered(), AskPlace())
     script.tell(10, Admitted(), Read(offset=0))  # it had to wait for its place
     instants = [10 + n / 10 for n in range(1, 36_000)]
@@ -118,7 +118,7 @@ def test_how_far_it_is_is_told_at_a_bounded_rate_that_falls_with_its_length() ->
 
 def test_nothing_is_told_of_a_short_copy_nor_where_nobody_asked() -> None:
     for order in (replace(ORDER, report_s=2.0), ORDER):
-        script = Script(order)
+        script = TransferScript(order)
         script.read(10)
         assert progress(script, 11.9) is None
         if not order.report_s:
@@ -126,7 +126,7 @@ def test_nothing_is_told_of_a_short_copy_nor_where_nobody_asked() -> None:
 
 
 def test_a_copy_of_an_earlier_life_is_told_with_the_time_that_it_took_in_all() -> None:
-    script = Script(replace(ORDER, report_s=2.0))
+    script = TransferScript(replace(ORDER, report_s=2.0))
     script.tell(10, Ordered(have_bytes=60, spent_s=5), AskPlace())
     script.tell(20, Admitted(), Read(offset=60))
     assert progress(script, 21.9) is None
@@ -135,7 +135,9 @@ def test_a_copy_of_an_earlier_life_is_told_with_the_time_that_it_took_in_all() -
     )
 
 
-def test_a_copy_of_an_earlier_life_goes_on_and_counts_the_time_it_took(script: Script) -> None:
+def test_a_copy_of_an_earlier_life_goes_on_and_counts_the_time_it_took(
+    script: TransferScript,
+) -> None:
     script.tell(10, Ordered(have_bytes=60, spent_s=5), AskPlace())
     script.tell(10, Admitted(), Read(offset=60))
     script.tell(11, Arrived(size_bytes=40))
@@ -143,12 +145,14 @@ def test_a_copy_of_an_earlier_life_goes_on_and_counts_the_time_it_took(script: S
     script.tell(12, Checked(checksum="good"), Keep(took_s=7))
 
 
-def test_more_bytes_than_ordered_from_an_earlier_life_are_thrown_away(script: Script) -> None:
+def test_more_bytes_than_ordered_from_an_earlier_life_are_thrown_away(
+    script: TransferScript,
+) -> None:
     script.tell(0, Ordered(have_bytes=101), Discard(), AskPlace())
     script.tell(0, Admitted(), Read(offset=0))
 
 
-def test_after_a_cut_the_next_try_reads_on_where_the_bytes_ended(script: Script) -> None:
+def test_after_a_cut_the_next_try_reads_on_where_the_bytes_ended(script: TransferScript) -> None:
     script.read(0)
     script.tell(1, Arrived(size_bytes=60))
     script.tell(2, CUT)
@@ -158,7 +162,9 @@ def test_after_a_cut_the_next_try_reads_on_where_the_bytes_ended(script: Script)
     script.tell(3, Admitted(), Read(offset=60))
 
 
-def test_pauses_double_up_to_their_limit_and_begin_anew_after_progress(script: Script) -> None:
+def test_pauses_double_up_to_their_limit_and_begin_anew_after_progress(
+    script: TransferScript,
+) -> None:
     script.transfer = Transfer(ORDER, target="leiden", limits=replace(LIMITS, tries_max=9), now=0.0)
     script.read(0)
     pauses = []
@@ -177,7 +183,7 @@ def test_pauses_double_up_to_their_limit_and_begin_anew_after_progress(script: S
 
 
 def test_tries_in_a_row_without_a_byte_are_limited_and_the_reason_says_the_last(
-    script: Script,
+    script: TransferScript,
 ) -> None:
     script.read(0)
     for now in (1, 10):
@@ -193,7 +199,7 @@ def test_tries_in_a_row_without_a_byte_are_limited_and_the_reason_says_the_last(
     assert script.failure() == report
 
 
-def test_a_source_that_falls_silent_is_hung_up_on(script: Script) -> None:
+def test_a_source_that_falls_silent_is_hung_up_on(script: TransferScript) -> None:
     script.read(0)
     assert script.transfer.wake_at == 30
     script.tell(29, Ticked())
@@ -203,7 +209,7 @@ def test_a_source_that_falls_silent_is_hung_up_on(script: Script) -> None:
     assert script.transfer.state == Waiting(retry_at=31)
 
 
-def test_holding_back_for_the_rate_is_not_the_sources_silence(script: Script) -> None:
+def test_holding_back_for_the_rate_is_not_the_sources_silence(script: TransferScript) -> None:
     script.read(0)
     script.tell(1, Arrived(size_bytes=10))
     assert script.transfer.wake_at is None
@@ -212,13 +218,13 @@ def test_holding_back_for_the_rate_is_not_the_sources_silence(script: Script) ->
     assert script.transfer.wake_at == 120
 
 
-def test_no_byte_for_too_long_ends_it_even_with_tries_left(script: Script) -> None:
+def test_no_byte_for_too_long_ends_it_even_with_tries_left(script: TransferScript) -> None:
     script.read(0)
     script.tell(101, CUT, Discard(), Tell(report=script_report(script, 101)))
     assert "no byte for 101 s" in script.failure().reason
 
 
-def script_report(script: Script, silent_s: int) -> TransferFailed:
+def script_report(script: TransferScript, silent_s: int) -> TransferFailed:
     return TransferFailed(
         transfer=script.transfer.order.transfer,
         reason=f"copy of 'input.dat' from delft: no byte for {silent_s} s: cut",
@@ -226,14 +232,14 @@ def script_report(script: Script, silent_s: int) -> TransferFailed:
     )
 
 
-def test_waiting_for_a_place_of_our_own_is_not_the_sources_silence(script: Script) -> None:
+def test_waiting_for_a_place_of_our_own_is_not_the_sources_silence(script: TransferScript) -> None:
     script.tell(0, Ordered(), AskPlace())
     script.tell(5000, Admitted(), Read(offset=0))
     script.tell(5001, CUT)
     assert isinstance(script.transfer.state, Waiting)
 
 
-def test_a_busy_source_is_asked_again_without_using_up_tries(script: Script) -> None:
+def test_a_busy_source_is_asked_again_without_using_up_tries(script: TransferScript) -> None:
     script.read(0)
     now = 0.0
     for _ in range(20):
@@ -245,7 +251,7 @@ def test_a_busy_source_is_asked_again_without_using_up_tries(script: Script) -> 
     assert isinstance(script.transfer.state, Waiting)
 
 
-def test_a_source_that_is_busy_for_ever_is_given_up(script: Script) -> None:
+def test_a_source_that_is_busy_for_ever_is_given_up(script: TransferScript) -> None:
     script.read(0)
     script.tell(0, Busy(reason="full"))
     script.tell(999, Ticked(), AskPlace())
@@ -255,14 +261,14 @@ def test_a_source_that_is_busy_for_ever_is_given_up(script: Script) -> None:
     assert script.failure().at == "delft"
 
 
-def test_a_refusal_is_final(script: Script) -> None:
+def test_a_refusal_is_final(script: TransferScript) -> None:
     script.read(0)
     actions = script.transfer.handle(Refused(fault=Fault.SOURCE, reason="no such file"), 1)
     assert actions == [Discard(), Tell(report=script.failure())]
     assert script.failure().at == "delft"
 
 
-def test_a_spoilt_copy_is_thrown_away_and_read_again_a_few_times(script: Script) -> None:
+def test_a_spoilt_copy_is_thrown_away_and_read_again_a_few_times(script: TransferScript) -> None:
     script.read(0, have_bytes=100)
     script.tell(1, Ended(checksum="good"), Check())
     script.tell(2, Checked(checksum="bad"), Discard())
@@ -276,7 +282,9 @@ def test_a_spoilt_copy_is_thrown_away_and_read_again_a_few_times(script: Script)
     assert "2 spoilt copies" in script.failure().reason
 
 
-def test_a_whole_file_other_than_the_catalogues_is_the_sources_fault(script: Script) -> None:
+def test_a_whole_file_other_than_the_catalogues_is_the_sources_fault(
+    script: TransferScript,
+) -> None:
     script.read(0, have_bytes=100)
     script.tell(1, Ended(checksum="other"), Check())
     script.transfer.handle(Checked(checksum="other"), 2)
@@ -286,34 +294,34 @@ def test_a_whole_file_other_than_the_catalogues_is_the_sources_fault(script: Scr
 
 @pytest.mark.parametrize("order", [replace(ORDER, offset=5), replace(ORDER, checksum="")])
 def test_a_part_or_an_unknown_file_needs_only_the_sources_own_checksum(order: FetchOrder) -> None:
-    script = Script(order)
+    script = TransferScript(order)
     script.read(0, have_bytes=100)
     script.tell(1, Ended(checksum="other"), Check())
     script.tell(2, Checked(checksum="other"), Keep(took_s=2))
 
 
-def test_more_bytes_than_ordered_from_the_source_are_its_fault(script: Script) -> None:
+def test_more_bytes_than_ordered_from_the_source_are_its_fault(script: TransferScript) -> None:
     script.read(0)
     actions = script.transfer.handle(Arrived(size_bytes=101), 1)
     assert actions == [HangUp(), Discard(), Tell(report=script.failure())]
     assert script.failure().at == "delft"
 
 
-def test_a_stream_that_ends_early_counts_as_a_cut(script: Script) -> None:
+def test_a_stream_that_ends_early_counts_as_a_cut(script: TransferScript) -> None:
     script.read(0)
     script.tell(1, Arrived(size_bytes=99))
     script.tell(2, Ended(checksum="good"))
     assert script.transfer.state == Waiting(retry_at=3)
 
 
-def test_an_error_of_the_own_disk_while_checking_is_tried_again(script: Script) -> None:
+def test_an_error_of_the_own_disk_while_checking_is_tried_again(script: TransferScript) -> None:
     script.read(0, have_bytes=100)
     script.tell(1, Ended(checksum="good"), Check())
     script.tell(2, Cut(fault=Fault.TARGET, reason="disk full"))
     assert isinstance(script.transfer.state, Waiting)
 
 
-def test_cancelled_while_reading_it_hangs_up_and_deletes(script: Script) -> None:
+def test_cancelled_while_reading_it_hangs_up_and_deletes(script: TransferScript) -> None:
     script.read(0)
     script.tell(1, CancelRequested(), HangUp(), Discard())
     assert script.transfer.state == Cancelled()
@@ -321,7 +329,7 @@ def test_cancelled_while_reading_it_hangs_up_and_deletes(script: Script) -> None
         script.tell(2, event)
 
 
-def test_a_finished_copy_that_is_cancelled_is_deleted(script: Script) -> None:
+def test_a_finished_copy_that_is_cancelled_is_deleted(script: TransferScript) -> None:
     script.read(0, have_bytes=100)
     script.transfer.handle(Ended(checksum="good"), 1)
     script.transfer.handle(Checked(checksum="good"), 1)
@@ -329,7 +337,9 @@ def test_a_finished_copy_that_is_cancelled_is_deleted(script: Script) -> None:
     script.tell(2, CancelRequested(), Discard())
 
 
-def test_ordered_again_it_reads_from_the_new_address_and_keeps_its_bytes(script: Script) -> None:
+def test_ordered_again_it_reads_from_the_new_address_and_keeps_its_bytes(
+    script: TransferScript,
+) -> None:
     script.read(0)
     script.tell(1, Arrived(size_bytes=60))
     script.transfer.redirect(replace(ORDER, address="relay:2", token="other"))

@@ -79,7 +79,7 @@ def a_grid() -> Scheduler:
 
 def check_upward(case: list[bytes]) -> None:
     scheduler = a_grid()
-    site, now, holdings = SiteName("delft"), 1.0, ReplicaReports()
+    site, now, replicas = SiteName("delft"), 1.0, ReplicaReports()
     others = {c.id: c for c in scheduler.ledger.values() if c.site != site}
     assert others, "the grid of this test has a claim elsewhere"
     for data in case:
@@ -97,7 +97,7 @@ def check_upward(case: list[bytes]) -> None:
                 continue
             events = list(reports.of_registration(news, (), scheduler, ReplicaReports(), now))
         elif isinstance(news, FileNews):
-            events = list(holdings.events_of(news, site, scheduler))
+            events = list(replicas.events_of(news, site, scheduler))
         else:
             events = list(reports.of_news(news, site, scheduler, rtt_s=0.0, now=now))
         if isinstance(news, ClaimNews) and news.claim in others:

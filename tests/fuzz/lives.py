@@ -67,7 +67,7 @@ class Life:
 
     random: Random
     scheduler: Scheduler = field(default_factory=lambda: Scheduler(Parameters(), chosen()))
-    holdings: ReplicaReports = field(default_factory=ReplicaReports)
+    replicas: ReplicaReports = field(default_factory=ReplicaReports)
     now: float = 0.0
     jobs: int = 0
     armed: dict[ClaimId, ArmNumber] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Life:
         self.now = until
 
     def hear(self, site: SiteName, data: bytes) -> None:
-        """As the roster takes what a live session says."""
+        """Do with news what the daemon does with what a live session says."""
         try:
             news = from_agent.read(pb.FromAgent.FromString(data))
         except DecodeError:
@@ -101,11 +101,11 @@ class Life:
         if isinstance(news, Registration):
             if news.spoken is not None and news.site == site:
                 for event in reports.of_registration(
-                    news, (), self.scheduler, self.holdings, self.now
+                    news, (), self.scheduler, self.replicas, self.now
                 ):
                     self.happen(event)
         elif isinstance(news, FileNews):
-            for event in self.holdings.events_of(news, site, self.scheduler):
+            for event in self.replicas.events_of(news, site, self.scheduler):
                 self.happen(event)
         elif isinstance(news, ClaimNews | SiteFigures | TransferNews):
             is_foreign = isinstance(news, ClaimNews) and reports.is_foreign(

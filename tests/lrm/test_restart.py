@@ -227,8 +227,8 @@ async def test_a_job_found_half_started_is_ended_and_lost(
     table = JobTable(tmp_path / "state", JobRow, boot=boot_id(), scope="here")
     table.save("a", JobRow(ask("a", processors=3), Starting()))
     table.close()
-    marks = {CLAIM_VARIABLE: "a", SCOPE_VARIABLE: table.scope}
-    process = await asyncio.create_subprocess_exec("sleep", "1000", env={**os.environ, **marks})
+    variables = {CLAIM_VARIABLE: "a", SCOPE_VARIABLE: table.scope}
+    process = await asyncio.create_subprocess_exec("sleep", "1000", env={**os.environ, **variables})
     async with serve(kill_s=LIMIT_S) as (_, witness):
         assert (await witness.ended("a")).cause is EndCause.LOST
     assert await process.wait() == -15
@@ -240,10 +240,10 @@ async def test_strays_are_reaped_but_not_those_of_another_site(
     """Claims are unique to a daemon; two demonstrations on a machine must not kill one another."""
     table = JobTable(tmp_path / "state", JobRow, boot=boot_id(), scope="here")
     table.close()
-    marks = {CLAIM_VARIABLE: "j1/1/0/1"}
+    variables = {CLAIM_VARIABLE: "j1/1/0/1"}
     here, elsewhere = [
         await asyncio.create_subprocess_exec(
-            "sleep", "1000", env={**os.environ, **marks, SCOPE_VARIABLE: scope}
+            "sleep", "1000", env={**os.environ, **variables, SCOPE_VARIABLE: scope}
         )
         for scope in ("here", "elsewhere")
     ]

@@ -1,7 +1,7 @@
-"""One core: the live pump and simulated time do the same at the same instants.
+"""One core: the live event loop and simulated time do the same at the same instants.
 
-The same sites on the same engine once answer the daemon's own pump, with its journal and a clock
-that the test sets, and once the driver of experiments. Messages take time, as they do; whoever
+The same sites on the same engine once answer the daemon's own event loop, with its journal and a
+clock that the test sets, and once the driver of experiments. Messages take time, as they do; whoever
 carried the core out of turn, woke it late or lost an action would be seen here.
 """
 
@@ -48,7 +48,7 @@ LINKS = Links(is_shared=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Script:
+class EventSchedule:
     """Schedule what happens, whoever drives."""
 
     sites: tuple[SiteSetting, ...]
@@ -74,7 +74,7 @@ class Told:
         self.over += bool(job) and phase in OVER
 
 
-def scripted(parameters: Parameters) -> Script:
+def scripted(parameters: Parameters) -> EventSchedule:
     """Jobs that get in each other's way, local users, files, faults and an outage."""
     draws = Random(SEED)
     places = ("delft", "leiden", "utrecht")
@@ -102,13 +102,13 @@ def scripted(parameters: Parameters) -> Script:
         site(place, 8, *users[place], latency_s=latency_s, grace_s=2.0)
         for place, latency_s in zip(places, (0.011, 0.023, 0.037), strict=True)
     )
-    return Script(sites=sites, submissions=tuple(submissions), parameters=parameters)
+    return EventSchedule(sites=sites, submissions=tuple(submissions), parameters=parameters)
 
 
 # --- simulated time ---
 
 
-def simulated(script: Script) -> Told:
+def simulated(script: EventSchedule) -> Told:
     told = Told()
 
     def watch(_: Scheduler, event: Event, actions: Sequence[Action], now: Instant) -> None:
@@ -131,7 +131,7 @@ def simulated(script: Script) -> Told:
     return told
 
 
-# --- the daemon's pump ---
+# --- the daemon's event_loop ---
 
 
 class SetClock(Clock):
@@ -148,17 +148,17 @@ class SetClock(Clock):
 
 
 class Live:
-    """A pump whose agents are simulated sites."""
+    """An event loop whose agents are simulated sites."""
 
-    def __init__(self, script: Script, folder: Path) -> None:
+    def __init__(self, script: EventSchedule, folder: Path) -> None:
         self.told = Told()
         self.journal = Journal.open(folder)
         assert list(self.journal.records()) == []
         self.clock = SetClock()
         self.engine = Engine()
         self.scheduler = Scheduler(script.parameters, chosen())
-        self.pump = EventLoop(self.scheduler, self.journal, self.clock, digest=digest, jobs=0)
-        self.pump.set_receiver(self)
+        self.event_loop = EventLoop(self.scheduler, self.journal, self.clock, digest=digest, jobs=0)
+        self.event_loop.set_receiver(self)
         self.grid = Grid(
             self.engine,
             script.sites,
@@ -166,7 +166,7 @@ class Live:
             links=LINKS,
             faults=script.faults(),
             bin_s=600.0,
-            emit=lambda event: self.pump.post(lambda turn: turn.emit(event)),
+            emit=lambda event: self.event_loop.post(lambda turn: turn.emit(event)),
         )
         self._submissions = script.submissions
 
@@ -180,16 +180,18 @@ class Live:
 
     async def play(self) -> Told:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.pump.run())
+            group.create_task(self.event_loop.run())
             self.grid.begin()
             for one in self._submissions:
                 self.engine.at(one.at, partial(self.grid.submit, one))
             while self.told.over < JOBS or self.scheduler.ledger:
-                await self.pump.ask(lambda turn: None)  # what was posted is handled, and durable
+                await self.event_loop.ask(
+                    lambda turn: None
+                )  # what was posted is handled, and durable
                 instants = (self.engine.next_at, self.scheduler.wake_at)
                 self.clock.at = min(at for at in instants if at is not None)
                 self.engine.run(self.clock.at)
-            self.pump.close()
+            self.event_loop.close()
         self.told.events = [(record.at, record.event) for record in self.journal.records()]
         self.journal.close()
         return self.told
@@ -203,7 +205,7 @@ class Live:
     ],
     ids=["paper", "live"],
 )
-async def test_the_live_pump_and_simulated_time_do_the_same_at_the_same_instants(
+async def test_the_live_event_loop_and_simulated_time_do_the_same_at_the_same_instants(
     parameters: Parameters, tmp_path: Path
 ) -> None:
     script = scripted(parameters)

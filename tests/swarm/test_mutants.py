@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.agent.starter import test_machine
+from tests.agent.starter import test_barrier
 from tests.swarm.mutants import MUTANTS, found_by
 
 FOUND_BY = {
@@ -62,9 +62,9 @@ FOUND_BY = {
     "a_program_that_stays_held": 92,
 }
 GUARDS: dict[str, Callable[[], None]] = {
-    "a_release_of_another_arm": test_machine.test_a_release_of_another_number_is_ignored,
+    "a_release_of_another_arm": test_barrier.test_a_release_of_another_number_is_ignored,
     "a_check_in_that_is_a_start": (
-        test_machine.test_without_a_barrier_it_passes_when_the_daemon_answers_its_ping
+        test_barrier.test_without_a_barrier_it_passes_when_the_daemon_answers_its_ping
     ),
 }
 """Mutants that the starter's own tests find.

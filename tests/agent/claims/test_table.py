@@ -104,7 +104,7 @@ def an_arm(counter: int = 1) -> Arm:
     return Arm(claim=CLAIM, number=number, release_at=100.0, late_s=2.0, peers=(peer,))
 
 
-class Script:
+class TableScript:
     """A table with a grace of 5 s; `at` is the instant of what follows."""
 
     def __init__(self, restored: list[Claim] | None = None, **limits: object) -> None:
@@ -175,26 +175,26 @@ def gone(outputs: list[Output]) -> ClaimEnd:
 
 
 @pytest.fixture
-def script() -> Script:
-    return Script()
+def script() -> TableScript:
+    return TableScript()
 
 
 # Hold and check in --------------------------------------------------------------------------------
 
 
-def test_a_hold_is_written_down_and_then_submitted(script: Script) -> None:
+def test_a_hold_is_written_down_and_then_submitted(script: TableScript) -> None:
     outputs = script.table.handle(a_hold(), 0.0)
     assert [type(output) for output in outputs] == [StoreClaim, Submit]
 
 
-def test_a_hold_said_twice_is_submitted_once(script: Script) -> None:
+def test_a_hold_said_twice_is_submitted_once(script: TableScript) -> None:
     script.tell(a_hold())
     outputs = script.tell(a_hold())
     assert [report.state for report in reports(outputs)] == [ReportState.ASKED]
     assert len(outputs) == 1
 
 
-def test_a_check_in_is_written_before_it_is_told(script: Script) -> None:
+def test_a_check_in_is_written_before_it_is_told(script: TableScript) -> None:
     script.tell(a_hold())
     outputs = script.table.handle(CheckedIn(claim=CLAIM, nonce="n"), 1.0)
     assert [type(output) for output in outputs] == [StoreClaim, SendToDaemon, SendToStarter]
@@ -203,7 +203,7 @@ def test_a_check_in_is_written_before_it_is_told(script: Script) -> None:
     assert told(outputs) == [Adopted(leases=Leases())]
 
 
-def test_another_starter_of_a_bound_claim_is_sent_away(script: Script) -> None:
+def test_another_starter_of_a_bound_claim_is_sent_away(script: TableScript) -> None:
     """A batch job that the site started again must not run."""
     script.held()
     (dismissed,) = script.tell(CheckedIn(claim=CLAIM, nonce="other"))
@@ -212,12 +212,12 @@ def test_another_starter_of_a_bound_claim_is_sent_away(script: Script) -> None:
     assert isinstance(dismissed.message, Dismissed)
 
 
-def test_a_starter_of_an_unknown_claim_is_sent_away(script: Script) -> None:
+def test_a_starter_of_an_unknown_claim_is_sent_away(script: TableScript) -> None:
     assert isinstance(told(script.tell(CheckedIn(claim=CLAIM, nonce="n")))[0], Dismissed)
 
 
 def test_a_claim_that_nobody_checks_in_for_is_refused_when_nothing_is_left(
-    script: Script,
+    script: TableScript,
 ) -> None:
     script.tell(a_hold())
     assert script.table.wake_at == 5.0
@@ -225,14 +225,14 @@ def test_a_claim_that_nobody_checks_in_for_is_refused_when_nothing_is_left(
     assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.REFUSED
 
 
-def test_a_check_in_after_the_withdrawal_was_written_is_sent_away(script: Script) -> None:
+def test_a_check_in_after_the_withdrawal_was_written_is_sent_away(script: TableScript) -> None:
     script.tell(a_hold())
     script.wake()
     assert isinstance(told(script.tell(CheckedIn(claim=CLAIM, nonce="n")))[0], Dismissed)
     assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.REFUSED
 
 
-def test_a_check_in_before_the_grace_time_ends_wins(script: Script) -> None:
+def test_a_check_in_before_the_grace_time_ends_wins(script: TableScript) -> None:
     script.tell(a_hold())
     script.at = 4.9
     script.tell(CheckedIn(claim=CLAIM, nonce="n"))
@@ -240,7 +240,7 @@ def test_a_check_in_before_the_grace_time_ends_wins(script: Script) -> None:
     assert script.tell(Woken()) == []
 
 
-def test_a_withdrawal_that_is_not_confirmed_is_ordered_again(script: Script) -> None:
+def test_a_withdrawal_that_is_not_confirmed_is_ordered_again(script: TableScript) -> None:
     script.tell(a_hold())
     script.wake()
     assert script.wake() == [Withdraw(claim=CLAIM)]
@@ -254,11 +254,11 @@ def test_what_the_site_does_not_allow_is_refused_at_once() -> None:
         ({"users": ("ann",)}, "a claim of bob: accounts.user allows those of ann here"),
     ]
     for limits, reason in cases:
-        end = gone(Script(**limits).tell(a_hold(owner="bob")))
+        end = gone(TableScript(**limits).tell(a_hold(owner="bob")))
         assert end == ClaimEnd(kind=EndKind.REFUSED, reason=reason)
 
 
-def test_a_site_without_room_refuses_what_is_new_and_nothing_else(script: Script) -> None:
+def test_a_site_without_room_refuses_what_is_new_and_nothing_else(script: TableScript) -> None:
     full = replace(a_hold(), shortage="the agent's disk is nearly full")
     assert gone(script.tell(full)) == ClaimEnd(kind=EndKind.REFUSED, reason=full.shortage)
     granted = reports(script.tell(a_hold(), CheckedIn(claim=CLAIM, nonce="n")))
@@ -270,13 +270,15 @@ def test_the_users_whom_a_site_serves_are_named_a_few_at_a_time() -> None:
         "users": tuple(f"u{i}" for i in range(7)),
         "users_key": "accounts.map",
     }
-    assert gone(Script(**limits).tell(a_hold(owner=""))).reason == (
+    assert gone(TableScript(**limits).tell(a_hold(owner=""))).reason == (
         "a claim of nobody: accounts.map allows those of u0, u1, u2, u3, u4 and 2 others here"
     )
-    assert Submit in map(type, Script(**limits).tell(a_hold(owner="u6")))
+    assert Submit in map(type, TableScript(**limits).tell(a_hold(owner="u6")))
 
 
-def test_where_a_starter_checked_in_is_told_for_as_long_as_it_may_matter(script: Script) -> None:
+def test_where_a_starter_checked_in_is_told_for_as_long_as_it_may_matter(
+    script: TableScript,
+) -> None:
     """The daemon puts the machines of an allocation into the bundles of all members."""
     hosts = (("n7", 2), ("n8", 1))
     first = CheckedIn(claim=CLAIM, nonce="n", address="10.0.0.7", hosts=hosts)
@@ -291,12 +293,14 @@ def test_where_a_starter_checked_in_is_told_for_as_long_as_it_may_matter(script:
 
 
 @pytest.mark.parametrize("order", [STOP, RELEASE, an_arm(), a_hold(is_granted=True)])
-def test_an_order_about_an_unknown_claim_is_answered_gone(script: Script, order: Event) -> None:
+def test_an_order_about_an_unknown_claim_is_answered_gone(
+    script: TableScript, order: Event
+) -> None:
     assert gone(script.tell(order)).kind is EndKind.UNKNOWN
     assert script.stored == {}
 
 
-def test_a_claim_that_is_over_never_comes_back(script: Script) -> None:
+def test_a_claim_that_is_over_never_comes_back(script: TableScript) -> None:
     script.tell(a_hold(), SubmitFailed(claim=CLAIM, reason="no", is_transient=False))
     assert script.tell(Acknowledge(claim=CLAIM)) == [Forget(claim=CLAIM)]
     assert gone(script.tell(a_hold())).kind is EndKind.UNKNOWN
@@ -305,7 +309,7 @@ def test_a_claim_that_is_over_never_comes_back(script: Script) -> None:
 # The local manager --------------------------------------------------------------------------------
 
 
-def test_an_error_of_the_local_manager_fails_the_claim(script: Script) -> None:
+def test_an_error_of_the_local_manager_fails_the_claim(script: TableScript) -> None:
     outputs = script.tell(
         a_hold(), SubmitFailed(claim=CLAIM, reason="sbatch: invalid account", is_transient=False)
     )
@@ -314,7 +318,7 @@ def test_an_error_of_the_local_manager_fails_the_claim(script: Script) -> None:
 
 
 def test_a_wish_that_the_local_manager_does_not_grant_is_no_error_of_the_site(
-    script: Script,
+    script: TableScript,
 ) -> None:
     """A job may name a queue that is not there: others must not lose the site for it."""
     reason = "sbatch: Invalid partition name specified"
@@ -323,12 +327,12 @@ def test_a_wish_that_the_local_manager_does_not_grant_is_no_error_of_the_site(
     assert (end.kind, end.reason) == (EndKind.REFUSED, reason)
 
 
-def test_a_wish_with_which_a_job_never_starts_is_no_error_of_the_site(script: Script) -> None:
+def test_a_wish_with_which_a_job_never_starts_is_no_error_of_the_site(script: TableScript) -> None:
     end = gone(script.tell(a_hold(hosts=9), batch_ended(EndCause.WITHDRAWN)))
     assert end.kind is EndKind.REFUSED
 
 
-def test_a_transient_error_is_tried_again_until_the_grace_time_ends(script: Script) -> None:
+def test_a_transient_error_is_tried_again_until_the_grace_time_ends(script: TableScript) -> None:
     script.tell(a_hold())
     failed = SubmitFailed(claim=CLAIM, reason="controller down", is_transient=True)
     tries = 0
@@ -345,7 +349,9 @@ def test_a_transient_error_is_tried_again_until_the_grace_time_ends(script: Scri
     assert "controller down" in end.reason
 
 
-def test_a_refusal_after_a_submission_without_an_answer_is_confirmed_first(script: Script) -> None:
+def test_a_refusal_after_a_submission_without_an_answer_is_confirmed_first(
+    script: TableScript,
+) -> None:
     """The first may have got through: then there is a batch job, whatever is said of the second."""
     script.tell(a_hold(), SubmitFailed(claim=CLAIM, reason="no answer", is_transient=True))
     assert isinstance(script.wake()[0], Submit)
@@ -355,13 +361,13 @@ def test_a_refusal_after_a_submission_without_an_answer_is_confirmed_first(scrip
     assert (end.kind, end.reason) == (EndKind.FAILED, "limit reached")
 
 
-def test_a_batch_job_that_ends_before_the_check_in_fails_the_claim(script: Script) -> None:
+def test_a_batch_job_that_ends_before_the_check_in_fails_the_claim(script: TableScript) -> None:
     end = gone(script.tell(a_hold(), batch_ended(exit_status=127)))
     assert end.kind is EndKind.FAILED
     assert "127" in end.reason
 
 
-def test_a_foreign_cancel_in_the_queue_is_the_sites(script: Script) -> None:
+def test_a_foreign_cancel_in_the_queue_is_the_sites(script: TableScript) -> None:
     end = gone(script.tell(a_hold(), batch_ended(EndCause.CANCELLED_BY_SITE)))
     assert end.kind is EndKind.SITE
 
@@ -376,7 +382,7 @@ def test_a_foreign_cancel_in_the_queue_is_the_sites(script: Script) -> None:
     ],
 )
 def test_a_batch_job_that_ends_without_a_word_of_its_starter(
-    script: Script, cause: EndCause, kind: EndKind
+    script: TableScript, cause: EndCause, kind: EndKind
 ) -> None:
     script.passed()
     outputs = script.tell(StarterLost(claim=CLAIM, nonce="n"), batch_ended(cause))
@@ -384,7 +390,7 @@ def test_a_batch_job_that_ends_without_a_word_of_its_starter(
     assert reports(outputs)[0].passed_at == 100.0
 
 
-def test_what_the_starter_wrote_down_says_how_it_ended(script: Script) -> None:
+def test_what_the_starter_wrote_down_says_how_it_ended(script: TableScript) -> None:
     """It passed and ended while the agent was away."""
     script.armed()
     record = StarterRecord(
@@ -398,14 +404,14 @@ def test_what_the_starter_wrote_down_says_how_it_ended(script: Script) -> None:
     assert gone(script.tell(Collected(claim=CLAIM))).statuses == (4,)
 
 
-def test_what_another_starter_wrote_down_says_nothing(script: Script) -> None:
+def test_what_another_starter_wrote_down_says_nothing(script: TableScript) -> None:
     script.armed()
     script.tell(LOST)
     record = StarterRecord(nonce="other", passed_at=100.0, end=WELL)
     assert gone(script.tell(batch_ended(record=record))).kind is EndKind.VANISHED
 
 
-def test_a_batch_job_that_nobody_knows_is_withdrawn(script: Script) -> None:
+def test_a_batch_job_that_nobody_knows_is_withdrawn(script: TableScript) -> None:
     assert script.tell(BatchFound(claim=CLAIM)) == [Withdraw(claim=CLAIM)]
     end = gone(script.tell(batch_ended(EndCause.WITHDRAWN)))
     assert (end.kind, end.reason) == (EndKind.STOPPED, "found in the local manager only")
@@ -416,7 +422,7 @@ def test_a_batch_job_that_nobody_knows_is_withdrawn(script: Script) -> None:
 
 @pytest.mark.parametrize("cause", list(EndCause))
 def test_a_connected_starter_lives_whatever_the_batch_system_says(
-    script: Script, cause: EndCause
+    script: TableScript, cause: EndCause
 ) -> None:
     """Slurm's steps outlive a slurmd that was killed: a Gone would let the next attempt begin
     beside them."""
@@ -429,7 +435,7 @@ def test_a_connected_starter_lives_whatever_the_batch_system_says(
     )
 
 
-def test_a_connection_that_goes_with_the_batch_job_was_the_last_of_it(script: Script) -> None:
+def test_a_connection_that_goes_with_the_batch_job_was_the_last_of_it(script: TableScript) -> None:
     script.passed()
     assert script.tell(batch_ended(EndCause.CANCELLED_BY_SITE)) == [TELL_STOP]
     script.tell(LOST)
@@ -439,7 +445,7 @@ def test_a_connection_that_goes_with_the_batch_job_was_the_last_of_it(script: Sc
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_claim_on_a_machine_that_does_not_answer_is_gone_after_its_lease(
-    script: Script, *, is_restarted: bool
+    script: TableScript, *, is_restarted: bool
 ) -> None:
     silent = batch_ended(EndCause.UNREACHABLE, reason="NODE_FAIL")
     script.passed()
@@ -455,7 +461,7 @@ def test_a_claim_on_a_machine_that_does_not_answer_is_gone_after_its_lease(
     assert (end.kind, end.reason) == (EndKind.VANISHED, "NODE_FAIL")
 
 
-def test_a_starter_that_comes_back_from_a_silent_machine_is_stopped(script: Script) -> None:
+def test_a_starter_that_comes_back_from_a_silent_machine_is_stopped(script: TableScript) -> None:
     silent = batch_ended(EndCause.UNREACHABLE, reason="NODE_FAIL")
     script.passed()
     script.tell(LOST, silent)
@@ -465,7 +471,7 @@ def test_a_starter_that_comes_back_from_a_silent_machine_is_stopped(script: Scri
     assert gone(script.tell(silent)).kind is EndKind.VANISHED
 
 
-def test_a_hold_on_a_silent_machine_ends_with_its_shorter_lease(script: Script) -> None:
+def test_a_hold_on_a_silent_machine_ends_with_its_shorter_lease(script: TableScript) -> None:
     script.held()
     script.tell(LOST, batch_ended(EndCause.UNREACHABLE))
     script.at += Leases().hold_lease_s + Leases().kill_s + PAUSE_MAX_S + 1.0
@@ -475,7 +481,7 @@ def test_a_hold_on_a_silent_machine_ends_with_its_shorter_lease(script: Script) 
 # The barrier --------------------------------------------------------------------------------------
 
 
-def test_arm_and_release_are_passed_on_and_armed_is_written_first(script: Script) -> None:
+def test_arm_and_release_are_passed_on_and_armed_is_written_first(script: TableScript) -> None:
     script.held()
     assert told(script.tell(an_arm())) == [an_arm()]
     outputs = script.table.handle(StarterArmed(claim=CLAIM, nonce="n", number=NUMBER), 1.0)
@@ -484,7 +490,7 @@ def test_arm_and_release_are_passed_on_and_armed_is_written_first(script: Script
     assert told(script.tell(RELEASE)) == [RELEASE]
 
 
-def test_a_release_waits_here_for_a_starter_that_is_away(script: Script) -> None:
+def test_a_release_waits_here_for_a_starter_that_is_away(script: TableScript) -> None:
     script.armed()
     script.tell(StarterLost(claim=CLAIM, nonce="n"), RELEASE)
     script.restarted()
@@ -492,14 +498,14 @@ def test_a_release_waits_here_for_a_starter_that_is_away(script: Script) -> None
     assert told(script.tell(back)) == [Adopted(leases=Leases()), RELEASE]
 
 
-def test_a_pass_is_heard_from_a_starter_that_comes_back(script: Script) -> None:
+def test_a_pass_is_heard_from_a_starter_that_comes_back(script: TableScript) -> None:
     script.armed()
     script.restarted()
     outputs = script.tell(CheckedIn(claim=CLAIM, nonce="n", armed=NUMBER, passed_at=100.0))
     assert [report.state for report in reports(outputs)] == [ReportState.PASSED]
 
 
-def test_armed_from_another_nonce_is_not_believed(script: Script) -> None:
+def test_armed_from_another_nonce_is_not_believed(script: TableScript) -> None:
     script.held()
     outputs = script.tell(StarterArmed(claim=CLAIM, nonce="other", number=NUMBER))
     assert reports(outputs) == []
@@ -509,13 +515,13 @@ def test_armed_from_another_nonce_is_not_believed(script: Script) -> None:
 # Stop ---------------------------------------------------------------------------------------------
 
 
-def test_a_stop_before_the_check_in_withdraws(script: Script) -> None:
+def test_a_stop_before_the_check_in_withdraws(script: TableScript) -> None:
     assert script.tell(a_hold(), STOP) == [Withdraw(claim=CLAIM)]
     assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.STOPPED
 
 
 def test_a_stop_is_told_to_the_starter_and_gone_waits_for_the_local_manager(
-    script: Script,
+    script: TableScript,
 ) -> None:
     script.passed()
     assert told(script.tell(STOP)) == [STOP]
@@ -527,7 +533,9 @@ def test_a_stop_is_told_to_the_starter_and_gone_waits_for_the_local_manager(
     assert (end.kind, end.statuses) == (EndKind.STOPPED, (-15,))
 
 
-def test_a_stop_for_a_starter_that_is_away_goes_through_the_local_manager(script: Script) -> None:
+def test_a_stop_for_a_starter_that_is_away_goes_through_the_local_manager(
+    script: TableScript,
+) -> None:
     """Its starter then tells the signal of the site, which is none: it was ours."""
     script.passed()
     outputs = script.tell(StarterLost(claim=CLAIM, nonce="n"), STOP)
@@ -536,14 +544,14 @@ def test_a_stop_for_a_starter_that_is_away_goes_through_the_local_manager(script
     assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.STOPPED
 
 
-def test_a_starter_that_does_not_obey_a_stop_is_withdrawn(script: Script) -> None:
+def test_a_starter_that_does_not_obey_a_stop_is_withdrawn(script: TableScript) -> None:
     script.passed()
     script.tell(STOP)
     assert script.wake() == [Withdraw(claim=CLAIM)]
     assert script.at == 10.0
 
 
-def test_a_program_that_ended_by_itself_before_the_stop_keeps_its_end(script: Script) -> None:
+def test_a_program_that_ended_by_itself_before_the_stop_keeps_its_end(script: TableScript) -> None:
     script.passed()
     script.tell(STOP, StarterEnded(claim=CLAIM, nonce="n", end=WELL))
     (collect,) = script.tell(batch_ended())
@@ -551,7 +559,7 @@ def test_a_program_that_ended_by_itself_before_the_stop_keeps_its_end(script: Sc
     assert gone(script.tell(Collected(claim=CLAIM))) == WELL
 
 
-def test_what_a_starter_wrote_down_before_the_stop_came_counts(script: Script) -> None:
+def test_what_a_starter_wrote_down_before_the_stop_came_counts(script: TableScript) -> None:
     script.armed()
     script.tell(StarterLost(claim=CLAIM, nonce="n"), STOP)
     record = StarterRecord(nonce="n", passed_at=100.0, end=WELL)
@@ -560,14 +568,14 @@ def test_what_a_starter_wrote_down_before_the_stop_came_counts(script: Script) -
     assert gone(script.tell(Collected(claim=CLAIM))) == WELL
 
 
-def test_a_starter_that_comes_back_hears_the_stop(script: Script) -> None:
+def test_a_starter_that_comes_back_hears_the_stop(script: TableScript) -> None:
     script.passed()
     script.tell(STOP)
     script.restarted()
     assert told(script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=100.0))) == [STOP]
 
 
-def test_a_pass_that_a_stop_did_not_prevent_is_told(script: Script) -> None:
+def test_a_pass_that_a_stop_did_not_prevent_is_told(script: TableScript) -> None:
     script.armed()
     script.tell(RELEASE, STOP)
     outputs = script.tell(StarterPassed(claim=CLAIM, nonce="n", passed_at=100.0))
@@ -577,20 +585,20 @@ def test_a_pass_that_a_stop_did_not_prevent_is_told(script: Script) -> None:
     assert reports(script.tell(batch_ended()))[0].passed_at == 100.0
 
 
-def test_what_the_daemon_does_not_name_is_stopped(script: Script) -> None:
+def test_what_the_daemon_does_not_name_is_stopped(script: TableScript) -> None:
     script.held()
     assert script.tell(WantedComplete(claims=frozenset([CLAIM]))) == []
     assert told(script.tell(WantedComplete(claims=frozenset()))) == [STOP]
 
 
-def test_a_program_that_the_sites_cancel_killed_did_not_fail(script: Script) -> None:
+def test_a_program_that_the_sites_cancel_killed_did_not_fail(script: TableScript) -> None:
     script.passed()
     killed = ClaimEnd(kind=EndKind.EXITED, statuses=(-15, 0))
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=killed))
     assert gone(script.tell(batch_ended(EndCause.CANCELLED_BY_SITE))).kind is EndKind.SITE
 
 
-def test_a_program_that_our_withdrawal_killed_did_not_fail(script: Script) -> None:
+def test_a_program_that_our_withdrawal_killed_did_not_fail(script: TableScript) -> None:
     script.passed()
     killed = ClaimEnd(kind=EndKind.EXITED, statuses=(-15,))
     script.tell(STOP, StarterEnded(claim=CLAIM, nonce="n", end=killed))
@@ -600,7 +608,7 @@ def test_a_program_that_our_withdrawal_killed_did_not_fail(script: Script) -> No
 # The end ------------------------------------------------------------------------------------------
 
 
-def test_gone_is_told_again_until_it_is_acknowledged(script: Script) -> None:
+def test_gone_is_told_again_until_it_is_acknowledged(script: TableScript) -> None:
     script.tell(a_hold(), SubmitFailed(claim=CLAIM, reason="no", is_transient=False))
     assert gone(script.wake()).kind is EndKind.FAILED
     assert gone(script.tell(STOP)).kind is EndKind.FAILED
@@ -612,13 +620,13 @@ def test_gone_is_told_again_until_it_is_acknowledged(script: Script) -> None:
     assert script.table.wake_at is None
 
 
-def test_an_acknowledgement_of_what_is_not_gone_changes_nothing(script: Script) -> None:
+def test_an_acknowledgement_of_what_is_not_gone_changes_nothing(script: TableScript) -> None:
     script.held()
     assert script.tell(Acknowledge(claim=CLAIM)) == []
     assert CLAIM in script.stored
 
 
-def test_outputs_are_brought_back_before_gone_is_told(script: Script) -> None:
+def test_outputs_are_brought_back_before_gone_is_told(script: TableScript) -> None:
     script.passed()
     assert reports(script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL))) == []
     (collect,) = script.tell(batch_ended())
@@ -627,7 +635,7 @@ def test_outputs_are_brought_back_before_gone_is_told(script: Script) -> None:
 
 
 def test_an_output_that_is_missing_is_the_end_of_a_program_that_ended_well(
-    script: Script,
+    script: TableScript,
 ) -> None:
     script.passed()
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
@@ -635,14 +643,14 @@ def test_an_output_that_is_missing_is_the_end_of_a_program_that_ended_well(
     assert (end.kind, end.reason, end.statuses) == (EndKind.OUTPUT, "missing: a", (0,))
 
 
-def test_an_output_that_is_missing_does_not_hide_a_failure(script: Script) -> None:
+def test_an_output_that_is_missing_does_not_hide_a_failure(script: TableScript) -> None:
     script.passed()
     failed = ClaimEnd(kind=EndKind.EXITED, statuses=(1,))
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=failed), batch_ended())
     assert gone(script.tell(Collected(claim=CLAIM, reason="missing: a"))) == failed
 
 
-def test_outputs_are_not_waited_for_for_ever(script: Script) -> None:
+def test_outputs_are_not_waited_for_for_ever(script: TableScript) -> None:
     script.passed()
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
     script.at = 300.0
@@ -650,7 +658,7 @@ def test_outputs_are_not_waited_for_for_ever(script: Script) -> None:
     assert script.tell(Collected(claim=CLAIM)) == []
 
 
-def test_while_outputs_are_on_their_way_the_agent_pings_for_the_claim(script: Script) -> None:
+def test_while_outputs_are_on_their_way_the_agent_pings_for_the_claim(script: TableScript) -> None:
     """Nobody else is there who could, and to the daemon silence past the lease is the end."""
     script.passed()
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
@@ -668,14 +676,14 @@ def test_while_outputs_are_on_their_way_the_agent_pings_for_the_claim(script: Sc
     assert script.table.wake_at == 200.0  # the end is told again; there is nothing to ping for
 
 
-def test_nobody_pings_for_what_failed_or_is_forgotten(script: Script) -> None:
+def test_nobody_pings_for_what_failed_or_is_forgotten(script: TableScript) -> None:
     script.passed()
     failed = ClaimEnd(kind=EndKind.LEASE)
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=failed))
     assert script.table.wake_at == 30.0
 
 
-def test_outputs_of_what_ended_well_are_brought_back_after_a_stop(script: Script) -> None:
+def test_outputs_of_what_ended_well_are_brought_back_after_a_stop(script: TableScript) -> None:
     """A user who stops a job may find that it was done."""
     script.passed()
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
@@ -683,14 +691,14 @@ def test_outputs_of_what_ended_well_are_brought_back_after_a_stop(script: Script
     assert gone(script.tell(Collected(claim=CLAIM))) == WELL
 
 
-def test_outputs_of_what_failed_are_not_brought_back_after_a_stop(script: Script) -> None:
+def test_outputs_of_what_failed_are_not_brought_back_after_a_stop(script: TableScript) -> None:
     script.passed()
     failed = ClaimEnd(kind=EndKind.EXITED, statuses=(3,))
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=failed), batch_ended())
     assert gone(script.tell(STOP)) == failed
 
 
-def test_collecting_begins_again_after_a_restart(script: Script) -> None:
+def test_collecting_begins_again_after_a_restart(script: TableScript) -> None:
     script.passed()
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
     script.restarted()
@@ -698,14 +706,16 @@ def test_collecting_begins_again_after_a_restart(script: Script) -> None:
     assert isinstance(collect, Collect)
 
 
-def test_a_batch_job_that_lingers_after_its_end_is_withdrawn(script: Script) -> None:
+def test_a_batch_job_that_lingers_after_its_end_is_withdrawn(script: TableScript) -> None:
     script.passed()
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL))
     assert script.wake() == [Withdraw(claim=CLAIM)]
     assert script.at == 30.0
 
 
-def test_a_claim_written_but_not_submitted_is_submitted_after_a_restart(script: Script) -> None:
+def test_a_claim_written_but_not_submitted_is_submitted_after_a_restart(
+    script: TableScript,
+) -> None:
     script.tell(a_hold())
     script.at = 1_000.0
     script.restarted()
@@ -715,7 +725,7 @@ def test_a_claim_written_but_not_submitted_is_submitted_after_a_restart(script: 
 
 
 def test_a_claim_whose_starter_is_over_is_not_submitted_again_after_a_restart(
-    script: Script,
+    script: TableScript,
 ) -> None:
     script.tell(a_hold())
     script.restarted()
@@ -731,7 +741,7 @@ def test_a_claim_whose_starter_is_over_is_not_submitted_again_after_a_restart(
 # Pings and values ---------------------------------------------------------------------------------
 
 
-def test_pings_of_the_bound_starter_are_passed_on_and_answered(script: Script) -> None:
+def test_pings_of_the_bound_starter_are_passed_on_and_answered(script: TableScript) -> None:
     script.held()
     (output,) = script.tell(StarterPinged(claim=CLAIM, nonce="n", sent_at=7.0))
     assert output == SendToDaemon(message=Ping(claim=CLAIM, nonce="n", sent_at=7.0))
@@ -740,14 +750,14 @@ def test_pings_of_the_bound_starter_are_passed_on_and_answered(script: Script) -
     assert told(script.tell(pong)) == [pong]
 
 
-def test_new_leases_reach_the_starters_that_are_there(script: Script) -> None:
+def test_new_leases_reach_the_starters_that_are_there(script: TableScript) -> None:
     script.held()
     leases = Leases(hold_lease_s=10.0, run_lease_s=20.0, kill_s=1.0)
     assert told(script.tell(LeasesSet(leases=leases))) == [Adopted(leases=leases)]
     assert script.tell(LeasesSet(leases=leases)) == []
 
 
-def test_a_value_is_stored_and_said_again_in_the_inventory(script: Script) -> None:
+def test_a_value_is_stored_and_said_again_in_the_inventory(script: TableScript) -> None:
     script.held()
     script.tell(StarterPut(claim=CLAIM, nonce="n", request=3, name="a", value="x"))
     script.restarted()
@@ -755,7 +765,7 @@ def test_a_value_is_stored_and_said_again_in_the_inventory(script: Script) -> No
     assert put in script.table.inventory()
 
 
-def test_an_answer_goes_back_under_the_starters_own_number(script: Script) -> None:
+def test_an_answer_goes_back_under_the_starters_own_number(script: TableScript) -> None:
     script.held()
     script.tell(StarterPut(claim=CLAIM, nonce="n", request=9, name="a", value="x"))
     answer = KvAnswer(claim=CLAIM, request=1, ok=True)
@@ -764,14 +774,14 @@ def test_an_answer_goes_back_under_the_starters_own_number(script: Script) -> No
     assert script.tell(answer) == []
 
 
-def test_questions_are_asked_again_in_the_next_session(script: Script) -> None:
+def test_questions_are_asked_again_in_the_next_session(script: TableScript) -> None:
     script.held()
     (asked,) = script.tell(StarterGet(claim=CLAIM, nonce="n", request=1, name="a", wait_s=5.0))
     assert asked == SendToDaemon(message=KvGet(claim=CLAIM, request=1, name="a", wait_s=5.0))
     assert script.tell(LeasesSet(leases=Leases())) == [asked]
 
 
-def test_a_question_that_a_starter_repeats_is_asked_and_counted_once(script: Script) -> None:
+def test_a_question_that_a_starter_repeats_is_asked_and_counted_once(script: TableScript) -> None:
     """It does after each loss of its line; a few losses must not use up what a claim may ask."""
     script.held()
     get = StarterGet(claim=CLAIM, nonce="n", request=1, name="a", wait_s=5.0)
@@ -782,7 +792,7 @@ def test_a_question_that_a_starter_repeats_is_asked_and_counted_once(script: Scr
     assert len(script.tell(get)) == 1, "the answer may have been lost"
 
 
-def test_a_value_that_was_refused_is_not_said_again(script: Script) -> None:
+def test_a_value_that_was_refused_is_not_said_again(script: TableScript) -> None:
     script.held()
     script.tell(StarterPut(claim=CLAIM, nonce="n", request=1, name="a", value="x"))
     script.tell(KvAnswer(claim=CLAIM, request=1, ok=False, error="has another value"))
@@ -800,7 +810,7 @@ def test_every_state_survives_the_way_to_disk() -> None:
         batch_ended(),
         Collected(claim=CLAIM, reason="missing: a"),
     ]
-    script = Script()
+    script = TableScript()
     for event in story:
         script.tell(event)
         before = script.table.inventory()
@@ -818,7 +828,7 @@ TELL_PATHS = SendToStarter(claim=CLAIM, nonce="n", message=PATHS)
 
 
 def test_paths_are_for_the_starter_and_its_answer_for_the_daemon() -> None:
-    script = Script()
+    script = TableScript()
     script.held()
     assert script.tell(PATHS) == [TELL_PATHS]
     assert script.tell(PATHS) == [TELL_PATHS]  # said again until it is answered
@@ -830,7 +840,7 @@ def test_paths_are_for_the_starter_and_its_answer_for_the_daemon() -> None:
 
 
 def test_a_starter_that_reconnects_hears_of_its_paths_until_it_is_armed() -> None:
-    script = Script()
+    script = TableScript()
     script.held()
     script.tell(PATHS, StarterLost(claim=CLAIM, nonce="n"))
     assert TELL_PATHS in script.tell(CheckedIn(claim=CLAIM, nonce="n"))
@@ -840,7 +850,7 @@ def test_a_starter_that_reconnects_hears_of_its_paths_until_it_is_armed() -> Non
 
 
 def test_paths_of_a_claim_that_is_over_are_answered_with_its_end() -> None:
-    script = Script()
+    script = TableScript()
     script.held()
     script.tell(batch_ended())
     assert script.tell(PATHS) == script.tell(STOP)
@@ -855,7 +865,7 @@ def test_paths_of_a_claim_that_is_over_are_answered_with_its_end() -> None:
 
 
 def test_progress_is_told_and_not_kept_and_a_share_is_said_again_to_who_comes_back() -> None:
-    script = Script()
+    script = TableScript()
     script.held()
     progressed = StarterProgressed(
         claim=CLAIM, nonce="n", cycle=3, work=1.5, is_told=False, can_pace=True

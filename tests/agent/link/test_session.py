@@ -65,7 +65,7 @@ def figures(idle: int, through: int = 0) -> SiteFigures:
     return SiteFigures(idle=idle, through=through, processors=8, local_processors=0, queued_jobs=0)
 
 
-class Script:
+class SessionScript:
     """Tells a session events; every output that comes must be expected."""
 
     def __init__(self, *, epoch: int = 0, timing: Timing | None = None) -> None:
@@ -110,7 +110,7 @@ class Script:
 
 
 def test_a_session_registers_tells_everything_and_then_believes_the_daemon() -> None:
-    script = Script()
+    script = SessionScript()
     script.register("claim a", "claim b")
     script.welcome(1)
     hold = Order(body="hold", claim="j1/1/0/1")
@@ -124,14 +124,14 @@ def test_a_session_registers_tells_everything_and_then_believes_the_daemon() -> 
 
 
 def test_a_higher_epoch_is_stored_before_anything_is_done_for_it() -> None:
-    script = Script(epoch=4)
+    script = SessionScript(epoch=4)
     script.register()
     script.receive(welcome(5), StoreEpoch(5), BeginSession(welcome(5)))
     assert script.session.epoch == 5
 
 
 def test_a_daemon_of_an_older_epoch_is_told_so_and_left() -> None:
-    script = Script(epoch=7)
+    script = SessionScript(epoch=7)
     script.register()
     why = "the daemon has epoch 6, a later one of 7 was here"
     script.receive(welcome(6), Send(Goodbye(reason=why)), HangUp(1, why, is_orderly=True))
@@ -141,13 +141,13 @@ def test_a_daemon_of_an_older_epoch_is_told_so_and_left() -> None:
 
 def test_orders_before_welcome_end_the_session() -> None:
     """Its epoch is not known yet, so nothing of it may be believed."""
-    script = Script()
+    script = SessionScript()
     script.register()
     script.receive(Order(body="stop", claim="j1/1/0/1"), HangUp(1, "an order before Welcome"))
 
 
 def test_a_cut_before_the_end_of_what_is_wanted_stops_nothing() -> None:
-    script = Script()
+    script = SessionScript()
     script.register()
     script.welcome(1)
     hold = Order(body="hold", claim="j1/1/0/1")
@@ -159,7 +159,7 @@ def test_a_cut_before_the_end_of_what_is_wanted_stops_nothing() -> None:
 
 
 def test_reports_without_a_link_are_dropped_because_the_inventory_will_say_them() -> None:
-    script = Script()
+    script = SessionScript()
     script.tell(Reported("a"))
     script.wake(Dial(1))
     script.tell(Reported("b"))
@@ -177,7 +177,7 @@ def test_reports_without_a_link_are_dropped_because_the_inventory_will_say_them(
 
 def test_what_comes_before_our_inventory_is_taken_waits_for_it() -> None:
     """Questions that are asked again at Welcome would be dropped if they came before."""
-    script = Script()
+    script = SessionScript()
     script.wake(Dial(1))
     script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)
     script.receive(welcome(1))
@@ -197,7 +197,7 @@ def test_what_comes_before_our_inventory_is_taken_waits_for_it() -> None:
 
 
 def test_what_came_before_our_inventory_does_not_outlive_its_session() -> None:
-    script = Script()
+    script = SessionScript()
     script.wake(Dial(1))
     script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)
     script.receive(welcome(1))
@@ -208,14 +208,14 @@ def test_what_came_before_our_inventory_does_not_outlive_its_session() -> None:
 
 
 def test_a_beat_is_echoed_at_once() -> None:
-    script = Script()
+    script = SessionScript()
     script.register()
     beat = Beat(number=4, sent_at=12.5)
     script.receive(beat, Send(beat))
 
 
 def test_a_silent_daemon_is_cut_and_dialled_again() -> None:
-    script = Script(timing=Timing(silence_s=15.0))
+    script = SessionScript(timing=Timing(silence_s=15.0))
     script.go_live()
     script.now += 14.0
     script.receive(Beat(number=1, sent_at=0.0), Send(Beat(number=1, sent_at=0.0)))
@@ -226,7 +226,7 @@ def test_a_silent_daemon_is_cut_and_dialled_again() -> None:
 
 
 def test_back_off_doubles_to_a_second_and_begins_anew_after_success() -> None:
-    script = Script()
+    script = SessionScript()
     waits = []
     script.wake(Dial(1))
     for number in range(1, 8):
@@ -246,7 +246,7 @@ def test_back_off_doubles_to_a_second_and_begins_anew_after_success() -> None:
 
 
 def test_a_refusal_is_tried_again_unless_it_is_final() -> None:
-    script = Script()
+    script = SessionScript()
     script.register()
     script.receive(
         Reject(reason="a second session", is_final=False), HangUp(1, "refused: a second session")
@@ -261,14 +261,14 @@ def test_a_refusal_is_tried_again_unless_it_is_final() -> None:
 
 
 def test_goodbye_of_the_daemon_is_no_end_of_ours() -> None:
-    script = Script()
+    script = SessionScript()
     script.go_live()
     script.receive(Goodbye(reason="restart"), HangUp(1, "the daemon said goodbye: restart"))
     script.wake(Dial(2))
 
 
 def test_an_orderly_end_says_goodbye_and_nothing_after_it() -> None:
-    script = Script()
+    script = SessionScript()
     script.go_live()
     script.tell(
         Closed("SIGTERM"),
@@ -280,12 +280,12 @@ def test_an_orderly_end_says_goodbye_and_nothing_after_it() -> None:
 
 
 def test_an_end_without_a_link_needs_no_goodbye() -> None:
-    script = Script()
+    script = SessionScript()
     script.tell(Closed("SIGTERM"), Finish(reason="SIGTERM", is_refused=False))
 
 
 def test_events_of_an_earlier_connection_are_ignored() -> None:
-    script = Script()
+    script = SessionScript()
     script.go_live()
     script.tell(Cut(connection=1, reason="gone"))
     script.go_live()
@@ -297,7 +297,7 @@ def test_events_of_an_earlier_connection_are_ignored() -> None:
 
 @pytest.mark.parametrize("message", [welcome(1), WantedEnd()])
 def test_what_cannot_come_in_a_live_session_ends_it(message: FromDaemon) -> None:
-    script = Script()
+    script = SessionScript()
     script.go_live()
     event = Received(connection=1, message=message)
     (output,) = script.session.handle(event, script.now)
@@ -305,13 +305,13 @@ def test_what_cannot_come_in_a_live_session_ends_it(message: FromDaemon) -> None
 
 
 def test_another_protocol_is_refused_by_name() -> None:
-    script = Script()
+    script = SessionScript()
     script.register()
     script.receive(welcome(1, protocol=2), HangUp(1, "the daemon speaks protocol 2, this agent 1"))
 
 
 def test_site_figures_go_out_at_once_and_then_at_most_every_20_ms() -> None:
-    script = Script()
+    script = SessionScript()
     script.go_live()
     script.now += 1.0
     script.tell(SiteChanged(figures(5)), Send(figures(5)))
@@ -325,7 +325,7 @@ def test_site_figures_go_out_at_once_and_then_at_most_every_20_ms() -> None:
 
 
 def test_site_figures_are_owed_after_an_ask_even_when_they_are_the_same() -> None:
-    script = Script()
+    script = SessionScript()
     script.go_live()
     script.now += 1.0
     script.tell(SiteChanged(figures(3, through=2)), Send(figures(3, through=2)))
@@ -334,7 +334,7 @@ def test_site_figures_are_owed_after_an_ask_even_when_they_are_the_same() -> Non
 
 
 def test_site_figures_are_told_anew_in_each_session() -> None:
-    script = Script()
+    script = SessionScript()
     script.tell(SiteChanged(figures(5)))
     for number in (1, 2):
         script.wake(Dial(number))
@@ -496,7 +496,7 @@ def test_no_interleaving_of_cuts_and_messages_breaks_what_a_session_guarantees(
 
 @given(runs)
 def test_after_any_trouble_a_good_daemon_brings_the_session_to_life(steps: list[Step]) -> None:
-    script = Script()
+    script = SessionScript()
     script.now = play(script.session, steps, Witness(0))
     cut = Cut(connection=script.session.connection, reason="cut")
     script.session.handle(cut, script.now)
@@ -508,7 +508,7 @@ MARK = Watermark(epoch=1, seq=7, chain=b"chain", seal=b"seal")
 
 
 def test_a_row_of_the_journal_is_kept_before_what_rests_on_it_is_done() -> None:
-    script = Script()
+    script = SessionScript()
     script.go_live()
     order = Order(body="hold", claim="c")
     told = Received(connection=1, message=order, mark=MARK)
@@ -521,14 +521,14 @@ def test_a_row_of_the_journal_is_kept_before_what_rests_on_it_is_done() -> None:
 
 
 def test_the_epoch_is_stored_before_a_row_of_its_journal() -> None:
-    script = Script()
+    script = SessionScript()
     script.register()
     told = Received(connection=1, message=welcome(3), mark=MARK)
     script.tell(told, StoreEpoch(3), BeginSession(welcome(3)), KeepWatermark(MARK))
 
 
 def test_no_row_of_a_daemon_that_is_not_obeyed_is_kept() -> None:
-    script = Script(epoch=5)
+    script = SessionScript(epoch=5)
     script.register()
     outputs = script.session.handle(
         Received(connection=1, message=welcome(4), mark=MARK), script.now
@@ -538,7 +538,7 @@ def test_no_row_of_a_daemon_that_is_not_obeyed_is_kept() -> None:
 
 
 def test_what_waits_for_the_inventory_keeps_its_row() -> None:
-    script = Script()
+    script = SessionScript()
     script.wake(Dial(1))
     script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)
     script.tell(Received(connection=1, message=welcome(1), mark=MARK))

@@ -12,7 +12,7 @@ import pytest
 
 from koala.errors import LocalManagerError
 from koala.protocol.names import ClaimId
-from koala_agent import claim_driver as carrier
+from koala_agent import claim_driver
 from koala_agent.claim_driver import ClaimDriver, Ports, no_input
 from koala_agent.claims.events import StoreClaim, Withdraw
 from koala_agent.claims.settings import Limits
@@ -94,7 +94,7 @@ async def a_site_before(manager: SilentManager, folder: Path) -> AsyncIterator[C
 async def test_what_is_stored_is_told_when_the_batch_system_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carrier, "LISTING_S", 0.05)
+    monkeypatch.setattr(claim_driver, "LISTING_S", 0.05)
     manager = SilentManager()
     async with asyncio.timeout(LIMIT_S), a_site_before(manager, tmp_path) as claims:
         await claims.prepared()

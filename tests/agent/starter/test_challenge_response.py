@@ -198,7 +198,7 @@ async def test_a_starter_of_an_earlier_version_is_still_heard() -> None:
         assert any(isinstance(event, CheckedIn) for event in heard)
 
 
-async def test_a_courier_proves_itself_too() -> None:
+async def test_a_sync_client_proves_itself_too() -> None:
     asked: list[tuple[str, str]] = []
 
     def ask(
@@ -213,24 +213,24 @@ async def test_a_courier_proves_itself_too() -> None:
     shown: dict[str, object] = {"claim": CLAIM, "secret": SECRET, "nonce": "n1"}
     try:
         async with asyncio.timeout(LIMIT_S):
-            answer = await asyncio.to_thread(question_of_a_courier, port, shown)
+            answer = await asyncio.to_thread(challenge_to_a_sync_client, port, shown)
             assert answer == {"ok": True, "size": "x"}
             assert asked == [(CLAIM, "n1")]
             with pytest.raises(ValueError, match="it is somebody else"):
-                await asyncio.to_thread(question_of_a_courier, port, {**shown, "secret": "no"})
+                await asyncio.to_thread(challenge_to_a_sync_client, port, {**shown, "secret": "no"})
     finally:
         await closed(starters)
 
 
-def question_of_a_courier(port: int, identity: dict[str, object]) -> dict[str, object]:
+def challenge_to_a_sync_client(port: int, identity: dict[str, object]) -> dict[str, object]:
     """Return the agent's answer to the first message."""
     here, there = socket.socketpair()
-    errand = SyncRequest(
+    request = SyncRequest(
         folder="/", agents=[("127.0.0.1", port)], identity=identity, fetches=False, logs=[],
         outputs=[],
     )  # fmt: skip
     with here, there:
-        worker = _Worker(errand, here)
+        worker = _Worker(request, here)
         try:
             return worker._try({"kind": "size", "name": "x"})
         finally:

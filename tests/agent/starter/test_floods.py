@@ -19,13 +19,13 @@ pytestmark = pytest.mark.live
 MEGABYTE = 2**20
 OTHER = "j2/1/0/1"
 LARGEST_BYTES = 80 * MEGABYTE
-"""Of a starter, its courier or a helper; an interpreter alone takes a tenth of it."""
+"""Of a starter, its sync client or a helper; an interpreter alone takes a tenth of it."""
 LIMIT_S = 60.0
 
 
 def own_processes(others: set[int]) -> Iterator[psutil.Process]:
     """Those of ours that run Python, but for others that run beside this test: starters and
-    couriers."""
+    sync clients."""
     for process in psutil.Process().children(recursive=True):
         try:
             if process.pid not in others and "python" in process.name():

@@ -18,7 +18,7 @@ import pytest
 
 from koala.protocol.messages import ClaimEnd, EndKind, LogRequest, ReportState, Stop
 from koala.protocol.names import ClaimId
-from koala_agent import claim_driver as carrier
+from koala_agent import claim_driver
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.placeholders import submission as placeholders
@@ -346,7 +346,7 @@ async def test_an_agent_that_starts_again_finds_its_starter(tmp_path: Path, ear:
 async def test_a_record_is_read_again_until_that_can_be_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carrier, "RECORD_AGAIN_S", 0.01)
+    monkeypatch.setattr(claim_driver, "RECORD_AGAIN_S", 0.01)
     async with a_site(tmp_path) as site:
         await site.passed(a_shell_hold("exit 5"))
         await site.gone()

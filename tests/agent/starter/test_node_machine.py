@@ -39,7 +39,7 @@ AHEAD_S = 500.0
 
 
 @dataclass
-class Script:
+class NodeScript:
     """A helper for processes 2 and 3, whose starter answers pings after `delay_s` each way."""
 
     delay_s: float = 0.01
@@ -93,7 +93,7 @@ def ends(actions: list[Action]) -> bool:
 
 
 def test_it_dials_shows_its_secret_and_forks_what_it_is_told() -> None:
-    script = Script()
+    script = NodeScript()
     assert script.tell(Woken(), 0.0) == [Dial()]
     (hello,) = script.tell(Connected(), 0.1)
     assert isinstance(hello, Send)
@@ -104,7 +104,7 @@ def test_it_dials_shows_its_secret_and_forks_what_it_is_told() -> None:
 
 
 def test_a_starter_that_is_nowhere_is_looked_for_for_a_minute() -> None:
-    script = Script()
+    script = NodeScript()
     for number in range(200):
         script.tell(Woken(), number / 4)
         script.tell(Disconnected(), number / 4 + 0.1)
@@ -112,7 +112,7 @@ def test_a_starter_that_is_nowhere_is_looked_for_for_a_minute() -> None:
 
 
 def test_the_instant_of_opening_is_told_in_the_starters_time() -> None:
-    script = Script()
+    script = NodeScript()
     script.begun()
     script.hear(1.0, "go", not_after=AHEAD_S + 3.0)
     (opened,) = script.tell(Opened(at=1.0), 1.0)
@@ -121,13 +121,13 @@ def test_the_instant_of_opening_is_told_in_the_starters_time() -> None:
 
 
 def test_it_opens_once() -> None:
-    script = Script()
+    script = NodeScript()
     script.running()
     assert not script.opens(script.hear(1.1, "go", not_after=AHEAD_S + 3.0))
 
 
 def test_no_word_lets_processes_go_before_the_starters_clock_is_known() -> None:
-    script = Script()
+    script = NodeScript()
     script.tell(Connected(), 0.0)
     script.hear(0.0, "begin", kill_s=5.0, mains=[2])
     (opening,) = script.opens(script.hear(1.0, "go", not_after=AHEAD_S + 1e6))
@@ -136,7 +136,7 @@ def test_no_word_lets_processes_go_before_the_starters_clock_is_known() -> None:
 
 
 def test_it_ends_what_it_runs_when_the_line_is_lost() -> None:
-    script = Script()
+    script = NodeScript()
     script.running()
     assert ends(script.tell(Disconnected(), 2.0))
     script.tell(Looked(left=1), 2.0)
@@ -145,7 +145,7 @@ def test_it_ends_what_it_runs_when_the_line_is_lost() -> None:
 
 
 def test_it_ends_what_it_runs_at_the_end_of_the_lease_though_the_line_seems_to_live() -> None:
-    script = Script(lease_until=AHEAD_S + 40.0)
+    script = NodeScript(lease_until=AHEAD_S + 40.0)
     script.running()
     due = script.machine.wake_at
     while due is not None and not ends(script.tell(Woken(), due)):
@@ -156,13 +156,13 @@ def test_it_ends_what_it_runs_at_the_end_of_the_lease_though_the_line_seems_to_l
 
 
 def test_the_sites_signal_ends_what_it_runs() -> None:
-    script = Script()
+    script = NodeScript()
     script.running()
     assert ends(script.tell(SiteSignalled(reason="SIGTERM"), 2.0))
 
 
 def test_what_is_left_is_told_until_nothing_is() -> None:
-    script = Script()
+    script = NodeScript()
     script.running()
     assert list(said(script.tell(ProcessEnded(index=2, status=0), 2.0))) == ["ended"]
     script.tell(ProcessEnded(index=3, status=0), 2.0)
@@ -200,5 +200,5 @@ def test_it_never_opens_later_than_the_starter_allowed(
     at += go_at
     not_after = starters(at) + late_s
     actions = machine.handle(Received(message={"kind": "go", "not_after": not_after}), at)
-    (opening,) = Script.opens(actions)
+    (opening,) = NodeScript.opens(actions)
     assert opening.not_after < at or starters(opening.not_after) <= not_after + 1e-6

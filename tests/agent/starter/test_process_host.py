@@ -36,20 +36,20 @@ def test_who_has_the_number_of_a_process_that_was_measured_is_not_held() -> None
     """The program's processes are measured once a cycle, and held many times in between."""
     program: Any = SimpleNamespace(processes=0, layout=((1,),), mains=(1,), ranks=0)
     processes: Any = SimpleNamespace(mains=(), cpu_s=0.0)
-    gauge = WorkMeter(program, processes)
+    meter = WorkMeter(program, processes)
     with sleeping() as ours, sleeping() as another:
-        gauge.measure()
-        measured = gauge._strays
+        meter.measure()
+        measured = meter._strays
         # The other one's as that of a process that ended before this one began.
-        gauge._strays = {
+        meter._strays = {
             ours.pid: measured[ours.pid],
             another.pid: measured[another.pid] - 1,
         }
-        gauge.halt()
+        meter.halt()
         while state_of(ours.pid) != "T":
             os.sched_yield()
         assert state_of(another.pid) != "T"
-        gauge.resume()
+        meter.resume()
         while state_of(ours.pid) == "T":
             os.sched_yield()
 
@@ -62,21 +62,21 @@ def test_a_file_that_is_empty_while_it_is_written_anew_takes_nothing_back(tmp_pa
         ranks=0,
         progress_file=lambda n: str(tmp_path / str(n)),
     )
-    gauge = WorkMeter(program, SimpleNamespace(mains=(), cpu_s=7.0))  # type: ignore[arg-type]
-    measured = gauge.measure()
+    meter = WorkMeter(program, SimpleNamespace(mains=(), cpu_s=7.0))  # type: ignore[arg-type]
+    measured = meter.measure()
     assert not measured.is_told
     assert measured.work >= 7.0
     (tmp_path / "0").write_text("40")
     (tmp_path / "1").write_text("2.5")
-    told = [gauge.measure()]
+    told = [meter.measure()]
     for spoilt in ("", "half a wor", "-1", "inf", "nan"):
         (tmp_path / "0").write_text(spoilt)
-        told.append(gauge.measure())
+        told.append(meter.measure())
     (tmp_path / "0").unlink()
-    told.append(gauge.measure())
+    told.append(meter.measure())
     assert {(one.work, one.is_told) for one in told} == {(42.5, True)}
     (tmp_path / "0").write_text("41")
-    assert gauge.measure().work == 43.5
+    assert meter.measure().work == 43.5
 
 
 @contextmanager
@@ -99,10 +99,10 @@ def test_what_a_starter_writes_does_not_wait_for_a_pipe_that_its_program_made(
     program: Any = SimpleNamespace(
         state_folder=str(tmp_path), mains=(), layout=((),), ranks=0, processes=0
     )
-    ground = ProcessHost(program, "nonce", Watch())
+    host = ProcessHost(program, "nonce", Watch())
     pipe = tmp_path / "end.json.nonce.new"
     os.mkfifo(pipe)
-    writing = threading.Thread(target=ground.write, args=("end.json", {"end": "here"}))
+    writing = threading.Thread(target=host.write, args=("end.json", {"end": "here"}))
     writing.start()
     writing.join(LIMIT_S)
     waits = writing.is_alive()
@@ -215,13 +215,13 @@ def test_a_line_that_is_found_lost_by_speaking_is_heard_of_at_once() -> None:
 def test_ends_that_are_signalled_together_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each signal told again what waited: with sixty-four it was more than fits into memory."""
     program: Any = SimpleNamespace(manager="slurm", state_folder="/", mains=())
-    ground = ProcessHost(program, "nonce", Watch())
+    host = ProcessHost(program, "nonce", Watch())
     ends = iter([[(index, 0)] for index in range(ENDS)])
-    monkeypatch.setattr(ground.processes, "reap", lambda: next(ends, []))
+    monkeypatch.setattr(host.processes, "reap", lambda: next(ends, []))
     reading, writing = os.pipe()
     os.write(writing, bytes([signal.SIGCHLD] * ENDS))
-    ground._signalled(reading)
+    host._signalled(reading)
     os.close(reading)
     os.close(writing)
-    told = [event.index for event in ground.gather() if isinstance(event, ProcessEnded)]
+    told = [event.index for event in host.gather() if isinstance(event, ProcessEnded)]
     assert told == list(range(ENDS))

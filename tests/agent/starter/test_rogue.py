@@ -36,7 +36,7 @@ from koala_agent.placeholders.starter_listener import (
     StarterListener,
 )
 from koala_agent.starter.challenge_response import AGENT, STARTER, is_proof, proof
-from tests.agent.claims.test_table import Script
+from tests.agent.claims.test_table import TableScript
 from tests.agent.starter.test_challenge_response import LIMIT_S, closed
 
 ROGUE, HONEST, BUSY = ClaimId("j1/1/0/1"), ClaimId("j2/1/0/1"), ClaimId("j3/1/0/1")
@@ -253,8 +253,8 @@ async def test_strangers_who_say_nothing_take_no_ones_place() -> None:
             writer.close()
 
 
-async def test_a_courier_has_one_question_answered_at_a_time() -> None:
-    """Each costs a thread; a courier that asks a thousand at once has one."""
+async def test_a_sync_client_has_one_question_answered_at_a_time() -> None:
+    """Each costs a thread; a client that asks a thousand at once has one."""
     waiting: list[Callable[[Message], None]] = []
     most = 0
 
@@ -267,16 +267,16 @@ async def test_a_courier_has_one_question_answered_at_a_time() -> None:
         asyncio.get_running_loop().call_soon(lambda: waiting.pop()({"ok": True}))
 
     async with Port(ask=ask) as port:
-        reader, courier = await port.greeted(ROGUE, "courier")
-        courier.write(line({"kind": "size", "name": "out"}) * 1_000)
+        reader, client = await port.greeted(ROGUE, "courier")
+        client.write(line({"kind": "size", "name": "out"}) * 1_000)
         async with asyncio.timeout(LIMIT_S):
             answers = Counter([await reader.readline() for _ in range(1_001)])
         assert answers == {line({"ok": True}): 1_001}
         assert most == 1
-        courier.close()
+        client.close()
 
 
-async def test_a_claim_has_as_many_couriers_as_machines_and_few_more() -> None:
+async def test_a_claim_has_as_many_sync_clients_as_machines_and_few_more() -> None:
     """A program can prove that it knows the secret; a thousand connections would be the agent's
     descriptors. The oldest goes, which may be one whose other end is gone."""
 
@@ -290,13 +290,13 @@ async def test_a_claim_has_as_many_couriers_as_machines_and_few_more() -> None:
 
     async with Port(ask=ask, machines=machines) as port, asyncio.timeout(LIMIT_S):
         _, honest = await port.greeted(HONEST, "courier")
-        couriers = []
+        clients = []
         for _ in range(20):
             reader, writer = await port.greeted(ROGUE, "courier")
             assert json.loads(await reader.readline()) == {"ok": True}
-            couriers.append((reader, writer))
-        left = couriers[-3 - COURIERS_SPARE :]
-        for reader, writer in couriers:
+            clients.append((reader, writer))
+        left = clients[-3 - COURIERS_SPARE :]
+        for reader, writer in clients:
             if (reader, writer) in left:
                 writer.write(line({"kind": "size", "name": "out"}))
                 assert json.loads(await reader.readline()) == {"ok": True}
@@ -304,7 +304,7 @@ async def test_a_claim_has_as_many_couriers_as_machines_and_few_more() -> None:
                 with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                     await reader.readexactly(1)
         assert len(port.starters._open) == len(left) + 1
-        for _, writer in (*couriers, (None, honest)):
+        for _, writer in (*clients, (None, honest)):
             writer.close()
         await closed(port.starters)
         assert port.starters._couriers == {}
@@ -312,7 +312,7 @@ async def test_a_claim_has_as_many_couriers_as_machines_and_few_more() -> None:
 
 def test_a_claim_puts_and_asks_so_much_and_no_more() -> None:
     """While the daemon is away nothing is answered, and all is kept."""
-    script = Script()
+    script = TableScript()
     script.held()
 
     def put(number: int) -> list[Any]:

@@ -194,11 +194,11 @@ async def test_a_message_that_is_too_large_or_too_deep_ends_its_session_only(
 
 
 def told(
-    news: Any, site: SiteName, script: Script, holdings: ReplicaReports | None = None
+    news: Any, site: SiteName, script: Script, replicas: ReplicaReports | None = None
 ) -> list[Any]:
     """The events that come of a report, handled one by one."""
     if isinstance(news, FileNews):
-        events = (holdings or ReplicaReports()).events_of(news, site, script.scheduler)
+        events = (replicas or ReplicaReports()).events_of(news, site, script.scheduler)
     else:
         events = reports.of_news(news, site, script.scheduler, rtt_s=0.0, now=script.now)
     found = []
@@ -219,36 +219,36 @@ def holders(script: Script) -> tuple[str, tuple[SiteName, ...]]:
 
 def test_it_does_not_replace_what_others_hold() -> None:
     """Or any site could give everybody's jobs another input."""
-    script, holdings = Script(), ReplicaReports()
+    script, replicas = Script(), ReplicaReports()
     script.tell(a_site(LEIDEN), a_site(UTRECHT), a_site(DELFT))
     for site in (LEIDEN, UTRECHT):
-        told(a_copy("good"), site, script, holdings)
-    assert "held by leiden, utrecht" in holdings.objection(a_copy("bad"), DELFT, script.scheduler)
-    assert told(a_copy("bad"), DELFT, script, holdings) == []
+        told(a_copy("good"), site, script, replicas)
+    assert "held by leiden, utrecht" in replicas.objection(a_copy("bad"), DELFT, script.scheduler)
+    assert told(a_copy("bad"), DELFT, script, replicas) == []
     assert holders(script) == ("good", (LEIDEN, UTRECHT))
     # A holder whose copy is another one now is no holder any more.
-    told(a_copy("new"), LEIDEN, script, holdings)
+    told(a_copy("new"), LEIDEN, script, replicas)
     assert holders(script) == ("good", (UTRECHT,))
     # What nobody else holds may be replaced, and what others said then counts.
-    told(a_copy("newer"), UTRECHT, script, holdings)
+    told(a_copy("newer"), UTRECHT, script, replicas)
     assert holders(script) == ("newer", (UTRECHT,))
-    told(a_copy("", is_removed=True), UTRECHT, script, holdings)
+    told(a_copy("", is_removed=True), UTRECHT, script, replicas)
     assert holders(script) == ("bad", (DELFT,)), "the first by name of those that said something"
-    told(a_copy("", is_removed=True), DELFT, script, holdings)
+    told(a_copy("", is_removed=True), DELFT, script, replicas)
     assert holders(script) == ("new", (LEIDEN,))
 
 
 def test_it_has_so_many_files_and_no_more() -> None:
-    script, holdings = Script(), ReplicaReports(files_max=3)
+    script, replicas = Script(), ReplicaReports(files_max=3)
     script.tell(a_site(DELFT))
     for number in range(5):
         news = FileNews(file=FileName(f"f{number}"), size_bytes=1, checksum="", is_removed=False)
-        told(news, DELFT, script, holdings)
+        told(news, DELFT, script, replicas)
     assert sorted(script.scheduler.replicas) == ["f0", "f1", "f2"]
     gone = FileNews(file=FileName("f1"), size_bytes=1, checksum="", is_removed=True)
-    told(gone, DELFT, script, holdings)
+    told(gone, DELFT, script, replicas)
     late = FileNews(file=FileName("f4"), size_bytes=1, checksum="", is_removed=False)
-    told(late, DELFT, script, holdings)
+    told(late, DELFT, script, replicas)
     assert sorted(script.scheduler.replicas) == ["f0", "f2", "f4"]
 
 

@@ -25,7 +25,7 @@ from koala.protocol import to_agent
 from koala.protocol.from_agent import BeatEcho, ClaimNews, News, Registration
 from koala.protocol.messages import Goodbye, InventoryEnd, Watermark
 
-GUESTS = Allowlist(epoch=5, sites={SiteName("delft"): None}, is_open=False)
+ALLOWLIST = Allowlist(epoch=5, sites={SiteName("delft"): None}, is_open=False)
 FACTS = SiteFacts(processors=4)
 GRANTED = ClaimNews(claim=ClaimId("j1/1/0/1"), phase=ClaimPhase.GRANTED, nonce="n")
 
@@ -49,7 +49,7 @@ def registration(
 
 
 def session() -> Session:
-    return Session(GUESTS, Timing(beat_s=2.0, silence_s=15.0), now=0.0)
+    return Session(ALLOWLIST, Timing(beat_s=2.0, silence_s=15.0), now=0.0)
 
 
 def live() -> Session:
@@ -101,10 +101,10 @@ def test_what_comes_while_the_core_takes_the_inventory_is_heard_after_it() -> No
 
 def test_a_site_whose_two_ends_name_different_users_is_refused_for_good() -> None:
     """Nobody could use it, and neither side's word may be passed over in silence."""
-    guests = Allowlist(epoch=5, sites={SiteName("delft"): UserName("ann")}, is_open=False)
+    allowlist = Allowlist(epoch=5, sites={SiteName("delft"): UserName("ann")}, is_open=False)
 
     def told(**facts: Any) -> list[Output]:
-        machine = Session(guests, Timing(beat_s=2.0, silence_s=15.0), now=0.0)
+        machine = Session(allowlist, Timing(beat_s=2.0, silence_s=15.0), now=0.0)
         return machine.receive(registration(facts=SiteFacts(processors=4, **facts)), 0.0)
 
     belongs = "site delft belongs to ann by this daemon's configuration, and its agent takes only"
@@ -127,8 +127,8 @@ def test_an_unknown_site_is_told_the_known_ones() -> None:
 
 
 def test_an_open_daemon_takes_any_site() -> None:
-    guests = Allowlist(epoch=5, sites={}, is_open=True)
-    machine = Session(guests, Timing(), now=0.0)
+    allowlist = Allowlist(epoch=5, sites={}, is_open=True)
+    machine = Session(allowlist, Timing(), now=0.0)
     assert machine.receive(registration(site="leiden"), 0.0) == []
     assert machine.site == "leiden"
 
@@ -212,8 +212,8 @@ def answer(verdict: WatermarkVerdict, _site: SiteName, _mark: Watermark) -> Wate
 def test_an_agent_that_knows_more_than_the_journal_ends_more_than_its_session() -> None:
     mark = Watermark(epoch=5, seq=90, chain=b"c", seal=b"s")
     for verdict in WatermarkVerdict:
-        guests = replace(GUESTS, verdict=partial(answer, verdict))
-        machine = Session(guests, Timing(beat_s=2.0, silence_s=15.0), now=0.0)
+        allowlist = replace(ALLOWLIST, verdict=partial(answer, verdict))
+        machine = Session(allowlist, Timing(beat_s=2.0, silence_s=15.0), now=0.0)
         outputs = machine.receive(replace(registration(), mark=mark), 0.0)
         if verdict is WatermarkVerdict.BEHIND:
             assert outputs[0] == JournalForked(site=SiteName("delft"), mark=mark)

@@ -64,7 +64,7 @@ async def _live(folder: Path, *, begin: int, killed: Path | None = None) -> Stat
     config = config_of(folder)
     journal = Journal.open(config.state_dir)
     found = recover(journal, config)
-    pump = EventLoop(
+    event_loop = EventLoop(
         found.scheduler,
         journal,
         found.clock,
@@ -73,13 +73,13 @@ async def _live(folder: Path, *, begin: int, killed: Path | None = None) -> Stat
         upkeep=Upkeep(keep_jobs=10, keep_jobs_s=1e9, snapshot_events=10**9),
     )
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(pump.run())
+        running = group.create_task(event_loop.run())
         for event in _events(begin):
-            await pump.ask(partial(_tell, event))
+            await event_loop.ask(partial(_tell, event))
         if killed is not None:
             shutil.copytree(config.state_dir, killed)
         state = State(folder=folder / "killed", mark=journal.mark, jobs=jobs_of(found))
-        pump.close()
+        event_loop.close()
         await running
     journal.close()
     return state

@@ -72,14 +72,14 @@ async def lived(folder: Path, events: int, *, keep_s: float = FOREVER) -> None:
     journal = Journal.open(folder / "state", keep_s=keep_s)
     found = recover(journal, config_of(folder))
     upkeep = replace(UPKEEP, settings=found.settings, replayed=found.replayed)
-    pump = EventLoop(
+    event_loop = EventLoop(
         found.scheduler, journal, found.clock, digest=digest, jobs=found.jobs, upkeep=upkeep
     )
     for number in range(events):
         site, by = SiteName("delft"), UserName(f"user {number}")
-        pump.post(partial(tell, SiteDrained(site=site, by=by)))
-    pump.close()
-    await pump.run()
+        event_loop.post(partial(tell, SiteDrained(site=site, by=by)))
+    event_loop.close()
+    await event_loop.run()
     journal.close()
 
 

@@ -176,7 +176,7 @@ class Agent(Process):
         )
         self._leases = store.leases
         self._restored = tuple(claim.id for claim in restored)
-        self._book = CommittedClaims(self._table.claims.values(), number=lambda _claim: "")
+        self._committed = CommittedClaims(self._table.claims.values(), number=lambda _claim: "")
         self._starters = StarterListener(
             tell=self.tell,
             secret=self._table.secret,
@@ -196,7 +196,7 @@ class Agent(Process):
         self._is_prepared = False
         self._waits_for_inventory: int | None = None
         self._turns: dict[ClaimId, deque[Callable[[], None]]] = {}
-        self._readers = InputReferences(self._book.stored)
+        self._readers = InputReferences(self._committed.stored)
         self._is_asked = self._is_ending = False
         self._is_telling_figures = False
         self._secrets = 0
@@ -208,12 +208,12 @@ class Agent(Process):
         self._batch.changed = lambda: self.run(self._figures_due)
         self._reconcile()
         self._on_link(session.Woken())
-        self.after(WATERMARK_S, self._store_marks)
+        self.after(WATERMARK_S, self._store_watermark)
 
-    def _store_marks(self) -> None:
+    def _store_watermark(self) -> None:
         if self._store.has_new_watermark and not self._is_storing:
             self._durably(lambda: self._store.commit(()))
-        self.after(WATERMARK_S, self._store_marks)
+        self.after(WATERMARK_S, self._store_watermark)
 
     def crash(self) -> None:
         """Kill the agent (SIGKILL)."""
@@ -292,15 +292,15 @@ class Agent(Process):
     def _carry_out(self, output: Output) -> None:
         match output:
             case StoreClaim(claim=written):
-                require_follows(self._book.stored.get(written.id), written)
-                self._book.apply(output)
+                require_follows(self._committed.stored.get(written.id), written)
+                self._committed.apply(output)
                 self._note_end(written)
             case Forget():
-                self._book.apply(output)
+                self._committed.apply(output)
             case SendToDaemon(message=message):
                 if isinstance(message, messages.Report):
-                    require_stored(self._book.stored.get(message.claim), message)
-                    message = self._book.with_batch_job(message)
+                    require_stored(self._committed.stored.get(message.claim), message)
+                    message = self._committed.with_batch_job(message)
                     self._require_gone(message)
                     self._figures_due()
                 self._send_to_daemon(message)
@@ -387,7 +387,7 @@ class Agent(Process):
                 is_refused=isinstance(error, RequestRefusedError),
             )
             self.tell(failed)
-        self._book.note_submitted(claim)
+        self._committed.note_submitted(claim)
         self._next_turn(claim)
         self._figures_due()
 
@@ -593,7 +593,7 @@ class Agent(Process):
     def _send_inventory(self, connection: int) -> None:
         self._waits_for_inventory = None
         found = (_found(file, size_bytes) for file, size_bytes in self.files.items())
-        reports = (*self._book.inventory(), *self._copies.inventory(), *found)
+        reports = (*self._committed.inventory(), *self._copies.inventory(), *found)
         self._on_link(session.InventoryTaken(connection=connection, reports=reports))
 
     # --- orders (koala_agent.site.Site) ---
@@ -614,7 +614,7 @@ class Agent(Process):
             case messages.Hold() as hold:
                 self._readers.add(hold)
                 self._is_asked = True
-                self._book.note_ask(hold, is_known=hold.claim in self._table.claims)
+                self._committed.note_ask(hold, is_known=hold.claim in self._table.claims)
                 self._secrets += 1
                 secret = f"{self.site}.{self.life}.{self._secrets}"
                 self.tell(HoldOrdered(hold=hold, secret=secret))
@@ -667,7 +667,7 @@ class Agent(Process):
     def _report_figures(self) -> None:
         self._is_telling_figures = False
         is_asked, self._is_asked = self._is_asked, False
-        through = self._book.asked_through
+        through = self._committed.asked_through
         figures = self._batch.figures
         told = messages.SiteFigures(
             idle=figures.startable,
@@ -683,7 +683,7 @@ class Agent(Process):
     @property
     def claims(self) -> dict[ClaimId, Claim]:
         """Return the stored claims."""
-        return self._book.stored
+        return self._committed.stored
 
 
 def _found(file: str, size_bytes: int) -> FileFound:

@@ -1,4 +1,4 @@
-"""The carrier of the link over real sockets, with a small agent behind it."""
+"""The claim driver and its link over real sockets, with a small agent behind it."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ async def test_a_batch_job_that_must_be_killed_leaves_no_folder(
     await until_gone(scratch)
 
 
-async def test_a_courier_that_is_killed_while_it_brings_the_last_of_it_is_replaced(
+async def test_a_sync_client_that_is_killed_while_it_brings_the_last_of_it_is_replaced(
     tmp_path: Path, scratch: Path, ear: Ear
 ) -> None:
     """The program's work is done, whichever of our processes is killed."""
@@ -246,12 +246,12 @@ async def test_a_courier_that_is_killed_while_it_brings_the_last_of_it_is_replac
     async with a_far_site(tmp_path, scratch) as site:
         await site.passed(a_shell_hold(script, output_files=("result",)))
         program, starter = map(int, (await ear.line()).split())
-        (courier,) = children_of(starter) - {program}
-        os.kill(courier, signal.SIGSTOP)
+        (client,) = children_of(starter) - {program}
+        os.kill(client, signal.SIGSTOP)
         await asyncio.to_thread(go.write_text, "go\n")
         (folder,) = await asyncio.to_thread(lambda: list(scratch.iterdir()))
         await until(lambda: b"nothing is left" in (folder / "placeholder.out").read_bytes())
-        os.kill(courier, signal.SIGKILL)
+        os.kill(client, signal.SIGKILL)
         end = (await site.gone()).end
         folder = site.claims.folder(CLAIM)
     assert end is not None
@@ -312,7 +312,7 @@ async def test_outputs_for_which_there_is_no_room_set_the_attempt_back(
 async def test_a_claim_is_on_no_more_machines_than_it_has_processors(
     tmp_path: Path, scratch: Path
 ) -> None:
-    """Whatever its starter says, which a program may have said: each has a courier."""
+    """Whatever its starter says, which a program may have said: each has a sync client."""
     async with a_far_site(tmp_path, scratch) as site:
         await site.granted(a_shell_hold("true"))
         table = site.claims._table
@@ -331,10 +331,10 @@ def test_a_checksum_is_waited_for_as_long_as_the_file_takes(
 ) -> None:
     """Those of huge files took longer than an answer may, were asked for again, and again."""
     own, its = socket.socketpair()
-    errand = SyncRequest(
+    request = SyncRequest(
         folder=str(tmp_path), agents=[], identity={}, fetches=False, logs=[], outputs=[]
     )
-    worker = _Worker(errand, own)
+    worker = _Worker(request, own)
     worker._connection = own
     with own, its:
         its.sendall(b'{"ok": true}\n')
