@@ -1,8 +1,8 @@
 """One core: the live event loop and simulated time do the same at the same instants.
 
 The same sites on the same engine once answer the daemon's own event loop, with its journal and a
-clock that the test sets, and once the driver of experiments. Messages take time, as they do; whoever
-carried the core out of turn, woke it late or lost an action would be seen here.
+clock that the test sets, and once the driver of experiments. Messages take time, as they do;
+whoever carried the core out of turn, woke it late or lost an action would be seen here.
 """
 
 from __future__ import annotations
