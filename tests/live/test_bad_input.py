@@ -61,7 +61,7 @@ async def nothing_changes(client: Client) -> AsyncIterator[None]:
         (f"+(&{TRUE}", "line 1, column"),
         (f"&{TRUE}(arguments=\"a", "line 1, column"),
         (f"&{TRUE}(count=4))", "line 1, column"),
-        ("&(cuont=4)(executable=/bin/true)", "nearest: count"),
+        ("&(cuont=4)(executable=/bin/true)", "did you mean count"),
         (f"&{TRUE}(count=-1)", "-1"),
         (f"&{TRUE}(count=0)", "0"),
         (f"&{TRUE}(count=1e3)", "1e3"),
