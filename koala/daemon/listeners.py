@@ -28,7 +28,6 @@ from koala.errors import ConfigError
 from koala.identity.credentials import Credentials, announce, credentials_text, read_credentials
 from koala.identity.private_files import check_private, write_private
 from koala.identity.tls import IdentityFile, server_credentials
-from koala.wire.flood_guard import FloodGuard
 from koala.wire.listen_ports import cannot_listen, check_free
 from koala.wire.v1.identity_pb2_grpc import add_EnrolmentServicer_to_server
 
@@ -49,7 +48,6 @@ class Listeners:
         self.enrolments: Enrolments | None = None
         self.audit = Audit(config.state_dir)
         self.call_queue = FairQueue(most=config.limits.calls_per_user)
-        self.flood_guard = FloodGuard(is_open=False)
         self._config = config
         self._identity: IdentityFile | None = None
         self._enrolling: EnrolmentService | None = None
@@ -86,17 +84,17 @@ class Listeners:
     def open(self, server: grpc.aio.Server) -> int:
         """Open the ports and return the number of the one for clients. Raises ConfigError."""
         if self._identity is None or self._enrolling is None:
-            return self._open("daemon.listen", self._config.listen, server.add_insecure_port)
+            return _open("daemon.listen", self._config.listen, server.add_insecure_port)
         read = self._identity.read
         add_EnrolmentServicer_to_server(self._enrolling, server)
         for_clients = server_credentials(read, is_mutual=False)
         for_certified = server_credentials(read, is_mutual=True)
-        self._enrolling.port = self._open(
+        self._enrolling.port = _open(
             "daemon.agents",
             self._config.agents,
             lambda address: server.add_secure_port(address, for_certified),
         )
-        return self._open(
+        return _open(
             "daemon.listen",
             self._config.listen,
             lambda address: server.add_secure_port(address, for_clients),
@@ -104,7 +102,7 @@ class Listeners:
 
     def interceptor(self) -> AuthInterceptor:
         """Create the interceptor that every call passes."""
-        return AuthInterceptor(self.enrolments, self.audit, self.call_queue, self.flood_guard)
+        return AuthInterceptor(self.enrolments, self.audit, self.call_queue)
 
     def announce(self, address: str) -> None:
         """Announce the address to clients on this machine, in the first administrator's
@@ -125,11 +123,6 @@ class Listeners:
         """Withdraw the announcement."""
         if self._announced is not None:
             self._announced.unlink(missing_ok=True)
-
-    def _open(self, key: str, address: str, add: Callable[[str], int]) -> int:
-        port = _open(key, address, add)
-        self.flood_guard.watch(port)
-        return port
 
     def _write_administrator(self, address: str) -> Path:
         """Write the credentials of the account that runs the daemon.
