@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.fuzz.campaign import TARGETS, Lot, run
 
-CASES = 1_500
+CASES = (400, pytest.param(3_000, marks=pytest.mark.long))
+"""Of a target of ordinary pace."""
 DRAWN = 25
 
 
@@ -24,9 +25,10 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+@pytest.mark.parametrize("cases", CASES)
 @pytest.mark.parametrize("name", TARGETS)
-def test_whatever_comes_is_taken_or_refused(name: str) -> None:
-    count = int(CASES * TARGETS[name].share)
+def test_whatever_comes_is_taken_or_refused(name: str, cases: int) -> None:
+    count = int(cases * TARGETS[name].share)
     lot = run(Lot(target=name, seed=0, first=0, count=count))
     assert not lot.harm, "\n".join(story for _, story in lot.harm[:2])
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
@@ -224,12 +224,23 @@ def test_a_deep_queue_is_not_visited_at_every_event() -> None:
 
 
 @pytest.mark.parametrize("discipline", list(Discipline))
-@given(data=st.data())
+@pytest.mark.parametrize("examples", [40, pytest.param(150, marks=pytest.mark.long)])
 def test_what_is_remembered_between_passes_never_shows(
-    discipline: Discipline, data: st.DataObject
+    discipline: Discipline, examples: int
 ) -> None:
     """Submissions, withdrawals, early and late ends, jobs past the queue and processors that fail,
     in any order."""
+
+    @settings(max_examples=examples)
+    @given(data=st.data())
+    def compare(data: st.DataObject) -> None:
+        both_queues_agree(discipline, data)
+
+    compare()
+
+
+def both_queues_agree(discipline: Discipline, data: st.DataObject) -> None:
+    """Check that the queue does what the plain one does, whatever happens to both."""
     queue: LocalQueue[int] = local_queue(processors=PROCESSORS, discipline=discipline)
     plain = PlainQueue(discipline, PROCESSORS)
     now = 0.0

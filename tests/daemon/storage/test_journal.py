@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.core.model.events import EVENTS, Event, ParametersChanged, SiteDrained, Woken
@@ -43,6 +43,7 @@ st.register_type_strategy(Parameters, st.sampled_from([PAPER, Parameters(), Para
 
 @pytest.mark.parametrize("kind", EVENTS.values(), ids=EVENTS)
 def test_every_kind_of_event_reads_back_as_it_was(kind: type[Event]) -> None:
+    @settings(max_examples=40)
     @given(event=st.from_type(kind))
     def check(event: Event) -> None:
         assert decode_event(kind.__name__, encode_event(event)) == event

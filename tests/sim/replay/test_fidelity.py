@@ -17,6 +17,7 @@ from tests.swarm.system.daemons import Custody
 from tests.swarm.system.faults import Chances, Incident
 
 SEEDS = (range(200, 205), pytest.param(range(200, 210), marks=pytest.mark.long))
+BUSY = ((1, 2), pytest.param((1, 2, 3, 4), marks=pytest.mark.long))
 KINDS: dict[str, tuple[Incident, ...]] = {
     "none": (),
     "links": (Incident.LINK_DOWN, Incident.LINK_CUT),
@@ -88,11 +89,12 @@ def busy(seed: int) -> Told:
 
 
 @pytest.mark.slow
-def test_the_figures_of_a_busy_grid_are_those_that_were() -> None:
+@pytest.mark.parametrize("seeds", BUSY, ids=str)
+def test_the_figures_of_a_busy_grid_are_those_that_were(seeds: tuple[int, ...]) -> None:
     """The sums of several runs, for a single one may tip. Waits are somewhat short, for others who
     had to wait for us are never served earlier than they were."""
     sums = {"wait_s": [0.0, 0.0], "response_s": [0.0, 0.0], "utilization": [0.0, 0.0]}
-    for seed in (1, 2, 3, 4):
+    for seed in seeds:
         found = busy(seed).compare().document()
         assert found["figures"]["recorded"]["finished"] == found["fidelity"]["jobs"]
         figures = found["figures"]
