@@ -24,6 +24,7 @@ from koala.files.incoming import Incoming
 from koala.files.rate_limits import RateLimits
 from koala.identity.tls import IdentityFile
 from koala.protocol import messages
+from koala.protocol.codec import mark_of
 from koala.protocol.messages import (
     FetchOrder,
     LogChunk,
@@ -33,7 +34,7 @@ from koala.protocol.messages import (
     Watermark,
     Welcome,
 )
-from koala.protocol.names import ClaimId
+from koala.protocol.names import ClaimId, SiteName
 from koala.runtime import clock
 from koala.runtime.disk import MB, Disk
 from koala_agent.accounts import Entries, own_environment, served
@@ -443,18 +444,16 @@ class Site:
         )
         wire = Wire(
             target=config.agent.daemon,
-            encode=lambda message: codec.encode(message, self._facts()),
+            encode=lambda message: codec.encode(message, self._description()),
             decode=codec.decode,
-            mark=codec.mark_of,
+            mark=mark_of,
             identity=self._identity,
         )
         return Link(session, wire, self, clock=clock.now)
 
-    def _facts(self) -> messages.Facts:
+    def _description(self) -> codec.SiteDescription:
         config = self._config
-        return messages.Facts(
-            version=self._version,
-            site=config.agent.site,
+        facts = messages.Facts(
             processors=config.site.processors,
             grace_s=config.site.grace_s,
             starts_after_stop=self._manager.starts_after_stop,
@@ -467,6 +466,8 @@ class Site:
             mips=config.site.mips,
             slots=config.site.slots or 0,
         )
+        site = SiteName(config.agent.site)
+        return codec.SiteDescription(version=self._version, site=site, facts=facts)
 
     def _served_address(self) -> str:
         """Return the address at which other agents reach our file server; a wildcard is none."""

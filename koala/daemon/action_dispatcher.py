@@ -9,27 +9,23 @@ idempotent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import chain
 
 from koala.core.model.actions import (
-    AcknowledgeClaim,
     Action,
     Announce,
-    ArmClaim,
     CancelTransfer,
     ClaimProcessors,
-    PaceClaim,
     PublishOutputs,
-    ReleaseClaim,
     StartTransfer,
-    StopClaim,
-    TryPaths,
     Wanted,
 )
 from koala.core.model.grid import Site
 from koala.core.model.values import SiteName
 from koala.daemon.files.spool import Purpose, token
-from koala.protocol import to_agent
-from koala.wire.v1 import link_pb2 as pb
+from koala.protocol import messages
+from koala.protocol.messages import FetchOrder, ServeOrder, ToAgent
 
 
 class ActionDispatcher:
@@ -41,7 +37,7 @@ class ActionDispatcher:
     def __init__(
         self,
         *,
-        send: Callable[[SiteName, pb.ToAgent], None],
+        send: Callable[[SiteName, ToAgent], None],
         publish: Callable[[PublishOutputs], None],
         sites: Callable[[], Mapping[SiteName, Site]],
         secret: bytes,
@@ -52,62 +48,65 @@ class ActionDispatcher:
         self._sites = sites
         self._secret = secret
 
-    def carry_out(self, action: Action) -> None:  # noqa: C901 - one line a kind of action
+    def carry_out(self, action: Action) -> None:
         """Start an action. A site without a session receives it when it registers."""
         match action:
-            case ClaimProcessors():
-                self._send(action.site, self.hold(action))
-            case TryPaths():
-                self._send(action.site, to_agent.try_paths(action))
-            case ArmClaim():
-                self._send(action.site, to_agent.arm(action))
-            case ReleaseClaim():
-                self._send(action.site, to_agent.release(action))
-            case PaceClaim():
-                self._send(action.site, to_agent.pace(action))
-            case StopClaim():
-                self._send(action.site, to_agent.stop(action.claim))
-            case AcknowledgeClaim():
-                self._send(action.site, to_agent.acknowledge(action.claim))
             case StartTransfer():
                 self._send(action.target, self.fetch(action))
                 self._send(action.source, self.serve(action))
             case CancelTransfer():
-                self._send(action.target, to_agent.cancel_transfer(action.transfer))
-                if action.source != action.target:
-                    self._send(action.source, to_agent.cancel_transfer(action.transfer))
+                order = messages.CancelTransfer(transfer=action.transfer)
+                for site in dict.fromkeys((action.target, action.source)):
+                    self._send(site, order)
             case PublishOutputs():
                 self._publish(action)
             case Announce():
                 pass  # group commit publishes it as a notice
+            case ClaimProcessors():
+                self._send(action.site, self.hold(action))
+            case _:
+                self._send(action.site, action)
 
-    def messages(self, wanted: Wanted) -> Iterable[pb.ToAgent]:
+    def messages(self, wanted: Wanted) -> Iterable[ToAgent]:
         """Return the messages for the whole wanted state of a site."""
         yield from map(self.hold, wanted.holds)
-        yield from map(to_agent.try_paths, wanted.paths)
-        yield from map(to_agent.release, wanted.releases)
-        yield from map(to_agent.pace, wanted.paces)
-        yield from (to_agent.stop(action.claim) for action in wanted.stops)
+        yield from chain(wanted.paths, wanted.releases, wanted.paces, wanted.stops)
         yield from map(self.fetch, wanted.fetches)
         yield from map(self.serve, wanted.serves)
 
-    def hold(self, action: ClaimProcessors) -> pb.ToAgent:
+    def hold(self, action: ClaimProcessors) -> ToAgent:
         """Return the message to hold a claim, with the token to store its outputs and logs."""
-        return to_agent.hold(action, store_token=token(self._secret, Purpose.STORE, action.claim))
+        return replace(action, store_token=token(self._secret, Purpose.STORE, action.claim))
 
-    def fetch(self, action: StartTransfer) -> pb.ToAgent:
+    def fetch(self, action: StartTransfer) -> ToAgent:
         """Return the order to the target: read from the source's file server, or from the relay."""
-        address = self._file_server(action.source) or self.relay
-        shown = token(self._secret, Purpose.READ, action.transfer)
-        return to_agent.fetch(action, address=address, token=shown)
+        return FetchOrder(
+            transfer=action.transfer,
+            file=action.file,
+            source=action.source,
+            address=self._file_server(action.source) or self.relay,
+            token=token(self._secret, Purpose.READ, action.transfer),
+            offset=action.offset,
+            size_bytes=action.size_bytes,
+            checksum=action.checksum,
+            booked_bps=action.booked_bps,
+            report_s=action.report_s,
+        )
 
-    def serve(self, action: StartTransfer) -> pb.ToAgent:
+    def serve(self, action: StartTransfer) -> ToAgent:
         """Return the order to the source: serve the file, or offer it to the relay."""
-        if self._file_server(action.source):
-            shown = token(self._secret, Purpose.READ, action.transfer)
-            return to_agent.serve(action, relay="", token=shown)
-        shown = token(self._secret, Purpose.OFFER, action.transfer)
-        return to_agent.serve(action, relay=self.relay, token=shown)
+        has_server = bool(self._file_server(action.source))
+        purpose = Purpose.READ if has_server else Purpose.OFFER
+        return ServeOrder(
+            transfer=action.transfer,
+            file=action.file,
+            target=action.target,
+            token=token(self._secret, purpose, action.transfer),
+            offset=action.offset,
+            size_bytes=action.size_bytes,
+            relay="" if has_server else self.relay,
+            booked_bps=action.booked_bps,
+        )
 
     def _file_server(self, site: SiteName) -> str:
         known = self._sites().get(site)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 NAME_MAX = 256
 """Characters of a name."""
+FILE_NAME_MAX = 4096
+"""Characters of a logical file's name."""
 REASON_MAX = 2_000
 """Characters of a reason; the rest is cut off."""
 INSTANT_MAX = 2.5e11

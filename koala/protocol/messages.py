@@ -11,8 +11,48 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, TypeAlias
 
-from koala.protocol.constraints import Claim, Duration, Finite, Offset, Port, Rate, Share
-from koala.protocol.names import ClaimId
+from koala.protocol.constraints import (
+    Amount,
+    Bytes,
+    Claim,
+    Count,
+    Cut,
+    Distinct,
+    Duration,
+    Endpoint,
+    Finite,
+    Host,
+    Instant,
+    Matching,
+    OneOf,
+    Port,
+    Printable,
+    Rate,
+    Share,
+    Text,
+)
+from koala.protocol.limits import (
+    BYTES_MAX,
+    FILE_NAME_MAX,
+    HONOURS_MAX,
+    HOSTS_MAX,
+    PROCESSORS_MAX,
+    REASON_MAX,
+    STATUSES_MAX,
+    USERS_MAX,
+    WATERMARK_BYTES_MAX,
+    WORK_MAX,
+)
+from koala.protocol.names import SITE, TRANSFER, ClaimId, SiteName
+from koala.protocol.versions import common
+
+Reason: TypeAlias = Annotated[str, Cut(REASON_MAX)]
+Size: TypeAlias = Annotated[int, Count()]
+Processors: TypeAlias = Annotated[int, Count(PROCESSORS_MAX)]
+Transfer: TypeAlias = Annotated[str, Matching(TRANSFER)]
+FileName: TypeAlias = Annotated[str, Text(least=1, most=FILE_NAME_MAX)]
+NO_SITE = SiteName("")
+Took: TypeAlias = Annotated[float, Amount()]
 
 # Parts of several messages -----------------------------------------------------------------------
 
@@ -67,8 +107,8 @@ class ReportState(StrEnum):
 class ArmNumber:
     """Number of an arming: daemon epoch and counter. Later ones are greater."""
 
-    epoch: int
-    counter: int
+    epoch: Size
+    counter: Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +118,12 @@ class ClaimEnd:
     `statuses` per process: exit status, or minus the signal. `ended_at` is None when unknown.
     """
 
-    kind: EndKind
-    reason: str = ""
-    statuses: tuple[int, ...] = ()
-    ended_at: float | None = None
-    cpu_s: float | None = None
-    memory_bytes: int | None = None
+    kind: Annotated[EndKind, OneOf(REPORTED_ENDS)]
+    reason: Reason = ""
+    statuses: Annotated[tuple[int, ...], Cut(STATUSES_MAX)] = ()
+    ended_at: Annotated[float | None, Instant()] = None
+    cpu_s: Annotated[float | None, Amount()] = None
+    memory_bytes: Annotated[int | None, Cut(BYTES_MAX)] = None
 
     @property
     def is_well(self) -> bool:
@@ -115,27 +155,33 @@ Hosts: TypeAlias = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
-    """Program of a claim. A `wall_time_s` or `cpu_time_s` of 0 and a memory of 0 mean no limit."""
+class ProgramSpec:
+    """Program of a component as its user asks for it; None means no wish, or no limit."""
 
     executable: str
-    label: str = ""
     arguments: tuple[str, ...] = ()
-    directory: str = ""
+    directory: str | None = None
     environment: tuple[tuple[str, str], ...] = ()
-    stdin: str = ""
-    stdout: str = ""
-    stderr: str = ""
-    processes: int = 1
-    hosts: int = 0
-    wall_time_s: Annotated[float, Duration(zero=True)] = 0.0
-    cpu_time_s: Annotated[float, Duration(zero=True)] = 0.0
-    memory_min_mb: int = 0
-    memory_max_mb: int = 0
-    queue: str = ""
-    project: str = ""
-    output_files: tuple[str, ...] = ()
+    stdin: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    hosts: int | None = None
     job_type: JobType = JobType.MULTIPLE
+    wall_time_s: Annotated[float | None, Duration()] = None
+    cpu_time_s: Annotated[float | None, Duration()] = None
+    memory_min_mb: int | None = None
+    memory_max_mb: int | None = None
+    queue: str | None = None
+    project: str | None = None
+    output_files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program(ProgramSpec):
+    """Program of a claim."""
+
+    label: str = ""
+    processes: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,32 +217,31 @@ class PathTarget:
 class Watermark:
     """Row of the daemon's journal, sealed by the daemon of `epoch`. An agent only stores it."""
 
-    epoch: int
-    seq: int
-    chain: bytes
-    seal: bytes
+    epoch: Size
+    seq: Size
+    chain: Annotated[bytes, Bytes(WATERMARK_BYTES_MAX)]
+    seal: Annotated[bytes, Bytes(WATERMARK_BYTES_MAX)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Facts of a site, sent with each registration.
 
-    They are constant for the life of the agent's process, except `starts_after_stop`.
+    They are constant for the life of the agent's process, except `starts_after_stop`. Empty or 0:
+    none, or unknown.
     """
 
-    version: str
-    site: str
-    processors: int
-    grace_s: float
-    starts_after_stop: bool
-    address: str
-    serves: str = ""
-    owner: str = ""
-    honours: tuple[str, ...] = ()
+    processors: Processors = 0
+    grace_s: Annotated[float, Amount()] = 0.0
+    starts_after_stop: bool = False
+    address: Annotated[str, Host()] = ""
+    serves: Annotated[str, Endpoint()] = ""
+    owner: Annotated[str, Printable()] = ""
+    honours: Annotated[tuple[Annotated[str, Printable()], ...], Cut(HONOURS_MAX)] = ()
     may_kill_local: bool = False
-    users: tuple[str, ...] = ()
-    mips: float = 0.0
-    slots: int = 0
+    users: Annotated[tuple[Annotated[str, Printable()], ...], Distinct(USERS_MAX)] = ()
+    mips: Annotated[float, Amount()] = 0.0
+    slots: Processors = 0
 
 
 # The session -------------------------------------------------------------------------------------
@@ -204,12 +249,27 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Register:
-    """Opening of a session by an agent. The carrier adds the site's `Facts`."""
+    """Opening of a session by an agent that speaks versions `protocol_min` to `protocol`.
 
-    session: str
-    epoch_seen: int
-    idle: int
+    - `epoch_seen` is the highest epoch of a daemon that the agent obeyed.
+    - `mark` is the last row of a journal that it was told of.
+    - The carrier of the agent adds what is known of the site.
+    """
+
+    protocol: int
+    protocol_min: int = 0
+    version: Annotated[str, Printable()] = ""
+    site: Annotated[SiteName, Matching(SITE)] = NO_SITE
+    session: Annotated[str, Printable()]
+    epoch_seen: Size
+    facts: Facts = Facts()
+    idle: Processors
     mark: Watermark | None = None
+
+    @property
+    def spoken(self) -> int | None:
+        """Highest version that both ends speak; None if there is none."""
+        return common(self.protocol, self.protocol_min or self.protocol)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +315,7 @@ class Beat:
 class Goodbye:
     """Orderly end of either side; jobs run on."""
 
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,12 +326,12 @@ class SiteFigures:
     claims, or none of some users; empty when nothing is wrong.
     """
 
-    idle: int
-    through: int
-    processors: int
-    local_processors: int
+    idle: Processors
+    through: Size
+    processors: Processors
+    local_processors: Processors
     queued_jobs: int
-    trouble: str = ""
+    trouble: Reason = ""
 
 
 # Orders about claims -----------------------------------------------------------------------------
@@ -279,7 +339,19 @@ class SiteFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Order to hold a claim: asked for, or known to be granted."""
+    """Order to hold a claim: start a placeholder of so many processors.
+
+    - `ask_number` comes back in the site's figures.
+    - `is_granted`: known as granted; an agent that does not know the claim has lost it.
+    - The starter gives up at `hold_s` after check-in, unless released.
+    - `no_barrier`: the program starts when it can.
+    - `inputs` are the copies, fetched files, that the program reads; `local_input` is the site's
+      own replica that it reads, or of it `chunk_bytes` from `chunk_offset` on. 0: all.
+    - `store_token` is shown to the relay with the claim's outputs and logs.
+    - `is_preempting`: other claims are stopped for it, which may take `kill_s`.
+    - `may_kill`: local jobs may be killed for it, the youngest first, if it finds no room.
+    - `progress_s` is the time between two reports of its progress. 0: none are wanted.
+    """
 
     claim: ClaimId
     processors: int
@@ -291,8 +363,8 @@ class Hold:
     no_barrier: bool = False
     inputs: tuple[str, ...] = ()
     local_input: str = ""
-    chunk_offset: Annotated[int, Offset()] = 0
-    chunk_bytes: Annotated[int, Offset()] = 0
+    chunk_offset: Size = 0
+    chunk_bytes: Size = 0
     store_token: str = ""
     is_preempting: bool = False
     may_kill: bool = False
@@ -366,13 +438,13 @@ class Report:
 
     claim: ClaimId
     state: ReportState
-    nonce: str = ""
+    nonce: Annotated[str, Text()] = ""
     armed: ArmNumber | None = None
-    passed_at: float | None = None
+    passed_at: Annotated[float | None, Instant()] = None
     end: ClaimEnd | None = None
-    batch_job: str = ""
-    address: str = ""
-    hosts: Hosts = ()
+    batch_job: Annotated[str, Text()] = ""
+    address: Annotated[str, Printable()] = ""
+    hosts: Annotated[tuple[tuple[Annotated[str, Printable()], int], ...], Cut(HOSTS_MAX)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,7 +452,7 @@ class PathsReport:
     """Result of a starter's TCP paths; `problem` is empty when all are open."""
 
     claim: ClaimId
-    problem: str = ""
+    problem: Reason = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,8 +464,8 @@ class Progress:
     """
 
     claim: ClaimId
-    cycle: int
-    work: float
+    cycle: Size
+    work: Annotated[float, Amount(WORK_MAX)]
     is_told: bool
     can_pace: bool
 
@@ -406,7 +478,7 @@ class Ping:
     """Request of a starter to renew its lease; `sent_at` is the starter's own clock."""
 
     claim: ClaimId
-    nonce: str
+    nonce: Annotated[str, Text()]
     sent_at: float
 
 
@@ -437,7 +509,7 @@ class KvGet:
     claim: ClaimId
     request: int
     name: str
-    wait_s: float
+    wait_s: Took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,7 +537,7 @@ class LogRequest:
     claim: Annotated[str, Claim()]
     stream: str
     process: int
-    offset: Annotated[int, Offset()]
+    offset: Size
     size_max: int
 
 
@@ -477,7 +549,7 @@ class LogChunk:
     offset: int
     data: bytes = b""
     is_over: bool = False
-    error: str = ""
+    error: Reason = ""
 
 
 # Copies of files ---------------------------------------------------------------------------------
@@ -534,40 +606,74 @@ class CancelTransfer:
 class TransferProgress:
     """Progress of a copy: bytes received so far; `took_s` since the first were requested."""
 
-    transfer: str
-    size_bytes: int
-    took_s: float
+    transfer: Transfer
+    size_bytes: Size
+    took_s: Took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferFinished:
     """Completion of a copy, checked at the target; `took_s` since the order."""
 
-    transfer: str
-    size_bytes: int
-    took_s: float
+    transfer: Transfer
+    size_bytes: Size
+    took_s: Took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferFailed:
     """Failure of a copy. `at` is the site at fault; empty when there is none."""
 
-    transfer: str
-    reason: str
-    at: str
+    transfer: Transfer
+    reason: Reason
+    at: Annotated[str, Matching(SITE, empty=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFound:
     """Replica that the site holds, with this content."""
 
-    file: str
-    size_bytes: int
-    checksum: str
+    file: FileName
+    size_bytes: Size
+    checksum: Annotated[str, Text()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRemoved:
     """Replica that the site no longer holds."""
 
-    file: str
+    file: FileName
+
+
+# Directions --------------------------------------------------------------------------------------
+
+ToAgent: TypeAlias = (
+    Welcome
+    | Reject
+    | WantedEnd
+    | Hold
+    | TryPaths
+    | Arm
+    | Release
+    | Pace
+    | Stop
+    | Acknowledge
+    | FetchOrder
+    | ServeOrder
+    | CancelTransfer
+    | Beat
+    | Pong
+    | KvAnswer
+    | LogRequest
+    | Goodbye
+)
+"""Messages that a daemon sends."""
+ClaimReports: TypeAlias = Report | PathsReport | Progress
+CopyReports: TypeAlias = TransferProgress | TransferFinished | TransferFailed
+FileReports: TypeAlias = FileFound | FileRemoved
+AgentReport: TypeAlias = (
+    ClaimReports | SiteFigures | CopyReports | FileReports | Ping | KvPut | KvGet | LogChunk
+)
+"""Messages that an agent may send in an inventory and afterwards."""
+FromAgent: TypeAlias = Register | InventoryEnd | Beat | Goodbye | AgentReport
+"""Messages that an agent sends."""

@@ -27,7 +27,7 @@ from koala.errors import (
     UnknownSiteError,
     UnreachableError,
 )
-from koala.protocol.messages import LogChunk
+from koala.protocol.messages import LogChunk, LogRequest, ToAgent
 from koala.wire.v1 import koala_pb2, koala_pb2_grpc, link_pb2
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -517,7 +517,7 @@ def spooled_logs(
     texts: dict[tuple[int, str], bytes],
     *,
     attempts: int = 1,
-    send: Callable[[SiteName, link_pb2.ToAgent], None] = lambda _site, _message: None,
+    send: Callable[[SiteName, ToAgent], None] = lambda _site, _message: None,
     is_there: bool = False,
 ) -> tuple[Job, Logs]:
     """A job with two processes, and the daemon's logs of it: by attempt and name. What it
@@ -593,8 +593,8 @@ async def test_what_an_earlier_attempt_wrote_is_read_at_the_site_where_it_was(
     that is away keeps nobody from the newest attempt."""
     asked: list[Logs] = []
 
-    def answer(site: SiteName, message: link_pb2.ToAgent) -> None:
-        request = message.log_request
+    def answer(site: SiteName, request: ToAgent) -> None:
+        assert isinstance(request, LogRequest)
         assert (site, request.claim) == ("delft", "j1/1/0/2")
         data = b"" if request.process else b"first\nmeanwhile\n"[request.offset :]
         number, offset = request.request, request.offset

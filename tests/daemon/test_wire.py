@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.core.model.actions import ClaimProcessors, StartTransfer
-from koala.core.model.job import ArmNumber, ClaimPhase, ComponentSpec, EndKind, JobType, StartType
+from koala.core.model.job import ArmNumber, ComponentSpec, EndKind, JobType
 from koala.core.model.values import ClaimId, FileName, SiteName, TransferId, UserName
+from koala.daemon.action_dispatcher import ActionDispatcher
+from koala.daemon.files.spool import Purpose, token
 from koala.errors import (
     ConfigError,
     ExhaustedError,
@@ -24,7 +26,8 @@ from koala.errors import (
     UnknownSiteError,
     UnreachableError,
 )
-from koala.protocol import from_agent, messages, to_agent
+from koala.protocol import messages
+from koala.protocol.codec import FROM_AGENT, TO_AGENT
 from koala.protocol.versions import PROTOCOL
 from koala.wire import status
 from koala.wire.v1 import link_pb2 as pb
@@ -93,14 +96,14 @@ def test_whatever_bytes_an_agent_sends_are_a_value_or_an_error_of_ours(data: byt
     except DecodeError:
         return
     with suppress(SpecError):
-        from_agent.read(message)
+        FROM_AGENT.decode(message)
 
 
 def test_a_registration_says_what_its_local_manager_acts_on() -> None:
     facts = pb.Facts(processors=4, grace_s=1.0, honours=["queue", "project"], may_kill_local=True)
     message = pb.FromAgent(register=pb.Register(protocol=PROTOCOL, site="delft", facts=facts))
-    news = from_agent.read(message)
-    assert isinstance(news, from_agent.Registration)
+    news = FROM_AGENT.decode(message)
+    assert isinstance(news, messages.Register)
     assert news.facts.honours == ("queue", "project")
     assert news.facts.may_kill_local
 
@@ -124,7 +127,7 @@ def test_a_registration_says_what_its_local_manager_acts_on() -> None:
 def test_facts_that_no_site_can_have_are_refused(facts: dict[str, Any], words: str) -> None:
     register = pb.Register(protocol=PROTOCOL, site="delft", facts=pb.Facts(processors=4, **facts))
     with pytest.raises(SpecError, match=words):
-        from_agent.read(pb.FromAgent(register=register))
+        FROM_AGENT.decode(pb.FromAgent(register=register))
 
 
 @pytest.mark.parametrize(
@@ -138,10 +141,10 @@ def test_facts_that_no_site_can_have_are_refused(facts: dict[str, Any], words: s
 )
 def test_where_a_site_is_reached_is_taken_as_it_is(address: str, serves: str) -> None:
     facts = pb.Facts(processors=4, address=address, serves=serves)
-    news = from_agent.read(
+    news = FROM_AGENT.decode(
         pb.FromAgent(register=pb.Register(protocol=PROTOCOL, site="delft", facts=facts))
     )
-    assert isinstance(news, from_agent.Registration)
+    assert isinstance(news, messages.Register)
     assert (news.facts.address, news.facts.serves) == (address, serves)
 
 
@@ -212,7 +215,7 @@ def test_what_is_read_can_be_journaled(message: pb.FromAgent) -> None:
     import msgspec
 
     try:
-        news = from_agent.read(message)
+        news = FROM_AGENT.decode(message)
     except SpecError:
         return
     if news is None:
@@ -233,9 +236,9 @@ def test_a_claims_end_is_read_whole() -> None:
             end=pb.End(kind="wall-time", reason="over", statuses=[-15, 0], ended_at=20.0),
         )
     )
-    news = from_agent.read(message)
-    assert isinstance(news, from_agent.ClaimNews)
-    assert (news.claim, news.phase, news.passed_at) == ("j1/2/0/1", ClaimPhase.GONE, 12.5)
+    news = FROM_AGENT.decode(message)
+    assert isinstance(news, messages.Report)
+    assert (news.claim, news.state, news.passed_at) == ("j1/2/0/1", messages.ReportState.GONE, 12.5)
     assert news.end is not None
     assert (news.end.kind, news.end.statuses) == (EndKind.WALL_TIME, (-15, 0))
 
@@ -243,8 +246,8 @@ def test_a_claims_end_is_read_whole() -> None:
 def test_the_machines_of_an_allocation_are_read() -> None:
     report = pb.ClaimReport(claim="j1/1/0/1", state=pb.CLAIM_STATE_GRANTED, address="10.0.0.7")
     report.hosts.add(name="n7", processors=2)
-    news = from_agent.read(pb.FromAgent(claim=report))
-    assert isinstance(news, from_agent.ClaimNews)
+    news = FROM_AGENT.decode(pb.FromAgent(claim=report))
+    assert isinstance(news, messages.Report)
     assert (news.address, news.hosts) == ("10.0.0.7", (("n7", 2),))
 
 
@@ -252,7 +255,7 @@ def test_an_agent_cannot_say_that_a_claim_was_fenced() -> None:
     """Only the daemon concludes that from silence."""
     report = pb.ClaimReport(claim="j1/1/0/1", state=pb.CLAIM_STATE_GONE, end=pb.End(kind="fenced"))
     with pytest.raises(SpecError, match="'fenced': allowed are exited"):
-        from_agent.read(pb.FromAgent(claim=report))
+        FROM_AGENT.decode(pb.FromAgent(claim=report))
 
 
 def test_a_hold_says_all_that_the_component_asks_for() -> None:
@@ -274,15 +277,15 @@ def test_a_hold_says_all_that_the_component_asks_for() -> None:
         owner=UserName("ada"),
         processors=6,
         hold_s=900.0,
-        start_type=StartType.NONE,
-        component=component,
-        label="left",
+        no_barrier=True,
+        program=component.program("left"),
         inputs=(TransferId("j1/1/t1"),),
         local_input=FileName("data"),
-        chunk=(10, 20),
+        chunk_offset=10,
+        chunk_bytes=20,
         may_kill=True,
     )
-    hold = to_agent.hold(action).hold
+    hold = TO_AGENT.encode(action).hold
     assert (hold.claim, hold.ask_number, hold.no_barrier) == ("j1/1/0/1", 3, True)
     assert (hold.may_kill, hold.is_preempting) == (True, False)
     assert (hold.chunk_offset, hold.chunk_bytes, hold.local_input) == (10, 20, "data")
@@ -301,10 +304,19 @@ def test_numbers_and_addresses_arrive_as_they_left() -> None:
         size_bytes=2,
         checksum="c",
     )
-    fetch = to_agent.fetch(action, address="h:1", token="t").fetch
-    assert (fetch.address, fetch.token, fetch.source, fetch.offset) == ("h:1", "t", "delft", 1)
-    serve = to_agent.serve(action, relay="r:2", token="u").serve
-    assert (serve.relay, serve.token, serve.target, serve.size_bytes) == ("r:2", "u", "leiden", 2)
+    dispatcher = ActionDispatcher(
+        send=lambda _site, _message: None,
+        publish=lambda _action: None,
+        sites=dict,
+        secret=b"s",
+    )
+    dispatcher.relay = "r:2"
+    fetch = TO_AGENT.encode(dispatcher.fetch(action)).fetch
+    assert (fetch.address, fetch.source, fetch.offset) == ("r:2", "delft", 1)
+    assert fetch.token == token(b"s", Purpose.READ, "j1/1/t1")
+    serve = TO_AGENT.encode(dispatcher.serve(action)).serve
+    assert (serve.relay, serve.target, serve.size_bytes) == ("r:2", "leiden", 2)
+    assert serve.token == token(b"s", Purpose.OFFER, "j1/1/t1")
     armed = pb.FromAgent(
         claim=pb.ClaimReport(
             claim="j1/1/0/1",
@@ -312,6 +324,6 @@ def test_numbers_and_addresses_arrive_as_they_left() -> None:
             armed=pb.ArmNumber(epoch=4, counter=9),
         )
     )
-    news = from_agent.read(armed)
-    assert isinstance(news, from_agent.ClaimNews)
+    news = FROM_AGENT.decode(armed)
+    assert isinstance(news, messages.Report)
     assert news.armed == ArmNumber(epoch=4, counter=9)

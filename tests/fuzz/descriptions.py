@@ -10,7 +10,6 @@ import msgspec
 from koala.core.invariants import check as check_state
 from koala.core.model.actions import ClaimProcessors
 from koala.core.model.events import DaemonStarted, JobSubmitted
-from koala.core.model.job import StartType
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import ClaimId, JobId, SiteName, UserName
 from koala.core.scheduler import Scheduler
@@ -18,7 +17,7 @@ from koala.daemon.clients.admission import check as admit
 from koala.daemon.storage.records import decode_event, encode_event
 from koala.errors import KoalaError, SpecError
 from koala.policies import chosen
-from koala.protocol import to_agent
+from koala.protocol.codec import TO_AGENT
 from koala.rsl import canonical_json, evaluate, parse, read_job, unparse, write_job
 from koala.rsl.attributes import ATTRIBUTES
 from koala_agent.link import codec
@@ -169,11 +168,9 @@ def _submit(submitted: JobSubmitted) -> None:
             owner=UserName("ann"),
             processors=component.processors,
             hold_s=900.0,
-            start_type=StartType.STRICT,
-            component=component,
-            label=submitted.spec.label(index),
+            program=component.program(submitted.spec.label(index)),
         )
-        assert codec.decode(to_agent.hold(claim)) is not None
+        assert codec.decode(TO_AGENT.encode(claim)) is not None
     msgspec.json.encode(submitted)
 
 

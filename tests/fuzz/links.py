@@ -6,6 +6,7 @@ error of ours. Downwards: whatever the daemon sends, the agent's claim table goe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import TypeAlias
 
@@ -22,8 +23,18 @@ from koala.daemon.agents.replica_reports import ReplicaReports
 from koala.daemon.storage.records import decode_event, encode_event
 from koala.errors import SpecError
 from koala.policies import chosen
-from koala.protocol import from_agent, messages
-from koala.protocol.from_agent import ClaimNews, FileNews, Registration
+from koala.protocol import messages
+from koala.protocol.codec import FROM_AGENT
+from koala.protocol.messages import (
+    Beat,
+    FileFound,
+    FileRemoved,
+    FromAgent,
+    Goodbye,
+    InventoryEnd,
+    Register,
+    Report,
+)
 from koala.wire.v1 import link_pb2 as pb
 from koala_agent.link import codec
 from koala_agent.link import session as agent_session
@@ -84,7 +95,7 @@ def check_upward(case: list[bytes]) -> None:
     assert others, "the grid of this test has a claim elsewhere"
     for data in case:
         try:
-            news = from_agent.read(pb.FromAgent.FromString(data))
+            news = FROM_AGENT.decode(pb.FromAgent.FromString(data))
         except DecodeError:
             continue
         except SpecError as error:
@@ -92,15 +103,13 @@ def check_upward(case: list[bytes]) -> None:
             continue
         if news is None:
             continue
-        if isinstance(news, Registration):
+        if isinstance(news, Register):
             if news.spoken is None or news.site != site:
                 continue
             events = list(reports.of_registration(news, (), scheduler, ReplicaReports(), now))
-        elif isinstance(news, FileNews):
-            events = list(replicas.events_of(news, site, scheduler))
         else:
-            events = list(reports.of_news(news, site, scheduler, rtt_s=0.0, now=now))
-        if isinstance(news, ClaimNews) and news.claim in others:
+            events = [*_events(news, site, scheduler, replicas, now)]
+        if isinstance(news, Report) and news.claim in others:
             assert not events, f"{events} of another site's claim"
         for event in events:
             now += 1.0
@@ -108,6 +117,19 @@ def check_upward(case: list[bytes]) -> None:
             scheduler.handle(event, now)
             check_state(scheduler, now)
     msgspec.json.encode([*scheduler.jobs])
+
+
+def _events(
+    news: FromAgent, site: SiteName, scheduler: Scheduler, replicas: ReplicaReports, now: float
+) -> Iterator[ev.Event]:
+    """The events of what is no registration."""
+    match news:
+        case FileFound() | FileRemoved():
+            return replicas.events_of(news, site, scheduler)
+        case Register() | InventoryEnd() | Beat() | Goodbye():
+            return iter(())
+        case _:
+            return reports.of_news(news, site, scheduler, rtt_s=0.0, now=now)
 
 
 def check_downward(case: list[bytes]) -> None:

@@ -30,9 +30,16 @@ from koala.daemon.agents.replica_reports import ReplicaReports
 from koala.daemon.storage.records import decode_event, encode_event
 from koala.errors import SpecError
 from koala.policies import chosen
-from koala.protocol import from_agent
-from koala.protocol.from_agent import ClaimNews, FileNews, Registration, TransferNews
-from koala.protocol.messages import SiteFigures
+from koala.protocol.codec import FROM_AGENT
+from koala.protocol.messages import (
+    FileFound,
+    FileRemoved,
+    Register,
+    Report,
+    SiteFigures,
+    TransferFailed,
+    TransferFinished,
+)
 from koala.views.documents import digest, whole_picture
 from koala.views.explain import why
 from koala.wire.v1 import link_pb2 as pb
@@ -92,25 +99,23 @@ class Life:
     def hear(self, site: SiteName, data: bytes) -> None:
         """Do with news what the daemon does with what a live session says."""
         try:
-            news = from_agent.read(pb.FromAgent.FromString(data))
+            news = FROM_AGENT.decode(pb.FromAgent.FromString(data))
         except DecodeError:
             return
         except SpecError as error:
             require_readable(str(error))
             return
-        if isinstance(news, Registration):
+        if isinstance(news, Register):
             if news.spoken is not None and news.site == site:
                 for event in reports.of_registration(
                     news, (), self.scheduler, self.replicas, self.now
                 ):
                     self.happen(event)
-        elif isinstance(news, FileNews):
+        elif isinstance(news, FileFound | FileRemoved):
             for event in self.replicas.events_of(news, site, self.scheduler):
                 self.happen(event)
-        elif isinstance(news, ClaimNews | SiteFigures | TransferNews):
-            is_foreign = isinstance(news, ClaimNews) and reports.is_foreign(
-                news, site, self.scheduler
-            )
+        elif isinstance(news, Report | SiteFigures | TransferFinished | TransferFailed):
+            is_foreign = isinstance(news, Report) and reports.is_foreign(news, site, self.scheduler)
             for event in reports.of_news(news, site, self.scheduler, rtt_s=0.0, now=self.now):
                 assert not is_foreign, f"{event} of another site's claim"
                 self.happen(event)

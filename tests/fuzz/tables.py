@@ -7,9 +7,10 @@ import json
 import msgspec
 
 from koala.errors import SpecError
-from koala.protocol import from_agent, messages
+from koala.protocol import messages
+from koala.protocol.codec import FROM_AGENT
 from koala.protocol.messages import Arm, ArmNumber, Hold, Peer, Program
-from koala.protocol.names import ClaimId
+from koala.protocol.names import ClaimId, SiteName
 from koala.wire.v1 import link_pb2 as pb
 from koala_agent.claims.events import (
     CheckedIn,
@@ -29,8 +30,10 @@ from koala_agent.placeholders import starter_codec
 
 CLAIM = ClaimId("j1/1/0/1")
 NONCE = "n"
-FACTS = messages.Facts(
-    version="1", site="delft", processors=8, grace_s=5.0, starts_after_stop=True, address="h"
+FACTS = codec.SiteDescription(
+    version="1",
+    site=SiteName("delft"),
+    facts=messages.Facts(processors=8, grace_s=5.0, starts_after_stop=True, address="h"),
 )
 
 
@@ -93,6 +96,6 @@ def require_taken(said: object) -> None:
     """The daemon takes this."""
     sent = codec.encode(said, FACTS).SerializeToString()
     try:
-        from_agent.read(pb.FromAgent.FromString(sent))
+        FROM_AGENT.decode(pb.FromAgent.FromString(sent))
     except SpecError as error:
         raise AssertionError(f"{said} ends the session of the site: {error}") from error

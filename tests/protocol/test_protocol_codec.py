@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -11,30 +12,22 @@ from koala.wire.v1 import link_pb2
 
 
 def test_every_kind_to_an_agent_has_a_class() -> None:
-    assert set(codec.TO_AGENT) == {
+    assert {kind for kind, _flags in codec.TO_AGENT.classes.values()} == {
         field.name for field in link_pb2.ToAgent.DESCRIPTOR.oneofs[0].fields
     }
 
 
-def test_every_kind_from_an_agent_has_a_class_but_the_registration() -> None:
+def test_every_kind_from_an_agent_has_a_class() -> None:
     kinds = {field.name for field in link_pb2.FromAgent.DESCRIPTOR.oneofs[0].fields}
-    assert {kind for kind, _flags in codec.FROM_AGENT.values()} == kinds - {"register"}
+    assert {kind for kind, _flags in codec.FROM_AGENT.classes.values()} == kinds
 
 
-@pytest.mark.parametrize("kind", sorted(codec.TO_AGENT))
-def test_a_class_to_an_agent_has_all_fields_of_its_kind(kind: str) -> None:
+@pytest.mark.parametrize("direction", [codec.TO_AGENT, codec.FROM_AGENT])
+def test_the_classes_of_a_kind_have_all_fields_of_it(direction: codec.Direction[Any, Any]) -> None:
     """A field that only the wire has would be lost on the way."""
-    descriptor = link_pb2.ToAgent.DESCRIPTOR.fields_by_name[kind].message_type
-    assert descriptor is not None
-    names = {field.name for field in dataclasses.fields(codec.TO_AGENT[kind])}
-    assert names == {field.name for field in descriptor.fields}
-    codec.decoder(codec.TO_AGENT[kind], descriptor)
-
-
-@pytest.mark.parametrize("cls", list(codec.FROM_AGENT))
-def test_a_class_of_an_agent_has_only_fields_of_its_kind(cls: type) -> None:
-    kind, flags = codec.FROM_AGENT[cls]
-    descriptor = link_pb2.FromAgent.DESCRIPTOR.fields_by_name[kind].message_type
-    assert descriptor is not None
-    names = {field.name for field in dataclasses.fields(cls)}
-    assert names | set(flags) <= {field.name for field in descriptor.fields}
+    found: dict[str, set[str]] = {}
+    for cls, (kind, flags) in direction.classes.items():
+        found.setdefault(kind, set()).update(flags, (f.name for f in dataclasses.fields(cls)))
+    assert found == {
+        kind: {field.name for field in direction.descriptor(kind).fields} for kind in found
+    }

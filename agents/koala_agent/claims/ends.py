@@ -59,7 +59,7 @@ def bound(event: BatchEnded, claim: Claim) -> ClaimEnd:
         case EndCause.CANCELLED_BY_SITE:
             kind, reason = EndKind.SITE, "cancelled at the site"
         case EndCause.TIME_LIMIT:
-            has_limit = claim.hold.program.wall_time_s > 0 and isinstance(claim.state, Passed)
+            has_limit = bool(claim.hold.program.wall_time_s) and isinstance(claim.state, Passed)
             kind = EndKind.WALL_TIME if has_limit else EndKind.SITE
             reason = "the batch system's time limit"
         case EndCause.WITHDRAWN:

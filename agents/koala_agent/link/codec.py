@@ -1,13 +1,11 @@
-"""Messages of the link as the agent's session takes them, and the registration of its site.
-
-`decode` returns a value of `session` or `messages`, or None for a kind of message of a later
-protocol. Whatever bytes arrive, its only error is a SpecError that says what is allowed.
-"""
+"""Messages of the link as the agent's session takes and gives them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from koala.protocol import codec, messages
-from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
+from koala.protocol.names import SiteName
 from koala.wire.v1 import link_pb2
 from koala_agent.link import session
 
@@ -34,7 +32,7 @@ def decode(message: link_pb2.ToAgent) -> session.FromDaemon | None:
 
     An order about a claim or a copy names it as wanted. Answers and cancellations name none.
     """
-    body = codec.decode(message)
+    body = codec.TO_AGENT.decode(message)
     if body is None or isinstance(body, _OF_THE_SESSION):
         return body
     if isinstance(body, _OF_A_CLAIM):
@@ -44,45 +42,17 @@ def decode(message: link_pb2.ToAgent) -> session.FromDaemon | None:
     return session.Order(body=body)
 
 
-def mark_of(message: link_pb2.ToAgent) -> messages.Watermark | None:
-    """Decode the row of the journal that a message rests on, if it names one."""
-    if not message.HasField("mark"):
-        return None
-    mark = message.mark
-    return messages.Watermark(epoch=mark.epoch, seq=mark.seq, chain=mark.chain, seal=mark.seal)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteDescription:
+    """Part of a registration that the session does not know."""
+
+    version: str
+    site: SiteName
+    facts: messages.Facts
 
 
-def encode(message: object, facts: messages.Facts) -> link_pb2.FromAgent:
-    """Encode a message of the session or a report; the site's facts complete a registration."""
+def encode(message: object, site: SiteDescription) -> link_pb2.FromAgent:
+    """Encode a message of the session or a report; a registration is completed."""
     if isinstance(message, messages.Register):
-        return link_pb2.FromAgent(register=_register(message, facts))
-    return codec.encode(message)
-
-
-def _register(register: messages.Register, facts: messages.Facts) -> link_pb2.Register:
-    mark = register.mark
-    return link_pb2.Register(
-        protocol=PROTOCOL,
-        protocol_min=PROTOCOL_MIN,
-        mark=None
-        if mark is None
-        else link_pb2.Mark(epoch=mark.epoch, seq=mark.seq, chain=mark.chain, seal=mark.seal),
-        version=facts.version,
-        site=facts.site,
-        session=register.session,
-        epoch_seen=register.epoch_seen,
-        idle=register.idle,
-        facts=link_pb2.Facts(
-            processors=facts.processors,
-            grace_s=facts.grace_s,
-            starts_after_stop=facts.starts_after_stop,
-            address=facts.address,
-            serves=facts.serves,
-            owner=facts.owner,
-            honours=facts.honours,
-            may_kill_local=facts.may_kill_local,
-            users=facts.users,
-            mips=facts.mips,
-            slots=facts.slots,
-        ),
-    )
+        message = replace(message, version=site.version, site=site.site, facts=site.facts)
+    return codec.FROM_AGENT.encode(message)

@@ -349,7 +349,12 @@ class Session:
                 self.state = Registering()
                 self._received_at = now
                 register = Register(
-                    session=session, epoch_seen=self.epoch, idle=idle, mark=self.mark
+                    protocol=PROTOCOL,
+                    protocol_min=PROTOCOL_MIN,
+                    session=session,
+                    epoch_seen=self.epoch,
+                    idle=idle,
+                    mark=self.mark,
                 )
                 return [Send(register), TakeInventory(self.connection)]
             case InventoryTaken(reports=reports):

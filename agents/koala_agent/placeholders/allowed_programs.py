@@ -51,7 +51,7 @@ def permitted(
     _keep_to((name for name, _value in program.environment), variables)
     _keep_below(work, "directory", program.directory)
     for what in ("stdin", "stdout", "stderr"):
-        _keep_below(work, what, getattr(program, what), directory=program.directory)
+        _keep_below(work, what, getattr(program, what), directory=program.directory or "")
     return replace(program, executable=found)
 
 
@@ -65,9 +65,9 @@ def _keep_to(names: Iterable[str], patterns: tuple[str, ...]) -> None:
             )
 
 
-def _keep_below(work: Path, what: str, named: str, *, directory: str = "") -> None:
+def _keep_below(work: Path, what: str, named: str | None, *, directory: str = "") -> None:
     """Check that a name stays in the claim's own folder. Raises NotAllowedError."""
-    path = Path(directory, named)
+    path = Path(directory, named or "")
     is_relative = not path.is_absolute() and ".." not in path.parts
     is_ours = path.parts[:1] == (STATE_FOLDER,)
     end = Path(os.path.realpath(work / path))

@@ -31,17 +31,19 @@ def upload_order(claim: Claim, folder: Path, *, relay: str, may_leave: bool = Fa
 def output_paths(program: Program) -> dict[str, str]:
     """Return the path of each named output, relative to the claim's folder; it may lead out of
     it."""
-    return {name: str(PurePosixPath(program.directory, name)) for name in program.output_files}
+    folder = PurePosixPath(program.directory or "")
+    return {name: str(folder / name) for name in program.output_files}
 
 
 def log_paths(program: Program) -> dict[str, str]:
     """Return the path of each log by its name in the spool; a job may name its own files."""
+    folder = PurePosixPath(program.directory or "")
     paths = {}
     for process in range(program.processes):
         for stream, named in (("stdout", program.stdout), ("stderr", program.stderr)):
             name = f"{stream}.{process}"
             own = named if program.processes == 1 else f"{named}.{process}"
-            paths[name] = str(PurePosixPath(program.directory, own)) if named else name
+            paths[name] = str(folder / own) if named and own else name
     return paths
 
 

@@ -208,7 +208,7 @@ def prepare(
     if not settings.shared:
         python = settings.python or sys.executable
         text = body(spec, archive=_archive(), python=python, scratch=settings.scratch)
-    wall_time_s = program.wall_time_s if program.wall_time_s > 0 else math.inf
+    wall_time_s = program.wall_time_s or math.inf
     return Placeholder(
         claim=claim.id,
         processors=claim.hold.processors,
@@ -217,10 +217,10 @@ def prepare(
         body=text,
         may_kill=claim.hold.may_kill,
         directory=folder,
-        queue=program.queue,
-        project=program.project,
-        hosts=program.hosts,
-        memory_min_mb=program.memory_min_mb,
+        queue=program.queue or "",
+        project=program.project or "",
+        hosts=program.hosts or 0,
+        memory_min_mb=program.memory_min_mb or 0,
         processes=program.processes,
         account=account,
     )

@@ -12,46 +12,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from koala.core.model.job import ComponentSpec, StartType
 from koala.core.model.values import (
-    ClaimId,
     FileName,
     Instant,
     JobId,
     Seconds,
     SiteName,
     TransferId,
-    UserName,
 )
 from koala.protocol import messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimProcessors:
-    """Start a placeholder of `processors` for this claim within the site's grace time.
+class ClaimProcessors(messages.Hold):
+    """Start a placeholder for this claim within the site's grace time."""
 
-    `ask_number` comes back in the site's reports. The starter gives up at `hold_s` after check-in,
-    unless released.
-    """
-
-    claim: ClaimId
     site: SiteName
-    ask_number: int
-    is_granted: bool  # known as granted: an agent that does not know it has lost it
-    owner: UserName
-    processors: int
-    hold_s: Seconds
-    start_type: StartType
-    component: ComponentSpec
-    label: str
-    may_kill: bool = False  # local jobs, the youngest first, if it finds no room
-    is_preempting: bool = False  # others are stopped for it, which may take `kill_s`
-    inputs: tuple[TransferId, ...] = ()  # fetched files that the program reads
-    local_input: FileName | None = None  # the replica of the site itself
-    progress_s: Seconds = 0.0  # between two reports of its progress; 0: none are wanted
-    chunk: tuple[int, int] | None = (
-        None  # offset and size in bytes, where the local replica is read in part
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

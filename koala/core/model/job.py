@@ -9,7 +9,7 @@ claims of an unreleased attempt are still owed a stop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -85,35 +85,27 @@ class Hint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComponentSpec:
+class ComponentSpec(messages.ProgramSpec):
     """A component: processors and the program to start on them. Times in seconds, memory in MB."""
 
-    executable: str
-    arguments: tuple[str, ...] = ()
-    directory: str | None = None
-    environment: tuple[tuple[str, str], ...] = ()
-    stdin: str | None = None
-    stdout: str | None = None
-    stderr: str | None = None
     processors: int = 1
-    hosts: int | None = None
-    job_type: JobType = JobType.MULTIPLE
     site: SiteName | None = None
     label: str | None = None
     start_type: StartType = StartType.STRICT
-    wall_time_s: Seconds | None = None
-    cpu_time_s: Seconds | None = None
-    memory_min_mb: int | None = None
-    memory_max_mb: int | None = None
-    queue: str | None = None
-    project: str | None = None
-    output_files: tuple[str, ...] = ()
     rate: float | None = None  # work a second that was agreed, for progress control
 
     @property
     def processes(self) -> int:
         """Number of processes of the component's program."""
         return 1 if self.job_type is JobType.SINGLE else self.processors
+
+    def program(self, label: str) -> messages.Program:
+        """Return the program as the component's site gets it."""
+        spec = {name: getattr(self, name) for name in _PROGRAM_FIELDS}
+        return messages.Program(label=label, processes=self.processes, **spec)
+
+
+_PROGRAM_FIELDS = tuple(field.name for field in fields(messages.ProgramSpec))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import NewType, TypeAlias
 from koala.protocol import names
 
 JobId = NewType("JobId", str)
-SiteName = NewType("SiteName", str)
+SiteName = names.SiteName
 ClaimId = names.ClaimId
 TransferId = NewType("TransferId", str)
 FileName = NewType("FileName", str)

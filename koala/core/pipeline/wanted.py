@@ -80,6 +80,9 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
     member = attempt.members[claim.component]
     file = job.spec.input_file
     is_local = file is not None and member.source is None
+    offset, size_bytes = 0, 0
+    if is_local and job.spec.input_mode is InputMode.CHUNK:
+        offset, size_bytes = part_of_file(state, job, claim.component)
     return ClaimProcessors(
         claim=claim.id,
         site=claim.site,
@@ -90,17 +93,15 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
         owner=job.spec.owner,
         processors=claim.processors,
         hold_s=claim.hold_s,
-        start_type=claim.start_type,
-        component=job.spec.components[claim.component],
-        label=job.spec.label(claim.component),
+        no_barrier=claim.start_type is StartType.NONE,
+        program=job.spec.components[claim.component].program(job.spec.label(claim.component)),
         progress_s=state.parameters.progress_cycle_s
         if job.spec.is_controlled and claim.start_type is not StartType.NONE
         else 0.0,
         inputs=(member.transfer,) if member.transfer is not None else (),
-        local_input=file.name if file is not None and is_local else None,
-        chunk=part_of_file(state, job, claim.component)
-        if is_local and job.spec.input_mode is InputMode.CHUNK
-        else None,
+        local_input=file.name if file is not None and is_local else "",
+        chunk_offset=offset,
+        chunk_bytes=size_bytes,
     )
 
 

@@ -22,7 +22,6 @@ from koala.daemon.agents.duplicate_agents import WORDS, DuplicateAgents
 from koala.daemon.agents.progress_reports import ProgressGatherer
 from koala.daemon.agents.replica_reports import ReplicaReports
 from koala.daemon.agents.session import (
-    AgentMessage,
     Allowlist,
     DeliverMessage,
     EndSession,
@@ -39,9 +38,21 @@ from koala.daemon.group_commit import BatchContext, GroupCommit
 from koala.daemon.quotas import RateLimits
 from koala.daemon.storage.records import JournalPosition
 from koala.errors import KoalaError, SpecError
-from koala.protocol import from_agent, to_agent
-from koala.protocol.from_agent import ClaimNews, FileNews, Registration
-from koala.protocol.messages import Progress, SiteFigures, Watermark
+from koala.protocol import codec
+from koala.protocol.messages import (
+    Acknowledge,
+    AgentReport,
+    FileFound,
+    FileRemoved,
+    Progress,
+    Register,
+    Report,
+    SiteFigures,
+    Stop,
+    ToAgent,
+    Watermark,
+    Welcome,
+)
 from koala.wire.v1 import link_pb2 as pb
 
 SESSIONS_MAX = 2_000
@@ -66,9 +77,9 @@ class LinkCallbacks:
     `session_ended` is called when a site's session has ended.
     """
 
-    messages: Callable[[Wanted], Iterable[pb.ToAgent]]
+    messages: Callable[[Wanted], Iterable[ToAgent]]
     relay: Callable[[], str]
-    answer: Callable[[SiteName, AgentMessage], bool]
+    answer: Callable[[SiteName, AgentReport], bool]
     session_ended: Callable[[SiteName], None]
     mark: Callable[[], JournalPosition] = JournalPosition
     sealed: Callable[[SiteName, JournalPosition], Watermark] | None = None
@@ -154,7 +165,7 @@ class AgentRegistry:
         """Sites that may register, with their owners."""
         return self._allowlist.sites
 
-    def send(self, site: SiteName, message: pb.ToAgent) -> None:
+    def send(self, site: SiteName, message: ToAgent) -> None:
         """Send a message in the site's live session; drop it when there is none."""
         connection = self.sessions.get(site)
         if connection is not None and connection.session.is_live:
@@ -234,7 +245,7 @@ class AgentRegistry:
         """Handle a message of an agent."""
         session = connection.session
         try:
-            news = from_agent.read(message)
+            news = codec.FROM_AGENT.decode(message)
         except SpecError as error:
             outputs = session.reject_message(str(error))
         else:
@@ -273,9 +284,10 @@ class AgentRegistry:
         for output in outputs:
             match output:
                 case Send(messages):
-                    self._add_watermark(connection, messages)
+                    encoded = [codec.TO_AGENT.encode(message) for message in messages]
+                    self._add_watermark(connection, encoded[0])
                     stream = connection.stream
-                    if not stream.put(messages) and not stream.is_over:
+                    if not stream.put(encoded) and not stream.is_over:
                         connection.reason = "the agent does not read"
                         stream.end()
                 case JoinSession():
@@ -293,7 +305,7 @@ class AgentRegistry:
                     emit = log.warning if is_fault else log.info
                     emit("session.ended", site=connection.site, peer=connection.peer, reason=reason)
 
-    def _add_watermark(self, connection: AgentConnection, messages: Sequence[pb.ToAgent]) -> None:
+    def _add_watermark(self, connection: AgentConnection, message: pb.ToAgent) -> None:
         """Attach the journal's watermark to a live session's next message, if it has moved."""
         links, site = self._links, connection.site
         if links is None or links.sealed is None or site is None or not connection.session.is_live:
@@ -301,7 +313,7 @@ class AgentRegistry:
         mark = links.mark()
         if mark != connection.sent_watermark:
             connection.sent_watermark = mark
-            to_agent.with_mark(messages[0], links.sealed(site, mark))
+            codec.set_mark(message, links.sealed(site, mark))
 
     def _join(self, connection: AgentConnection, join: JoinSession) -> None:
         """Join a session: the newest of a site wins; the inventory is handled in one batch."""
@@ -351,8 +363,8 @@ class AgentRegistry:
     def _welcome(
         self,
         connection: AgentConnection,
-        registration: Registration,
-        inventory: Sequence[AgentMessage],
+        registration: Register,
+        inventory: Sequence[AgentReport],
     ) -> None:
         """Send Welcome and the wanted state of one instant; the inventory is durable now."""
         assert self._links is not None
@@ -361,10 +373,12 @@ class AgentRegistry:
         parameters = self._scheduler.parameters
         now = self._clock.now()
         messages = [
-            to_agent.welcome(
+            Welcome(
                 epoch=self._scheduler.epoch,
                 protocol=protocol,
-                leases=(parameters.hold_lease_s, parameters.run_lease_s, parameters.kill_s),
+                hold_lease_s=parameters.hold_lease_s,
+                run_lease_s=parameters.run_lease_s,
+                kill_s=parameters.kill_s,
                 now=now,
                 relay=self._links.relay(),
             ),
@@ -372,9 +386,9 @@ class AgentRegistry:
         ]
         self._carry_out(connection, connection.session.join(messages, now))
         for news in inventory:
-            if isinstance(news, ClaimNews):
+            if isinstance(news, Report):
                 if news.end is not None and news.claim not in self._scheduler.ledger:
-                    self.send(site, to_agent.acknowledge(news.claim))
+                    self.send(site, Acknowledge(claim=news.claim))
             else:
                 self._links.answer(site, news)
 
@@ -389,7 +403,7 @@ class AgentRegistry:
         bucket.consume(1)
         return True
 
-    def _handle(self, connection: AgentConnection, news: AgentMessage) -> None:
+    def _handle(self, connection: AgentConnection, news: AgentReport) -> None:
         """Answer a request, or post a report to the event loop."""
         site = connection.site
         assert site is not None
@@ -405,23 +419,23 @@ class AgentRegistry:
                 news = replace(news, processors=0)  # its next report repeats the change
 
         def handle_report(batch: BatchContext) -> bool:
-            is_known = not isinstance(news, ClaimNews) or news.claim in batch.scheduler.ledger
+            is_known = not isinstance(news, Report) or news.claim in batch.scheduler.ledger
             self._handle_report(connection, site, news, batch)
             return is_known
 
         def answer(is_known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - post's form
             connection.reports -= 1
             connection.on_settled()
-            if isinstance(news, ClaimNews) and not is_known:
+            if isinstance(news, Report) and not is_known:
                 # Acknowledge the end of an unknown claim; stop one that still lives.
                 is_gone = news.end is not None
-                self.send(site, (to_agent.acknowledge if is_gone else to_agent.stop)(news.claim))
+                self.send(site, (Acknowledge if is_gone else Stop)(claim=news.claim))
 
         connection.reports += 1
         self._event_loop.post(handle_report, answer)
 
     def _handle_report(
-        self, connection: AgentConnection, site: SiteName, news: AgentMessage, batch: BatchContext
+        self, connection: AgentConnection, site: SiteName, news: AgentReport, batch: BatchContext
     ) -> None:
         """Emit the events of a report into a batch."""
         scheduler = batch.scheduler
@@ -430,14 +444,14 @@ class AgentRegistry:
                 reported = self._progress_reports.add(news, site, scheduler)
                 if reported is not None:
                     batch.emit(reported)
-            case FileNews():
+            case FileFound() | FileRemoved():
                 objection = self._replica_reports.objection(news, site, scheduler)
                 if objection:
                     log.warning("file.not_counted", site=site, file=news.file, reason=objection)
                 for event in self._replica_reports.events_of(news, site, scheduler):
                     batch.emit(event)
             case _:
-                if isinstance(news, ClaimNews) and reports.is_foreign(news, site, scheduler):
+                if isinstance(news, Report) and reports.is_foreign(news, site, scheduler):
                     log.warning("claim.foreign", site=site, claim=news.claim)
                 rtt_s = connection.reported_rtt_s
                 for event in reports.of_news(news, site, scheduler, rtt_s=rtt_s, now=batch.now):

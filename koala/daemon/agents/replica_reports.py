@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from koala.core.model.events import Event, ReplicaAdded, ReplicaRemoved
 from koala.core.model.values import FileName, SiteName
 from koala.core.scheduler import Scheduler
-from koala.protocol.from_agent import FileNews
+from koala.protocol.messages import FileFound, FileRemoved, FileReports
 
 FILES_MAX = 50_000
 """Files that one site may have; its agent lists no more."""
@@ -26,7 +26,7 @@ class ReplicaReports:
 
     def __init__(self, files_max: int = FILES_MAX) -> None:
         self._files_max = files_max
-        self._reported: dict[SiteName, dict[FileName, FileNews]] = {}
+        self._reported: dict[SiteName, dict[FileName, FileFound]] = {}
 
     def reset(self, site: SiteName) -> None:
         """Forget the reports of a site; it sends all of them again."""
@@ -36,40 +36,42 @@ class ReplicaReports:
         """True when the site reports the file, with whatever content."""
         return file in self._reported.get(site, {})
 
-    def objection(self, news: FileNews, site: SiteName, scheduler: Scheduler) -> str:
+    def objection(self, news: FileReports, site: SiteName, scheduler: Scheduler) -> str:
         """Reason why a report does not count now; empty when it does."""
         reported = self._reported.get(site, {})
-        if news.is_removed:
+        if isinstance(news, FileRemoved):
             return ""
-        if news.file not in reported and len(reported) >= self._files_max:
+        file = FileName(news.file)
+        if file not in reported and len(reported) >= self._files_max:
             return f"the site has {self._files_max} files already: no more are taken"
-        known = scheduler.replicas.get(news.file)
+        known = scheduler.replicas.get(file)
         if known is None or (known.size_bytes, known.checksum) == (news.size_bytes, news.checksum):
             return ""
         others = ", ".join(other for other in known.sites if other != site)
         return f"another content is held by {others}: remove it there first" if others else ""
 
-    def events_of(self, news: FileNews, site: SiteName, scheduler: Scheduler) -> Iterator[Event]:
+    def events_of(self, news: FileReports, site: SiteName, scheduler: Scheduler) -> Iterator[Event]:
         """Record a report and yield its events; handle each before asking for the next."""
+        file = FileName(news.file)
         objection = self.objection(news, site, scheduler)
         reported = self._reported.setdefault(site, {})
-        if news.is_removed:
-            reported.pop(news.file, None)
+        if isinstance(news, FileRemoved):
+            reported.pop(file, None)
         elif not objection or len(reported) < self._files_max:
-            reported[news.file] = news
-        known = scheduler.replicas.get(news.file)
+            reported[file] = news
+        known = scheduler.replicas.get(file)
         is_listed = known is not None and site in known.sites
-        if news.is_removed or objection:
+        if isinstance(news, FileRemoved) or objection:
             if is_listed:
-                yield ReplicaRemoved(file=news.file, site=site)
-                yield from self._successors(news.file, scheduler)
+                yield ReplicaRemoved(file=file, site=site)
+                yield from self._successors(file, scheduler)
             return
         is_same = known is not None and (
             (known.size_bytes, known.checksum) == (news.size_bytes, news.checksum)
         )
         if not (is_listed and is_same):
             yield ReplicaAdded(
-                file=news.file, site=site, size_bytes=news.size_bytes, checksum=news.checksum
+                file=file, site=site, size_bytes=news.size_bytes, checksum=news.checksum
             )
 
     def _successors(self, file: FileName, scheduler: Scheduler) -> Iterator[Event]:

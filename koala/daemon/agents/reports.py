@@ -14,20 +14,25 @@ from dataclasses import replace
 
 from koala.core.model import events as ev
 from koala.core.model.claim import Asked, Claim
-from koala.core.model.job import ClaimPhase
 from koala.core.model.replicas import Transfer
-from koala.core.model.values import Instant, Seconds, SiteName
+from koala.core.model.values import Instant, Seconds, SiteName, TransferId
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.replica_reports import ReplicaReports
-from koala.protocol.from_agent import (
-    ClaimNews,
-    CopyNews,
-    FileNews,
-    News,
-    Registration,
-    TransferNews,
+from koala.daemon.agents.site_facts import facts_of
+from koala.protocol.messages import (
+    AgentReport,
+    CopyReports,
+    FileFound,
+    FileRemoved,
+    PathsReport,
+    Register,
+    Report,
+    ReportState,
+    SiteFigures,
+    TransferFailed,
+    TransferFinished,
+    TransferProgress,
 )
-from koala.protocol.messages import PathsReport, SiteFigures
 
 CLOCK_ERROR_S = 60.0
 """Greatest accepted difference between a site's instants and the daemon's own."""
@@ -36,8 +41,8 @@ TOOK_S_MIN = 1e-4
 
 
 def of_registration(
-    registration: Registration,
-    inventory: Sequence[News],
+    registration: Register,
+    inventory: Sequence[AgentReport],
     scheduler: Scheduler,
     replica_reports: ReplicaReports,
     now: Instant,
@@ -47,32 +52,28 @@ def of_registration(
     site = scheduler.sites.get(name)
     if site is not None and site.is_connected:
         yield ev.SiteDisconnected(site=name)  # the newest session wins
-    yield ev.SiteRegistered(
-        site=name,
-        facts=registration.facts,
-        idle=min(registration.idle, registration.facts.processors),
-    )
+    facts = facts_of(registration.facts)
+    yield ev.SiteRegistered(site=name, facts=facts, idle=min(registration.idle, facts.processors))
     replica_reports.reset(name)
     for news in inventory:
-        if isinstance(news, FileNews):
+        if isinstance(news, FileFound | FileRemoved):
             yield from replica_reports.events_of(news, name, scheduler)
         else:
             yield from of_news(news, name, scheduler, rtt_s=0.0, now=now)
     for file, replica in tuple(scheduler.replicas.items()):
         if name in replica.sites and not replica_reports.is_reported(name, file):
-            removed = FileNews(file=file, size_bytes=0, checksum="", is_removed=True)
-            yield from replica_reports.events_of(removed, name, scheduler)
+            yield from replica_reports.events_of(FileRemoved(file=file), name, scheduler)
 
 
 def of_news(
-    news: News, site: SiteName, scheduler: Scheduler, *, rtt_s: Seconds, now: Instant
+    news: AgentReport, site: SiteName, scheduler: Scheduler, *, rtt_s: Seconds, now: Instant
 ) -> Iterator[ev.Event]:
     """Yield the events of one report; handle each before asking for the next.
 
     Reports of files are `ReplicaReports`' part.
     """
     match news:
-        case ClaimNews():
+        case Report():
             claim = scheduler.ledger.get(news.claim)
             if claim is not None and claim.site == site:
                 yield from _of_claim(_plausible(news, claim, now), claim)
@@ -82,21 +83,19 @@ def of_news(
                 yield ev.PathsTried(claim=claim.id, problem=news.problem)
         case SiteFigures():
             yield from _of_site(news, site, scheduler, rtt_s)
-        case TransferNews():
-            yield from _of_transfer(news, site, scheduler, now)
-        case CopyNews():
+        case TransferProgress() | TransferFinished() | TransferFailed():
             yield from _of_copy(news, site, scheduler, now)
         case _:
             pass
 
 
-def is_foreign(news: ClaimNews, site: SiteName, scheduler: Scheduler) -> bool:
+def is_foreign(news: Report, site: SiteName, scheduler: Scheduler) -> bool:
     """True when the claim belongs to another site."""
     claim = scheduler.ledger.get(news.claim)
     return claim is not None and claim.site != site
 
 
-def _plausible(news: ClaimNews, claim: Claim, now: Instant) -> ClaimNews:
+def _plausible(news: Report, claim: Claim, now: Instant) -> Report:
     """Clamp the instants of a report to between claiming and now, give or take clock errors, and
     its statuses to the number of processes."""
     end = news.end
@@ -114,8 +113,8 @@ def _between(asked_at: Instant, at: Instant, now: Instant) -> Instant:
     return min(max(at, asked_at - CLOCK_ERROR_S), now + CLOCK_ERROR_S)
 
 
-def _of_claim(news: ClaimNews, claim: Claim) -> Iterator[ev.Event]:
-    is_held = news.phase in (ClaimPhase.GRANTED, ClaimPhase.ARMED, ClaimPhase.PASSED)
+def _of_claim(news: Report, claim: Claim) -> Iterator[ev.Event]:
+    is_held = news.state in (ReportState.GRANTED, ReportState.ARMED, ReportState.PASSED)
     if (is_held or news.passed_at is not None) and isinstance(claim.phase, Asked):
         yield ev.ClaimGranted(
             claim=claim.id,
@@ -124,7 +123,7 @@ def _of_claim(news: ClaimNews, claim: Claim) -> Iterator[ev.Event]:
             address=news.address,
             hosts=news.hosts,
         )
-    if news.phase is ClaimPhase.ARMED and news.armed is not None:
+    if news.state is ReportState.ARMED and news.armed is not None:
         yield ev.ClaimArmed(claim=claim.id, number=news.armed)
     if news.passed_at is not None and claim.passed_at is None:
         yield ev.ClaimPassed(claim=claim.id, passed_at=news.passed_at)
@@ -148,33 +147,24 @@ def _of_site(
     )
 
 
-def _of_transfer(
-    news: TransferNews, site: SiteName, scheduler: Scheduler, now: Instant
+def _of_copy(
+    news: CopyReports, site: SiteName, scheduler: Scheduler, now: Instant
 ) -> Iterable[ev.Event]:
-    transfer = scheduler.files.transfers.get(news.transfer)
+    """Only the target knows how far a copy is; a repetition is no event."""
+    transfer = scheduler.files.transfers.get(TransferId(news.transfer))
     if transfer is None or site not in (transfer.source, transfer.target):
         return ()
-    if not news.is_finished:
-        at = news.at if news.at in (transfer.source, transfer.target) else None
-        return (ev.TransferFailed(transfer=news.transfer, at=at, reason=news.reason),)
+    if isinstance(news, TransferFailed):
+        at = next((end for end in (transfer.source, transfer.target) if end == news.at), None)
+        return (ev.TransferFailed(transfer=transfer.id, at=at, reason=news.reason),)
+    took_s = _possible(news.took_s, transfer, now)
+    size_bytes = min(news.size_bytes, transfer.size_bytes)
     if site != transfer.target:
-        return ()  # only the target knows that the copy is complete
-    took_s = _possible(news.took_s, transfer, now)
-    size_bytes = min(news.size_bytes, transfer.size_bytes)
-    return (ev.TransferFinished(transfer=news.transfer, size_bytes=size_bytes, took_s=took_s),)
-
-
-def _of_copy(
-    news: CopyNews, site: SiteName, scheduler: Scheduler, now: Instant
-) -> Iterable[ev.Event]:
-    """Progress of a copy; only its target knows it, and a repetition is no event."""
-    transfer = scheduler.files.transfers.get(news.transfer)
-    if transfer is None or transfer.is_done or site != transfer.target:
         return ()
-    size_bytes = min(news.size_bytes, transfer.size_bytes)
-    if size_bytes == transfer.moved_bytes:
+    if isinstance(news, TransferFinished):
+        return (ev.TransferFinished(transfer=transfer.id, size_bytes=size_bytes, took_s=took_s),)
+    if transfer.is_done or size_bytes == transfer.moved_bytes:
         return ()
-    took_s = _possible(news.took_s, transfer, now)
     return (ev.TransferProgressed(transfer=transfer.id, size_bytes=size_bytes, took_s=took_s),)
 
 

@@ -18,13 +18,20 @@ from koala.core.model.claim import Claim, Stopped
 from koala.core.model.values import ClaimId, SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.kvstore import KeyValueStore, PendingGet
-from koala.daemon.agents.session import AgentMessage
 from koala.daemon.clock import Clock
 from koala.daemon.group_commit import BatchContext, GroupCommit
 from koala.errors import KoalaError, RejectedError, SpecError
-from koala.protocol import to_agent
-from koala.protocol.messages import KvGet, KvPut, LogChunk, Ping
-from koala.wire.v1 import link_pb2 as pb
+from koala.protocol.messages import (
+    AgentReport,
+    KvAnswer,
+    KvGet,
+    KvPut,
+    LogChunk,
+    Ping,
+    Pong,
+    Stop,
+    ToAgent,
+)
 
 ROUND_S = 0.25
 OVERDUE_EVERY = 4  # rounds; leases are long
@@ -49,7 +56,7 @@ class RequestHandler:
         event_loop: GroupCommit,
         clock: Clock,
         *,
-        send: Callable[[SiteName, pb.ToAgent], None],
+        send: Callable[[SiteName, ToAgent], None],
         deliver_log: Callable[[SiteName, LogChunk], None],
     ) -> None:
         self.lag_s = 0.0
@@ -62,7 +69,7 @@ class RequestHandler:
         self._kvstore = KeyValueStore()
         self._rounds = 0
 
-    def answer(self, site: SiteName, news: AgentMessage) -> bool:
+    def answer(self, site: SiteName, news: AgentReport) -> bool:
         """Answer a request; return False for a report, which is the core's to handle."""
         match news:
             case Ping():
@@ -106,7 +113,8 @@ class RequestHandler:
         is_bound = claim.grant is None or claim.grant.nonce in ("", ping.nonce)
         if is_wanted and is_bound and self._event_loop.can_renew_leases(now):
             self.leases.answer(claim.id, now)
-            self._send(site, to_agent.pong(ping, now))
+            pong = Pong(claim=claim.id, nonce=ping.nonce, sent_at=ping.sent_at, now=now)
+            self._send(site, pong)
         elif claim.site == site:
             self.leases.note_unanswered(claim.id, now)
 
@@ -119,7 +127,7 @@ class RequestHandler:
 
         def stop(known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - post's form
             if not known:
-                self._send(site, to_agent.stop(claim))
+                self._send(site, Stop(claim=claim))
 
         self._event_loop.post(is_known, stop)
 
@@ -149,14 +157,14 @@ class RequestHandler:
             answered = self._kvstore.put(claim.job, claim.attempt, name=put.name, value=put.value)
         except KoalaError as error:
             if put.request:
-                self._send(site, to_agent.kv_answer(put.claim, put.request, error=str(error)))
+                self._send(site, _answer(put.claim, put.request, error=str(error)))
             return
         if put.request:
-            self._send(site, to_agent.kv_answer(put.claim, put.request))
+            self._send(site, _answer(put.claim, put.request))
         for waiting in answered:
             asker = waiting.asker
             assert isinstance(asker, _Asker)
-            answer = to_agent.kv_answer(asker.claim, asker.request, value=put.value)
+            answer = _answer(asker.claim, asker.request, value=put.value)
             self._send(asker.site, answer)
 
     def _get_value(self, site: SiteName, get: KvGet) -> None:
@@ -171,17 +179,17 @@ class RequestHandler:
                 now=self._clock.now(),
             )
         except (SpecError, RejectedError) as error:
-            self._send(site, to_agent.kv_answer(get.claim, get.request, error=str(error)))
+            self._send(site, _answer(get.claim, get.request, error=str(error)))
             return
         if value is not None:
-            self._send(site, to_agent.kv_answer(get.claim, get.request, value=value))
+            self._send(site, _answer(get.claim, get.request, value=value))
 
     def _end_gets(self, gets: list[PendingGet]) -> None:
         for waiting in gets:
             asker = waiting.asker
             assert isinstance(asker, _Asker)
             error = f"no value for {waiting.name!r} after {waiting.wait_s:g} s"
-            self._send(asker.site, to_agent.kv_answer(asker.claim, asker.request, error=error))
+            self._send(asker.site, _answer(asker.claim, asker.request, error=error))
 
     def _live_claim(self, site: SiteName, identity: ClaimId) -> Claim:
         """Return the claim if it is wanted and of its job's live attempt. Raises RejectedError."""
@@ -197,3 +205,8 @@ class RequestHandler:
         if claim is None or not is_live:
             raise RejectedError(f"{identity} is not of a live attempt")
         return claim
+
+
+def _answer(claim: ClaimId, request: int, *, value: str = "", error: str = "") -> KvAnswer:
+    """Answer to a put or get; it is well when there is no error."""
+    return KvAnswer(claim=claim, request=request, ok=not error, value=value, error=error)

@@ -20,51 +20,26 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from koala.core.model.values import Instant, Seconds, SiteName, UserName
+from koala.daemon.agents.site_facts import facts_of
 from koala.daemon.storage.watermark import WatermarkVerdict
-from koala.protocol import to_agent
-from koala.protocol.from_agent import (
-    BeatEcho,
-    ClaimNews,
-    CopyNews,
-    FileNews,
-    News,
-    Registration,
-    TransferNews,
-)
 from koala.protocol.messages import (
+    AgentReport,
+    Beat,
+    FromAgent,
     Goodbye,
     InventoryEnd,
-    KvGet,
-    KvPut,
-    LogChunk,
-    PathsReport,
-    Ping,
-    Progress,
-    SiteFigures,
+    Register,
+    Reject,
+    ToAgent,
+    WantedEnd,
     Watermark,
 )
 from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
-from koala.wire.v1 import link_pb2 as pb
 
 INVENTORY_MAX = 100_000
 INVENTORY_BYTES_MAX = 64 * 2**20  # of messages, buffered until the inventory is complete
 BEATS_MAX = 100  # remembered of an agent that sends messages but echoes no beat
 RTT_WEIGHT = 0.3  # of the newest beat in the estimate
-
-AgentMessage: TypeAlias = (
-    ClaimNews
-    | PathsReport
-    | Progress
-    | SiteFigures
-    | TransferNews
-    | CopyNews
-    | FileNews
-    | KvPut
-    | KvGet
-    | Ping
-    | LogChunk
-)
-"""Messages that an agent may send in an inventory and afterwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,22 +72,22 @@ class Allowlist:
 class Send:
     """Send all of these messages in order, or none."""
 
-    messages: Sequence[pb.ToAgent]
+    messages: Sequence[ToAgent]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinSession:
     """The inventory is complete: let the core handle it, then call `join`."""
 
-    registration: Registration
-    inventory: Sequence[AgentMessage]
+    registration: Register
+    inventory: Sequence[AgentReport]
 
 
 @dataclass(frozen=True, slots=True)
 class DeliverMessage:
     """Message of a live session, for the core or the request handler."""
 
-    news: AgentMessage
+    news: AgentReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,23 +129,23 @@ class Opened:
 class Registering:
     """Registered; the inventory is being received."""
 
-    registration: Registration
-    inventory: list[AgentMessage]
+    registration: Register
+    inventory: list[AgentReport]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
     """The core is handling the inventory; `later` was received meanwhile."""
 
-    registration: Registration
-    later: list[AgentMessage]
+    registration: Register
+    later: list[AgentReport]
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
     """Both sides are in sync; changes go both ways."""
 
-    registration: Registration
+    registration: Register
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +204,7 @@ class Session:
             case _:
                 return min(self._beat_at, self._received_at + self._timing.silence_s)
 
-    def receive(self, news: News, now: Instant, size_bytes: int = 0) -> list[Output]:
+    def receive(self, news: FromAgent, now: Instant, size_bytes: int = 0) -> list[Output]:
         """Handle a message of `size_bytes` bytes."""
         self._received_at = now
         self._kept_bytes += size_bytes
@@ -239,23 +214,23 @@ class Session:
             case Goodbye(reason=reason):
                 self.state = Over()
                 return [EndSession(reason=f"the agent said goodbye: {reason}", is_fault=False)]
-            case Registration():
+            case Register():
                 return self._register(news)
-            case BeatEcho(number=number):
+            case Beat(number=number):
                 return self._measure(number, now)
             case InventoryEnd():
                 return self._complete()
             case _:
                 return self._handle(news)
 
-    def join(self, messages: Iterable[pb.ToAgent], now: Instant) -> list[Output]:
+    def join(self, messages: Iterable[ToAgent], now: Instant) -> list[Output]:
         """Go live after the core has handled the inventory, by Welcome and the wanted state."""
         if not isinstance(self.state, Joining):
             return []
         later = self.state.later
         self.state = Live(self.state.registration)
         self._beat_at = now
-        sent: list[Output] = [Send((*messages, to_agent.wanted_end())), *self._beat(now)]
+        sent: list[Output] = [Send((*messages, WantedEnd())), *self._beat(now)]
         return [*sent, *(DeliverMessage(news) for news in later)]
 
     def wake(self, now: Instant) -> list[Output]:
@@ -279,12 +254,12 @@ class Session:
         if isinstance(self.state, Over):
             return []
         self.state = Over()
-        last = to_agent.reject(reason, is_final=False) if is_rejected else to_agent.goodbye(reason)
+        last = Reject(reason=reason, is_final=False) if is_rejected else Goodbye(reason=reason)
         return [Send((last,)), EndSession(reason=reason, is_fault=is_rejected)]
 
     # --- steps ------------------------------------------------------------------------------------
 
-    def _register(self, registration: Registration) -> list[Output]:
+    def _register(self, registration: Register) -> list[Output]:
         allowlist = self._allowlist
         if not isinstance(self.state, Opened):
             return self._refuse("a second Register in one session", is_final=False)
@@ -305,7 +280,7 @@ class Session:
             reason = f"unknown site {registration.site!r}: the configuration lists {known}"
             return self._refuse(reason, is_final=True)
         site, owner = registration.site, allowlist.sites.get(registration.site)
-        if owner is not None and not registration.facts.admits(owner):
+        if owner is not None and not facts_of(registration.facts).admits(owner):
             return self._refuse(_owner_mismatch(owner, registration), is_final=True)
         seen = registration.epoch_seen
         if seen > allowlist.epoch:
@@ -326,7 +301,7 @@ class Session:
         self.state = Joining(registration=state.registration, later=[])
         return [JoinSession(registration=state.registration, inventory=state.inventory)]
 
-    def _handle(self, news: AgentMessage) -> list[Output]:
+    def _handle(self, news: AgentReport) -> list[Output]:
         match self.state:
             case Registering(inventory=gathered) | Joining(later=gathered):
                 gathered.append(news)
@@ -343,7 +318,7 @@ class Session:
 
     def _refuse(self, reason: str, *, is_final: bool) -> list[Output]:
         self.state = Over()
-        rejection = to_agent.reject(reason, is_final=is_final)
+        rejection = Reject(reason=reason, is_final=is_final)
         return [Send((rejection,)), EndSession(reason=reason, is_fault=True)]
 
     def _beat(self, now: Instant) -> list[Output]:
@@ -352,7 +327,7 @@ class Session:
         self._beats[self._number] = now
         if len(self._beats) > BEATS_MAX:
             del self._beats[next(iter(self._beats))]
-        return [Send((to_agent.beat(self._number, now),))]
+        return [Send((Beat(number=self._number, sent_at=now),))]
 
     def _measure(self, number: int, now: Instant) -> list[Output]:
         sent_at = self._beats.get(number)
@@ -370,7 +345,7 @@ def _versions(newest: int, oldest: int) -> str:
     return f"{oldest} to {newest}" if 0 < oldest < newest else str(newest)
 
 
-def _owner_mismatch(owner: UserName, registration: Registration) -> str:
+def _owner_mismatch(owner: UserName, registration: Register) -> str:
     """Reason to refuse a site whose agent does not admit its configured owner: no user could use
     it."""
     facts = registration.facts

@@ -26,9 +26,8 @@ from koala.core.model.values import ClaimId, JobId, Seconds, SiteName, claim_id
 from koala.core.scheduler import Scheduler
 from koala.daemon.files.spool import AttemptComponent, Spool
 from koala.errors import SpecError, UnknownJobError, UnreachableError, first_error
-from koala.protocol import to_agent
 from koala.protocol.limits import BYTES_MAX
-from koala.protocol.messages import LogChunk
+from koala.protocol.messages import LogChunk, LogRequest, ToAgent
 from koala.wire.v1 import koala_pb2
 from koala.wire.v1 import link_pb2 as pb
 
@@ -117,7 +116,7 @@ class Logs:
         scheduler: Scheduler,
         spool: Spool,
         *,
-        send: Callable[[SiteName, pb.ToAgent], None],
+        send: Callable[[SiteName, ToAgent], None],
         is_live: Callable[[SiteName], bool],
         known: Callable[[JobId], Job | None],
         past: Callable[[JobId], Awaitable[Job | None]],
@@ -354,9 +353,9 @@ class Logs:
         try:
             self._send(
                 site,
-                to_agent.log_request(
-                    number,
-                    claim,
+                LogRequest(
+                    request=number,
+                    claim=claim,
                     stream=source.stream,
                     process=source.process,
                     offset=offset,

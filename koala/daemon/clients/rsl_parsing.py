@@ -12,11 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 
+from koala.core.model.values import SiteName
 from koala.daemon.clients.admission import at_queue
 from koala.daemon.config import MB
 from koala.daemon.quotas import SlowCallQueue, description_bytes
 from koala.errors import KoalaError, SpecError
-from koala.protocol import checks
+from koala.protocol.constraints import Matching
+from koala.protocol.names import SITE
 from koala.rsl.jobspec import JOB_CHARACTERS_MAX, JobReading, read_job
 from koala.wire.status import submitted_error
 from koala.wire.v1 import koala_pb2 as pb
@@ -79,7 +81,7 @@ class DescriptionParser:
                 )
         if not submission.queue:
             return reading
-        site = checks.site(submission.queue, "queue")
+        site = SiteName(Matching(SITE).check("queue", submission.queue))
         return replace(reading, spec=at_queue(reading.spec, site))
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from koala.core.model.events import (
     PathsTried,
     SiteReported,
 )
-from koala.core.model.job import ArmNumber, ClaimEnd, EndKind, StartType
+from koala.core.model.job import ArmNumber, ClaimEnd, EndKind
 from koala.core.model.values import ClaimId, Instant, Seconds
 from koala.sim.engine import Engine, Entry, Rank
 from koala.sim.experiment.setting import Faults, LocalJob, SiteSetting
@@ -125,7 +125,7 @@ class Site:
             self._gone(held, EndKind.FAILED, "the local manager erred")
             return
         self.claims[claim] = held
-        wall_time_s = order.component.wall_time_s or WALL_TIME_S
+        wall_time_s = order.program.wall_time_s or WALL_TIME_S
         self.queue.submit(claim, processors=order.processors, estimate_s=order.hold_s + wall_time_s)
         grace_s = self.setting.facts.grace_s
         held.next = self._engine.after(
@@ -140,7 +140,7 @@ class Site:
         self._usage.add(self.name, Use.HELD, held.order.processors, now)
         held.hold_until = now + held.order.hold_s
         self._send(ClaimGranted(claim=claim, nonce=f"{claim}#1"))
-        if held.order.start_type is StartType.NONE:
+        if held.order.no_barrier:
             self._pass_barrier(claim)
         else:
             held.next = self._engine.at(
@@ -170,7 +170,7 @@ class Site:
         self._usage.add(self.name, Use.RUNNING, processors, now)
         self._send(ClaimPassed(claim=claim, passed_at=now))
         run_s, status = self._program(claim)
-        wall_time_s = held.order.component.wall_time_s
+        wall_time_s = held.order.program.wall_time_s
         kind, reason = EndKind.EXITED, ""
         if wall_time_s is not None and wall_time_s < run_s:
             kind, reason, run_s = EndKind.WALL_TIME, "its wall time is over", wall_time_s

@@ -40,7 +40,7 @@ from koala.core.model.events import (
     TransferProgressed,
 )
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import ClaimEnd, EndKind, StartType
+from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import ClaimId, Instant, JobId, Seconds, SiteName, TransferId
 from koala.sim.engine import Engine, Entry
@@ -347,7 +347,7 @@ class ReplaySite:
             return
         claim.granted_at = now
         self._report_event(ClaimGranted(claim=claim.order.claim, nonce="replay"))
-        if claim.order.start_type is StartType.NONE:
+        if claim.order.no_barrier:
             self._pass(claim, now)
         else:
             self._after(claim, claim.order.hold_s, lambda: self._hold_over(claim))

@@ -13,7 +13,7 @@ import pytest
 
 from koala.protocol import messages
 from koala.protocol.messages import EndKind, Report, ReportState
-from koala.protocol.names import ClaimId
+from koala.protocol.names import ClaimId, SiteName
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.link import codec
 from koala_agent.placeholders import starter_codec
@@ -22,8 +22,10 @@ from koala_agent.placeholders.submission import LaunchSettings
 from koala_agent.starter.program import STATE_FOLDER
 
 CLAIM = ClaimId("j1/1/0/1")
-FACTS = messages.Facts(
-    version="1", site="a", processors=1, grace_s=1.0, starts_after_stop=False, address="a"
+FACTS = codec.SiteDescription(
+    version="1",
+    site=SiteName("a"),
+    facts=messages.Facts(processors=1, grace_s=1.0, starts_after_stop=False, address="a"),
 )
 END = {"kind": "exited", "statuses": [3], "ended_at": 12.5, "cpu_s": 0.5, "memory_bytes": 7}
 

@@ -9,28 +9,29 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.model.actions import PaceClaim, StartTransfer, TryPaths
+from koala.core.model.actions import PaceClaim, TryPaths
 from koala.core.model.values import ClaimId as CoreClaimId
-from koala.core.model.values import FileName, SiteName, TransferId
 from koala.errors import SpecError
-from koala.protocol import from_agent, messages, to_agent
-from koala.protocol.from_agent import CopyNews
+from koala.protocol import messages
+from koala.protocol.codec import FROM_AGENT, TO_AGENT
 from koala.protocol.messages import LogChunk, LogRequest, PathTarget
-from koala.protocol.names import ClaimId
+from koala.protocol.names import ClaimId, SiteName
 from koala.wire.v1 import link_pb2
 from koala_agent.link import codec, session
 
-FACTS = messages.Facts(
+FACTS = codec.SiteDescription(
     version="1.2",
-    site="delft",
-    processors=8,
-    grace_s=5.0,
-    starts_after_stop=True,
-    address="10.0.0.1",
-    serves="10.0.0.1:7401",
-    owner="anna",
-    honours=("queue",),
-    may_kill_local=True,
+    site=SiteName("delft"),
+    facts=messages.Facts(
+        processors=8,
+        grace_s=5.0,
+        starts_after_stop=True,
+        address="10.0.0.1",
+        serves="10.0.0.1:7401",
+        owner="anna",
+        honours=("queue",),
+        may_kill_local=True,
+    ),
 )
 CLAIM = ClaimId("j1/2/0/1")
 
@@ -238,7 +239,7 @@ def test_whatever_a_known_kind_holds_decoding_gives_a_value_or_our_error(
 
 
 def test_a_registration_has_the_facts_of_the_site() -> None:
-    register = messages.Register(session="s", epoch_seen=4, idle=7)
+    register = messages.Register(protocol=1, session="s", epoch_seen=4, idle=7)
     sent = codec.encode(register, FACTS).register
     assert (sent.protocol, sent.version, sent.site, sent.session) == (1, "1.2", "delft", "s")
     assert (sent.epoch_seen, sent.idle) == (4, 7)
@@ -301,32 +302,30 @@ def test_how_far_a_copy_is_crosses_the_link_whole_and_so_does_how_often_to_tell(
     told = codec.encode(
         messages.TransferProgress(transfer="j1/1/t1", size_bytes=7, took_s=2.5), FACTS
     )
-    assert from_agent.read(told) == CopyNews(
-        transfer=TransferId("j1/1/t1"), size_bytes=7, took_s=2.5
+    assert FROM_AGENT.decode(told) == messages.TransferProgress(
+        transfer="j1/1/t1", size_bytes=7, took_s=2.5
     )
-    action = StartTransfer(
-        transfer=TransferId("j1/1/t1"),
-        file=FileName("data"),
-        source=SiteName("a"),
-        target=SiteName("b"),
-        offset=0,
+    fetch = messages.FetchOrder(
+        transfer="j1/1/t1",
+        file="data",
+        source="a",
+        address="a:1",
+        token="t",
         size_bytes=10,
-        checksum="",
         report_s=1.5,
     )
-    order = codec.decode(to_agent.fetch(action, address="a:1", token="t"))
+    order = codec.decode(TO_AGENT.encode(fetch))
     assert isinstance(order, session.Order)
-    assert isinstance(order.body, messages.FetchOrder)
-    assert order.body.report_s == 1.5
+    assert order.body == fetch
 
 
 def test_progress_and_the_share_that_it_brings_cross_the_link_whole() -> None:
     pace = PaceClaim(claim=CoreClaimId(CLAIM), site=SiteName("a"), share=0.25)
-    order = codec.decode(to_agent.pace(pace))
+    order = codec.decode(TO_AGENT.encode(pace))
     assert isinstance(order, session.Order)
     assert order.body == messages.Pace(claim=ClaimId(CLAIM), share=0.25)
     report = messages.Progress(claim=ClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True)
-    news = from_agent.read(codec.encode(report, FACTS))
+    news = FROM_AGENT.decode(codec.encode(report, FACTS))
     assert news == messages.Progress(
         claim=CoreClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True
     )
@@ -344,7 +343,7 @@ def test_paths_and_what_became_of_them_cross_the_link_whole() -> None:
         targets=(target,),
         limit_s=5.0,
     )
-    order = codec.decode(to_agent.try_paths(action))
+    order = codec.decode(TO_AGENT.encode(action))
     assert isinstance(order, session.Order)
     body = order.body
     assert isinstance(body, messages.TryPaths)
@@ -353,5 +352,5 @@ def test_paths_and_what_became_of_them_cross_the_link_whole() -> None:
         messages.PathTarget(label="b1", address="there", port=29500, claim=ClaimId("j1/1/1/1")),
     )
     report = messages.PathsReport(claim=ClaimId(CLAIM), problem="a1 -> b1:29500 refused")
-    news = from_agent.read(codec.encode(report, FACTS))
+    news = FROM_AGENT.decode(codec.encode(report, FACTS))
     assert news == messages.PathsReport(claim=CoreClaimId(CLAIM), problem=report.problem)

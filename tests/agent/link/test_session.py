@@ -21,6 +21,7 @@ from koala.protocol.messages import (
     Watermark,
     Welcome,
 )
+from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
 from koala_agent.link.session import (
     Apply,
     BeginSession,
@@ -91,7 +92,15 @@ class SessionScript:
         self.wake(Dial(number))
         self.tell(
             Dialled(connection=number, session="s", idle=3),
-            Send(Register(session="s", epoch_seen=self.session.epoch, idle=3)),
+            Send(
+                Register(
+                    protocol=PROTOCOL,
+                    protocol_min=PROTOCOL_MIN,
+                    session="s",
+                    epoch_seen=self.session.epoch,
+                    idle=3,
+                )
+            ),
             TakeInventory(number),
         )
         said = [*map(Send, reports), Send(InventoryEnd())]
@@ -165,7 +174,11 @@ def test_reports_without_a_link_are_dropped_because_the_inventory_will_say_them(
     script.tell(Reported("b"))
     script.tell(
         Dialled(connection=1, session="s", idle=3),
-        Send(Register(session="s", epoch_seen=0, idle=3)),
+        Send(
+            Register(
+                protocol=PROTOCOL, protocol_min=PROTOCOL_MIN, session="s", epoch_seen=0, idle=3
+            )
+        ),
         TakeInventory(1),
     )
     script.tell(Reported("c"))
@@ -516,7 +529,16 @@ def test_a_row_of_the_journal_is_kept_before_what_rests_on_it_is_done() -> None:
     script.tell(told, Apply(order))  # kept already
     script.tell(Cut(connection=1, reason="cut"))
     script.wake(Dial(2))
-    register = Send(Register(session="s", epoch_seen=1, idle=3, mark=MARK))
+    register = Send(
+        Register(
+            protocol=PROTOCOL,
+            protocol_min=PROTOCOL_MIN,
+            session="s",
+            epoch_seen=1,
+            idle=3,
+            mark=MARK,
+        )
+    )
     script.tell(Dialled(connection=2, session="s", idle=3), register, TakeInventory(2))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from koala.protocol import messages
 from koala.protocol.messages import LogChunk, SiteFigures, Watermark, Welcome
-from koala.protocol.names import ClaimId
+from koala.protocol.names import ClaimId, SiteName
 from koala.runtime import clock
 from koala.wire.v1 import link_pb2
 from koala_agent.link import codec
@@ -21,8 +21,10 @@ from tests.agent.live.fake_daemon import GRANTED, FakeDaemon, fake_daemon, hold,
 
 pytestmark = pytest.mark.live
 
-FACTS = messages.Facts(
-    version="0", site="delft", processors=8, grace_s=5.0, starts_after_stop=True, address="here"
+FACTS = codec.SiteDescription(
+    version="0",
+    site=SiteName("delft"),
+    facts=messages.Facts(processors=8, grace_s=5.0, starts_after_stop=True, address="here"),
 )
 CLAIM = ClaimId("j1/1/0/1")
 

@@ -14,7 +14,7 @@ import pytest
 from koala.core.model.actions import ClaimProcessors
 from koala.core.model.job import ComponentSpec, JobSpec, StartType
 from koala.core.model.values import ClaimId, SiteName, UserName
-from koala.protocol import to_agent
+from koala.protocol.codec import TO_AGENT
 from koala.protocol.messages import Hold
 from koala.rsl import read_job, write_job
 from koala.wire.v1 import link_pb2
@@ -55,11 +55,10 @@ def as_agents_hear(spec: JobSpec) -> Hold:
         owner=UserName("ann"),
         processors=1,
         hold_s=60.0,
-        start_type=StartType.NONE,
-        component=component,
-        label=component.label or "",
+        no_barrier=True,
+        program=component.program(component.label or ""),
     )
-    message = link_pb2.ToAgent.FromString(to_agent.hold(action).SerializeToString())
+    message = link_pb2.ToAgent.FromString(TO_AGENT.encode(action).SerializeToString())
     order = codec.decode(message)
     assert isinstance(order, Order)
     assert isinstance(order.body, Hold)

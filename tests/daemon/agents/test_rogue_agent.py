@@ -15,7 +15,7 @@ import pytest
 from koala.client import Client
 from koala.core.model import events as ev
 from koala.core.model.claim import Grant, Released
-from koala.core.model.job import ClaimEnd, ClaimPhase, EndKind
+from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.values import ClaimId, FileName, Instant, SiteName, TransferId
 from koala.daemon.agents import reports
 from koala.daemon.agents.replica_reports import ReplicaReports
@@ -28,9 +28,17 @@ from koala.daemon.agents.session import (
     Timing,
 )
 from koala.daemon.main import REQUEST_BYTES_MAX
-from koala.protocol import from_agent
-from koala.protocol.from_agent import ClaimNews, CopyNews, FileNews, TransferNews
-from koala.protocol.messages import KvPut
+from koala.protocol import messages
+from koala.protocol.codec import FROM_AGENT
+from koala.protocol.messages import (
+    FileFound,
+    FileRemoved,
+    KvPut,
+    ReportState,
+    TransferFailed,
+    TransferFinished,
+    TransferProgress,
+)
 from koala.protocol.versions import PROTOCOL
 from koala.views.accounting import By, Period, Report
 from koala.wire.v1 import link_pb2 as pb
@@ -197,7 +205,7 @@ def told(
     news: Any, site: SiteName, script: Script, replicas: ReplicaReports | None = None
 ) -> list[Any]:
     """The events that come of a report, handled one by one."""
-    if isinstance(news, FileNews):
+    if isinstance(news, FileFound | FileRemoved):
         events = (replicas or ReplicaReports()).events_of(news, site, script.scheduler)
     else:
         events = reports.of_news(news, site, script.scheduler, rtt_s=0.0, now=script.now)
@@ -208,8 +216,8 @@ def told(
     return found
 
 
-def a_copy(content: str, size_bytes: int = 5, *, is_removed: bool = False) -> FileNews:
-    return FileNews(file=DATA, size_bytes=size_bytes, checksum=content, is_removed=is_removed)
+def a_copy(content: str, size_bytes: int = 5) -> FileFound:
+    return FileFound(file=DATA, size_bytes=size_bytes, checksum=content)
 
 
 def holders(script: Script) -> tuple[str, tuple[SiteName, ...]]:
@@ -232,9 +240,9 @@ def test_it_does_not_replace_what_others_hold() -> None:
     # What nobody else holds may be replaced, and what others said then counts.
     told(a_copy("newer"), UTRECHT, script, replicas)
     assert holders(script) == ("newer", (UTRECHT,))
-    told(a_copy("", is_removed=True), UTRECHT, script, replicas)
+    told(FileRemoved(file=DATA), UTRECHT, script, replicas)
     assert holders(script) == ("bad", (DELFT,)), "the first by name of those that said something"
-    told(a_copy("", is_removed=True), DELFT, script, replicas)
+    told(FileRemoved(file=DATA), DELFT, script, replicas)
     assert holders(script) == ("new", (LEIDEN,))
 
 
@@ -242,12 +250,12 @@ def test_it_has_so_many_files_and_no_more() -> None:
     script, replicas = Script(), ReplicaReports(files_max=3)
     script.tell(a_site(DELFT))
     for number in range(5):
-        news = FileNews(file=FileName(f"f{number}"), size_bytes=1, checksum="", is_removed=False)
+        news = FileFound(file=f"f{number}", size_bytes=1, checksum="")
         told(news, DELFT, script, replicas)
     assert sorted(script.scheduler.replicas) == ["f0", "f1", "f2"]
-    gone = FileNews(file=FileName("f1"), size_bytes=1, checksum="", is_removed=True)
+    gone = FileRemoved(file="f1")
     told(gone, DELFT, script, replicas)
-    late = FileNews(file=FileName("f4"), size_bytes=1, checksum="", is_removed=False)
+    late = FileFound(file="f4", size_bytes=1, checksum="")
     told(late, DELFT, script, replicas)
     assert sorted(script.scheduler.replicas) == ["f0", "f2", "f4"]
 
@@ -266,10 +274,7 @@ def test_a_copy_that_failed_is_the_fault_of_one_of_its_ends(
     script.tell(a_fetching_job())
     (transfer,) = script.scheduler.files.transfers.values()
     assert (transfer.source, transfer.target) == (LEIDEN, DELFT)
-    news = TransferNews(
-        transfer=TransferId(transfer.id), is_finished=False, size_bytes=0, took_s=0.0,
-        reason="r", at=said,
-    )  # fmt: skip
+    news = TransferFailed(transfer=transfer.id, reason="r", at=said or "")
     (event,) = told(news, DELFT, script)
     assert event.at == blamed
 
@@ -288,10 +293,7 @@ def test_a_link_is_no_faster_and_no_slower_than_can_be(took_s: float) -> None:
     script.tell(a_fetching_job())
     (transfer,) = script.scheduler.files.transfers.values()
     script.now += 10.0
-    news = TransferNews(
-        transfer=TransferId(transfer.id), is_finished=True, size_bytes=2**62, took_s=took_s,
-        reason="", at=None,
-    )  # fmt: skip
+    news = TransferFinished(transfer=transfer.id, size_bytes=2**62, took_s=took_s)
     told(news, DELFT, script)
     bandwidth = script.scheduler.files.bandwidth[LEIDEN, DELFT]
     assert 0.99 * size / 10.0 <= bandwidth <= size / reports.TOOK_S_MIN
@@ -305,12 +307,12 @@ def test_how_far_a_copy_is_only_its_target_tells_and_no_more_than_can_be() -> No
     script.tell(a_fetching_job())
     (transfer,) = script.scheduler.files.transfers
     script.now += 10.0
-    said = CopyNews(transfer=transfer, size_bytes=2**62, took_s=1e300)
+    said = TransferProgress(transfer=transfer, size_bytes=2**62, took_s=1e300)
     assert told(said, LEIDEN, script) == []
     expected = ev.TransferProgressed(transfer=transfer, size_bytes=1000, took_s=10.0)
     assert told(said, DELFT, script) == [expected]
     assert told(said, DELFT, script) == [], "the same again is no news"
-    gone = CopyNews(transfer=TransferId("j1/9/t1"), size_bytes=1, took_s=1.0)
+    gone = TransferProgress(transfer=TransferId("j1/9/t1"), size_bytes=1, took_s=1.0)
     assert told(gone, DELFT, script) == []
 
 
@@ -320,10 +322,12 @@ def test_nobody_is_charged_for_instants_that_a_site_makes_up(lie: Instant) -> No
     scheduler = a_grid()
     claim = next(claim for claim in scheduler.ledger.values() if claim.site == DELFT)
     claim.phase = Released(grant=Grant(at=1.0, nonce="n"))
-    news = ClaimNews(claim=ClaimId(claim.id), phase=ClaimPhase.PASSED, nonce="n", passed_at=lie)
+    news = messages.Report(
+        claim=ClaimId(claim.id), state=ReportState.PASSED, nonce="n", passed_at=lie
+    )
     end = ClaimEnd(kind=EndKind.EXITED, statuses=(0,), ended_at=2e11)
-    over = ClaimNews(
-        claim=ClaimId(claim.id), phase=ClaimPhase.GONE, nonce="n", passed_at=lie, end=end
+    over = messages.Report(
+        claim=ClaimId(claim.id), state=ReportState.GONE, nonce="n", passed_at=lie, end=end
     )
     now = 10.0
     for said in (news, over):
@@ -340,7 +344,7 @@ def test_an_end_has_no_more_statuses_than_there_are_processes() -> None:
     scheduler = a_grid()
     claim = next(claim for claim in scheduler.ledger.values() if claim.site == DELFT)
     end = ClaimEnd(kind=EndKind.EXITED, statuses=tuple(range(65_536)))
-    said = ClaimNews(claim=claim.id, phase=ClaimPhase.GONE, passed_at=1.0, end=end)
+    said = messages.Report(claim=claim.id, state=ReportState.GONE, passed_at=1.0, end=end)
     gone = [
         event
         for event in reports.of_news(said, DELFT, scheduler, rtt_s=0.0, now=2.0)
@@ -353,7 +357,7 @@ def test_an_inventory_is_kept_up_to_so_many_bytes() -> None:
     """It is kept until its end comes, which may be never."""
     session = Session(Allowlist(epoch=1, sites={}, is_open=True), Timing(), now=0.0)
     register = pb.FromAgent(register=pb.Register(protocol=PROTOCOL, site="delft"))
-    opened = from_agent.read(register)
+    opened = FROM_AGENT.decode(register)
     assert opened is not None
     assert session.receive(opened, 0.0, register.ByteSize()) == []
     value = KvPut(claim=ClaimId("j1/1/0/1"), request=0, name="a", value="x")

@@ -4,8 +4,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from koala.core.model.grid import SiteFacts
-from koala.core.model.job import ClaimPhase
 from koala.core.model.values import ClaimId, SiteName, UserName
 from koala.daemon.agents.session import (
     BEATS_MAX,
@@ -21,13 +19,24 @@ from koala.daemon.agents.session import (
     Timing,
 )
 from koala.daemon.storage.watermark import WatermarkVerdict
-from koala.protocol import to_agent
-from koala.protocol.from_agent import BeatEcho, ClaimNews, News, Registration
-from koala.protocol.messages import Goodbye, InventoryEnd, Watermark
+from koala.protocol.codec import TO_AGENT
+from koala.protocol.messages import (
+    Beat,
+    Facts,
+    FromAgent,
+    Goodbye,
+    InventoryEnd,
+    Register,
+    Reject,
+    Report,
+    ReportState,
+    Stop,
+    Watermark,
+)
 
 ALLOWLIST = Allowlist(epoch=5, sites={SiteName("delft"): None}, is_open=False)
-FACTS = SiteFacts(processors=4)
-GRANTED = ClaimNews(claim=ClaimId("j1/1/0/1"), phase=ClaimPhase.GRANTED, nonce="n")
+FACTS = Facts(processors=4)
+GRANTED = Report(claim=ClaimId("j1/1/0/1"), state=ReportState.GRANTED, nonce="n")
 
 
 def registration(
@@ -35,9 +44,9 @@ def registration(
     site: str = "delft",
     protocol: int = 1,
     epoch_seen: int = 5,
-    facts: SiteFacts = FACTS,
-) -> Registration:
-    return Registration(
+    facts: Facts = FACTS,
+) -> Register:
+    return Register(
         protocol=protocol,
         version="1",
         site=SiteName(site),
@@ -65,7 +74,7 @@ def kinds(outputs: list[Output]) -> list[str]:
     said: list[str] = []
     for output in outputs:
         if isinstance(output, Send):
-            said += [str(message.WhichOneof("kind")) for message in output.messages]
+            said += [TO_AGENT.classes[type(message)][0] for message in output.messages]
         else:
             said.append(type(output).__name__)
     return said
@@ -76,7 +85,8 @@ def rejection(outputs: list[Output]) -> tuple[str, bool]:
     assert isinstance(send, Send)
     assert isinstance(end, EndSession)
     (message,) = send.messages
-    return message.reject.reason, message.reject.is_final
+    assert isinstance(message, Reject)
+    return message.reason, message.is_final
 
 
 def test_the_inventory_is_kept_together_until_its_end() -> None:
@@ -93,7 +103,7 @@ def test_what_comes_while_the_core_takes_the_inventory_is_heard_after_it() -> No
     machine.receive(registration(), 0.0)
     machine.receive(InventoryEnd(), 0.0)
     assert machine.receive(GRANTED, 0.1) == []
-    outputs = machine.join([to_agent.stop(ClaimId("j1/1/0/1"))], 0.2)
+    outputs = machine.join([Stop(claim=ClaimId("j1/1/0/1"))], 0.2)
     assert kinds(outputs) == ["stop", "wanted_end", "beat", "DeliverMessage"]
     assert machine.is_live
     assert machine.receive(GRANTED, 0.3) == [DeliverMessage(GRANTED)]
@@ -105,7 +115,7 @@ def test_a_site_whose_two_ends_name_different_users_is_refused_for_good() -> Non
 
     def told(**facts: Any) -> list[Output]:
         machine = Session(allowlist, Timing(beat_s=2.0, silence_s=15.0), now=0.0)
-        return machine.receive(registration(facts=SiteFacts(processors=4, **facts)), 0.0)
+        return machine.receive(registration(facts=Facts(processors=4, **facts)), 0.0)
 
     belongs = "site delft belongs to ann by this daemon's configuration, and its agent takes only"
     assert rejection(told(owner=UserName("bob"))) == (f"{belongs} those of bob", True)
@@ -140,7 +150,7 @@ def test_an_agent_that_served_a_later_epoch_is_refused_but_may_come_again() -> N
 
 
 def test_words_at_a_wrong_place_end_the_session() -> None:
-    scripts: tuple[list[News], ...] = (
+    scripts: tuple[list[FromAgent], ...] = (
         [GRANTED],
         [InventoryEnd()],
         [registration(), registration()],
@@ -164,11 +174,11 @@ def test_a_beat_goes_out_in_time_and_measures_the_round_trip() -> None:
     machine = live()
     assert machine.wake_at == 2.0
     assert kinds(machine.wake(2.0)) == ["beat"]
-    assert machine.receive(BeatEcho(number=2), 2.25) == [RoundTripMeasured(0.25)]
-    assert machine.receive(BeatEcho(number=2), 9.0) == []  # said twice, measured once
-    assert machine.receive(BeatEcho(number=77), 9.0) == []
+    assert machine.receive(Beat(number=2, sent_at=0.0), 2.25) == [RoundTripMeasured(0.25)]
+    assert machine.receive(Beat(number=2, sent_at=0.0), 9.0) == []  # said twice, measured once
+    assert machine.receive(Beat(number=77, sent_at=0.0), 9.0) == []
     machine.wake(9.0)
-    (measured,) = machine.receive(BeatEcho(number=3), 9.05)
+    (measured,) = machine.receive(Beat(number=3, sent_at=0.0), 9.05)
     assert isinstance(measured, RoundTripMeasured)
     assert 0.05 < measured.rtt_s < 0.25
 
@@ -177,15 +187,17 @@ def test_beats_that_an_agent_never_echoes_are_forgotten() -> None:
     machine, now = live(), 0.0
     for _ in range(2 * BEATS_MAX):
         now += 2.0
-        machine.receive(BeatEcho(number=0), now)  # it says something, and no echo
+        machine.receive(Beat(number=0, sent_at=0.0), now)  # it says something, and no echo
         assert kinds(machine.wake(now)) == ["beat"]
-    assert machine.receive(BeatEcho(number=1), now) == []
-    assert machine.receive(BeatEcho(number=2 * BEATS_MAX), now + 0.5) == [RoundTripMeasured(2.5)]
+    assert machine.receive(Beat(number=1, sent_at=0.0), now) == []
+    assert machine.receive(Beat(number=2 * BEATS_MAX, sent_at=0.0), now + 0.5) == [
+        RoundTripMeasured(2.5)
+    ]
 
 
 def test_a_silent_agent_is_cut_and_a_beating_one_is_not() -> None:
     machine = live()
-    machine.receive(BeatEcho(number=1), 10.0)
+    machine.receive(Beat(number=1, sent_at=0.0), 10.0)
     assert kinds(machine.wake(24.9)) == ["beat"]
     assert machine.wake(25.0) == [EndSession(reason="silent for 15 s", is_fault=True)]
 
@@ -201,7 +213,7 @@ def test_a_session_that_ended_is_not_joined_any_more() -> None:
     machine.receive(registration(), 0.0)
     machine.receive(InventoryEnd(), 0.0)
     assert kinds(machine.close("the daemon stops")) == ["goodbye", "EndSession"]
-    assert machine.join([to_agent.beat(1, 0.0)], 1.0) == []
+    assert machine.join([Beat(number=1, sent_at=0.0)], 1.0) == []
     assert machine.close("again") == []
 
 

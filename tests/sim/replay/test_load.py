@@ -43,9 +43,7 @@ def a_claim(
         owner=UserName(""),
         processors=processors,
         hold_s=900.0,
-        start_type=component.start_type,
-        component=component,
-        label="0",
+        program=component.program("0"),
     )
     return ClaimNote(
         order=order,

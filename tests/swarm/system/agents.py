@@ -16,6 +16,7 @@ from koala.core.model.grid import SiteFacts
 from koala.core.model.values import Instant, Seconds, SiteName
 from koala.errors import JournalError, LocalManagerError, SpecError
 from koala.protocol import messages
+from koala.protocol.codec import mark_of
 from koala.protocol.messages import FetchOrder, FileFound, ServeOrder
 from koala.protocol.names import ClaimId
 from koala.wire.v1 import link_pb2 as pb
@@ -133,9 +134,7 @@ class Agent(Process):
             errs=lambda: self.plan.strikes("disk_error", self.engine.now),
         )
         self.disk.now = lambda: self.engine.now
-        self._facts = messages.Facts(
-            version="simulated",
-            site=site,
+        told = messages.Facts(
             processors=facts.processors,
             grace_s=facts.grace_s,
             starts_after_stop=facts.starts_after_stop,
@@ -145,6 +144,7 @@ class Agent(Process):
             mips=facts.mips,
             slots=facts.slots or 0,
         )
+        self._described = codec.SiteDescription(version="simulated", site=site, facts=told)
         self._batch = batch
         self._limits = limits
         self._timing = timing
@@ -508,7 +508,7 @@ class Agent(Process):
             case session.Send(message):
                 self.point()
                 if self._line is not None:
-                    self._line.send(codec.encode(message, self._facts))
+                    self._line.send(codec.encode(message, self._described))
             case session.HangUp(is_orderly=is_orderly):
                 self._hang_up(is_orderly=is_orderly)
             case session.Finish() if self._is_ending:
@@ -578,7 +578,7 @@ class Agent(Process):
         except SpecError as error:
             raise AssertionError(f"{self.site} does not understand the daemon: {error}") from error
         if decoded is not None:
-            mark = codec.mark_of(message)
+            mark = mark_of(message)
             self._on_link(session.Received(connection=connection, message=decoded, mark=mark))
 
     def _hang_up(self, *, is_orderly: bool) -> None:

@@ -1,0 +1,15 @@
+"""Facts of a site as the core has them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from koala.core.model.grid import MIPS_DEFAULT, SiteFacts
+from koala.protocol.messages import Facts
+
+
+def facts_of(facts: Facts) -> SiteFacts:
+    """Return the facts of a site as the core has them."""
+    told = {field.name: getattr(facts, field.name) for field in fields(facts)}
+    unknown = {"owner": None, "mips": MIPS_DEFAULT, "slots": None}
+    return SiteFacts(**{name: value or unknown.get(name, value) for name, value in told.items()})
