@@ -17,7 +17,7 @@ import os
 import py_compile
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -235,7 +235,8 @@ def specification(
     leases: Leases,
     input_path: str,
 ) -> dict[str, object]:
-    """Return everything that a starter must know, as the content of spec.json."""
+    """Return everything that a starter must know, as the content of spec.json: what its class
+    `Specification` reads, by the names of the fields."""
     hold = claim.hold
     _job, _attempt, component, _number = claim.id.rsplit("/", 3)
     itself = messages.Peer(
@@ -249,37 +250,29 @@ def specification(
         job_type=program.job_type,
     )
     return {
+        **_by_name(program),
+        **_by_name(leases),
         "version": STARTER.newest,
         "claim": claim.id,
         "secret": claim.secret,
         "agents": [[address, port] for address in settings.agents],
         "folder": str(settings.folder(claim.id)),
-        "executable": program.executable,
-        "arguments": program.arguments,
-        "environment": program.environment,
-        "directory": program.directory,
-        "stdin": program.stdin,
-        "stdout": program.stdout,
-        "stderr": program.stderr,
-        "processes": program.processes,
-        "job_type": program.job_type,
         "manager": settings.manager,
         "launcher": settings.launcher,
-        "wall_time_s": program.wall_time_s,
-        "cpu_time_s": program.cpu_time_s,
-        "memory_max_mb": program.memory_max_mb,
         "hold_s": hold.hold_s,
-        "hold_lease_s": leases.hold_lease_s,
-        "run_lease_s": leases.run_lease_s,
-        "kill_s": leases.kill_s,
         "no_barrier": hold.no_barrier,
         "progress_s": hold.progress_s,
         "input": input_path,
         "bundle": build_bundle(claim.id, (itself,)),
         "shared": settings.shared,
         "fetches": bool(input_path) and not settings.shared,
-        "outputs": program.output_files,
     }
+
+
+def _by_name(value: Program | Leases) -> dict[str, object]:
+    """Return the fields of a value that are not None."""
+    found = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: content for name, content in found.items() if content is not None}
 
 
 def why_unstarted(ended: Ended, settings: LaunchSettings) -> str:

@@ -8,7 +8,11 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from dataclasses import dataclass as dataclass  # noqa: PLC0414 - others import it from here
+    from typing import TypeVar
+
+    Record = TypeVar("Record")
 else:
 
     def dataclass(**_options: object) -> object:
@@ -93,6 +97,13 @@ def to_list(value: object) -> list[object]:
     return value
 
 
+def read_fields(cls: type[Record], given: dict[str, object]) -> Record:
+    """Make a record of these fields of a JSON object, by their names and types. Raises ValueError,
+    and TypeError for one that is missing and has no default."""
+    fields = {name: kind for name, kind in cls.__annotations__.items() if name in given}
+    return cls(**{name: _READERS[kind](given[name]) for name, kind in fields.items()})
+
+
 def to_texts(value: object) -> list[str]:
     return [str(text) for text in to_list(value)]
 
@@ -101,8 +112,37 @@ def to_pairs(value: object) -> list[tuple[str, str]]:
     return [(name, text) for name, text in (to_texts(pair) for pair in to_list(value))]
 
 
+def to_text(value: object) -> str:
+    """Parse a text. Raises ValueError."""
+    if not isinstance(value, str):
+        raise ValueError(f"{str(value)[:80]!r} is no text")  # noqa: TRY004 - see above
+    return value
+
+
+def to_flag(value: object) -> bool:
+    """Parse true or false. Raises ValueError."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{str(value)[:80]!r} is neither true nor false")  # noqa: TRY004 - see above
+    return value
+
+
 def to_count(value: object) -> int:
     """Parse an integer. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{str(value)[:80]!r} is no whole number")  # noqa: TRY004 - see above
     return value
+
+
+_READERS: dict[str, Callable[[object], object]] = {
+    "str": to_text,
+    "bool": to_flag,
+    "int": to_count,
+    "float": lambda value: to_number({"value": value}, "value"),
+    "dict[str, object]": to_object,
+    "tuple[str, ...]": lambda value: tuple(to_texts(value)),
+    "tuple[tuple[str, str], ...]": lambda value: tuple(to_pairs(value)),
+    "tuple[tuple[str, int], ...]": lambda value: tuple(
+        [(to_text(name), to_count(number)) for name, number in map(to_list, to_list(value))]
+    ),
+}
+"""Parsers by the text of an annotation."""

@@ -6,7 +6,7 @@ import json
 import os
 import time
 
-from koala_agent.starter.compat import boot_now, log, to_count, to_list, to_number, to_object
+from koala_agent.starter.compat import boot_now, log, to_object
 from koala_agent.starter.connection import Connection, Watch
 from koala_agent.starter.events import (
     QUESTION_BITS,
@@ -38,7 +38,7 @@ from koala_agent.starter.events import (
 from koala_agent.starter.machine import StarterMachine
 from koala_agent.starter.process_host import MachineDriver, ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK, apply_brand
-from koala_agent.starter.program import STATE_FOLDER, Program
+from koala_agent.starter.program import STATE_FOLDER, Program, Specification
 from koala_agent.starter.subreaper import keep_for
 
 TYPE_CHECKING = False
@@ -57,19 +57,19 @@ class StarterDriver:
     ) -> None:
         now = boot_now()
         self._nonce = nonce
-        self._claim = str(spec["claim"])
         self._program = Program(spec)
+        self._claim = self._program.spec.claim
         self._machine = StarterMachine(
-            _settings(spec, nonce, self._program), now=now, wall_offset_s=time.time() - now
+            _settings(self._program, nonce), now=now, wall_offset_s=time.time() - now
         )
         self.watch = Watch()
         self.is_over = False
-        agents = [to_list(agent) for agent in to_list(spec["agents"])]
-        addresses = [(str(host), to_count(port)) for host, port in agents]
-        identity = (self._claim, str(spec["secret"]))
-        self._connection = Connection(addresses, self.watch, identity=identity)
+        identity = (self._claim, self._program.spec.secret)
+        self._connection = Connection(
+            list(self._program.spec.agents), self.watch, identity=identity
+        )
         self._program.environment[MARK] = nonce
-        request = make_sync_request(spec, self._program, nonce, own=(LOG_FILE,))
+        request = make_sync_request(self._program, nonce, own=(LOG_FILE,))
         self._process_host = ProcessHost(
             self._program, nonce, self.watch, sync_request=request, keeper=keeper
         )
@@ -273,23 +273,41 @@ LOG_FILE = "placeholder.out"
 """Log file of a starter that was carried by its batch script."""
 
 
-def _settings(spec: dict[str, object], nonce: str, program: Program) -> Settings:
-    return Settings(
-        claim=str(spec["claim"]),
-        secret=str(spec["secret"]),
-        nonce=nonce,
+def _settings(program: Program, nonce: str) -> Settings:
+    return settings_of(
+        program.spec,
+        nonce,
         processes=sum(len(mains) for mains in program.layout),
         ranks=program.ranks,
         hosts=program.hosts,
-        hold_s=to_number(spec, "hold_s"),
-        hold_lease_s=to_number(spec, "hold_lease_s"),
-        run_lease_s=to_number(spec, "run_lease_s"),
-        kill_s=to_number(spec, "kill_s"),
-        wall_time_s=to_number(spec, "wall_time_s"),
-        delivers=not spec["shared"],
-        has_outputs=bool(spec["outputs"]),
-        progress_s=to_number(spec, "progress_s"),
-        no_barrier=bool(spec["no_barrier"]),
+    )
+
+
+def settings_of(
+    spec: Specification,
+    nonce: str,
+    *,
+    processes: int,
+    ranks: int = 0,
+    hosts: tuple[tuple[str, int], ...] = (),
+) -> Settings:
+    """Return the settings of the machine."""
+    return Settings(
+        claim=spec.claim,
+        secret=spec.secret,
+        nonce=nonce,
+        processes=processes,
+        ranks=ranks,
+        hosts=hosts,
+        hold_s=spec.hold_s,
+        hold_lease_s=spec.hold_lease_s,
+        run_lease_s=spec.run_lease_s,
+        kill_s=spec.kill_s,
+        wall_time_s=spec.wall_time_s,
+        progress_s=spec.progress_s,
+        no_barrier=spec.no_barrier,
+        delivers=not spec.shared,
+        has_outputs=bool(spec.output_files),
     )
 
 

@@ -24,7 +24,7 @@ import socket
 import subprocess
 import sys
 
-from koala_agent.starter import process_tree, processes
+from koala_agent.starter import process_tree
 from koala_agent.starter.compat import boot_now, to_count, to_list, to_object, to_texts
 from koala_agent.starter.machine import POLL_S
 from koala_agent.starter.program import Program, again, machines, rendezvous
@@ -115,12 +115,10 @@ def rank(claim_folder: ClaimFolder) -> int:
     pid = os.fork()
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        processes.limit(program)
-        os.execve(program.path, [program.path, *program.arguments], environment)
+        program.limit()
+        os.execve(program.path, [program.path, *program.spec.arguments], environment)
     os.closerange(3, 4096)  # a launcher's own pipes are the program's alone
-    kill_s = claim_folder.spec["kill_s"]
-    assert isinstance(kill_s, (int, float))
-    status = _supervise(pid, kill_s)
+    status = _supervise(pid, program.spec.kill_s)
     if kv:  # before the launcher sums up the statuses of all
         os.environ["KOALA_KV"] = kv
         _ask({"op": "ended", "rank": process, "status": status})

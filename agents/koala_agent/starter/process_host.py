@@ -9,7 +9,7 @@ import os
 import select
 import signal
 
-from koala_agent.starter.compat import boot_now, log, to_count, to_list, to_texts
+from koala_agent.starter.compat import boot_now, log
 from koala_agent.starter.connection import Watch
 from koala_agent.starter.events import (
     Delivered,
@@ -123,13 +123,14 @@ class MachineDriver:
 
 
 def make_sync_request(
-    spec: dict[str, object], program: Program, nonce: str, *, own: tuple[str, ...] = ()
+    program: Program, nonce: str, *, own: tuple[str, ...] = ()
 ) -> SyncRequest | None:
     """Make the request of file syncs between this machine and the agent; None where both see it.
 
     `own` are logs besides those of the program.
     """
-    if spec["shared"]:
+    spec = program.spec
+    if spec.shared:
         return None
     from koala_agent.starter.file_sync import SyncRequest  # noqa: PLC0415 - late: most need none
 
@@ -137,13 +138,12 @@ def make_sync_request(
         program.stream(kind, process) for process in range(program.processes) for kind in (1, 2)
     ]
     logs = [os.path.relpath(path, program.folder) for path in streams]
-    outputs = [os.path.join(program.directory, name) for name in to_texts(spec["outputs"])]
-    agents = [to_list(agent) for agent in to_list(spec["agents"])]
+    outputs = [os.path.join(program.directory, name) for name in spec.output_files]
     return SyncRequest(
         folder=program.folder,
-        agents=[(str(host), to_count(port)) for host, port in agents],
-        identity={"claim": spec["claim"], "secret": spec["secret"], "nonce": nonce},
-        fetches=bool(spec["fetches"]),
+        agents=list(spec.agents),
+        identity={"claim": spec.claim, "secret": spec.secret, "nonce": nonce},
+        fetches=spec.fetches,
         logs=[*own, *logs],
         outputs=[(os.path.relpath(path, program.folder), path) for path in outputs],
     )

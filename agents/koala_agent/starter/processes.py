@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 
@@ -168,7 +167,7 @@ def _child(program: Program, main: Main, reading: int, error_pipe: int) -> NoRet
         environment = dict(program.environment)
         if _wait_for_go(reading, environment):
             if what == program.path:
-                limit(program)
+                program.limit()
             os.execve(what, command, environment)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
@@ -201,27 +200,6 @@ def _wait_for_go(reading: int, environment: dict[str, str]) -> bool:
             if line == b"go":
                 return True
             environment.update(json.loads(line)["environment"])
-
-
-def limit(program: Program) -> None:
-    """Set the resource limits of a process, right before exec.
-
-    The memory limit is RLIMIT_DATA: a limit on address space would forbid programs that only
-    reserve it.
-    """
-    import resource  # noqa: PLC0415 - late: the check-in does not wait for it
-
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (program.open_files, hard))
-    wanted = (
-        (resource.RLIMIT_CPU, math.ceil(program.cpu_time_s)),
-        (resource.RLIMIT_DATA, int(program.memory_max_mb * 1024 * 1024)),
-    )
-    for kind, limit in wanted:
-        _soft, hard = resource.getrlimit(kind)
-        if limit > 0:
-            allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-            resource.setrlimit(kind, (allowed, hard))
 
 
 def _raise_open_files(wanted: int) -> int:

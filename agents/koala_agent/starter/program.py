@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import sys
 
 from koala_agent.starter.compat import (
     dataclass,
     log,
+    read_fields,
     to_count,
     to_list,
-    to_number,
     to_object,
-    to_pairs,
-    to_texts,
 )
 from koala_agent.starter.process_tree import read_quietly
 
@@ -36,6 +35,46 @@ class Main:
     verb: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Specification:
+    """Content of spec.json: what the agent tells a starter. A field that is missing there has its
+    default; those of the program have the names that they have on the link.
+
+    `agents` are the addresses of the agent. `input` is the path of the input file, which the
+    starter `fetches` where the agent cannot show it; files are `shared` or brought.
+    """
+
+    claim: str
+    secret: str = ""
+    agents: tuple[tuple[str, int], ...] = ()
+    folder: str
+    bundle: dict[str, object]
+    shared: bool = True
+    manager: str = ""
+    launcher: tuple[str, ...] = ()
+    input: str = ""
+    fetches: bool = False
+    hold_s: float = 0.0
+    hold_lease_s: float = 0.0
+    run_lease_s: float = 0.0
+    kill_s: float = 0.0
+    no_barrier: bool = False
+    progress_s: float = 0.0
+    executable: str
+    arguments: tuple[str, ...] = ()
+    directory: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+    stdin: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    processes: int = 1
+    job_type: str = "multiple"
+    wall_time_s: float = 0.0
+    cpu_time_s: float = 0.0
+    memory_max_mb: float = 0.0
+    output_files: tuple[str, ...] = ()
+
+
 class Program:
     """Program of a claim, from its specification, and the checks before the check-in.
 
@@ -51,35 +90,31 @@ class Program:
         hosts: tuple[tuple[str, int], ...] | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
-        self.folder = str(spec["folder"])
+        self.spec = read_fields(Specification, spec)
+        self.folder = self.spec.folder
         self.state_folder = os.path.join(self.folder, STATE_FOLDER)
-        self.directory = os.path.join(self.folder, str(spec["directory"]))
-        self.arguments = to_texts(spec["arguments"])
-        self.processes = to_count(spec["processes"])
-        self.manager = str(spec["manager"])
+        self.directory = os.path.join(self.folder, self.spec.directory)
+        self.processes = self.spec.processes
+        self.manager = self.spec.manager
         self.machine = machine
         self.hosts = allocation(self.manager, os.environ) if hosts is None else hosts
-        self.layout = layout(spec, self.hosts)
+        self.layout = layout(self.spec.job_type, self.processes, self.hosts)
         self.mains = self.layout[machine]
-        self.ranks = self.processes if spec["job_type"] == "mpi" else 0
-        self.is_launched = bool(self.ranks and spec["launcher"])
-        self.cpu_time_s = to_number(spec, "cpu_time_s")
-        self.memory_max_mb = to_number(spec, "memory_max_mb")
-        self.environment = dict(environment)
-        self.environment.update(to_pairs(spec["environment"]))
-        self.environment["KOALA_CLAIM"] = str(spec["claim"])
-        self.solo = to_object(spec["bundle"])
+        self.ranks = self.processes if self.spec.job_type == "mpi" else 0
+        self.is_launched = bool(self.ranks and self.spec.launcher)
+        self.environment = {**environment, **dict(self.spec.environment)}
+        self.environment["KOALA_CLAIM"] = self.spec.claim
+        self.solo = self.spec.bundle
         if self.hosts:  # without other components no bundle with hosts arrives
             for member in to_list(self.solo["members"]):
                 names, counts = ([host[i] for host in self.hosts] for i in (0, 1))
                 to_object(member).update(hosts=names, slots=counts)
         self.open_files = 1024
-        self._executable = str(spec["executable"])
-        self._streams = [str(spec[name]) for name in ("stdin", "stdout", "stderr")]
-        if spec["fetches"]:
+        self._streams = (self.spec.stdin, self.spec.stdout, self.spec.stderr)
+        if self.spec.fetches:
             self.environment["KOALA_INPUT"] = os.path.join(self.folder, "input")
-        elif spec["input"]:
-            self.environment["KOALA_INPUT"] = str(spec["input"])
+        elif self.spec.input:
+            self.environment["KOALA_INPUT"] = self.spec.input
         self.path = self._find()
 
     def problem(self) -> str:
@@ -89,7 +124,7 @@ class Program:
             return f"{self.directory}: no such directory"
         if not self.path:
             where = self.environment.get("PATH", "")
-            return f"{self._executable}: not found in PATH={where}"
+            return f"{self.spec.executable}: not found in PATH={where}"
         if os.path.isdir(self.path):
             return f"{self.path}: {os.strerror(errno.EISDIR)}"
         if not os.path.isfile(self.path):
@@ -104,7 +139,7 @@ class Program:
         """Return the command line of a main process."""
         if main.verb:
             return [*again(), main.verb[0], self.state_folder, *main.verb[1:]]
-        return [self.path, *self.arguments]
+        return [self.path, *self.spec.arguments]
 
     def bundle_variables(self, bundle: dict[str, object], main: Main) -> dict[str, str]:
         """Return the variables of the bundle for a main process."""
@@ -141,12 +176,32 @@ class Program:
         mode = 0o666 if self._streams[number] else 0o600
         return os.open(self.stream(number, process), flags, mode)
 
+    def limit(self) -> None:
+        """Set the resource limits of this process, right before exec.
+
+        The memory limit is RLIMIT_DATA: a limit on address space would forbid programs that only
+        reserve it.
+        """
+        import resource  # noqa: PLC0415 - late: the check-in does not wait for it
+
+        _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self.open_files, hard))
+        wanted = (
+            (resource.RLIMIT_CPU, math.ceil(self.spec.cpu_time_s)),
+            (resource.RLIMIT_DATA, int(self.spec.memory_max_mb * 1024 * 1024)),
+        )
+        for kind, limit in wanted:
+            _soft, hard = resource.getrlimit(kind)
+            if limit > 0:
+                allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+                resource.setrlimit(kind, (allowed, hard))
+
     def progress_file(self, process: int) -> str:
         """Return the path of the file to which a process may write its progress, a number."""
         return os.path.join(self.state_folder, f"progress.{process}")
 
     def _find(self) -> str:
-        name = self._executable
+        name = self.spec.executable
         if "/" in name:
             return os.path.join(self.directory, name)
         for folder in self.environment.get("PATH", os.defpath).split(os.pathsep):
@@ -212,13 +267,12 @@ def expand_counts(text: str) -> list[int]:
 
 
 def layout(
-    spec: dict[str, object], hosts: tuple[tuple[str, int], ...]
+    job_type: str, processes: int, hosts: tuple[tuple[str, int], ...]
 ) -> tuple[tuple[Main, ...], ...]:
     """Assign the main processes to the machines."""
-    processes = to_count(spec["processes"])
     slots = [count for _name, count in hosts]
     counts = machines({"processes": processes, "slots": slots}) if slots else [processes]
-    if spec["job_type"] == "mpi":
+    if job_type == "mpi":
         lead = Main(index=0, process=0, verb=("lead",))
         nodes = range(len(counts))
         first, *others = [(Main(index=i + 1, process=0, verb=("node", str(i))),) for i in nodes]

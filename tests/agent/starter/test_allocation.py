@@ -102,7 +102,7 @@ def whole_spec(folder: Path, executable: str) -> dict[str, Any]:
     }
 
 
-def spec(job_type: str, processes: int, manager: str) -> dict[str, object]:
+def spec(job_type: str, processes: int, manager: str) -> dict[str, Any]:
     given = {"job_type": job_type, "processes": processes, "manager": manager}
     return {**given, "launcher": [], "fetches": False}
 
@@ -110,8 +110,9 @@ def spec(job_type: str, processes: int, manager: str) -> dict[str, object]:
 TWO = (("a1", 2), ("a2", 2))
 
 
-def indexes(given: dict[str, object], hosts: tuple[tuple[str, int], ...]) -> list[list[int]]:
-    return [[main.index for main in mains] for mains in program.layout(given, hosts)]
+def indexes(given: dict[str, Any], hosts: tuple[tuple[str, int], ...]) -> list[list[int]]:
+    placed = program.layout(given["job_type"], given["processes"], hosts)
+    return [[main.index for main in mains] for mains in placed]
 
 
 def test_which_machine_has_which_processes() -> None:
@@ -124,7 +125,7 @@ def test_which_machine_has_which_processes() -> None:
 
 
 def test_a_launcher_runs_on_the_first_machine_and_a_proxy_on_each() -> None:
-    verbs = [[m.verb for m in mains] for mains in program.layout(spec("mpi", 4, "slurm"), TWO)]
+    verbs = [[m.verb for m in mains] for mains in program.layout("mpi", 4, TWO)]
     assert verbs == [[("lead",), ("node", "0")], [("node", "1")]]
     assert indexes(spec("mpi", 4, "slurm"), TWO) == [[0, 1], [2]]
     assert indexes(spec("mpi", 4, "emulated"), ()) == [[0, 1]]

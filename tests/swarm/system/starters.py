@@ -16,6 +16,8 @@ from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
 from koala.sim.engine import Engine, Entry
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.placeholders import starter_codec
+from koala_agent.starter.compat import read_fields
+from koala_agent.starter.driver import settings_of
 from koala_agent.starter.events import (
     ClosePaths,
     Connected,
@@ -36,7 +38,6 @@ from koala_agent.starter.events import (
     Ready,
     Received,
     Send,
-    Settings,
     Signal,
     SiteSignalled,
     TooLate,
@@ -47,6 +48,7 @@ from koala_agent.starter.events import (
     WriteEnd,
 )
 from koala_agent.starter.machine import StarterMachine
+from koala_agent.starter.program import Specification
 from tests.swarm.system.faults import FaultPlan
 from tests.swarm.system.machines import Machine, Process, Timer
 from tests.swarm.system.network import End
@@ -216,7 +218,7 @@ class Starter(Process):
         """Start, as the local manager does."""
         self.begin_life()
         self._machine = StarterMachine(
-            settings_of(self._spec, self.nonce),
+            settings_of(read_fields(Specification, self._spec), self.nonce, processes=1),
             now=self.machine.boot(),
             wall_offset_s=self.machine.wall() - self.machine.boot(),
         )
@@ -484,20 +486,3 @@ class Starter(Process):
     def kill(self) -> None:
         """Kill the starter alone."""
         self.crash()
-
-
-def settings_of(spec: dict[str, Any], nonce: str) -> Settings:
-    """Return the starter's settings from its specification, on one machine."""
-    return Settings(
-        claim=spec["claim"],
-        secret=spec["secret"],
-        nonce=nonce,
-        processes=1,
-        hold_s=spec["hold_s"],
-        hold_lease_s=spec["hold_lease_s"],
-        run_lease_s=spec["run_lease_s"],
-        kill_s=spec["kill_s"],
-        wall_time_s=spec["wall_time_s"],
-        progress_s=spec["progress_s"],
-        no_barrier=bool(spec["no_barrier"]),
-    )

@@ -146,7 +146,7 @@ class NodeDriver:
             hosts=tuple((str(name), to_count(count)) for name, count in hosts),
             environment={**given, **own, MARK: mark},
         )
-        request = make_sync_request(spec, program, str(order["nonce"]))
+        request = make_sync_request(program, str(order["nonce"]))
         self._process_host = ProcessHost(
             program, mark, self.watch, sync_request=request, keeper=self._keeper
         )
