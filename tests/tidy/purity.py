@@ -17,6 +17,7 @@ LINK_VALUES = (
     "koala.protocol.limits",
     "koala.protocol.messages",
     "koala.protocol.names",
+    "koala.protocol.versions",
     "koala.protocol.world_port",
 )
 PURE = ("koala.core", "koala.views", "koala.policies", *LINK_VALUES, "koala_agent.lrm.model")

@@ -7,6 +7,7 @@ Its disk, the batch system and the starters survive it.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -361,6 +362,7 @@ class Agent(Process):
             leases=self._leases,
             input_path="",
         )
+        spec = json.loads(json.dumps(spec))
         wall_time_s = hold.program.wall_time_s or float("inf")
         job = Job(
             claim=claim.id,
