@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from koala.core.model.job import (
@@ -166,10 +168,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         st.lists(_labels, min_size=len(parts), max_size=len(parts), unique=True)
         | st.just([None] * len(parts))
     )
-    labelled = [
-        ComponentSpec(**{name: getattr(part, name) for name in part.__slots__} | {"label": label})
-        for part, label in zip(parts, labels, strict=True)
-    ]
+    labelled = [replace(part, label=label) for part, label in zip(parts, labels, strict=True)]
     has_barrier = all(part.start_type is not StartType.NONE for part in parts)
     return JobSpec(
         components=tuple(labelled),
