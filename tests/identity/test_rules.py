@@ -1,4 +1,4 @@
-"""Audience may call what: every call of every service with everybody, over real connections."""
+"""Each audience may call what its rule allows: every call of every service, on real connections."""
 
 from __future__ import annotations
 

@@ -103,6 +103,16 @@ def glossary() -> list[tuple[str, str]]:
     return [(term, module) for term, module in TERM.findall(text)]
 
 
+def named_tests() -> list[str]:
+    """List the test files and folders that docs/testing.md names, by their paths below tests/."""
+    text = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    return [
+        word.removeprefix("tests/")
+        for word in re.findall(r"`([\w/]+(?:\.py)?)`", text)
+        if word.startswith("tests/") or "/test_" in word
+    ]
+
+
 def decisions() -> tuple[list[int], list[int]]:
     """Read the numbers of all decisions, and those that the index by subject names."""
     text = ROOT.joinpath("docs", "decisions.md").read_text(encoding="utf-8")

@@ -18,6 +18,7 @@ from tests.tidy.documents import (
     documents,
     glossary,
     marks,
+    named_tests,
     parameter_rows,
     shell_blocks,
     transitions,
@@ -108,6 +109,14 @@ def test_the_glossary_names_modules_that_are_there() -> None:
     assert 40 < len(rows) <= GLOSSARY_MAX
     assert rows == sorted(rows, key=lambda row: row[0].lower())
     assert [module for _, module in rows if not (ROOT / module).is_file()] == []
+
+
+def test_the_map_of_tests_names_what_is_there_and_every_folder_of_tests() -> None:
+    tests, named = ROOT / "tests", named_tests()
+    assert [name for name in named if not (tests / name).exists()] == []
+    folders = {path.parent.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")}
+    known = {name for name in named if not name.endswith(".py")}
+    assert {one for one in folders if not {one, one.partition("/")[0]} & known} == set()
 
 
 def test_every_decision_stands_once_in_the_index_by_subject() -> None:

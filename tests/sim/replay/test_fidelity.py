@@ -1,4 +1,4 @@
-"""The honesty of a what-if: without changes it tells what was (issue: one core)."""
+"""The honesty of a what-if: without changes it tells what was."""
 
 from __future__ import annotations
 
