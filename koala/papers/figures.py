@@ -8,13 +8,13 @@ system has no mean response time and is marked SAT as in the papers.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from io import StringIO
 from math import ceil, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from koala.papers.paper import Figure, Panel, Quantity, Series
+from koala.papers.paper import Figure, Panel, Quantity
 from koala.papers.results import Results
 from koala.runtime.atomic_file import whole_file, write_whole
 from koala.sim.statistics import Interval
@@ -50,21 +50,19 @@ def as_csv(figure: Figure, results: Results) -> str:
     text = StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(COLUMNS)
-    for panel, series, x, quantity in _points(figure):
-        found = results.interval(quantity)
-        lines.writerow(
-            (
-                panel.title,
-                series.name,
-                x,
-                quantity.metric,
-                quantity.setting,
-                _number(found.mean),
-                _number(found.ci95) if isfinite(found.mean) else "",
-                results.replications(quantity.setting),
-                "yes" if results.is_saturated(quantity.setting) else "no",
+    for panel in figure.panels:
+        for name, x, quantity in panel.points:
+            found = results.interval(quantity)
+            setting = quantity.setting
+            lines.writerow(
+                (
+                    *(panel.title, name, x, quantity.metric, setting),
+                    _number(found.mean),
+                    _number(found.ci95) if isfinite(found.mean) else "",
+                    results.replications(setting),
+                    "yes" if results.is_saturated(setting) else "no",
+                )
             )
-        )
     return text.getvalue()
 
 
@@ -135,20 +133,20 @@ def _draw_panel(axes: Axes, panel: Panel, results: Results) -> None:
 
 def _draw_bars(axes: Axes, panel: Panel, results: Results) -> None:
     share = 0.8 / len(panel.series)
-    for index, series in enumerate(panel.series):
+    for index, (name, quantities) in enumerate(panel.series.items()):
         middle = (index - (len(panel.series) - 1) / 2) * share
-        places = [place + middle for place in range(len(series.of))]
-        found = [_measured(quantity, results) for quantity in series.of]
+        places = [place + middle for place in range(len(quantities))]
+        found = [_measured(quantity, results) for quantity in quantities]
         axes.bar(
             places,
             [one.mean if one else 0.0 for one in found],
             width=share,
             yerr=[one.ci95 if one and isfinite(one.ci95) else 0.0 for one in found],
-            label=series.name,
+            label=name,
             color=COLOURS[index % len(COLOURS)],
             error_kw={"elinewidth": 0.8, "capsize": 1.5},
         )
-        for place, quantity in zip(places, series.of, strict=True):
+        for place, quantity in zip(places, quantities, strict=True):
             if quantity is not None and results.is_divergent(quantity):
                 axes.annotate(
                     "SAT", (place, 0), ha="center", va="bottom", rotation=90, fontsize=7,
@@ -158,10 +156,10 @@ def _draw_bars(axes: Axes, panel: Panel, results: Results) -> None:
 
 
 def _draw_lines(axes: Axes, panel: Panel, results: Results) -> None:
-    for index, series in enumerate(panel.series):
+    for index, (name, quantities) in enumerate(panel.series.items()):
         points = [
             (float(x), found)
-            for x, quantity in zip(panel.x, series.of, strict=True)
+            for x, quantity in zip(panel.x, quantities, strict=True)
             if (found := _measured(quantity, results))
         ]
         places = [x for x, _ in points]
@@ -169,13 +167,13 @@ def _draw_lines(axes: Axes, panel: Panel, results: Results) -> None:
         widths = [found.ci95 if isfinite(found.ci95) else 0.0 for _, found in points]
         colour = COLOURS[index % len(COLOURS)]
         if len(points) > DENSE:
-            axes.plot(places, means, label=series.name, color=colour, linewidth=1)
+            axes.plot(places, means, label=name, color=colour, linewidth=1)
             low = [mean - width for mean, width in zip(means, widths, strict=True)]
             high = [mean + width for mean, width in zip(means, widths, strict=True)]
             axes.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
         else:
             axes.errorbar(
-                places, means, yerr=widths, label=series.name, color=colour,
+                places, means, yerr=widths, label=name, color=colour,
                 marker="o", markersize=2.5, linewidth=1, elinewidth=0.8, capsize=1.5,
             )  # fmt: skip
 
@@ -186,14 +184,6 @@ def _measured(quantity: Quantity | None, results: Results) -> Interval | None:
         return None
     found = results.interval(quantity)
     return found if isfinite(found.mean) else None
-
-
-def _points(figure: Figure) -> Iterator[tuple[Panel, Series, float | str, Quantity]]:
-    for panel in figure.panels:
-        for series in panel.series:
-            for x, quantity in zip(panel.x, series.of, strict=True):
-                if quantity is not None:
-                    yield panel, series, x, quantity
 
 
 def _number(value: float) -> str:

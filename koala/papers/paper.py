@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
@@ -72,26 +72,27 @@ class Quantity:
         return self.name or f"{self.metric} of {self.setting}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """A row of bars or a line: a quantity (None: nothing there) for each place on the axis."""
-
-    name: str
-    of: tuple[Quantity | None, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Panel:
-    """One chart. Numbers on the x axis make lines, words make groups of bars."""
+    """One chart: bars or a line for each name, a quantity (None: nothing there) at each place on
+    the x axis. Numbers on it make lines, words make groups of bars."""
 
     title: str
     x: tuple[float | str, ...]
-    series: tuple[Series, ...]
+    series: Mapping[str, Sequence[Quantity | None]]
     x_label: str = ""
     y_label: str = ""
 
+    @property
+    def points(self) -> Iterator[tuple[str, float | str, Quantity]]:
+        """List all quantities that are drawn, each with its name and place."""
+        for name, quantities in self.series.items():
+            for x, quantity in zip(self.x, quantities, strict=True):
+                if quantity is not None:
+                    yield name, x, quantity
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True)
 class Figure:
     """A figure of the paper, with the paper's number."""
 
@@ -102,13 +103,7 @@ class Figure:
 
     def quantities(self) -> tuple[Quantity, ...]:
         """List all quantities that are drawn."""
-        return tuple(
-            quantity
-            for panel in self.panels
-            for series in panel.series
-            for quantity in series.of
-            if quantity is not None
-        )
+        return tuple(quantity for panel in self.panels for _, _, quantity in panel.points)
 
 
 class Rule(StrEnum):

@@ -358,10 +358,10 @@ def _table(panel: Panel, results: Results) -> Iterator[str]:
     """Format the numbers of a chart: a line for each place on its axis, a column for each
     series."""
     yield ""
-    yield f"| {panel.title} | " + " | ".join(series.name for series in panel.series) + " |"
+    yield f"| {panel.title} | " + " | ".join(panel.series) + " |"
     yield "| --- |" + " --- |" * len(panel.series)
     for place, x in enumerate(panel.x):
-        quantities = [series.of[place] for series in panel.series]
+        quantities = [of[place] for of in panel.series.values()]
         cells = [_mean(results.interval(one)) if one else "" for one in quantities]
         yield f"| {x if isinstance(x, str) else f'{x:g}'} | " + " | ".join(cells) + " |"
 

@@ -6,14 +6,13 @@ that was placed again has waited longer for the placement with which it ran.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from math import nan
-from statistics import fmean
 from typing import Any
 
 from koala.core.model.job import Finished, Job
 from koala.core.model.values import Instant, JobId, Seconds
+from koala.sim.statistics import mean, percent
 from koala.views.documents import timeline
 
 
@@ -171,20 +170,11 @@ def measure(jobs: Iterable[JobRecord]) -> dict[str, float]:
     found = {
         "jobs": float(len(group)),
         "finished": float(finished),
-        "failures_percent": _percent(failures, failures + finished),
-        "failures_per_job": _mean([record.failures for record in group]),
-        "preemptions_per_job": _mean([record.preemptions for record in group]),
-        "coallocated_percent": _percent(sum(r.is_coallocated for r in placed), len(placed)),
+        "failures_percent": percent(failures, failures + finished),
+        "failures_per_job": mean(record.failures for record in group),
+        "preemptions_per_job": mean(record.preemptions for record in group),
+        "coallocated_percent": percent(sum(r.is_coallocated for r in placed), len(placed)),
     }
     for name in _MEANS:
-        values = [getattr(record, name) for record in group]
-        found[name] = _mean([value for value in values if value is not None])
+        found[name] = mean(getattr(record, name) for record in group)
     return found
-
-
-def _mean(values: Sequence[float]) -> float:
-    return fmean(values) if values else nan
-
-
-def _percent(part: float, whole: float) -> float:
-    return 100.0 * part / whole if whole else nan

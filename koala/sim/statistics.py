@@ -7,7 +7,7 @@ Analysis, 9.4 and 9.5). One value says nothing about its spread: its half-width 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf, isfinite, isnan, nan, sqrt
@@ -57,6 +57,22 @@ class Interval:
         if isnan(self.mean):
             return "-"
         return f"{self.mean:.6g} ± {self.ci95:.2g}" if isfinite(self.ci95) else f"{self.mean:.6g}"
+
+
+def mean(values: Iterable[float | None]) -> float:
+    """Compute the mean of the values that are not None; nan without any."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else nan
+
+
+def ratio(part: float, whole: float) -> float:
+    """Divide; nan if the whole is 0."""
+    return part / whole if whole else nan
+
+
+def percent(part: float, whole: float) -> float:
+    """Return the part in percent of the whole; nan if that is 0."""
+    return 100.0 * part / whole if whole else nan
 
 
 def interval(values: Sequence[float]) -> Interval:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from koala.core.model.values import FOREVER
 from koala.papers.multiqueue.charts import CASES, EQ, LP, LS, Case
+from koala.papers.multiqueue.maxima import POLICIES
 from koala.papers.multiqueue.simulation.runs import Setting, run
 from koala.sim.replication import replicate
 from koala.sim.saturation import is_saturated
@@ -59,11 +60,9 @@ def main(cases: Sequence[Case] = CASES) -> None:
     """Print the table."""
     for case in cases:
         items = [(policy, case) for policy in policies(case)]
-        found = replicate(maximum, items).finished
-        print(f"    ({case.mix}, {case.is_balanced}): {{")
-        for (policy, _), value in found:
-            print(f'        "{policy}": {value:.3f},')
-        print("    },")
+        found = {policy: value for (policy, _), value in replicate(maximum, items).finished}
+        row = [round(1000 * found[one]) if one in found else None for one in POLICIES]
+        print(f"    ({case.mix}, {case.is_balanced}): {tuple(row)},")
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ def test_settings_in_tables_have_different_names() -> None:
 
 def test_what_moves_without_bound_is_drawn_but_not_compared() -> None:
     (panel,) = PAPER.figures[7].panels
-    drawn = {one.metric for series in panel.series for one in series.of if one is not None}
+    drawn = {quantity.metric for _, _, quantity in panel.points}
     assert drawn == {"measured_response"}
     point = Quantity(Point(), "local_response")
     finished = [

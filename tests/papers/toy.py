@@ -18,7 +18,6 @@ from koala.papers.paper import (
     Quantity,
     Rule,
     Run,
-    Series,
     Untestable,
     numbered,
 )
@@ -109,10 +108,10 @@ FIGURES = (
             Panel(
                 title="response",
                 x=("0.5", "0.9"),
-                series=tuple(
-                    Series(name=name, of=(response(name, 0.5), response(name, 0.9)))
+                series={
+                    name: (response(name, 0.5), response(name, 0.9))
                     for name in ("slow", "quick", "worst")
-                ),
+                },
                 y_label="time",
             ),
         ),
@@ -125,10 +124,10 @@ FIGURES = (
             Panel(
                 title="response",
                 x=(0.5, 0.9),
-                series=(
-                    Series(name="slow", of=(response("slow", 0.5), None)),
-                    Series(name="quick", of=(response("quick", 0.5), response("quick", 0.9))),
-                ),
+                series={
+                    "slow": (response("slow", 0.5), None),
+                    "quick": (response("quick", 0.5), response("quick", 0.9)),
+                },
                 x_label="load",
             ),
         ),

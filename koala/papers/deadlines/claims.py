@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf
 
-from koala.papers.claims import (
-    MUCH,
-    above,
-    higher,
-    share,
-)
+from koala.papers.claims import MUCH, above, higher, share
 from koala.papers.deadlines.claims_model import MODEL, PARAMETERS
 from koala.papers.deadlines.claims_rpp import RPP
 from koala.papers.deadlines.claims_shared import (
@@ -23,11 +18,7 @@ from koala.papers.deadlines.claims_shared import (
 )
 from koala.papers.deadlines.claims_waits import WAIT
 from koala.papers.deadlines.points import LOW_LEVELS, Beginning, LoadLevel, Point, at
-from koala.papers.deadlines.quantities import (
-    by_wait,
-    seen,
-    wait,
-)
+from koala.papers.deadlines.quantities import by_wait, seen, wait
 from koala.papers.paper import Claim, Comparison, Untestable, numbered
 
 

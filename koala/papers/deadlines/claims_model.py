@@ -4,32 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koala.papers.claims import (
-    LITTLE,
-    above,
-    below,
-    higher,
-    once,
-    share,
-    shown,
-)
-from koala.papers.deadlines.claims_shared import (
-    GP,
-    LP,
-    PURE,
-    WAIT_10,
-    everywhere,
-)
+from koala.papers.claims import LITTLE, above, below, higher, once, share, shown
+from koala.papers.deadlines.claims_shared import GP, LP, PURE, WAIT_10, everywhere
 from koala.papers.deadlines.points import LoadLevel, Watched, at, exact
-from koala.papers.deadlines.quantities import (
-    fraction,
-    lead,
-    near,
-    none,
-    of,
-    seen,
-    wait,
-)
+from koala.papers.deadlines.quantities import fraction, lead, near, none, of, seen, wait
 from koala.papers.paper import Claim, Comparison
 
 # 2: the model.

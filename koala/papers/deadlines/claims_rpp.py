@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from koala.papers.claims import (
     LITTLE,
+    all_higher,
     ascending,
     at_most,
     higher,
@@ -16,65 +16,56 @@ from koala.papers.claims import (
     slightly_lower,
 )
 from koala.papers.deadlines.claims_shared import (
+    Phrase,
     everywhere,
     first_better,
     fuller_later,
     high,
     low,
 )
-from koala.papers.deadlines.points import FRACTIONS, HIGH_LEVELS, Beginning, LoadLevel, at
-from koala.papers.deadlines.quantities import (
-    by_fraction,
-    seen,
-)
-from koala.papers.paper import Claim, Comparison
+from koala.papers.deadlines.points import BOTH_HIGH, FRACTIONS, Beginning, LoadLevel, at
+from koala.papers.deadlines.quantities import by_fraction, seen
+from koala.papers.paper import Claim, Comparison, Found, Quantity
 
 
-def _lower_is_worse(level: LoadLevel) -> Iterable[Comparison]:
-    found = by_fraction(at(level), "success_rate", 0.1, 0.5, 0.9)
-    return (higher(one, found[0]) for one in found[1:])
+def _success(level: LoadLevel, *fractions: float) -> tuple[Quantity, ...]:
+    return by_fraction(at(level), "success_rate", *fractions)
 
 
-def _claimed_earlier(level: LoadLevel) -> Iterable[Comparison]:
-    return ascending(*reversed(by_fraction(at(level), "wasted", *FRACTIONS)))
+def _more_with_lower(metric: str) -> Phrase:
+    return lambda level: ascending(*by_fraction(at(level), metric, *reversed(FRACTIONS)))
 
 
-def _loaded_more(level: LoadLevel) -> Iterable[Comparison]:
-    return ascending(*reversed(by_fraction(at(level), "total_load", *FRACTIONS)))
+def _lower_is_worse(level: LoadLevel) -> Found:
+    return all_higher(_success(level, 0.5, 0.9), _success(level, 0.1))
 
 
-def _one_is_best(level: LoadLevel) -> Iterable[Comparison]:
-    found = by_fraction(at(level), "success_rate", *FRACTIONS)
-    return highest(found[-1], found[:-1])
+def _one_is_best(level: LoadLevel) -> Found:
+    *others, one = _success(level, *FRACTIONS)
+    return highest(one, others)
 
 
-def _one_is_best_or_close(level: LoadLevel) -> Iterable[Comparison]:
-    if level != HIGH_LEVELS[-1]:
+def _one_is_best_or_close(level: LoadLevel) -> Found:
+    if level != BOTH_HIGH:
         return _one_is_best(level)
-    *others, one = by_fraction(at(level), "success_rate", *FRACTIONS)
+    *others, one = _success(level, *FRACTIONS)
     return [at_most(other, one) for other in others]
 
 
-def _earlier_is_surer(level: LoadLevel) -> Iterable[Comparison]:
+def _earlier_is_surer(level: LoadLevel) -> Comparison:
     early, late = (Beginning(point=replace(at(level), fraction=one)) for one in (0.1, 1.0))
-    yield higher(
+    return higher(
         seen(early, "success.first", "success of the first 5, Lp 0.1"),
         seen(late, "success.first", "Lp 1"),
     )
 
 
-def _little_less(level: LoadLevel) -> Iterable[Comparison]:
-    if level != HIGH_LEVELS[-1]:
-        return ()
-    nine, one = by_fraction(at(level), "success_rate", 0.9, 1.0)
-    return slightly_lower(one, nine)
+def _little_less(level: LoadLevel) -> Found:
+    return slightly_lower(*_success(level, 1.0, 0.9)) if level == BOTH_HIGH else ()
 
 
-def _because_full(level: LoadLevel) -> Iterable[Comparison]:
-    nine, one = by_fraction(at(level), "success_rate", 0.9, 1.0)
-    if level == HIGH_LEVELS[-1]:
-        return [lower(one, nine)]
-    return [higher(one, nine)]
+def _because_full(level: LoadLevel) -> Comparison:
+    return (lower if level == BOTH_HIGH else higher)(*_success(level, 1.0, 0.9))
 
 
 RPP = {
@@ -86,7 +77,7 @@ RPP = {
     ),
     "3.2-2": Claim(
         "With a lower Lp processors are claimed earlier.",
-        everywhere(_claimed_earlier),
+        everywhere(_more_with_lower("wasted")),
         reading="the lower Lp, the more is wasted",
     ),
     "3.2-3": Claim(
@@ -105,7 +96,9 @@ RPP = {
         reading="from an empty grid on, busy and claimed processors become more than under Lp 1",
     ),
     "3.2-6": Claim(
-        "The total load shows that: it is higher for lower Lp.", low(_loaded_more), figures=(2,)
+        "The total load shows that: it is higher for lower Lp.",
+        low(_more_with_lower("total_load")),
+        figures=(2,),
     ),
     "3.2-7": Claim(
         "Lp = 1 is best at any arrival rate (low local load).", low(_one_is_best), figures=(2,)

@@ -7,14 +7,7 @@ from dataclasses import replace
 from math import inf
 
 from koala.papers.claims import higher, shown
-from koala.papers.deadlines.points import (
-    HIGH_LEVELS,
-    LOW_LEVELS,
-    Beginning,
-    LoadLevel,
-    Point,
-    at,
-)
+from koala.papers.deadlines.points import HIGH_LEVELS, LOW_LEVELS, Beginning, LoadLevel, Point, at
 from koala.papers.deadlines.quantities import seen
 from koala.papers.paper import Comparison, Found, Test
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, starmap
 from math import inf
 from statistics import fmean
 
 from koala.papers.claims import (
+    EXACT,
     LITTLE,
     MUCH,
     above,
+    all_close,
+    all_lower,
     below,
     close,
     higher,
@@ -19,16 +22,7 @@ from koala.papers.claims import (
     share,
     shown,
 )
-from koala.papers.deadlines.claims_shared import (
-    GP,
-    LP,
-    PURE,
-    WAIT_10,
-    both,
-    everywhere,
-    high,
-    low,
-)
+from koala.papers.deadlines.claims_shared import LP, PURE, WAIT_10, both, everywhere, high, low
 from koala.papers.deadlines.points import (
     HIGH,
     LEADS_S,
@@ -42,83 +36,67 @@ from koala.papers.deadlines.points import (
     at,
     point_of_rate,
 )
-from koala.papers.deadlines.quantities import (
-    by_lead,
-    by_wait,
-    near,
-    none,
-    of,
-    seen,
-    wait,
-)
-from koala.papers.paper import Claim, Comparison
-
-
-def _long_worse(level: LoadLevel, base: Point) -> Iterable[Comparison]:
-    shorter = by_wait(base, "success_rate", *SHORT)
-    longer = by_wait(base, "success_rate", *LONG)
-    return [lower(one, other) for one in longer for other in shorter]
-
-
-def _short_alike(level: LoadLevel) -> Iterable[Comparison]:
-    for base in both(level):
-        for one, other in combinations(by_wait(base, "success_rate", *SHORT), 2):
-            yield from close(one, other)
-
-
-def _long_less_good(level: LoadLevel) -> Iterable[Comparison]:
-    return [one for base in both(level) for one in _long_worse(level, base)]
-
+from koala.papers.deadlines.quantities import by_lead, by_wait, near, none, of, seen, wait
+from koala.papers.paper import Claim, Comparison, Found, Quantity, Test
 
 RATES = {0.1: (0.05, 0.1), 0.2: (0.2,), 0.4: (0.3, 0.4, 0.5)}
 """Requested global loads of figure 4 that are tested at each level."""
 
 
-def _short_best(level: LoadLevel) -> Iterable[Comparison]:
+def _long_worse(base: Point) -> tuple[Comparison, ...]:
+    longer, shorter = (by_wait(base, "success_rate", *waits) for waits in (LONG, SHORT))
+    return all_lower(longer, shorter)
+
+
+def _short_alike(level: LoadLevel) -> Iterator[Comparison]:
+    for base in both(level):
+        for one, other in combinations(by_wait(base, "success_rate", *SHORT), 2):
+            yield from close(one, other)
+
+
+def _short_best(level: LoadLevel) -> Iterator[Comparison]:
     for load in RATES[level.global_load]:
         for base in both(level):
-            point = replace(base, global_load=load)
-            for comparison in _long_worse(level, point):
+            for comparison in _long_worse(replace(base, global_load=load)):
                 yield replace(comparison, where=f"global {100 * load:g} %")
 
 
-def _policy_matters(level: LoadLevel) -> Iterable[Comparison]:
+def _policy_matters(level: LoadLevel) -> Iterator[Comparison]:
     for wait_s in WAITS:
-        kills = wait(at(level, GP), "success_rate", wait_s)
-        fails = wait(at(level, LP), "success_rate", wait_s)
+        kills, fails = (wait(base, "success_rate", wait_s) for base in both(level))
         yield higher(kills, fails, by=LITTLE)
 
 
-def _can_try_again(level: LoadLevel) -> Iterable[Comparison]:
+def _can_try_again(level: LoadLevel) -> Iterator[Comparison]:
     once_, often = (Watched(point=at(level, replace(LP, wait_s=one))) for one in (0.0, 10.0))
-    yield near(seen(once_, "most_tries", "most tries of a job, LP Wait-0"), 1, 1e-9)
-    yield above(
-        seen(often, "later_try", "started jobs that failed before in a try, LP Wait-10"), 0, "%"
-    )
+    retried = seen(often, "later_try", "started jobs that failed before in a try, LP Wait-10")
+    yield near(seen(once_, "most_tries", "most tries of a job, LP Wait-0"), 1, EXACT)
+    yield above(retried, 0, "%")
 
 
-def _fewer_tries(level: LoadLevel) -> Iterable[Comparison]:
-    yield lower(
-        seen(Watched(point=at(level, WAIT_10)), "tries", "tries a job, Wait-10"),
-        seen(Watched(point=at(level, PURE)), "tries", "Wait-∞"),
-    )
+def _fewer_tries(level: LoadLevel) -> Comparison:
+    ten, pure = (Watched(point=at(level, one)) for one in (WAIT_10, PURE))
+    return lower(seen(ten, "tries", "tries a job, Wait-10"), seen(pure, "tries", "Wait-∞"))
 
 
-def _unaffected(level: LoadLevel) -> Iterable[Comparison]:
+def _unaffected(level: LoadLevel) -> Found:
     *others, base = by_lead(at(level, WAIT_10), "success_rate", *LEADS_S)
-    for other in others:
-        yield from close(base, other)
+    return all_close(base, others)
 
 
-def _affected(level: LoadLevel) -> Iterable[Comparison]:
+def _affected(level: LoadLevel) -> Comparison:
     shortest, *_, longest = by_lead(at(level, PURE), "success_rate", *LEADS_S)
-    yield lower(longest, shortest, by=LITTLE)
+    return lower(longest, shortest, by=LITTLE)
 
 
-def _better_over_leads(level: LoadLevel) -> Iterable[Comparison]:
-    tens = by_lead(at(level, WAIT_10), "success_rate", *LEADS_S)
-    pures = by_lead(at(level, PURE), "success_rate", *LEADS_S)
-    yield shown(
+def _leads(level: LoadLevel) -> list[tuple[Quantity, ...]]:
+    """Return the success over the leads, with Wait-10 and with Wait-∞."""
+    return [by_lead(at(level, one), "success_rate", *LEADS_S) for one in (WAIT_10, PURE)]
+
+
+def _better_over_leads(level: LoadLevel) -> Comparison:
+    tens, pures = _leads(level)
+    return shown(
         "mean success over the leads, Wait-10 > Wait-∞",
         lambda *values: fmean(values[: len(tens)]) - fmean(values[len(tens) :]),
         *tens,
@@ -126,57 +104,51 @@ def _better_over_leads(level: LoadLevel) -> Iterable[Comparison]:
     )
 
 
-def _better_at_any_lead(level: LoadLevel) -> Iterable[Comparison]:
-    tens = by_lead(at(level, WAIT_10), "success_rate", *LEADS_S)
-    pures = by_lead(at(level, PURE), "success_rate", *LEADS_S)
-    return [higher(ten, pure) for ten, pure in zip(tens, pures, strict=True)]
-
-
-def _alike_over_local_loads(level: LoadLevel) -> Iterable[Comparison]:
+def _alike_over_local_loads(level: LoadLevel) -> Iterator[Comparison]:
     if level.global_load != 0.2:
         return
     for rate in LOCAL_RATES:
         if (rate > 0.02) == (level.local_load == HIGH):
-            pair = [
+            ten, pure = (
                 of(point_of_rate(rate, replace(base, global_load=0.2)), "success_rate", name)
                 for base, name in ((WAIT_10, "Wait-10"), (PURE, "Wait-∞"))
-            ]
-            for comparison in close(pair[0], pair[1]):
+            )
+            for comparison in close(ten, pure):
                 yield replace(comparison, where=f"{rate:g} local jobs a second")
 
 
-def _few_run(level: LoadLevel) -> Iterable[Comparison]:
-    for wait_s in (10.0, inf):
-        fails = wait(at(level, LP), "success_rate", wait_s)
-        yield below(fails, 50, "%")
+def _without_global(level: LoadLevel) -> Quantity:
+    return of(replace(at(level, WAIT_10), global_load=0.0), "local_response", "without global")
 
 
-def _alone(level: LoadLevel) -> Iterable[Comparison]:
-    nobody = of(replace(at(level, WAIT_10), global_load=0.0), "local_response", "without global")
+def _alone(level: LoadLevel) -> Iterator[Comparison]:
     for influenced in by_wait(at(level, LP), "local_response", *WAITS):
-        yield from close(influenced, nobody)
+        yield from close(influenced, _without_global(level))
 
 
-def _nicer(level: LoadLevel) -> Iterable[Comparison]:
-    pure = wait(at(level), "local_response", inf)
-    for other in by_wait(at(level), "local_response", *SHORT, 1000.0):
-        yield lower(other, pure, by=MUCH)
+def _against_pure(level: LoadLevel, metric: str) -> Iterator[tuple[Quantity, Quantity]]:
+    """Yield the metric with each of the other Wait-X, and with Wait-∞."""
+    for other in by_wait(at(level), metric, *SHORT, 1000.0):
+        yield other, wait(at(level), metric, inf)
 
 
-def _not_properly(level: LoadLevel) -> Iterable[Comparison]:
-    pure = wait(at(level), "local_response", inf)
-    alone = of(replace(at(level, WAIT_10), global_load=0.0), "local_response", "without global")
-    yield shown(f"{pure} > 10 × {alone}", lambda one, other: one - 10 * other, pure, alone)
+def _not_properly(level: LoadLevel) -> Comparison:
+    pure, alone = wait(at(level), "local_response", inf), _without_global(level)
+    return shown(f"{pure} > 10 × {alone}", lambda one, other: one - 10 * other, pure, alone)
 
 
-def _fewer_killed(level: LoadLevel, metric: str) -> Iterable[Comparison]:
-    ten, *longer = by_wait(at(level), metric, 10.0, *LONG)
-    return [lower(ten, one) for one in longer]
+def _fewer_killed(metric: str) -> Test:
+    return low(
+        lambda level: all_lower(by_wait(at(level), metric, 10.0), by_wait(at(level), metric, *LONG))
+    )
 
 
-def _many_killed(level: LoadLevel, metric: str) -> Iterable[Comparison]:
-    ten, *longer = by_wait(at(level), metric, 10.0, *LONG)
-    return [higher(one, ten, by=MUCH) for one in longer]
+def _many_killed(metric: str) -> Test:
+    def test(level: LoadLevel) -> Iterator[Comparison]:
+        ten, *longer = by_wait(at(level), metric, 10.0, *LONG)
+        return (higher(one, ten, by=MUCH) for one in longer)
+
+    return low(test)
 
 
 WAIT = {
@@ -206,7 +178,7 @@ WAIT = {
     ),
     "3.3-4": Claim(
         "Wait-∞ and Wait-1000 give less good results than these.",
-        low(_long_less_good),
+        low(lambda level: [one for base in both(level) for one in _long_worse(base)]),
         figures=(4,),
         reading="success, under GP and LP",
     ),
@@ -255,13 +227,17 @@ WAIT = {
     ),
     "3.3-13": Claim(
         "Wait-10 is better than pure RPP, whatever the lead.",
-        everywhere(_better_at_any_lead),
+        everywhere(lambda level: starmap(higher, zip(*_leads(level), strict=True))),
         figures=(5, 6),
         reading="a stricter reading of the same sentence: success at each lead of figures 5 and 6",
     ),
     "3.3-14": Claim(
         "With high local loads the global jobs may not be able to run under LP.",
-        high(_few_run),
+        high(
+            lambda level: [
+                below(one, 50, "%") for one in by_wait(at(level, LP), "success_rate", 10.0, inf)
+            ]
+        ),
         reading="fewer than half of them start",
     ),
     "3.3-15": Claim(
@@ -288,39 +264,38 @@ WAIT = {
         reading="their response time is over ten times that without global jobs",
     ),
     "3.3-19": Claim(
-        "The other Wait-X are much nicer to local jobs than pure RPP.", low(_nicer), figures=(8,)
+        "The other Wait-X are much nicer to local jobs than pure RPP.",
+        low(
+            lambda level: [lower(*pair, by=MUCH) for pair in _against_pure(level, "local_response")]
+        ),
+        figures=(8,),
     ),
     "3.3-20": Claim(
         "They also have better results for the global jobs.",
-        low(
-            lambda level: [
-                higher(one, wait(at(level), "success_rate", inf))
-                for one in by_wait(at(level), "success_rate", *SHORT, 1000.0)
-            ]
-        ),
+        low(lambda level: starmap(higher, _against_pure(level, "success_rate"))),
         reading="success under GP, each of the others against Wait-∞",
     ),
     "3.3-21": Claim(
         "The share of killed local jobs speaks for Wait-10, too.",
-        low(lambda level: _fewer_killed(level, "local_kill_rate")),
+        _fewer_killed("local_kill_rate"),
         figures=(9,),
         reading="of the local jobs submitted, fewer than with Wait-1000 and Wait-∞",
     ),
     "3.3-22": Claim(
         "With X of 1000 or ∞ a considerable amount of local jobs is killed.",
-        low(lambda level: _many_killed(level, "local_kill_rate")),
+        _many_killed("local_kill_rate"),
         figures=(9,),
         reading=f"of the local jobs submitted, more than with Wait-10 by {share(MUCH)}",
     ),
     "3.3-23": Claim(
         "The share of killed local jobs speaks for Wait-10, too.",
-        low(lambda level: _fewer_killed(level, "killed_of_ended")),
+        _fewer_killed("killed_of_ended"),
         reading="another reading of the same sentence: of the local jobs that ended, as those in "
         "queues that grow without end neither run nor are killed",
     ),
     "3.3-24": Claim(
         "With X of 1000 or ∞ a considerable amount of local jobs is killed.",
-        low(lambda level: _many_killed(level, "killed_of_ended")),
+        _many_killed("killed_of_ended"),
         reading="another reading of the same sentence: of the local jobs that ended, more than "
         f"with Wait-10 by {share(MUCH)}",
     ),

@@ -15,6 +15,7 @@ from koala.papers.claims import ANY
 from koala.papers.deadlines.simulation import Outcome as JobOutcome
 from koala.papers.deadlines.simulation import Record, Setting, Tally, simulate, summarize
 from koala.papers.paper import Level, Outcome, Quantity, Run
+from koala.sim.statistics import mean, percent
 from koala.workload.distributions import SizeDistribution
 
 WAITS: tuple[Seconds, ...] = (0.0, 10.0, 100.0, 1000.0, inf)
@@ -57,6 +58,7 @@ LOW, HIGH = 0.3, 0.6
 """Local loads of the paper."""
 LOW_LEVELS = tuple(_level(LOW, load) for load in (0.1, 0.2, 0.4))
 HIGH_LEVELS = tuple(_level(HIGH, load) for load in (0.2, 0.4))
+BOTH_HIGH = HIGH_LEVELS[-1]
 LEVELS = (ANY, *LOW_LEVELS, *HIGH_LEVELS)
 
 
@@ -203,7 +205,7 @@ def _outcome(setting: Setting, batches: Sequence[Tally]) -> Outcome:
     values["measured_response"] = values["local_response"]
     values["fail_rate"] = 100.0 - values["success_rate"]
     killed = sum(tally.killed for tally in batches)
-    values["killed_of_ended"] = _percent(killed, killed + sum(one.completed for one in batches))
+    values["killed_of_ended"] = percent(killed, killed + sum(one.completed for one in batches))
     return Outcome(values=values, is_saturated=found.is_saturated)
 
 
@@ -238,13 +240,13 @@ def _watch(jobs: Sequence[JobOutcome], sites: int) -> dict[str, float]:
     for job in started:
         for site in job.sites:
             work[site] += job.processors * job.run_s
-    values = {f"share.{site}": _percent(part, sum(work)) for site, part in enumerate(work)}
+    values = {f"share.{site}": percent(part, sum(work)) for site, part in enumerate(work)}
     return {
         **values,
-        "tries": fmean(job.tries for job in jobs) if jobs else nan,
+        "tries": mean(job.tries for job in jobs),
         "most_tries": max((float(job.tries) for job in jobs), default=nan),
-        "later_try": _percent(sum(job.tries > 1 for job in started), len(started)),
-        "overtaken": _percent(_overtaken(started), len(started)),
+        "later_try": percent(sum(job.tries > 1 for job in started), len(started)),
+        "overtaken": percent(_overtaken(started), len(started)),
     }
 
 
@@ -270,8 +272,8 @@ def _run_beginning(point: Point, one: Run) -> Outcome:
     filled = [tally for batches in runs for tally in batches[len(batches) // 2 :]]
     processors = sum(setting.sites)
     values = {
-        "success.first": _percent(sum(job.outcome == "started" for job in first), len(first)),
-        "success.later": _percent(sum(job.outcome == "started" for job in later), len(later)),
+        "success.first": percent(sum(job.outcome == "started" for job in first), len(first)),
+        "success.later": percent(sum(job.outcome == "started" for job in later), len(later)),
         "load.first": fmean(tally.metrics(processors)["total_load"] for tally in begun),
         "load.later": fmean(tally.metrics(processors)["total_load"] for tally in filled),
         "wasted.first": fmean(tally.metrics(processors)["wasted"] for tally in begun),
@@ -288,10 +290,6 @@ def _seed(seed: int, index: int) -> int:
 def _taken(tally: Tally, processors: int) -> float:
     found = tally.metrics(processors)
     return found["wasted"] + found["global_load"]
-
-
-def _percent(part: float, whole: float) -> float:
-    return 100.0 * part / whole if whole else nan
 
 
 SMALL = 8

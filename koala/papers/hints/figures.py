@@ -4,36 +4,30 @@ from __future__ import annotations
 
 from koala.papers.hints.points import FRACTIONS, POLICIES, of, response
 from koala.papers.hints.simulation.counting import KINDS
-from koala.papers.paper import Figure, Panel, Series
+from koala.papers.hints.simulation.drawing import LABELS
+from koala.papers.paper import Figure, Panel
 
-LABELS = {"all": "all jobs", "io": "I/O-bound", "cpu": "CPU-bound"}
+PERCENTAGES = tuple(100 * fraction for fraction in FRACTIONS)
 
 BY_CLASS = Panel(
     title="20 % I/O-bound jobs",
     x=tuple(LABELS[kind] for kind in KINDS),
-    series=tuple(
-        Series(name=policy, of=tuple(response(policy, kind=kind) for kind in KINDS))
-        for policy in POLICIES
-    ),
+    series={policy: [response(policy, kind=kind) for kind in KINDS] for policy in POLICIES},
     y_label="mean response time, s",
 )
 BY_SHARE = Panel(
     title="heavy load",
-    x=tuple(100 * fraction for fraction in FRACTIONS),
-    series=tuple(
-        Series(name=policy, of=tuple(response(policy, fraction) for fraction in FRACTIONS))
-        for policy in POLICIES
-    ),
+    x=PERCENTAGES,
+    series={policy: [response(policy, part) for part in FRACTIONS] for policy in POLICIES},
     x_label="I/O-bound jobs, percent",
     y_label="mean response time, s",
 )
 BUSIEST = Panel(
     title="the busiest link (not in the paper)",
-    x=BY_SHARE.x,
-    series=tuple(
-        Series(name=policy, of=tuple(of(policy, "busiest_link", part) for part in FRACTIONS))
-        for policy in POLICIES
-    ),
+    x=PERCENTAGES,
+    series={
+        policy: [of(policy, "busiest_link", part) for part in FRACTIONS] for policy in POLICIES
+    },
     x_label="I/O-bound jobs, percent",
     y_label="share of its bandwidth in use",
 )

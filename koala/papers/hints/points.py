@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import nan
-from statistics import fmean
 
 from koala.core.model.values import Seconds
 from koala.papers.hints.simulation import JobRecord, RunRecord, Setting, SiteSetting, simulate
 from koala.papers.hints.simulation.counting import KINDS, metrics
 from koala.papers.hints.simulation.setting import SITES
 from koala.papers.paper import Level, Outcome, Quantity, Run
+from koala.sim.statistics import mean
 
 POLICIES = ("NoNetwork", "PreferLocal", "Service")
 FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -139,7 +138,7 @@ def _measured(point: Point, one: Run) -> dict[str, float]:
     values = metrics(setting, found)
     for kind, is_of in KINDS.items():
         jobs = [job for job in found.jobs if job.site is not None and is_of(job)]
-        values[f"stretch.{kind}"] = _mean([_stretch(setting, job) for job in jobs])
+        values[f"stretch.{kind}"] = mean(_stretch(setting, job) for job in jobs)
     busiest = [name for name in values if name.startswith("links.")]
     values["busiest_link"] = max(values[name] for name in busiest)
     return values
@@ -165,18 +164,14 @@ def _compared(pair: Compared, one: Run) -> dict[str, float]:
         and job.mips < setting.preferred_mips * (1 - 1e-9)
     ]  # fmt: skip
     return {
-        "response": _mean(_responses(first, slow)),
-        "other_response": _mean(_responses(other, slow)),
-        "rate": _mean([first.jobs[number].mips / setting.preferred_mips for number in slow]),
+        "response": mean(_responses(first, slow)),
+        "other_response": mean(_responses(other, slow)),
+        "rate": mean(first.jobs[number].mips / setting.preferred_mips for number in slow),
     }
 
 
 def _responses(found: RunRecord, numbers: Sequence[int]) -> list[float]:
     return [found.jobs[number].response_s for number in numbers]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return fmean(values) if values else nan
 
 
 # Names of quantities.

@@ -3,7 +3,7 @@ loads, the same with one change, and measures beyond `koala simulate koala` (KOA
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isnan, nan
 from statistics import fmean
@@ -20,6 +20,7 @@ from koala.papers.koala.simulation.run import run as run_once
 from koala.papers.koala.simulation.setting import Setting
 from koala.papers.paper import Level, Outcome, Quantity, Run
 from koala.sim.metrics import JobRecord
+from koala.sim.statistics import mean, percent, ratio
 
 EXPERIMENT = Setting()
 SIZES = EXPERIMENT.sizes
@@ -204,12 +205,12 @@ def _beyond(found: Measured) -> dict[str, float]:
     ran = [job for job in jobs if job.is_finished]
     claimed_s = sum(job.processor_wasted_s + job.processor_run_s for job in jobs)
     return {
-        "finished_percent": _percent(len(ran), len(jobs)),
-        "failed_percent": _percent(sum(job.phase == Failed.__name__ for job in jobs), len(jobs)),
-        "failed_once_percent": _percent(sum(job.failures > 0 for job in jobs), len(jobs)),
+        "finished_percent": percent(len(ran), len(jobs)),
+        "failed_percent": percent(sum(job.phase == Failed.__name__ for job in jobs), len(jobs)),
+        "failed_once_percent": percent(sum(job.failures > 0 for job in jobs), len(jobs)),
         "most_failures": float(max(job.failures for job in jobs)),
-        "sharing_percent": _percent(sum(_sites(job) < job.components for job in ran), len(ran)),
-        "wasted_percent": _percent(sum(job.processor_wasted_s for job in jobs), claimed_s),
+        "sharing_percent": percent(sum(_sites(job) < job.components for job in ran), len(ran)),
+        "wasted_percent": percent(sum(job.processor_wasted_s for job in jobs), claimed_s),
         "spread_failures": _spread(ran),
         "peak_busy": _peak(found),
         "processors.begin": found.spans[0].processors,
@@ -220,17 +221,8 @@ def _beyond(found: Measured) -> dict[str, float]:
     }
 
 
-def _percent(part: float, whole: float) -> float:
-    return 100.0 * part / whole if whole else nan
-
-
 def _sites(job: JobRecord) -> int:
     return len(dict.fromkeys(job.sites))
-
-
-def _mean(values: Iterable[float | None]) -> float:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else nan
 
 
 def _since(job: JobRecord, at: Instant | None) -> float | None:
@@ -244,7 +236,7 @@ def _tries_an_hour(jobs: Sequence[JobRecord]) -> dict[str, float]:
         group = [job for job in jobs if job.priority == priority]
         tries = sum(job.placement_tries for job in group)
         hours = sum(job.placement_s or 0.0 for job in group) / 3600
-        found[f"tries_an_hour.{priority}"] = tries / hours if hours else nan
+        found[f"tries_an_hour.{priority}"] = ratio(tries, hours)
     return found
 
 
@@ -252,9 +244,9 @@ def _transfers(ran: Sequence[JobRecord]) -> dict[str, float]:
     """Measure FTT of the last placement, from JPT to JST; and count placements that were undone
     though nothing failed and no job was preferred."""
     return {
-        "transfer_s": _mean(_since(job, job.start_at) for job in ran),
-        "lateness_s": _mean(job.start_lateness_s for job in ran),
-        "returned": _mean(job.attempts - 1 - job.failures - job.preemptions for job in ran),
+        "transfer_s": mean(_since(job, job.start_at) for job in ran),
+        "lateness_s": mean(job.start_lateness_s for job in ran),
+        "returned": mean(job.attempts - 1 - job.failures - job.preemptions for job in ran),
     }
 
 
@@ -264,15 +256,15 @@ def _by_class(ran: Sequence[JobRecord]) -> dict[str, float]:
     found: dict[str, float] = {}
     for size, count in SHAPES:
         group = [job for job in ran if (job.processors, job.components) == (size, count)]
-        found[f"sites.{size}x{count}"] = _mean(_sites(job) for job in group)
+        found[f"sites.{size}x{count}"] = mean(_sites(job) for job in group)
     for size in SIZES:
         for priority in PRIORITIES:
             name = f"{size}.{priority}"
             group = [job for job in ran if (job.processors, job.priority) == (size, priority)]
-            found[f"claimed.{name}"] = _mean(_since(job, job.claimed_at) for job in group)
-            found[f"start.{name}"] = _mean(_since(job, job.start_at) for job in group)
-            found[f"started.{name}"] = _mean(_since(job, job.started_at) for job in group)
-            found[f"ended.{name}"] = _mean(_since(job, job.ended_at) for job in group)
+            found[f"claimed.{name}"] = mean(_since(job, job.claimed_at) for job in group)
+            found[f"start.{name}"] = mean(_since(job, job.start_at) for job in group)
+            found[f"started.{name}"] = mean(_since(job, job.started_at) for job in group)
+            found[f"ended.{name}"] = mean(_since(job, job.ended_at) for job in group)
     return found
 
 
@@ -286,7 +278,7 @@ def _spread(ran: Sequence[JobRecord]) -> float:
         together = [job.failures for job in group if not job.is_coallocated]
         if spread and together:
             excess.append(fmean(spread) - fmean(together))
-    return _mean(excess)
+    return mean(excess)
 
 
 def _peak(found: Measured) -> float:

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from koala.papers.claims import MUCH, at_most, lower, lowest, ratio_higher, share
-from koala.papers.multiqueue.charts import (
-    FIGURES_9_TO_14,
-    LS,
-    View,
-    charts_of,
-    claim,
-    each,
-)
+from koala.papers.multiqueue.charts import FIGURES_9_TO_14, LS, View, charts_of, claim, each
 from koala.papers.multiqueue.claims_queues import first
 from koala.papers.paper import Comparison, Rule
 

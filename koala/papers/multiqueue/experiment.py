@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, inf, nan
+from math import ceil, inf
 from statistics import fmean
 
 from koala.papers.multiqueue import claims_conclusions as conclusions
@@ -31,6 +31,7 @@ from koala.papers.multiqueue.simulation.model import Started
 from koala.papers.multiqueue.untestable import UNTESTABLE
 from koala.papers.paper import Effort, Outcome, Paper, Run, numbered
 from koala.sim.saturation import Trend, is_saturated
+from koala.sim.statistics import mean
 
 WARMUP = 0.25
 """Share of a run that does not count; it begins empty."""
@@ -88,7 +89,7 @@ def large(jobs: Sequence[Started]) -> dict[str, float]:
         responses = [
             one.at + one.job.service - one.job.at for one in largest[: ceil(len(largest) / 10)]
         ]
-        found[f"response.large-{kind}"] = fmean(responses) if responses else nan
+        found[f"response.large-{kind}"] = mean(responses)
     return found
 
 

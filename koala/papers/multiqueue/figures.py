@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from koala.papers.multiqueue.charts import BEYOND, MIDDLE, NEAR, Chart, View, charts_of
-from koala.papers.paper import Figure, Level, Panel, Series
+from koala.papers.paper import Figure, Level, Panel
 
 ONLY_TOTAL = ("GS", "LS-OR", "LS-RD", "LS-RO", "LS-DO")
 """Policies that lack one kind of queue."""
@@ -15,31 +15,25 @@ AXIS = "mean response time"
 def totals(at: View) -> Panel:
     """Make a bar for each policy."""
     policies = at.chart.policies
-    series = (Series(name="total", of=at.totals(policies)),)
-    return Panel(title=str(at), x=policies, series=series, y_label=AXIS)
+    return Panel(str(at), policies, {"total": at.totals(policies)}, y_label=AXIS)
 
 
 def by_queue(at: View) -> Panel:
     """Make a bar for all jobs, one for local queues and one for the global queue, for each
     policy."""
     policies = at.chart.policies
-    both = [policy not in ONLY_TOTAL for policy in policies]
-    pairs = list(zip(policies, both, strict=True))
-    series = (
-        Series(name="total", of=at.totals(policies)),
-        Series(name="local queues", of=tuple(at.local(p) if has else None for p, has in pairs)),
-        Series(name="global queue", of=tuple(at.common(p) if has else None for p, has in pairs)),
-    )
-    return Panel(title=str(at), x=policies, series=series, y_label=AXIS)
+    series = {
+        "total": at.totals(policies),
+        "local queues": [None if p in ONLY_TOTAL else at.local(p) for p in policies],
+        "global queue": [None if p in ONLY_TOTAL else at.common(p) for p in policies],
+    }
+    return Panel(str(at), policies, series, y_label=AXIS)
 
 
 def views(charts: tuple[Chart, ...], *levels: Level) -> Iterator[View]:
     """List each chart at each of its levels."""
     for chart in charts:
-        for level in levels:
-            view = chart.at(level)
-            if view is not None:
-                yield view
+        yield from filter(None, map(chart.at, levels))
 
 
 def versions(number: int) -> Figure:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 
 from koala.core.model.values import Seconds
-from koala.papers.claims import MUCH, above, ascending, below, equal, higher, lower, share
-from koala.papers.paper import Claim, Comparison, Quantity, Untestable, numbered
+from koala.papers.claims import MUCH, above, ascending, below, equal, higher, lower, share, shown
+from koala.papers.paper import Claim, Comparison, Found, Quantity, Test, Untestable, numbered
 from koala.papers.synchronous.points import (
     DENSE_S,
+    SCHEMES,
     SPARSE_S,
     ReadLevel,
     across,
@@ -18,9 +19,6 @@ from koala.papers.synchronous.points import (
     once,
     without_oversubscription,
 )
-
-SKEWS = {"skew_eq2": "by equation (2)", "skew_finish": "as difference of finish times"}
-
 
 MECHANISM = {
     "4.1-1": Claim(
@@ -63,17 +61,16 @@ MECHANISM = {
 # 5.1 and 5.3: the number of machines.
 
 
-def _harder(level: ReadLevel, _machines: int, at_s: Seconds) -> Iterable[Comparison]:
+def _harder(level: ReadLevel, machines: int, at_s: Seconds) -> Found:
     first, *_, last = level.machines
-    if _machines == first:
-        one, other = (of(level, "QoS", "skew_eq2", count, at_s) for count in (first, last))
-        yield lower(one, other)
+    one, other = (of(level, "QoS", "skew_eq2", count, at_s) for count in (first, last))
+    return lower(one, other) if machines == first else ()
 
 
-def _dissipated(level: ReadLevel, machines: int, at_s: Seconds) -> Iterable[Comparison]:
-    if machines == level.machines[0]:
-        counts = level.machines
-        yield from ascending(*(of(level, "QoS", "acceptance_ratio", n, at_s) for n in counts))
+def _dissipated(level: ReadLevel, machines: int, at_s: Seconds) -> Found:
+    counts = level.machines
+    ratios = (of(level, "QoS", "acceptance_ratio", count, at_s) for count in counts)
+    return ascending(*ratios) if machines == counts[0] else ()
 
 
 NUMBERS = {
@@ -95,75 +92,74 @@ NUMBERS = {
 # 5.4: SQ against strict admission control.
 
 
-def _less_skew(metric: str) -> dict[str, Claim]:
-    words = SKEWS[metric]
-    suffix = "a" if metric == "skew_eq2" else "b"
+Make = Callable[[Quantity, Quantity], Comparison]
 
-    def outperforms(level: ReadLevel, machines: int, at_s: Seconds) -> Iterable[Comparison]:
-        sq, qos = (of(level, scheme, metric, machines, at_s) for scheme in ("SQ", "QoS"))
-        yield lower(sq, qos, by=MUCH)
 
-    def rises(scheme: str, level: ReadLevel, machines: int) -> Iterable[Comparison]:
-        dense, sparse = (of(level, scheme, metric, machines, at) for at in (DENSE_S, SPARSE_S))
-        yield lower(dense, sparse)
+def sq_and_qos(metric: str, make: Make, *only_s: Seconds) -> Test:
+    """Compare SQ with strict admission control."""
 
+    def phrase(level: ReadLevel, machines: int, at_s: Seconds) -> Comparison:
+        return make(*(of(level, scheme, metric, machines, at_s) for scheme in SCHEMES))
+
+    return each(phrase, *only_s)
+
+
+def dense_and_sparse(metric: str, make: Make, *schemes: str) -> Test:
+    """Compare tasks that come every 10 s with those every 500 s, under each of the schemes."""
+
+    def phrase(level: ReadLevel, machines: int) -> Iterator[Comparison]:
+        for scheme in schemes:
+            yield make(*(of(level, scheme, metric, machines, at) for at in (DENSE_S, SPARSE_S)))
+
+    return across(phrase)
+
+
+def much_lower(one: Quantity, other: Quantity) -> Comparison:
+    """Test that one is much lower."""
+    return lower(one, other, by=MUCH)
+
+
+def much_higher(one: Quantity, other: Quantity) -> Comparison:
+    """Test that one is much higher."""
+    return higher(one, other, by=MUCH)
+
+
+def rises(dense: Quantity, sparse: Quantity) -> Comparison:
+    """Test that it is higher when tasks come less often."""
+    return higher(sparse, dense)
+
+
+def falls(dense: Quantity, sparse: Quantity) -> Comparison:
+    """Test that it is lower when tasks come less often."""
+    return lower(sparse, dense)
+
+
+def _skew(metric: str, suffix: str, words: str) -> dict[str, Claim]:
     return {
         f"5.4-1{suffix}": Claim(
             f"SQ significantly outperforms strict admission control; skew {words}.",
-            each(outperforms),
+            sq_and_qos(metric, much_lower),
             figures=(7,),
             reading=f"at least {share(MUCH)} less",
         ),
         f"5.4-2{suffix}": Claim(
             f"When tasks come less often, the skew under QoS rises; {words}.",
-            across(lambda level, machines: rises("QoS", level, machines)),
+            dense_and_sparse(metric, lower, "QoS"),
             figures=(7,),
         ),
         f"5.4-3{suffix}": Claim(
             f"When tasks come less often, the skew under SQ rises, too; {words}.",
-            across(lambda level, machines: rises("SQ", level, machines)),
+            dense_and_sparse(metric, lower, "SQ"),
             figures=(7,),
         ),
     }
 
 
-def _more_completed(level: ReadLevel, machines: int) -> Iterable[Comparison]:
-    for scheme in ("SQ", "QoS"):
-        dense, sparse = (of(level, scheme, "rate", machines, at) for at in (DENSE_S, SPARSE_S))
-        yield higher(dense, sparse, by=MUCH)
-
-
-def _speed_away(level: ReadLevel, machines: int) -> Iterable[Comparison]:
-    dense, sparse = (of(level, "QoS", "ahead", machines, at) for at in (DENSE_S, SPARSE_S))
-    yield higher(sparse, dense)
-
-
-def _reconfigured(level: ReadLevel, machines: int) -> Iterable[Comparison]:
-    dense, sparse = (of(level, "SQ", "corrections", machines, at) for at in (DENSE_S, SPARSE_S))
-    yield higher(sparse, dense)
-
-
-def _higher(metric: str, level: ReadLevel, machines: int, at_s: Seconds) -> Iterable[Comparison]:
-    sq, qos = (of(level, scheme, metric, machines, at_s) for scheme in ("SQ", "QoS"))
-    yield higher(sq, qos, by=MUCH)
-
-
-def _falls(metric: str, level: ReadLevel, machines: int) -> Iterable[Comparison]:
-    for scheme in ("SQ", "QoS"):
-        dense, sparse = (of(level, scheme, metric, machines, at) for at in (DENSE_S, SPARSE_S))
-        yield lower(sparse, dense)
-
-
-def _falls_less(metric: str, level: ReadLevel, machines: int) -> Iterable[Comparison]:
-    quantities = [
-        of(level, scheme, metric, machines, at_s)
-        for scheme in ("SQ", "QoS")
-        for at_s in (DENSE_S, SPARSE_S)
-    ]
-    yield Comparison(
-        text=f"{metric} falls by more under QoS than under SQ, {machines} machines",
-        of=tuple(quantities),
-        contrast=lambda sq, sq_sparse, qos, qos_sparse: (qos - qos_sparse) - (sq - sq_sparse),
+def _falls_less(metric: str, level: ReadLevel, machines: int) -> Comparison:
+    return shown(
+        f"{metric} falls by more under QoS than under SQ, {machines} machines",
+        lambda sq, sq_sparse, qos, qos_sparse: (qos - qos_sparse) - (sq - sq_sparse),
+        *(of(level, one, metric, machines, at) for one in SCHEMES for at in (DENSE_S, SPARSE_S)),
     )
 
 
@@ -171,69 +167,63 @@ def _quality(number: int, metric: str, words: str) -> dict[str, Claim]:
     return {
         f"5.4-{number}a": Claim(
             f"{words} is much higher for SQ.",
-            each(lambda level, n, at_s: _higher(metric, level, n, at_s)),
+            sq_and_qos(metric, much_higher),
             figures=(number,),
             reading=f"by at least {share(MUCH)}",
         ),
         f"5.4-{number}b": Claim(
             f"{words} falls when tasks come less often.",
-            across(lambda level, n: _falls(metric, level, n)),
+            dense_and_sparse(metric, falls, *SCHEMES),
             figures=(number,),
         ),
         f"5.4-{number}c": Claim(
             f"{words} falls by more under QoS.",
-            across(lambda level, n: _falls_less(metric, level, n)),
+            across(lambda level, machines: _falls_less(metric, level, machines)),
             figures=(number,),
         ),
     }
 
 
-def _accepts(level: ReadLevel, machines: int, at_s: Seconds) -> Iterable[Comparison]:
-    sq, qos = (of(level, scheme, "acceptance_ratio", machines, at_s) for scheme in ("SQ", "QoS"))
-    yield higher(sq, qos) if at_s == DENSE_S else lower(sq, qos)
-
-
-def _longer(level: ReadLevel, machines: int, at_s: Seconds) -> Iterable[Comparison]:
-    sq, qos = (of(level, scheme, "stay", machines, at_s) for scheme in ("SQ", "QoS"))
-    yield higher(sq, qos)
-
-
-def _subscribed(level: ReadLevel, machines: int, at_s: Seconds) -> Iterable[Comparison]:
+def _subscribed(level: ReadLevel, machines: int, at_s: Seconds) -> Comparison:
     strict = without_oversubscription(level)
     more, less = (of(one, "SQ", "acceptance_ratio", machines, at_s) for one in (level, strict))
-    yield higher(more, Quantity(less.setting, less.metric, f"{less} without over-subscription"))
+    return higher(more, Quantity(less.setting, less.metric, f"{less} without over-subscription"))
 
 
 RESULTS = {
-    **_less_skew("skew_eq2"),
-    **_less_skew("skew_finish"),
+    **_skew("skew_eq2", "a", "by equation (2)"),
+    **_skew("skew_finish", "b", "as difference of finish times"),
     "5.4-4": Claim(
         "An overloaded system completes significantly more tasks.",
-        across(_more_completed),
+        dense_and_sparse("rate", much_higher, *SCHEMES),
         reading=f"accepted in the same time, by {share(MUCH)}: all that are accepted complete",
     ),
     "5.4-5": Claim(
         "Machines that are loaded little let subtasks speed away from the others.",
-        across(_speed_away),
+        dense_and_sparse("ahead", rises, "QoS"),
         figures=(7,),
         reading="under QoS the first subtask of a task ends earlier, in its durations",
     ),
     "5.4-6": Claim(
         "When tasks come less often, SQ reconfigures continuously.",
-        across(_reconfigured),
+        dense_and_sparse("corrections", rises, "SQ"),
         reading="more corrections for each task",
     ),
     **_quality(8, "qos_conformance", "QoS conformance"),
     **_quality(9, "effective_cycles", "The share of effective cycles"),
     "5.4-10a": Claim(
-        "The acceptance ratio of SQ is higher, every 10 s.", each(_accepts, DENSE_S), figures=(10,)
+        "The acceptance ratio of SQ is higher, every 10 s.",
+        sq_and_qos("acceptance_ratio", higher, DENSE_S),
+        figures=(10,),
     ),
     "5.4-10b": Claim(
-        "The acceptance ratio of SQ is lower, every 500 s.", each(_accepts, SPARSE_S), figures=(10,)
+        "The acceptance ratio of SQ is lower, every 500 s.",
+        sq_and_qos("acceptance_ratio", lower, SPARSE_S),
+        figures=(10,),
     ),
     "5.4-10c": Claim(
         "With SQ subtasks take longer, as they proceed at the speed of the slowest.",
-        each(_longer, SPARSE_S),
+        sq_and_qos("stay", higher, SPARSE_S),
         figures=(10,),
         reading="tasks stay longer, every 500 s",
     ),

@@ -40,13 +40,7 @@ from koala.core.scheduler import Scheduler
 from koala.core.site_views import is_usable
 from koala.sim.engine import Engine
 from koala.sim.experiment.copies import Copies
-from koala.sim.experiment.setting import (
-    Faults,
-    Links,
-    NoFaults,
-    SiteSetting,
-    Submission,
-)
+from koala.sim.experiment.setting import Faults, Links, NoFaults, SiteSetting, Submission
 from koala.sim.experiment.sites import LocalUsers, Site
 from koala.sim.experiment.usage import Span, Usage
 from koala.sim.metrics import JobRecord, record_of

@@ -15,14 +15,7 @@ from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
 from koala.sim.replay.changes import Changes, require_possible
 from koala.sim.replay.chronicle import Chronicle
-from koala.sim.replay.figures import (
-    Row,
-    differences,
-    fidelity,
-    job_rows,
-    site_rows,
-    totals,
-)
+from koala.sim.replay.figures import Row, differences, fidelity, job_rows, site_rows, totals
 from koala.sim.replay.recording import Recording, recorded
 from koala.sim.replay.world import DEFAULTS, ReplayWorld
 

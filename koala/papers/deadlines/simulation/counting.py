@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import nan
 from typing import Any, NamedTuple
 
 from koala.core.model.values import Instant, Seconds
 from koala.papers.deadlines.simulation.setting import Setting
-from koala.sim.statistics import Interval, interval
+from koala.sim.statistics import Interval, interval, percent, ratio
 
 METRICS = (
     "success_rate",
@@ -70,20 +69,16 @@ class Tally(NamedTuple):
 
     def metrics(self, processors: int) -> dict[str, float]:
         """Compute the paper's metrics (Deadlines 2.3); rates and loads in percent."""
-        percent = 100 / (self.seconds * processors)
+        share = 100 / (self.seconds * processors)
         return {
-            "success_rate": _ratio(100.0 * self.successes, self.deadlines),
-            "local_kill_rate": _ratio(100.0 * self.killed, self.submitted),
-            "total_load": percent * (self.local_area + self.global_area + self.claimed_area),
-            "global_load": percent * self.global_area,
-            "local_load": percent * self.local_area,
-            "wasted": percent * self.claimed_area,
-            "local_response": _ratio(self.response_s, self.completed),
+            "success_rate": percent(self.successes, self.deadlines),
+            "local_kill_rate": percent(self.killed, self.submitted),
+            "total_load": share * (self.local_area + self.global_area + self.claimed_area),
+            "global_load": share * self.global_area,
+            "local_load": share * self.local_area,
+            "wasted": share * self.claimed_area,
+            "local_response": ratio(self.response_s, self.completed),
         }
-
-
-def _ratio(total: float, count: int) -> float:
-    return total / count if count else nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

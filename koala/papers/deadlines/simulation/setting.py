@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import inf
 
 from koala.core.model.values import Seconds
-from koala.errors import ConfigError
 from koala.sim.options import bounds, choice, flag, number, pair, site_sizes, text
+from koala.sim.require import require
 from koala.workload.distributions import SizeDistribution
 
 
@@ -71,31 +71,29 @@ class Setting:
     warmup_s: Seconds = number(300_000.0, "Simulated seconds that are not counted.")
 
     def __post_init__(self) -> None:
-        _require(
-            self.at_deadline in ("kill", "fail"), "at deadline", self.at_deadline, "kill, fail"
-        )
-        _require(0 < self.fraction <= 1, "lp", self.fraction, "more than 0, at most 1")
-        _require(self.tries_max >= 0, "mp", self.tries_max, "0 or more")
-        _require(self.wait_s >= 0, "wait", self.wait_s, "0 or more, or inf")
-        _require(0 <= self.local_load < inf, "local load", self.local_load, "0 or more")
-        _require(0 <= self.global_load < inf, "global load", self.global_load, "0 or more")
+        require(self.at_deadline in ("kill", "fail"), "at deadline", self.at_deadline, "kill, fail")
+        require(0 < self.fraction <= 1, "lp", self.fraction, "more than 0, at most 1")
+        require(self.tries_max >= 0, "mp", self.tries_max, "0 or more")
+        require(self.wait_s >= 0, "wait", self.wait_s, "0 or more, or inf")
+        require(0 <= self.local_load < inf, "local load", self.local_load, "0 or more")
+        require(0 <= self.global_load < inf, "global load", self.global_load, "0 or more")
         low_s, high_s = self.lead_s
-        _require(0 <= low_s <= high_s < inf, "lead", self.lead_s, "0 <= shortest <= longest")
+        require(0 <= low_s <= high_s < inf, "lead", self.lead_s, "0 <= shortest <= longest")
         low, high = self.component_bounds
         text = f"1 <= fewest <= most (by default 2 to the number of sites, {len(self.sites)})"
-        _require(1 <= low <= high, "components", f"{low}:{high}", text)
+        require(1 <= low <= high, "components", f"{low}:{high}", text)
         smallest = min(self.sites)
         for name, (low, high) in (
             ("sizes", self.size_bounds),
             ("local sizes", self.local_size_bounds),
         ):
             text = f"1 <= lowest <= highest <= {smallest}, the smallest site"
-            _require(1 <= low <= high <= smallest, name, f"{low}:{high}", text)
-        _require(0 < self.q <= 1, "q", self.q, "more than 0, at most 1")
+            require(1 <= low <= high <= smallest, name, f"{low}:{high}", text)
+        require(0 < self.q <= 1, "q", self.q, "more than 0, at most 1")
         for name, run_s in (("global run", self.global_run_s), ("local run", self.local_run_s)):
-            _require(0 < run_s < inf, name, run_s, "more than 0")
+            require(0 < run_s < inf, name, run_s, "more than 0")
         text = "0 <= warm-up < time"
-        _require(0 <= self.warmup_s < self.time_s < inf, "time", self.time_s, text)
+        require(0 <= self.warmup_s < self.time_s < inf, "time", self.time_s, text)
 
     @property
     def component_bounds(self) -> tuple[int, int]:
@@ -134,8 +132,3 @@ class Setting:
     def local_rate(self, processors: int) -> float:
         """lambda_l: arrivals a second of local jobs at a cluster with so many processors."""
         return self.local_load * processors / (self.local_size_distribution.mean * self.local_run_s)
-
-
-def _require(is_right: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 - read as an assertion
-    if not is_right:
-        raise ConfigError(f"{name} = {value}: allowed is {allowed}")

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import nan
-from statistics import fmean
 from typing import Any
 
 from koala.papers.hints.simulation.run import JobRecord, RunRecord
 from koala.papers.hints.simulation.setting import Setting
-from koala.sim.statistics import Interval, batch_means, interval
+from koala.sim.statistics import Interval, batch_means, interval, mean, ratio
 
 KINDS: dict[str, Callable[[JobRecord], bool]] = {
     "all": lambda _job: True,
@@ -26,23 +24,19 @@ def metrics(setting: Setting, run: RunRecord) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, is_of in KINDS.items():
         jobs = [job for job in run.jobs if job.site is not None and is_of(job)]
-        found[f"response.{name}"] = _mean([job.response_s for job in jobs])
-        found[f"wait.{name}"] = _mean([job.placed_at - job.submitted_at for job in jobs])
-        found[f"remote.{name}"] = _mean([float(job.site != job.home) for job in jobs])
+        found[f"response.{name}"] = mean([job.response_s for job in jobs])
+        found[f"wait.{name}"] = mean([job.placed_at - job.submitted_at for job in jobs])
+        found[f"remote.{name}"] = mean([float(job.site != job.home) for job in jobs])
         slow = [float(job.mips < setting.preferred_mips * (1 - 1e-9)) for job in jobs]
-        found[f"below_preferred.{name}"] = _mean(slow)
+        found[f"below_preferred.{name}"] = mean(slow)
     found["unplaced"] = float(sum(job.site is None for job in run.jobs))
     for ends, mbps in setting.links.items():
-        carried = 8 * run.moved_mb[ends] / (mbps * run.ended_at) if run.ended_at else nan
+        carried = ratio(8 * run.moved_mb[ends], mbps * run.ended_at)
         found[f"links.{setting.name_of(ends)}"] = carried
     capacity = sum(setting.links.values())
     moved = 8 * sum(run.moved_mb.values())
-    found["link_utilization"] = moved / (capacity * run.ended_at) if run.ended_at else nan
+    found["link_utilization"] = ratio(moved, capacity * run.ended_at)
     return found
-
-
-def _mean(values: Sequence[float]) -> float:
-    return fmean(values) if values else nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

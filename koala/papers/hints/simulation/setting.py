@@ -8,8 +8,8 @@ from math import inf, isfinite
 
 from koala.core.model.grid import Demand
 from koala.core.model.values import Seconds
-from koala.errors import ConfigError
 from koala.sim.options import JOBS_MAX, number, pair, text
+from koala.sim.require import require
 
 MBPS = 125_000.0
 """A megabit a second in bytes a second."""
@@ -90,30 +90,30 @@ class Setting:
     jobs: int = number(300, "Jobs of one run; all of them count.", low=1, high=JOBS_MAX)
 
     def __post_init__(self) -> None:
-        _require(0 <= self.io_fraction <= 1, "io-fraction", self.io_fraction, "0 to 1")
-        _require(0 < self.rate < inf, "rate", self.rate, "more than 0 jobs a second")
-        _require(0 <= self.preferred_mips < inf, "preferred", self.preferred_mips, "0 MIPS or more")
-        _require(0 <= self.accept <= 1, "accept", self.accept, "0 to 1, of the preferred rate")
-        _require(self.blocks >= 0, "blocks", self.blocks, "0 (a stream) or more")
-        _require(0 <= self.written <= 1, "written", self.written, "0 to 1, of the data")
-        _require(0 <= self.round_s < inf, "round", self.round_s, "0 s or more")
-        _require(self.jobs >= 1, "jobs", self.jobs, "1 or more")
+        require(0 <= self.io_fraction <= 1, "io-fraction", self.io_fraction, "0 to 1")
+        require(0 < self.rate < inf, "rate", self.rate, "more than 0 jobs a second")
+        require(0 <= self.preferred_mips < inf, "preferred", self.preferred_mips, "0 MIPS or more")
+        require(0 <= self.accept <= 1, "accept", self.accept, "0 to 1, of the preferred rate")
+        require(self.blocks >= 0, "blocks", self.blocks, "0 (a stream) or more")
+        require(0 <= self.written <= 1, "written", self.written, "0 to 1, of the data")
+        require(0 <= self.round_s < inf, "round", self.round_s, "0 s or more")
+        require(self.jobs >= 1, "jobs", self.jobs, "1 or more")
         for name, kind in (("io-job", self.io), ("cpu-job", self.cpu)):
             is_job = isfinite(kind.data_mb) and kind.data_mb >= 0 and 0 < kind.length_mi < inf
             text = "MB:MI, 0 MB or more and more than 0 million instructions"
-            _require(is_job, name, f"{kind.data_mb:g}:{kind.length_mi:g}", text)
+            require(is_job, name, f"{kind.data_mb:g}:{kind.length_mi:g}", text)
         names = [site.name for site in self.sites]
-        _require(bool(names), "sites", names, "one or more")
-        _require(len(names) == len({*names}), "sites", names, "names that differ")
+        require(bool(names), "sites", names, "one or more")
+        require(len(names) == len({*names}), "sites", names, "names that differ")
         for site in self.sites:
             _check_site(site)
-        _require(0 < self.vpn_mbps < inf, "vpn_mbps", self.vpn_mbps, "more than 0 Mb/s")
+        require(0 < self.vpn_mbps < inf, "vpn_mbps", self.vpn_mbps, "more than 0 Mb/s")
         for start, end, mbps in self.vpns:
-            _require(
+            require(
                 {start, end} <= {*names} and start != end,
                 "vpn", f"{start}-{end}", f"two of {', '.join(names)}",
             )  # fmt: skip
-            _require(0 < mbps < inf, f"vpn.{start}.{end}", mbps, "more than 0 Mb/s")
+            require(0 < mbps < inf, f"vpn.{start}.{end}", mbps, "more than 0 Mb/s")
 
     @property
     def links(self) -> dict[tuple[int, int], float]:
@@ -147,15 +147,10 @@ class Setting:
 
 def _check_site(site: SiteSetting) -> None:
     place = f"sites.{site.name}"
-    _require(0 < site.mips < inf, f"{place}.mips", site.mips, "more than 0")
+    require(0 < site.mips < inf, f"{place}.mips", site.mips, "more than 0")
     is_slice = 0 < site.slice_mips <= site.mips
     text = f"more than 0, at most mips = {site.mips:g}"
-    _require(is_slice, f"{place}.slice_mips", site.slice_mips, text)
-    _require(site.slots >= 1, f"{place}.slots", site.slots, "1 or more")
-    _require(0 < site.link_mbps < inf, f"{place}.link_mbps", site.link_mbps, "more than 0")
-    _require(site.storage_mb >= 0, f"{place}.storage_mb", site.storage_mb, "0 or more")
-
-
-def _require(is_right: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 - read as an assertion
-    if not is_right:
-        raise ConfigError(f"{name} = {value}: allowed is {allowed}")
+    require(is_slice, f"{place}.slice_mips", site.slice_mips, text)
+    require(site.slots >= 1, f"{place}.slots", site.slots, "1 or more")
+    require(0 < site.link_mbps < inf, f"{place}.link_mbps", site.link_mbps, "more than 0")
+    require(site.storage_mb >= 0, f"{place}.storage_mb", site.storage_mb, "0 or more")

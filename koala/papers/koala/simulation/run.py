@@ -12,16 +12,11 @@ from koala.core.model.values import FOREVER, Instant
 from koala.papers.koala.simulation.setting import Group, Setting
 from koala.papers.koala.simulation.workload import local_jobs, submissions
 from koala.policies import chosen
-from koala.sim.experiment.setting import (
-    FaultRates,
-    Links,
-    Outage,
-    RandomFaults,
-    SiteSetting,
-)
+from koala.sim.experiment.setting import FaultRates, Links, Outage, RandomFaults, SiteSetting
 from koala.sim.experiment.usage import Span
 from koala.sim.experiment.world import Report, Watch, World
 from koala.sim.metrics import JobRecord, measure
+from koala.sim.statistics import percent
 
 USES = ("busy", "local", "koala", "held", "running")
 """Uses of processors, in percent of those that the scheduler may use: in all, by the sites' own
@@ -147,7 +142,7 @@ def _until(spans: Iterable[Span], at: Instant) -> list[Span]:
 def _utilization(period: str, spans: Sequence[Span]) -> dict[str, float]:
     capacity_s = sum(span.processors * span.duration_s for span in spans)
     return {
-        f"utilization.{period}.{use}": _share(
+        f"utilization.{period}.{use}": percent(
             sum(getattr(span, use) * span.duration_s for span in spans), capacity_s
         )
         for use in USES
@@ -164,14 +159,10 @@ def _over_time(setting: Setting, spans: Sequence[Span]) -> dict[str, float]:
     bins = max(len(spans), ceil(DRAWN_S / setting.bin_s))
     return {
         over_time(use, index * setting.bin_s / 60): (
-            _share(getattr(spans[index], use), spans[index].processors)
+            percent(getattr(spans[index], use), spans[index].processors)
             if index < len(spans)
             else nan
         )
         for index in range(bins)
         for use in USES
     }
-
-
-def _share(part: float, whole: float) -> float:
-    return 100.0 * part / whole if whole else nan

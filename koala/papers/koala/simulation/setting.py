@@ -22,6 +22,7 @@ from koala.sim.options import (
     text,
     whole_numbers,
 )
+from koala.sim.require import require
 from koala_agent.lrm.model import Discipline
 
 GB = 1_000_000_000
@@ -162,34 +163,32 @@ class Setting:
 
     def __post_init__(self) -> None:
         count = len(self.sites)
-        _require(count > 0 and min(self.sites) > 0, "sites", self.sites, "processors of each site")
-        _require(
+        require(count > 0 and min(self.sites) > 0, "sites", self.sites, "processors of each site")
+        require(
             self.lost_site is None or 1 <= self.lost_site <= count,
             "lost_site", self.lost_site, f"1 to {count}, or none",
         )  # fmt: skip
-        _require(self.jobs >= 1, "jobs", self.jobs, "at least 1")
-        _require(
-            1 <= self.replicas <= count, "replicas", self.replicas, f"1 to {count}, one a site"
-        )
+        require(self.jobs >= 1, "jobs", self.jobs, "at least 1")
+        require(1 <= self.replicas <= count, "replicas", self.replicas, f"1 to {count}, one a site")
         are_sizes = bool(self.file_bytes) and min(self.file_bytes) >= 0
-        _require(are_sizes, "file_bytes", self.file_bytes, "sizes of 0 or more, at least one")
-        _require(0 <= self.high_share <= 1, "high_share", self.high_share, "0 to 1")
+        require(are_sizes, "file_bytes", self.file_bytes, "sizes of 0 or more, at least one")
+        require(0 <= self.high_share <= 1, "high_share", self.high_share, "0 to 1")
         low_s, high_s = self.run_s
-        _require(0 < low_s <= high_s, "run_s", self.run_s, "LOW:HIGH, above 0")
+        require(0 < low_s <= high_s, "run_s", self.run_s, "LOW:HIGH, above 0")
         for name in ("interval_s", "bandwidth_bps", "local_run_s", "bin_s", "horizon_s", "grace_s"):
-            _require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+            require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
         for name in ("lost_at_s", "warmup_s"):
-            _require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
-        _require(self.local_estimate >= 1, "local_estimate", self.local_estimate, "at least 1")
-        _require(0 <= self.local_load < 1, "local_load", self.local_load, "0 to below 1")
-        _require(
+            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
+        require(self.local_estimate >= 1, "local_estimate", self.local_estimate, "at least 1")
+        require(0 <= self.local_load < 1, "local_load", self.local_load, "0 to below 1")
+        require(
             bool(self.local_sizes) and 1 <= min(self.local_sizes) <= max(self.local_sizes)
             and max(self.local_sizes) <= min(self.sites),
             "local_sizes", self.local_sizes, f"1 to {min(self.sites)}, the smallest site",
         )  # fmt: skip
         for name in ("claim_errs", "component_fails"):
             found = getattr(self, name)
-            _require(
+            require(
                 len(found) in (1, count) and all(0 <= one <= 1 for one in found),
                 name, found, f"probabilities, one for all sites or {count}",
             )  # fmt: skip
@@ -204,7 +203,7 @@ class Setting:
             for count in self.components
             if count > 0 and size % count == 0 and size // count > self.component_above
         )
-        _require(
+        require(
             bool(found), "sizes", size,
             f"sizes that one of {self.components} splits into equal components larger than"
             f" {self.component_above}",
@@ -212,7 +211,7 @@ class Setting:
         left = [p for number, p in enumerate(self.sites, start=1) if number != self.lost_site]
         for count in found:
             room = sum(processors // (size // count) for processors in left)
-            _require(
+            require(
                 room >= count, "sizes", size,
                 f"what fits into sites of {left} in {count} components, or it waits for ever",
             )  # fmt: skip
@@ -298,8 +297,3 @@ OURS: dict[str, str] = {
     " only components that end well reset the count",
 }
 """Values that are not in the paper, with the reason for each."""
-
-
-def _require(condition: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001
-    if not condition:
-        raise ConfigError(f"{name} = {value}: allowed is {allowed}")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import nan
 from random import Random
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from koala.core.model.values import FOREVER
@@ -17,7 +15,7 @@ from koala.papers.multiqueue.simulation.model import Started, System
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.sim.options import JOBS_MAX, bounds, number, numbers, site_sizes, text
 from koala.sim.saturation import Trend, is_saturated, trend
-from koala.sim.statistics import means_of_batches
+from koala.sim.statistics import mean, means_of_batches, ratio
 from koala.workload.distributions import SizeDistribution
 from koala.workload.jobstream import JobStream, StreamJob
 
@@ -219,14 +217,14 @@ def run(setting: Setting, seed: int, *, has_batches: bool = False, has_jobs: boo
         name: [r for r, k in zip(tally.responses, tally.kinds, strict=True) if k in kinds]
         for name, kinds in kinds_of(setting).items()
     }
-    means = {name: fmean(values) if values else nan for name, values in found.items()}
+    means = {name: mean(values) for name, values in found.items()}
     return Run(
         response={name: means[name] for name in KINDS},
         queues=tuple(means[name] for name in found if name not in KINDS),
         batches={
             name: tuple(means_of_batches(found[name])) if has_batches else () for name in KINDS
         },
-        utilization=busy.work / (busy.time * sum(setting.sites)) if busy.time else nan,
+        utilization=ratio(busy.work, busy.time * sum(setting.sites)),
         trend=trend(tally.waiting),
         jobs=tuple(sorted(tally.log)),
     )

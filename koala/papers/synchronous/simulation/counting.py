@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from koala.core.model.values import Instant, Seconds
-from koala.sim.statistics import Interval, interval
+from koala.sim.statistics import Interval, interval, mean, ratio
 
 METRICS = (
     "skew_eq2",
@@ -75,30 +73,26 @@ def tally(outcomes: Sequence[Outcome]) -> dict[str, float]:
     included; ratios are between 0 and 1."""
     accepted = [outcome for outcome in outcomes if outcome.is_accepted]
 
-    def mean(values: Callable[[Outcome], float]) -> float:
-        return fmean(map(values, accepted)) if accepted else nan
+    def mean_of(values: Callable[[Outcome], float]) -> float:
+        return mean(map(values, accepted))
 
     cycles = sum(one.cycles for one in accepted)
     return {
-        "skew_eq2": mean(lambda one: one.skew_sum_s / one.cycles),
-        "skew_finish": mean(lambda one: one.skew_finish_s),
-        "qos_conformance": _ratio(sum(one.conforming_cycles for one in accepted), cycles),
-        "effective_cycles": _ratio(
+        "skew_eq2": mean_of(lambda one: one.skew_sum_s / one.cycles),
+        "skew_finish": mean_of(lambda one: one.skew_finish_s),
+        "qos_conformance": ratio(sum(one.conforming_cycles for one in accepted), cycles),
+        "effective_cycles": ratio(
             sum(one.effective_quanta for one in accepted), sum(one.quanta for one in accepted)
         ),
-        "acceptance_ratio": _ratio(len(accepted), len(outcomes)),
-        "skew_eq2_largest": mean(lambda one: one.skew_max_s),
-        "skew_eq2_first_end": mean(lambda one: one.skew_first_end_s),
-        "conforming_tasks": mean(lambda one: one.conforming_cycles == one.cycles),
-        "synchronous_tasks": mean(lambda one: one.synchronous_cycles == one.cycles),
-        "corrections": mean(lambda one: one.corrections),
+        "acceptance_ratio": ratio(len(accepted), len(outcomes)),
+        "skew_eq2_largest": mean_of(lambda one: one.skew_max_s),
+        "skew_eq2_first_end": mean_of(lambda one: one.skew_first_end_s),
+        "conforming_tasks": mean_of(lambda one: one.conforming_cycles == one.cycles),
+        "synchronous_tasks": mean_of(lambda one: one.synchronous_cycles == one.cycles),
+        "corrections": mean_of(lambda one: one.corrections),
         "tasks": len(outcomes),
         "accepted": len(accepted),
     }
-
-
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole else nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import inf, log
 
 from koala.core.model.values import Seconds
-from koala.errors import ConfigError
 from koala.sim.options import JOBS_MAX, choice, number
+from koala.sim.require import require
 
 QUANTA = 100
 """Quanta of a schedule cycle (SQ 4.2.2)."""
@@ -61,19 +61,19 @@ class Setting:
     window_s: tuple[Seconds, Seconds] = (100.0, 500.0)  # of SY and OV
 
     def __post_init__(self) -> None:
-        _require(self.scheme in ("SQ", "QoS"), "scheme", self.scheme, "SQ, QoS")
-        _require(self.machines >= 1, "machines", self.machines, "1 or more")
+        require(self.scheme in ("SQ", "QoS"), "scheme", self.scheme, "SQ, QoS")
+        require(self.machines >= 1, "machines", self.machines, "1 or more")
         text = "more than 0"
-        _require(0 < self.interarrival_s < inf, "interarrival", self.interarrival_s, text)
-        _require(0 <= self.beta < 1, "beta", self.beta, "0 or more, less than 1")
-        _require(0 < self.quantum_s < inf, "quantum", self.quantum_s, text)
-        _require(self.partition in ("soft", "hard"), "partition", self.partition, "soft, hard")
-        _require(self.test in ("corrected", "printed"), "test", self.test, "corrected, printed")
-        _require(self.dummy in ("start", "demand"), "dummy", self.dummy, "start, demand")
+        require(0 < self.interarrival_s < inf, "interarrival", self.interarrival_s, text)
+        require(0 <= self.beta < 1, "beta", self.beta, "0 or more, less than 1")
+        require(0 < self.quantum_s < inf, "quantum", self.quantum_s, text)
+        require(self.partition in ("soft", "hard"), "partition", self.partition, "soft, hard")
+        require(self.test in ("corrected", "printed"), "test", self.test, "corrected, printed")
+        require(self.dummy in ("start", "demand"), "dummy", self.dummy, "start, demand")
         allowed = "least, fit, random"
-        _require(self.mapping in ("least", "fit", "random"), "mapping", self.mapping, allowed)
-        _require(self.release in ("real", "agreed"), "release", self.release, "real, agreed")
-        _require(self.tasks >= 1, "tasks", self.tasks, "1 or more")
+        require(self.mapping in ("least", "fit", "random"), "mapping", self.mapping, allowed)
+        require(self.release in ("real", "agreed"), "release", self.release, "real, agreed")
+        require(self.tasks >= 1, "tasks", self.tasks, "1 or more")
 
     @property
     def cycle_s(self) -> Seconds:
@@ -105,8 +105,3 @@ def slowdown_mean(setting: Setting | None = None) -> float:
     """Mean slowdown of machines whose speed is uniform."""
     low, high = (setting or Setting()).speed_ghz
     return log(high / low) / (high - low)
-
-
-def _require(is_right: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 - read as an assertion
-    if not is_right:
-        raise ConfigError(f"{name} = {value}: allowed is {allowed}")
