@@ -18,8 +18,8 @@ from koala.papers.deadlines.claims_shared import (
 )
 from koala.papers.deadlines.claims_waits import WAIT
 from koala.papers.deadlines.points import LOW_LEVELS, Beginning, LoadLevel, Point, at
-from koala.papers.deadlines.quantities import by_wait, seen, wait
-from koala.papers.paper import Claim, Comparison, Untestable, numbered
+from koala.papers.deadlines.quantities import by_wait, wait
+from koala.papers.paper import Claim, Comparison, Quantity, Untestable, numbered
 
 
 def _better(base: Point) -> Iterable[Comparison]:
@@ -66,7 +66,7 @@ CONCLUSIONS = {
         "But these waste much processor time.",
         everywhere(
             lambda level: above(
-                seen(Beginning(point=at(level)), "wasted.first", "wasted at first"), 0, "%"
+                Quantity(Beginning(at(level)), "wasted.first", "wasted at first"), 0, "%"
             )
         ),
         reading="Lp 0.7: wasted in the first 20 minutes of an empty grid, over none",

@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from koala.papers.claims import LITTLE, above, below, higher, once, share, shown
 from koala.papers.deadlines.claims_shared import GP, LP, PURE, WAIT_10, everywhere
 from koala.papers.deadlines.points import LoadLevel, Watched, at, exact
-from koala.papers.deadlines.quantities import fraction, lead, near, none, of, seen, wait
-from koala.papers.paper import Claim, Comparison
+from koala.papers.deadlines.quantities import fraction, lead, near, none, of, wait
+from koala.papers.paper import Claim, Comparison, Quantity
 
 # 2: the model.
 
 
 def _overtaken(level: LoadLevel) -> Iterable[Comparison]:
-    yield above(seen(Watched(point=at(level, PURE)), "overtaken", "global jobs overtaken"), 0, "%")
+    yield above(Quantity(Watched(at(level, PURE)), "overtaken", "global jobs overtaken"), 0, "%")
 
 
 def _balanced(level: LoadLevel) -> Iterable[Comparison]:
-    watched = Watched(point=at(level, WAIT_10))
+    watched = Watched(at(level, WAIT_10))
     for site in range(4):
-        part = seen(watched, f"share.{site}", f"share of cluster {site + 1} in the global work")
+        part = Quantity(watched, f"share.{site}", f"share of cluster {site + 1} in the global work")
         yield near(part, 25, 25 * LITTLE, "%")
 
 

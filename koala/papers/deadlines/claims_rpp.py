@@ -24,7 +24,7 @@ from koala.papers.deadlines.claims_shared import (
     low,
 )
 from koala.papers.deadlines.points import BOTH_HIGH, FRACTIONS, Beginning, LoadLevel, at
-from koala.papers.deadlines.quantities import by_fraction, seen
+from koala.papers.deadlines.quantities import by_fraction
 from koala.papers.paper import Claim, Comparison, Found, Quantity
 
 
@@ -53,10 +53,10 @@ def _one_is_best_or_close(level: LoadLevel) -> Found:
 
 
 def _earlier_is_surer(level: LoadLevel) -> Comparison:
-    early, late = (Beginning(point=replace(at(level), fraction=one)) for one in (0.1, 1.0))
+    early, late = (Beginning(replace(at(level), fraction=one)) for one in (0.1, 1.0))
     return higher(
-        seen(early, "success.first", "success of the first 5, Lp 0.1"),
-        seen(late, "success.first", "Lp 1"),
+        Quantity(early, "success.first", "success of the first 5, Lp 0.1"),
+        Quantity(late, "success.first", "Lp 1"),
     )
 
 

@@ -36,7 +36,7 @@ from koala.papers.deadlines.points import (
     at,
     point_of_rate,
 )
-from koala.papers.deadlines.quantities import by_lead, by_wait, near, none, of, seen, wait
+from koala.papers.deadlines.quantities import by_lead, by_wait, near, none, of, wait
 from koala.papers.paper import Claim, Comparison, Found, Quantity, Test
 
 RATES = {0.1: (0.05, 0.1), 0.2: (0.2,), 0.4: (0.3, 0.4, 0.5)}
@@ -68,15 +68,15 @@ def _policy_matters(level: LoadLevel) -> Iterator[Comparison]:
 
 
 def _can_try_again(level: LoadLevel) -> Iterator[Comparison]:
-    once_, often = (Watched(point=at(level, replace(LP, wait_s=one))) for one in (0.0, 10.0))
-    retried = seen(often, "later_try", "started jobs that failed before in a try, LP Wait-10")
-    yield near(seen(once_, "most_tries", "most tries of a job, LP Wait-0"), 1, EXACT)
+    once_, often = (Watched(at(level, replace(LP, wait_s=one))) for one in (0.0, 10.0))
+    retried = Quantity(often, "later_try", "started jobs that failed before in a try, LP Wait-10")
+    yield near(Quantity(once_, "most_tries", "most tries of a job, LP Wait-0"), 1, EXACT)
     yield above(retried, 0, "%")
 
 
 def _fewer_tries(level: LoadLevel) -> Comparison:
-    ten, pure = (Watched(point=at(level, one)) for one in (WAIT_10, PURE))
-    return lower(seen(ten, "tries", "tries a job, Wait-10"), seen(pure, "tries", "Wait-∞"))
+    ten, pure = (Watched(at(level, one)) for one in (WAIT_10, PURE))
+    return lower(Quantity(ten, "tries", "tries a job, Wait-10"), Quantity(pure, "tries", "Wait-∞"))
 
 
 def _unaffected(level: LoadLevel) -> Found:

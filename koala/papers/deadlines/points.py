@@ -124,7 +124,7 @@ def point_of_rate(rate: float, point: Point) -> Point:
 # Runs that are watched job by job.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Watched:
     """A point whose global jobs are examined one by one."""
 
@@ -134,7 +134,7 @@ class Watched:
         return str(self.point)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Beginning:
     """A point that starts from an empty grid, many times: the first jobs, and those after them."""
 

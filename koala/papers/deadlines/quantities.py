@@ -7,7 +7,7 @@ from dataclasses import replace
 from koala.core.model.values import Seconds
 from koala.papers.claims import shown
 from koala.papers.deadlines.points import Point, name_of_wait
-from koala.papers.paper import Comparison, Quantity, Setting
+from koala.papers.paper import Comparison, Quantity
 
 WORDS = {
     "success_rate": "success",
@@ -58,11 +58,6 @@ def lead(point: Point, metric: str, lead_s: Seconds) -> Quantity:
 def by_lead(point: Point, metric: str, *leads_s: Seconds) -> tuple[Quantity, ...]:
     """Return a metric with several times from submission to required start."""
     return tuple(lead(point, metric, lead_s) for lead_s in leads_s)
-
-
-def seen(setting: Setting, metric: str, name: str) -> Quantity:
-    """Return a metric of a run that is observed job by job."""
-    return Quantity(setting, metric, name)
 
 
 def none(one: Quantity) -> Comparison:

@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from koala.papers.claims import MUCH, above, higher, lower, share
+from koala.papers.claims import MUCH, above, all_higher, higher, lower, share
 from koala.papers.koala.claims_design import EXPERIMENT, MECHANISMS, MODEL
 from koala.papers.koala.claims_results import FAILURES, PLACING, UTILIZATION
 from koala.papers.koala.claims_shared import (
     against,
     all_finish,
+    by_priority,
     everywhere,
     much_more,
     of,
     shapes,
-    whole,
 )
 from koala.papers.koala.points import Watched
-from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Claim, Comparison, Untestable, numbered
-
-
-def _however_split(at: Setting) -> Iterable[Comparison]:
-    *_, small = shapes(at, "placement_s", 36)
-    return [higher(one, small) for one in shapes(at, "placement_s", 72)]
-
-
-def _correct(at: Setting) -> Iterable[Comparison]:
-    yield above(whole(Watched(setting=at), "checks", "checks that all promises hold"), 0)
-    yield all_finish(Watched(setting=at))
-
+from koala.papers.paper import Claim, Quantity, Untestable, numbered
 
 SUMMARY = {
     "1-1": Claim(
         "Waiting for processors in several clusters, and for files, is inefficient.",
-        everywhere(lambda at: above(whole(at, "wasted_percent", "wasted"), 0, "%")),
+        everywhere(lambda at: above(Quantity(at, "wasted_percent", "wasted"), 0, "%")),
         reading="a part of the processor time that is claimed is wasted",
     ),
     "1-2": Claim(
@@ -44,9 +30,7 @@ SUMMARY = {
     ),
     "1-3": Claim(
         "Priorities get important jobs finished quickly in spite of the unreliable system.",
-        everywhere(
-            lambda at: lower(of(at, "response_s", "36.high"), of(at, "response_s", "36.low"))
-        ),
+        everywhere(lambda at: lower(*by_priority(at, "response_s", (36,))[0])),
         reading="response time of high against low priority, size 36",
     ),
     "1-4": Claim(
@@ -56,7 +40,9 @@ SUMMARY = {
     ),
     "1-5": Claim(
         "Large jobs are a problem, too, when they may be split in many different ways.",
-        everywhere(_however_split),
+        everywhere(
+            lambda at: all_higher(shapes(at, "placement_s", 72), shapes(at, "placement_s", 36)[-1:])
+        ),
         figures=(5,),
         reading="placement time of 72 with each number of components, over 36 with 4",
     ),
@@ -75,7 +61,12 @@ SUMMARY = {
 CONCLUSIONS = {
     "7-1": Claim(
         "KOALA works correctly and reliably on an unreliable testbed.",
-        everywhere(_correct),
+        everywhere(
+            lambda at: (
+                above(Quantity(Watched(at), "checks", "checks that all promises hold"), 0),
+                all_finish(Watched(at)),
+            )
+        ),
         reading="all invariants of the scheduler hold whenever they are checked, or the run would "
         "break off; all jobs finish",
     ),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from koala.papers.claims import LITTLE, MUCH, above, higher, lower, once, share, shown
 from koala.papers.koala.claims_shared import (
     against,
@@ -12,41 +10,28 @@ from koala.papers.koala.claims_shared import (
     always_same,
     everywhere,
     of,
-    whole,
 )
 from koala.papers.koala.points import LARGER, Watched, changed, exact
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Claim, Comparison
+from koala.papers.paper import Claim, Comparison, Quantity
 
 
 def _preference(at: Setting) -> Comparison:
-    two = of(at, "placement_s", "low"), of(at, "placement_s", "high")
     plain = changed(at, "S = 1")
-    one = of(plain, "placement_s", "low", "low, S = 1"), of(plain, "placement_s", "high", "high")
     return shown(
         "low less high in placement time: more with S = 2 than with S = 1",
         lambda low, high, low_1, high_1: (low - high) - (low_1 - high_1),
-        *two,
-        *one,
+        of(at, "placement_s", "low"),
+        of(at, "placement_s", "high"),
+        of(plain, "placement_s", "low", "low, S = 1"),
+        of(plain, "placement_s", "high", "high"),
     )
 
 
-def _none_returns(at: Setting) -> Iterable[Comparison]:
-    once_, later = (
-        whole(one, "returned", f"placements a job that came to nothing, {name}")
-        for one, name in (
-            (changed(at, "claim at once"), "claimed at once"),
-            (at, "claimed later"),
-        )
-    )
-    yield higher(later, once_)
-
-
-def _returned(at: Setting, change: str) -> Iterable[Comparison]:
-    yield lower(
-        whole(at, "returned", "placements a job that came to nothing"),
-        whole(changed(at, change), "returned", change),
-    )
+def _none_returns(at: Setting) -> Comparison:
+    text = "placements a job that came to nothing, claimed"
+    once_ = Quantity(changed(at, "claim at once"), "returned", f"{text} at once")
+    return higher(Quantity(at, "returned", f"{text} later"), once_)
 
 
 MODEL = {
@@ -57,7 +42,7 @@ MODEL = {
     ),
     "2.3-2": Claim(
         "Several components of a job can be on one site.",
-        everywhere(lambda at: above(whole(at, "sharing_percent", "jobs on fewer sites"), 0)),
+        everywhere(lambda at: above(Quantity(at, "sharing_percent", "jobs on fewer sites"), 0)),
     ),
     "2.4-1": Claim(
         "When a job is about to start, its processors may not be available any more.",
@@ -76,7 +61,7 @@ MODEL = {
     "2.5-1": Claim(
         "The start of a job's components is synchronised.",
         everywhere(
-            lambda at: always(whole(Watched(setting=at), "most_skew_s", "largest difference, s"), 0)
+            lambda at: always(Quantity(Watched(at), "most_skew_s", "largest difference, s"), 0)
         ),
         reading="largest difference between the instants at which components of an attempt begin",
     ),
@@ -84,8 +69,8 @@ MODEL = {
         "Close-to-Files keeps the estimated file transfers short.",
         everywhere(
             lambda at: lower(
-                whole(at, "transfer_s", "FTT, Close-to-Files"),
-                whole(changed(at, "worst fit"), "transfer_s", "Worst-Fit"),
+                Quantity(at, "transfer_s", "FTT, Close-to-Files"),
+                Quantity(changed(at, "worst fit"), "transfer_s", "Worst-Fit"),
             )
         ),
         reading="FTT of the last placements, against Worst-Fit",
@@ -96,8 +81,8 @@ MODEL = {
             lambda at: shown(
                 f"lateness < {share(LITTLE)} of FTT",
                 lambda late, transfer: LITTLE * transfer - late,
-                whole(at, "lateness_s", "lateness, s"),
-                whole(at, "transfer_s", "FTT, s"),
+                Quantity(at, "lateness_s", "lateness, s"),
+                Quantity(at, "transfer_s", "FTT, s"),
             )
         ),
         reading=f"jobs start later than their JST by less than {share(LITTLE)} of the mean FTT",
@@ -133,7 +118,7 @@ MECHANISMS = {
         "With no limit on tries, no job fails for lack of a placement.",
         everywhere(
             lambda at: [
-                always(whole(at, "failed_percent", "failed for good, %"), 0),
+                always(Quantity(at, "failed_percent", "failed for good, %"), 0),
                 above(of(at, "placement_tries"), 1),
             ]
         ),
@@ -141,7 +126,12 @@ MECHANISMS = {
     ),
     "3.2-1": Claim(
         "L is decreased when a job goes back, which makes the next claiming likelier to work.",
-        everywhere(lambda at: _returned(at, "L fixed")),
+        everywhere(
+            lambda at: lower(
+                Quantity(at, "returned", "placements a job that came to nothing"),
+                Quantity(changed(at, "L fixed"), "returned", "L fixed"),
+            )
+        ),
         reading="fewer placements come to nothing than with a fixed L",
     ),
     "3.3-1": Claim(
@@ -160,8 +150,8 @@ MECHANISMS = {
             lambda at: [
                 above(of(at, "preemptions_per_job", "low"), 0),
                 always_same(
-                    whole(at, "finished.low", "finished of low priority"),
-                    whole(at, "jobs.low", "submitted"),
+                    Quantity(at, "finished.low", "finished of low priority"),
+                    Quantity(at, "jobs.low", "submitted"),
                 ),
             ]
         ),
@@ -186,8 +176,8 @@ MECHANISMS = {
         "A cluster whose consecutive errors reach a threshold becomes unusable.",
         everywhere(
             lambda at: lower(
-                whole(at, "processors.end", "usable at the end"),
-                whole(at, "processors.begin", "at the beginning"),
+                Quantity(at, "processors.end", "usable at the end"),
+                Quantity(at, "processors.begin", "at the beginning"),
             )
         ),
         reading="fewer processors can be used at the end than at the beginning",
@@ -206,14 +196,14 @@ EXPERIMENT = {
     "4.2-2": Claim(
         "When 100 jobs are in the placement queues, a submission is delayed.",
         everywhere(
-            lambda at: above(whole(Watched(setting=at), "most_delayed", "most delayed at once"), 0)
+            lambda at: above(Quantity(Watched(at), "most_delayed", "most delayed at once"), 0)
         ),
         reading="some were",
     ),
     "4.3-1": Claim(
         "Such failure rates show a strong need for fault tolerance.",
         everywhere(
-            lambda at: above(whole(at, "failed_once_percent", "failed once"), 100 * MUCH, "%")
+            lambda at: above(Quantity(at, "failed_once_percent", "failed once"), 100 * MUCH, "%")
         ),
         reading=f"{share(MUCH)} of the jobs or more fail once at least, and would be lost",
     ),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import starmap
 
-from koala.papers.claims import LITTLE, MUCH, above, higher, lower, share, shown
+from koala.papers.claims import LITTLE, MUCH, above, all_higher, higher, lower, share, shown
 from koala.papers.koala.claims_shared import (
     against,
     all_finish,
@@ -15,21 +16,20 @@ from koala.papers.koala.claims_shared import (
     much_more,
     of,
     shapes,
-    whole,
 )
-from koala.papers.koala.points import SIZES, Watched, changed
+from koala.papers.koala.points import SHAPES, SIZES, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Claim, Comparison
+from koala.papers.paper import Claim, Comparison, Quantity, Test
 
 
 def _removed(at: Setting) -> Iterable[Comparison]:
-    yield always(whole(at, "processors.begin", "usable processors at the beginning"), 310)
-    yield always(whole(at, "processors.end", "usable processors at the end"), 250)
+    yield always(Quantity(at, "processors.begin", "usable processors at the beginning"), 310)
+    yield always(Quantity(at, "processors.end", "usable processors at the end"), 250)
 
 
 def _driven(at: Setting) -> Iterable[Comparison]:
-    busy = whole(at, "utilization.arrivals.busy", "busy while jobs arrive")
-    local = whole(at, "utilization.arrivals.local", "with regular users' jobs")
+    busy = Quantity(at, "utilization.arrivals.busy", "busy while jobs arrive")
+    local = Quantity(at, "utilization.arrivals.local", "with regular users' jobs")
     yield higher(busy, local, by=LITTLE)
 
 
@@ -40,7 +40,7 @@ UTILIZATION = {
     ),
     "5.1-2": Claim(
         "Up to 80 to 90 % of the system is used.",
-        everywhere(lambda at: above(whole(at, "peak_busy", "busy at most"), 80, "%")),
+        everywhere(lambda at: above(Quantity(at, "peak_busy", "busy at most"), 80, "%")),
         figures=(2,),
         reading="the busiest bin in the time of figure 2; the highest regular load was chosen so",
     ),
@@ -54,24 +54,8 @@ UTILIZATION = {
 
 
 def _two_kinds(at: Setting) -> Iterable[Comparison]:
-    watched = Watched(setting=at)
-    yield above(whole(watched, "failed_before", "failed claims"), 0)
-    yield above(whole(watched, "failed_running", "components lost while they ran"), 0)
-
-
-def _high_fails_more(at: Setting) -> Iterable[Comparison]:
-    for size in SIZES:
-        yield higher(
-            of(at, "failures_percent", f"{size}.high"),
-            of(at, "failures_percent", f"{size}.low"),
-        )
-
-
-def _tried_more_often(at: Setting) -> Iterable[Comparison]:
-    yield higher(
-        whole(at, "tries_an_hour.high", "placement tries an hour, high"),
-        whole(at, "tries_an_hour.low", "low"),
-    )
+    yield above(Quantity(Watched(at), "failed_before", "failed claims"), 0)
+    yield above(Quantity(Watched(at), "failed_running", "components lost while they ran"), 0)
 
 
 def _more_attempts(at: Setting) -> Iterable[Comparison]:
@@ -96,7 +80,7 @@ FAILURES = {
     ),
     "5.2-4": Claim(
         "The same job may fail several times.",
-        everywhere(lambda at: above(whole(at, "most_failures", "failures of one job"), 1)),
+        everywhere(lambda at: above(Quantity(at, "most_failures", "failures of one job"), 1)),
         reading="the job of a run that failed most did so more than once",
     ),
     "5.2-5": Claim(
@@ -107,7 +91,7 @@ FAILURES = {
     ),
     "5.2-6": Claim(
         "Jobs of high priority fail more.",
-        everywhere(_high_fails_more),
+        everywhere(lambda at: starmap(higher, by_priority(at, "failures_percent", SIZES))),
         figures=(3,),
         reading="each size",
     ),
@@ -118,24 +102,29 @@ FAILURES = {
     ),
     "5.2-13": Claim(
         "That is because more attempts are made to place them.",
-        everywhere(_tried_more_often),
+        everywhere(
+            lambda at: higher(
+                Quantity(at, "tries_an_hour.high", "placement tries an hour, high"),
+                Quantity(at, "tries_an_hour.low", "low"),
+            )
+        ),
         reading="another reading of the same sentence: in each hour in which they wait for it",
     ),
     "5.2-8": Claim(
         "Failures increase with the number of components.",
-        everywhere(lambda at: grows(at, "failures_percent")),
+        grows("failures_percent"),
         figures=(3,),
         reading="each size; both priorities together",
     ),
     "5.2-9": Claim(
         "With more components it is likelier that a job is co-allocated.",
-        everywhere(lambda at: grows(at, "coallocated_percent")),
+        grows("coallocated_percent"),
         figures=(4,),
         reading="each size; both priorities together",
     ),
     "5.2-10": Claim(
         "It is then on more sites, and meets unreliable ones more often.",
-        everywhere(lambda at: above(whole(at, "spread_failures", "more failures a job"), 0)),
+        everywhere(lambda at: above(Quantity(at, "spread_failures", "more failures a job"), 0)),
         reading="of jobs of equal size and number of components, those on several sites failed "
         "more often before",
     ),
@@ -143,13 +132,9 @@ FAILURES = {
 
 
 def _dearer(at: Setting) -> Iterable[Comparison]:
-    for size, most in ((36, "36x4"), (72, "72x8")):
-        first, *_ = shapes(at, "placement_s", size)
-        yield higher(of(at, "placement_s", most), first, by=MUCH)
-
-
-def _high_is_better(at: Setting, measure: str) -> Iterable[Comparison]:
-    return [lower(high, low) for high, low in by_priority(at, measure)]
+    for size in SIZES:
+        fewest, *_, most = shapes(at, "placement_s", size)
+        yield higher(most, fewest, by=MUCH)
 
 
 def _only_small_high(at: Setting) -> Iterable[Comparison]:
@@ -158,28 +143,33 @@ def _only_small_high(at: Setting) -> Iterable[Comparison]:
             yield much_more(at, measure, other, "36.high")
 
 
-def _no_guarantee(at: Setting) -> Iterable[Comparison]:
-    few, *more = shapes(at, "placement_s", 72)
-    return [higher(one, few) for one in more[1:]]
+def _high_is_better(measure: str, groups: Iterable[object]) -> Test:
+    return everywhere(lambda at: starmap(lower, by_priority(at, measure, groups)))
 
 
-def _small_profit(at: Setting, measure: str) -> Comparison:
+def _small_profit(measure: str) -> Test:
     """Compare with jobs that are placed whole."""
-    return lower(*against(at, "whole", measure, "36"))
+    return everywhere(lambda at: lower(*against(at, "whole", measure, "36")))
 
 
-def _small_profit_alone(at: Setting, measure: str) -> Comparison:
+def _small_profit_alone(measure: str) -> Test:
     """Compare with jobs that are placed whole, all else equal: neither failures nor large jobs."""
-    return lower(
-        of(changed(at, "small"), measure, "36", "3 or 4 components"),
-        of(changed(at, "small and whole"), measure, "36", "one component"),
+    return everywhere(
+        lambda at: lower(
+            of(changed(at, "small"), measure, "36", "3 or 4 components"),
+            of(changed(at, "small and whole"), measure, "36", "one component"),
+        )
     )
 
+
+BY_SHAPE = [f"{size}x{count}" for size, count in SHAPES]
+ALONE = """the same with jobs of 36 alone on a testbed that does not fail: then nothing but the \
+number of components differs"""
 
 PLACING = {
     "5.3-1": Claim(
         "Placement times increase with the number of components.",
-        everywhere(lambda at: grows(at, "placement_s")),
+        grows("placement_s"),
         figures=(5,),
         reading="each size; both priorities together",
     ),
@@ -191,7 +181,7 @@ PLACING = {
     ),
     "5.3-3": Claim(
         "One cause are re-placements.",
-        everywhere(lambda at: grows(at, "attempts")),
+        grows("attempts"),
         reading="the number of placements increases with the number of components",
     ),
     "5.3-4": Claim(
@@ -231,29 +221,27 @@ PLACING = {
     ),
     "5.3-8": Claim(
         "Co-allocation reduces their placement times.",
-        everywhere(lambda at: _small_profit(at, "placement_s")),
+        _small_profit("placement_s"),
         figures=(5,),
         reading="jobs of 36, against the experiment with all jobs of one component",
     ),
     "5.3-17": Claim(
         "Co-allocation reduces their placement times.",
-        everywhere(lambda at: _small_profit_alone(at, "placement_s")),
+        _small_profit_alone("placement_s"),
         figures=(5,),
-        reading="the same with jobs of 36 alone on a testbed that does not fail: then nothing but "
-        "the number of components differs",
+        reading=ALONE,
     ),
     "5.3-19": Claim(
         "And their start delays.",
-        everywhere(lambda at: _small_profit(at, "start_delay_s")),
+        _small_profit("start_delay_s"),
         figures=(5,),
         reading="jobs of 36, against the experiment with all jobs of one component",
     ),
     "5.3-20": Claim(
         "And their start delays.",
-        everywhere(lambda at: _small_profit_alone(at, "start_delay_s")),
+        _small_profit_alone("start_delay_s"),
         figures=(5,),
-        reading="the same with jobs of 36 alone on a testbed that does not fail: then nothing but "
-        "the number of components differs",
+        reading=ALONE,
     ),
     "5.3-9": Claim(
         "The start delay depends on the number of failures.",
@@ -263,19 +251,19 @@ PLACING = {
     ),
     "5.3-10": Claim(
         "The start delay increases with the number of components.",
-        everywhere(lambda at: grows(at, "start_delay_s")),
+        grows("start_delay_s"),
         figures=(5,),
         reading="each size; both priorities together",
     ),
     "5.3-11": Claim(
         "Jobs of high priority have shorter start delays than those of low priority.",
-        everywhere(lambda at: _high_is_better(at, "start_delay_s")),
+        _high_is_better("start_delay_s", BY_SHAPE),
         figures=(5,),
         reading="for each size and number of components",
     ),
     "5.3-12": Claim(
         "And shorter placement times.",
-        everywhere(lambda at: _high_is_better(at, "placement_s")),
+        _high_is_better("placement_s", BY_SHAPE),
         figures=(5,),
         reading="for each size and number of components",
     ),
@@ -287,7 +275,11 @@ PLACING = {
     ),
     "5.3-14": Claim(
         "Splitting into many components does not guarantee shorter placement times.",
-        everywhere(_no_guarantee),
+        everywhere(
+            lambda at: all_higher(
+                shapes(at, "placement_s", 72)[2:], shapes(at, "placement_s", 72)[:1]
+            )
+        ),
         figures=(5,),
         reading="jobs of 72 with 6 or 8 components wait longer than with 3",
     ),
@@ -307,15 +299,7 @@ PLACING = {
     ),
     "5.3-16": Claim(
         "In spite of the unreliable system, high priority outperforms low priority.",
-        everywhere(
-            lambda at: [
-                lower(
-                    of(at, "response_s", f"{size}.high"),
-                    of(at, "response_s", f"{size}.low"),
-                )
-                for size in SIZES
-            ]
-        ),
+        _high_is_better("response_s", SIZES),
         reading="response time, each size",
     ),
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from koala.papers.claims import EXACT, MUCH, ascending, equal, higher, shown
-from koala.papers.koala.points import SHAPES, LoadLevel, Watched, changed
+from koala.papers.koala.points import SHAPES, SIZES, LoadLevel, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
 from koala.papers.paper import Comparison, Found, Quantity, Test
 
@@ -38,11 +38,6 @@ def of(setting: Setting, measure: str, group: str = "all", name: str = "") -> Qu
     return Quantity(setting, f"{measure}.{group}", f"{WORDS[measure]} {said}".rstrip())
 
 
-def whole(setting: Setting | Watched, metric: str, name: str) -> Quantity:
-    """Return a measure of the whole run."""
-    return Quantity(setting, metric, name)
-
-
 def against(setting: Setting, change: str, measure: str, group: str = "all") -> list[Quantity]:
     """Return a measure of the experiment, and of the experiment with one thing changed."""
     said = "" if group == "all" else f"{group} "
@@ -52,29 +47,28 @@ def against(setting: Setting, change: str, measure: str, group: str = "all") -> 
     ]
 
 
-def shapes(setting: Setting, measure: str, size: int, priority: str = "") -> tuple[Quantity, ...]:
+def shapes(setting: Setting, measure: str, size: int) -> list[Quantity]:
     """Return a measure of the jobs of a size by number of components, the fewest first."""
-    end = f".{priority}" if priority else ""
-    return tuple(
-        of(setting, measure, f"{size}x{count}{end}") for one, count in SHAPES if one == size
-    )
+    return [of(setting, measure, f"{size}x{count}") for one, count in SHAPES if one == size]
 
 
-def grows(setting: Setting, measure: str) -> Iterable[Comparison]:
+def grows(measure: str) -> Test:
     """Test growth with the number of components, for each size."""
-    yield from ascending(*shapes(setting, measure, 36))
-    yield from ascending(*shapes(setting, measure, 72))
-
-
-def by_priority(setting: Setting, measure: str) -> tuple[tuple[Quantity, Quantity], ...]:
-    """Compare high and low priority, for each size and number of components."""
-    return tuple(
-        (
-            of(setting, measure, f"{size}x{count}.high"),
-            of(setting, measure, f"{size}x{count}.low"),
-        )
-        for size, count in SHAPES
+    return everywhere(
+        lambda setting: [
+            one for size in SIZES for one in ascending(*shapes(setting, measure, size))
+        ]
     )
+
+
+def by_priority(
+    setting: Setting, measure: str, groups: Iterable[object]
+) -> list[tuple[Quantity, Quantity]]:
+    """Return a measure under high and under low priority, for each of the groups."""
+    return [
+        (of(setting, measure, f"{group}.high"), of(setting, measure, f"{group}.low"))
+        for group in groups
+    ]
 
 
 def much_more(setting: Setting, measure: str, one: str, other: str) -> Comparison:
@@ -95,4 +89,4 @@ def always_same(one: Quantity, other: Quantity) -> Comparison:
 
 def all_finish(setting: Setting | Watched) -> Comparison:
     """Test that all jobs finish, in every run."""
-    return always(whole(setting, "finished_percent", "finished, %"), 100)
+    return always(Quantity(setting, "finished_percent", "finished, %"), 100)

@@ -105,7 +105,7 @@ LARGER = replace(
 """Jobs that no site could run alone, on a grid that is theirs and does not fail."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Watched:
     """The experiment, with the scheduler inspected after every event."""
 
