@@ -243,6 +243,22 @@ def once(*comparisons: Comparison) -> Test:
     return lambda level: comparisons if level == ANY else ()
 
 
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """The setting of values that need no simulation."""
+
+    def __str__(self) -> str:
+        return "arithmetic"
+
+
+ARITHMETIC = Arithmetic()
+
+
+def exact(metric: str, name: str = "") -> Quantity:
+    """Return a value of a paper's arithmetic as a quantity."""
+    return Quantity(ARITHMETIC, metric, name or metric)
+
+
 # What sentences are made of.
 
 

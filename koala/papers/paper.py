@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Setting = Hashable
 """One point of a paper's experiment: a frozen dataclass of that paper's module whose `str` is what
@@ -22,6 +22,17 @@ class Level:
 
     def __str__(self) -> str:
         return self.name
+
+
+def changes(reading: Any, number: str = "") -> str:  # noqa: ANN401 - a dataclass
+    """Name the fields of a reading that differ from their defaults; `number` is the format of those
+    that are no words."""
+    found = [
+        f"{field.name} {value if isinstance(value, str) else format(value, number)}"
+        for field in fields(reading)
+        if (value := getattr(reading, field.name)) != field.default
+    ]
+    return ", ".join(found) or "as read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,17 +102,9 @@ def record_of(job: Job) -> JobRecord:
 
 
 _TIMES = (
-    "submitted_at",
-    "placed_at",
-    "claimed_at",
-    "start_at",
-    "started_at",
-    "ended_at",
-    "processor_gained_s",
-    "processor_wasted_s",
-    "processor_run_s",
-    "start_delay_s",
-    "start_lateness_s",
+    *("submitted_at", "placed_at", "claimed_at", "start_at", "started_at", "ended_at"),
+    *("processor_gained_s", "processor_wasted_s", "processor_run_s"),
+    *("start_delay_s", "start_lateness_s"),
 )
 
 
@@ -146,17 +138,9 @@ MEASURES: dict[str, str] = {
 """Measures of a group of jobs and their definitions; means over its jobs unless stated."""
 
 _MEANS = (
-    "placement_s",
-    "start_delay_s",
-    "start_lateness_s",
-    "waiting_s",
-    "response_s",
-    "processor_gained_s",
-    "processor_wasted_s",
-    "extra_claiming_tries",
-    "placement_tries",
-    "claiming_tries",
-    "attempts",
+    *("placement_s", "start_delay_s", "start_lateness_s", "waiting_s", "response_s"),
+    *("processor_gained_s", "processor_wasted_s", "extra_claiming_tries"),
+    *("placement_tries", "claiming_tries", "attempts"),
 )
 
 

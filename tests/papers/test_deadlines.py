@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from koala.papers import figures, report
-from koala.papers.claims import Verdict
+from koala.papers.claims import (
+    ARITHMETIC,
+    Arithmetic,
+    Verdict,
+)
 from koala.papers.deadlines import PAPER
 from koala.papers.deadlines.points import (
-    ARITHMETIC,
     LEVELS,
-    Arithmetic,
     Beginning,
     Point,
     Watched,

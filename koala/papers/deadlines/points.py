@@ -11,10 +11,10 @@ from statistics import fmean
 
 from koala.core.model.timeline import next_claim_at, next_try_at
 from koala.core.model.values import Seconds
-from koala.papers.claims import ANY
+from koala.papers.claims import ANY, Arithmetic
 from koala.papers.deadlines.simulation import Outcome as JobOutcome
 from koala.papers.deadlines.simulation import Record, Setting, Tally, simulate, summarize
-from koala.papers.paper import Level, Outcome, Quantity, Run
+from koala.papers.paper import Level, Outcome, Run
 from koala.sim.statistics import mean, percent
 from koala.workload.distributions import SizeDistribution
 
@@ -150,25 +150,6 @@ LATER_JOBS = 20
 """Arrivals to skip before jobs count as later ones: by then the first ones have been claimed
 for."""
 BEGINNING_S = 36_000.0
-
-
-# The paper's arithmetic.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arithmetic:
-    """Values that need no simulation: moments of sizes, and instants of tries."""
-
-    def __str__(self) -> str:
-        return "arithmetic"
-
-
-ARITHMETIC = Arithmetic()
-
-
-def exact(metric: str, name: str) -> Quantity:
-    """Return a value of the arithmetic as a quantity."""
-    return Quantity(ARITHMETIC, metric, name)
 
 
 # Running.

@@ -9,7 +9,7 @@ from koala.core.model.values import Seconds
 from koala.papers.hints.simulation import JobRecord, RunRecord, Setting, SiteSetting, simulate
 from koala.papers.hints.simulation.counting import KINDS, metrics
 from koala.papers.hints.simulation.setting import SITES
-from koala.papers.paper import Level, Outcome, Quantity, Run
+from koala.papers.paper import Level, Outcome, Quantity, Run, changes
 from koala.sim.statistics import mean
 
 POLICIES = ("NoNetwork", "PreferLocal", "Service")
@@ -50,15 +50,7 @@ class Reading:
         )
 
     def __str__(self) -> str:
-        default = Reading()
-        names = ("rate", "vpn_mbps", "accept", "preferred_mips", "blocks", "round_s",
-                 "link_share", "jobs_share")  # fmt: skip
-        changed = [
-            f"{name} {getattr(self, name):g}"
-            for name in names
-            if getattr(self, name) != getattr(default, name)
-        ]
-        return ", ".join(changed) or "as read"
+        return changes(self, "g")
 
 
 def _with_link(site: SiteSetting, share: float) -> SiteSetting:

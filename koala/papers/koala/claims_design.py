@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.papers.claims import LITTLE, MUCH, above, higher, lower, once, share, shown
+from koala.papers.claims import LITTLE, MUCH, above, exact, higher, lower, once, share, shown
 from koala.papers.koala.claims_shared import (
     against,
     all_finish,
@@ -11,7 +11,7 @@ from koala.papers.koala.claims_shared import (
     everywhere,
     of,
 )
-from koala.papers.koala.points import LARGER, Watched, changed, exact
+from koala.papers.koala.points import LARGER, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
 from koala.papers.paper import Claim, Comparison, Quantity
 

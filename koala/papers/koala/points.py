@@ -14,11 +14,11 @@ from koala.core.model.events import ClaimGone, ClaimPassed, Event
 from koala.core.model.job import EndKind, Failed
 from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
-from koala.papers.claims import ANY
+from koala.papers.claims import ANY, Arithmetic
 from koala.papers.koala.simulation.run import DRAWN_S, Measured, measured, over_time, world
 from koala.papers.koala.simulation.run import run as run_once
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Level, Outcome, Quantity, Run
+from koala.papers.paper import Level, Outcome, Run
 from koala.sim.metrics import JobRecord
 from koala.sim.statistics import mean, percent, ratio
 
@@ -113,22 +113,6 @@ class Watched:
 
     def __str__(self) -> str:
         return f"{self.setting}, watched"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arithmetic:
-    """Values that need no simulation."""
-
-    def __str__(self) -> str:
-        return "arithmetic"
-
-
-ARITHMETIC = Arithmetic()
-
-
-def exact(metric: str, name: str) -> Quantity:
-    """Return a value of the arithmetic as a quantity."""
-    return Quantity(ARITHMETIC, metric, name)
 
 
 # Running.

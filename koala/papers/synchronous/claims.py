@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from koala.core.model.values import Seconds
-from koala.papers.claims import MUCH, above, ascending, below, equal, higher, lower, share, shown
+from koala.papers.claims import (
+    MUCH,
+    above,
+    ascending,
+    below,
+    equal,
+    exact,
+    higher,
+    lower,
+    share,
+    shown,
+)
 from koala.papers.paper import Claim, Comparison, Found, Quantity, Test, Untestable, numbered
 from koala.papers.synchronous.points import (
     DENSE_S,
@@ -14,7 +25,6 @@ from koala.papers.synchronous.points import (
     ReadLevel,
     across,
     each,
-    exact,
     of,
     once,
     without_oversubscription,

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 
 from koala.core.model.values import Seconds
-from koala.papers.paper import Comparison, Found, Level, Outcome, Quantity, Run, Test, listed
+from koala.papers.claims import Arithmetic
+from koala.papers.paper import (
+    Comparison,
+    Found,
+    Level,
+    Outcome,
+    Quantity,
+    Run,
+    Test,
+    changes,
+    listed,
+)
 from koala.papers.synchronous.simulation import Outcome as TaskOutcome
 from koala.papers.synchronous.simulation import Setting, simulate
 from koala.papers.synchronous.simulation.setting import (
@@ -45,24 +56,11 @@ class Reading:
             machines=machines,
             interarrival_s=interarrival_s,
             tasks=tasks,
-            partition=self.partition,
-            test=self.test,
-            dummy=self.dummy,
-            mapping=self.mapping,
-            release=self.release,
-            quantum_s=self.quantum_s,
-            beta=self.beta,
+            **asdict(self),
         )
 
     def __str__(self) -> str:
-        default = Reading()
-        names = ("partition", "test", "dummy", "mapping", "release", "quantum_s", "beta")
-        changed = [
-            f"{name} {getattr(self, name)}"
-            for name in names
-            if getattr(self, name) != getattr(default, name)
-        ]
-        return ", ".join(changed) or "as read"
+        return changes(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,17 +109,6 @@ class Point:
             f"{self.scheme}, {self.machines} machines, every {self.interarrival_s:g} s,"
             f" {self.reading}"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
-    """Values that can be computed without chance."""
-
-    def __str__(self) -> str:
-        return "arithmetic"
-
-
-ARITHMETIC = Arithmetic()
 
 
 def run(one: Run) -> Outcome:
@@ -203,11 +190,6 @@ def of(level: ReadLevel, scheme: str, metric: str, machines: int, at_s: Seconds)
     """Return a metric of a scheme."""
     point = Point(scheme=scheme, machines=machines, interarrival_s=at_s, reading=level.reading)
     return Quantity(point, metric, f"{metric} of {scheme}, {machines} machines, every {at_s:g} s")
-
-
-def exact(metric: str) -> Quantity:
-    """Return a computed value."""
-    return Quantity(ARITHMETIC, metric, metric)
 
 
 Phrase = Callable[[ReadLevel, int, Seconds], Found]

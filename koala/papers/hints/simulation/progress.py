@@ -58,8 +58,6 @@ class Running:
     mi_rate: float = 0.0
     executed_at: Instant = inf  # when all of the present step is executed ...
     moved_at: Instant = inf  # ... and moved
-    version: int = 0
-    is_awaited: bool = False  # its next instant is in the heap
 
     @property
     def next_at(self) -> Instant:
@@ -98,10 +96,9 @@ class Running:
             self.executed_at = self.moved_at = inf  # those of the next step are not known yet
         return moved
 
-    def set_rates(self, mbps: float, now: Instant) -> bool:
-        """Set its share of the link; return True if its next instant changed."""
-        step, before = self.steps[-1], self.next_at
-        wanted = self.wanted_mbps
+    def set_rates(self, mbps: float, now: Instant) -> None:
+        """Set its share of the link."""
+        step, wanted = self.steps[-1], self.wanted_mbps
         self.mbps = mbps if step.mb > 0 else 0.0
         self.mi_rate = self.mips if step.mi > 0 else 0.0
         if self.is_streaming and wanted > 0:
@@ -109,7 +106,6 @@ class Running:
         self.executed_at = now + step.mi / self.mi_rate if self.mi_rate > 0 else inf
         has_data = not self.is_streaming and step.mb > 0 and mbps > 0
         self.moved_at = now + 8 * step.mb / mbps if has_data else inf
-        return self.next_at != before or not self.is_awaited
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -132,20 +128,16 @@ class Link:
             self.moved_mb += job.advance(now, self.settled_at) if job.steps else 0.0
         self.settled_at = now
 
-    def share(self, now: Instant) -> list[Running]:
-        """Give each job its booked part and a max-min fair part of the rest; return the jobs whose
-        next instant changed. A stream with a booking wants no more than that."""
+    def share(self, now: Instant) -> None:
+        """Give each job its booked part and a max-min fair part of the rest. A stream with a
+        booking wants no more than that."""
         jobs = [job for job in self.running.values() if job.steps]
         wanted = [
             0.0 if job.is_streaming and job.booked_mbps else job.wanted_mbps - job.sure_mbps
             for job in jobs
         ]
-        parts = max_min_fair(wanted, self.free_mbps)
-        return [
-            job
-            for job, part in zip(jobs, parts, strict=True)
-            if job.set_rates(job.sure_mbps + part, now)
-        ]
+        for job, part in zip(jobs, max_min_fair(wanted, self.free_mbps), strict=True):
+            job.set_rates(job.sure_mbps + part, now)
 
 
 def left(capacity: float, taken: Iterable[float]) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from math import ceil, inf, nan
+from operator import itemgetter
 
 from koala.core.model.grid import GridView, Part, Placement, PlacementRequest, Replica, SiteView
 from koala.core.model.values import FileName, Instant, SiteName
@@ -78,7 +78,6 @@ class _Run:
         self._at: list[dict[int, Running]] = [{} for _ in setting.sites]
         self._stored: list[dict[int, float]] = [{} for _ in setting.sites]
         self._waiting: dict[int, JobRecord] = {}
-        self._heap: list[tuple[Instant, int, int, Running]] = []
         self._round_at: Instant = inf
         self.now: Instant = 0.0
 
@@ -110,9 +109,7 @@ class _Run:
 
     def _next_at(self) -> Instant:
         """Return the next instant at which a part of a running job is done."""
-        while self._heap and self._heap[0][3].version != self._heap[0][2]:
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else inf
+        return min((job.next_at for jobs in self._at for job in jobs.values()), default=inf)
 
     def _next_round(self) -> Instant:
         """Set the next scheduling round: now, or at the next of the instants at which rounds may
@@ -130,9 +127,8 @@ class _Run:
         until = self.now + SAME_S
         touched: dict[tuple[int, int], Link] = {}
         has_ended = False
-        while self._next_at() <= until:
-            at, _, _, running = heappop(self._heap)
-            running.is_awaited = False
+        due = [job for jobs in self._at for job in jobs.values() if job.next_at <= until]
+        for at, running in sorted(((job.next_at, job) for job in due), key=itemgetter(0)):
             self.now = max(self.now, at)
             link = self._links[running.ends]
             link.settle(self.now)
@@ -141,7 +137,7 @@ class _Run:
                 self._end(running)
                 has_ended = True
         for link in touched.values():
-            self._share(link)
+            link.share(self.now)
         return has_ended
 
     def _end(self, running: Running) -> None:
@@ -150,13 +146,6 @@ class _Run:
         del self._links[running.ends].running[running.job]
         del self._at[running.site][running.job]
         self._stored[job.home].pop(running.job)
-
-    def _share(self, link: Link) -> None:
-        link.settle(self.now)
-        for running in link.share(self.now):
-            running.version += 1
-            running.is_awaited = True
-            heappush(self._heap, (running.next_at, running.job, running.version, running))
 
     # --- scheduling (Hints 4) ---
 
@@ -243,4 +232,4 @@ class _Run:
         link = self._links[running.ends]
         link.settle(self.now)
         link.running[job.number] = running
-        self._share(link)
+        link.share(self.now)

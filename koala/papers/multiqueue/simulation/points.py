@@ -73,9 +73,7 @@ class SimulatedPoint:
         setting = self.setting
         return {
             "policy": setting.policy,
-            "mix": list(setting.mix),
-            "split": list(setting.split),
-            "sizes": list(setting.sizes),
+            **{name: list(getattr(setting, name)) for name in ("mix", "split", "sizes")},
             "q": setting.q,
             "sites": list(setting.sites),
             "service_cv": setting.service_cv,

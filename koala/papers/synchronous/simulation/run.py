@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from math import ceil
+from dataclasses import dataclass
 from pathlib import Path
 
 from koala.core.model.progress_reports import MemberProgress, ProgressQuestion
@@ -19,7 +19,7 @@ from koala.papers.synchronous.simulation.arrivals import (
 )
 from koala.papers.synchronous.simulation.counting import Outcome, Record, tally
 from koala.papers.synchronous.simulation.setting import QOS, QUANTA, SHARES, Setting
-from koala.papers.synchronous.simulation.sharing import Flow, Machine, QosQueue
+from koala.papers.synchronous.simulation.sharing import Flow, Machine, QosQueue, whole_quanta
 from koala.policies.progress.synchronous import (
     is_within_windows,
     normalized_weight,
@@ -70,36 +70,23 @@ def simulate_to_file(setting: Setting, path: Path, first: int, seed: int) -> dic
         return simulate(setting, seed, record)
 
 
+@dataclass(slots=True, eq=False)
 class _Task:
-    """An admitted Grid QoS task, and its counters."""
+    """An admitted Grid QoS task, and its counters, which are those of its outcome."""
 
-    __slots__ = (
-        "conforming_cycles",
-        "corrections",
-        "cycles",
-        "effective_quanta",
-        "flows",
-        "machines",
-        "quanta",
-        "skew_first_end_s",
-        "skew_max_s",
-        "skew_sum_s",
-        "started_at",
-        "synchronous_cycles",
-        "task",
-    )
-
-    def __init__(
-        self, task: QosTask, flows: list[Flow], machines: list[int], started_at: Instant
-    ) -> None:
-        self.task = task
-        self.flows = flows
-        self.machines = machines
-        self.started_at = started_at
-        self.cycles = self.conforming_cycles = self.synchronous_cycles = self.corrections = 0
-        self.quanta = self.effective_quanta = 0.0
-        self.skew_sum_s = self.skew_max_s = 0.0
-        self.skew_first_end_s: Seconds | None = None
+    task: QosTask
+    flows: list[Flow]
+    machines: list[int]
+    started_at: Instant
+    cycles: int = 0
+    conforming_cycles: int = 0
+    synchronous_cycles: int = 0
+    corrections: int = 0
+    quanta: float = 0.0
+    effective_quanta: float = 0.0
+    skew_sum_s: Seconds = 0.0
+    skew_max_s: Seconds = 0.0
+    skew_first_end_s: Seconds | None = None
 
     @property
     def is_over(self) -> bool:
@@ -128,16 +115,15 @@ class _Task:
             started_at=self.started_at,
             first_end_at=min(ends),
             last_end_at=max(ends),
-            cycles=self.cycles,
-            skew_sum_s=self.skew_sum_s,
-            skew_max_s=self.skew_max_s,
             skew_first_end_s=self.skew_first_end_s or 0.0,
-            conforming_cycles=self.conforming_cycles,
-            synchronous_cycles=self.synchronous_cycles,
-            quanta=self.quanta,
-            effective_quanta=self.effective_quanta,
-            corrections=self.corrections,
+            **{name: getattr(self, name) for name in _COUNTERS},
         )
+
+
+_COUNTERS = (
+    *("cycles", "conforming_cycles", "synchronous_cycles", "corrections"),
+    *("quanta", "effective_quanta", "skew_sum_s", "skew_max_s"),
+)
 
 
 def refused(task: QosTask) -> Outcome:
@@ -180,18 +166,19 @@ class _Run:
         best_effort: Sequence[OtherTask],
     ) -> list[Outcome]:
         outcomes: dict[int, Outcome] = {}
-        coming, locals_coming, others_coming = deque(qos), deque(local), deque(best_effort)
+        coming = deque(qos)
+        others = [
+            (deque(local), [machine.local for machine in self._machines]),
+            (deque(best_effort), [machine.best_effort for machine in self._machines]),
+        ]
         cycle = 0
         while coming or self._live:
             now = cycle * self._setting.cycle_s
-            while locals_coming and locals_coming[0].submitted_at <= now:
-                task = locals_coming.popleft()
-                machine = self._machines[task.machine]
-                machine.local.add(self._quanta(task.work_s, machine))
-            while others_coming and others_coming[0].submitted_at <= now:
-                task = others_coming.popleft()
-                machine = self._machines[task.machine]
-                machine.best_effort.add(self._quanta(task.work_s, machine))
+            for tasks, queues in others:
+                while tasks and tasks[0].submitted_at <= now:
+                    task = tasks.popleft()
+                    quanta = self._quanta(task.work_s, self._machines[task.machine])
+                    queues[task.machine].add(quanta)
             self._release_weight(now)
             while coming and coming[0].submitted_at <= now:
                 arrival = coming.popleft()
@@ -270,7 +257,7 @@ class _Run:
                 self._booked[index] = sum(flow.admitted for flow in machine.qos.flows.values())
 
     def _quanta(self, work_s: Seconds, machine: Machine) -> int:
-        return max(1, ceil(work_s / machine.speed_ghz / self._setting.quantum_s))
+        return max(1, whole_quanta(work_s / machine.speed_ghz / self._setting.quantum_s))
 
     # --- a cycle ---
 

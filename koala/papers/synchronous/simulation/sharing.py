@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from heapq import heapify, heappop, heapreplace
 from math import ceil, inf
@@ -17,6 +18,8 @@ from typing import NamedTuple
 from koala.core.model.values import Instant
 from koala.papers.synchronous.simulation.setting import SHARES
 
+DUST = 1e-12
+"""Rounding tolerance, as a share."""
 Tags = tuple[float, ...]
 
 
@@ -77,30 +80,29 @@ class Turns:
                 tasks.append(task)
 
 
+def whole_quanta(quanta: float) -> int:
+    """Round up to whole quanta; what is only a rounding error more than a whole number is not."""
+    return ceil(quanta * (1 - DUST))
+
+
+@dataclass(slots=True, eq=False)
 class Flow:
     """A flow with a weight in a Grid QoS queue: a subtask, or the dummy, which has no end."""
 
-    __slots__ = (
-        "admitted",
-        "agreed",
-        "delivered",
-        "ended_at",
-        "needed",
-        "number",
-        "tag",
-        "weight",
-        "whole",
-    )
+    number: int
+    _: KW_ONLY
+    weight: float
+    agreed: float  # quanta a cycle: x
+    needed: float  # quanta in all
+    admitted: float = field(init=False)
+    whole: float = field(init=False)
+    delivered: int = 0
+    tag: float = 0.0
+    ended_at: Instant | None = None
 
-    def __init__(self, number: int, *, weight: float, agreed: float, needed: float) -> None:
-        self.number = number
-        self.weight = self.admitted = weight
-        self.agreed = agreed  # quanta a cycle: x
-        self.needed = needed  # quanta in all
-        self.whole: float = ceil(needed) if needed < inf else inf
-        self.delivered = 0
-        self.tag = 0.0
-        self.ended_at: Instant | None = None
+    def __post_init__(self) -> None:
+        self.admitted = self.weight
+        self.whole = whole_quanta(self.needed) if self.needed < inf else inf
 
     @property
     def left(self) -> float:

@@ -8,7 +8,7 @@ from koala.papers.synchronous.simulation import Setting, simulate
 from koala.papers.synchronous.simulation.arrivals import OtherTask, QosTask
 from koala.papers.synchronous.simulation.run import simulate_tasks
 from koala.papers.synchronous.simulation.setting import LOCAL
-from koala.papers.synchronous.simulation.sharing import Flow, QosQueue, Turns, picks
+from koala.papers.synchronous.simulation.sharing import Flow, QosQueue, Turns, picks, whole_quanta
 
 
 def a_task(*, relative: tuple[float, ...] = (1.0,), demand: float = 4.0) -> QosTask:
@@ -73,6 +73,16 @@ def test_strict_admission_lets_a_lone_subtask_speed_away() -> None:
     setting = Setting(scheme="QoS", machines=1)
     found = simulate_tasks(setting, 1, [0.2], [a_task()], [], [])[0]
     assert found.last_end_at == pytest.approx(200.0, abs=0.11)
+
+
+def test_a_rounding_error_costs_no_quantum() -> None:
+    """4 % of 1 GHz for 1500 s are 1200 quanta of 0.1 s at 0.5 GHz; summed up they are a little
+    more."""
+    task = a_task()._replace(duration_s=1500.0)
+    found = simulate_tasks(Setting(scheme="QoS", machines=1), 1, [0.5], [task], [], [])[0]
+    assert found.last_end_at == pytest.approx(120.0, abs=0.01)
+    assert whole_quanta(600.0000000000001) == 600
+    assert whole_quanta(600.001) == 601
 
 
 def test_a_hard_partition_gives_no_more_than_its_own() -> None:
