@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from koala.papers.hints.points import FRACTIONS, POLICIES, of, response
-from koala.papers.hints.simulation.counting import KINDS
-from koala.papers.hints.simulation.drawing import LABELS
+from koala.papers.hints.simulation.counting import KINDS, LABELS
 from koala.papers.paper import Figure, Panel
 
 PERCENTAGES = tuple(100 * fraction for fraction in FRACTIONS)

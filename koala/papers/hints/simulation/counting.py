@@ -17,6 +17,7 @@ KINDS: dict[str, Callable[[JobRecord], bool]] = {
     "cpu": lambda job: not job.is_io,
 }
 """Classes of jobs."""
+LABELS = {"all": "all jobs", "io": "I/O-bound", "cpu": "CPU-bound"}
 
 
 def metrics(setting: Setting, run: RunRecord) -> dict[str, float]:

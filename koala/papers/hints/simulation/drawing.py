@@ -8,10 +8,8 @@ from pathlib import Path
 from matplotlib.figure import Figure as Drawing
 
 from koala.papers.figures import save
-from koala.papers.hints.simulation.counting import KINDS, Summary
+from koala.papers.hints.simulation.counting import KINDS, LABELS, Summary
 from koala.papers.hints.simulation.run import RunRecord
-
-LABELS = {"all": "all jobs", "io": "I/O-bound", "cpu": "CPU-bound"}
 
 
 def draw(found: Summary, runs: Sequence[RunRecord], path: Path) -> None:
