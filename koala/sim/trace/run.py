@@ -1,4 +1,8 @@
-"""The event loop of a replay: completions, arrivals, then one pass of the local manager."""
+"""The event loop of a replay: completions, arrivals, then one pass of the local manager.
+
+It is one loop over plain tuples instead of calls by `koala.sim.engine`, because logs have hundreds
+of thousands of jobs.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +67,7 @@ class Run:
 
     def go_on(self, before: float, *, instants: int) -> bool:
         """Process all events before an instant, or so many instants of them; return True if there
-        may be more. One loop with few calls, because logs have hundreds of thousands of jobs."""
+        may be more."""
         queue, ends, jobs, starts = self.queue, self._ends, self._jobs, self._starts
         submit, end, advance = queue.submit, queue.end, queue.advance
         arrival, arrivals, key = self._next, self._arrivals, self._arrived

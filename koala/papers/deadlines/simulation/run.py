@@ -1,4 +1,7 @@
-"""One run: an event heap, clusters with their local users, and jobs with deadlines."""
+"""One run: an event heap, clusters with their local users, and jobs with deadlines.
+
+The heap is its own, because runs of `koala.sim.engine` take a quarter longer here.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ queues in front, under any discipline of the live scheduler.
 There are no claims and no messages, because in this model a placed job starts at once. The order of
 queues (`koala.core.model.visiting`, `koala.policies.queueing.multiqueue`) and the fit of a job
 (`koala.policies.placement.worst_fit`) are the daemon's code. A test has both start the same jobs at
-the same instants.
+the same instants. Departures have a heap of their own instead of `koala.sim.engine`, because a run
+makes hundreds of thousands of them.
 """
 
 from __future__ import annotations
