@@ -7,31 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from koala.core.model.actions import (
-    AcknowledgeClaim,
-    Action,
-    Announce,
-    ArmClaim,
-    CancelTransfer,
-    ClaimProcessors,
-    PaceClaim,
-    PublishOutputs,
-    ReleaseClaim,
-    StartTransfer,
-    StopClaim,
-    TryPaths,
-)
-from koala.core.model.events import (
-    DaemonStarted,
-    Event,
-    JobSubmitted,
-    ParametersChanged,
-    ReplicaAdded,
-    SiteRegistered,
-    SiteReported,
-    SiteResumed,
-    Woken,
-)
+from koala.core.model import actions as act
+from koala.core.model import events as ev
 from koala.core.model.job import TERMINAL
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName, UserName
@@ -50,7 +27,7 @@ OPERATOR = UserName("operator")
 WAITING_MAX = 3
 """Number of unfinished jobs whose reason is reported."""
 OVER = tuple(phase.__name__ for phase in TERMINAL)
-Watch = Callable[[Scheduler, Event, Sequence[Action], Instant], None]
+Watch = Callable[[Scheduler, ev.Event, Sequence[act.Action], Instant], None]
 """Receives every handled event and its outcome."""
 
 
@@ -84,7 +61,7 @@ class Grid:
         links: Links,
         faults: Faults,
         bin_s: Seconds,
-        emit: Callable[[Event], None],
+        emit: Callable[[ev.Event], None],
     ) -> None:
         settings = tuple(settings)
         self._engine = engine
@@ -110,11 +87,11 @@ class Grid:
     def begin(self) -> None:
         """Start the daemon, register the sites, and start the submissions of their users."""
         links = tuple((*pair, bps) for pair, bps in self._links.bandwidth.items())
-        self._emit(DaemonStarted(epoch=1))
-        self._emit(ParametersChanged(parameters=self._parameters, links=links))
+        self._emit(ev.DaemonStarted(epoch=1))
+        self._emit(ev.ParametersChanged(parameters=self._parameters, links=links))
         for site in self.sites.values():
             facts = site.setting.facts
-            self._emit(SiteRegistered(site=site.name, facts=facts, idle=facts.processors))
+            self._emit(ev.SiteRegistered(site=site.name, facts=facts, idle=facts.processors))
             site.begin()
         for outage in self._faults.outages:
             self._engine.at(outage.at, partial(self._lose, outage.site))
@@ -126,8 +103,10 @@ class Grid:
         file = submission.spec.input_file
         if file is not None:
             for site in submission.replicas:
-                self._emit(ReplicaAdded(file=file.name, site=site, size_bytes=file.size_bytes or 0))
-        self._emit(JobSubmitted(job=submission.job, spec=submission.spec))
+                self._emit(
+                    ev.ReplicaAdded(file=file.name, site=site, size_bytes=file.size_bytes or 0)
+                )
+        self._emit(ev.JobSubmitted(job=submission.job, spec=submission.spec))
 
     def forget(self, job: JobId) -> None:
         """Forget a job that is over."""
@@ -151,20 +130,28 @@ class Grid:
         for site in self.sites.values():
             site.report()
 
-    def carry_out(self, actions: Sequence[Action]) -> None:
+    def carry_out(self, actions: Sequence[act.Action]) -> None:
         """Send each action to its site as an entry of its own."""
         for action in actions:
             match action:
-                case ClaimProcessors() | TryPaths() | ArmClaim() | ReleaseClaim() | StopClaim():
+                case (
+                    act.ClaimProcessors()
+                    | act.TryPaths()
+                    | act.ArmClaim()
+                    | act.ReleaseClaim()
+                    | act.StopClaim()
+                ):
                     site = self.sites[action.site]
                     self._engine.after(site.setting.latency_s, partial(site.receive, action))
-                case StartTransfer():
+                case act.StartTransfer():
                     latency_s = self.sites[action.target].setting.latency_s
                     self._engine.after(latency_s, partial(self.copies.begin, action))
-                case CancelTransfer():
+                case act.CancelTransfer():
                     latency_s = self.sites[action.target].setting.latency_s
                     self._engine.after(latency_s, partial(self.copies.cancel, action.transfer))
-                case PaceClaim() | AcknowledgeClaim() | PublishOutputs() | Announce():
+                case (
+                    act.PaceClaim() | act.AcknowledgeClaim() | act.PublishOutputs() | act.Announce()
+                ):
                     pass  # programs do not report their progress here
 
     def _lose(self, name: SiteName) -> None:
@@ -174,7 +161,7 @@ class Grid:
     def _repair(self, name: SiteName) -> None:
         self.sites[name].repair()
         self.copies.repair(name)
-        self._emit(SiteResumed(site=name, by=OPERATOR))
+        self._emit(ev.SiteResumed(site=name, by=OPERATOR))
 
 
 class World:
@@ -239,25 +226,25 @@ class World:
             if wake_at > until:
                 return False
             self.engine.run(wake_at)  # nothing but the clock
-            self.handle(Woken())
+            self.handle(ev.Woken())
             return True
         return at is not None and at <= until and self.engine.step()
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: ev.Event) -> None:
         """Handle an event that happens now."""
-        if not isinstance(event, SiteReported):
+        if not isinstance(event, ev.SiteReported):
             self.grid.request_reports()
         now = self.engine.now
         actions = self.scheduler.handle(event, now)
         self.events += 1
         for action in actions:
-            if isinstance(action, Announce):
+            if isinstance(action, act.Announce):
                 self._hear(action, now)
         self.grid.carry_out(actions)
         if self._watch is not None:
             self._watch(self.scheduler, event, actions, now)
 
-    def _hear(self, said: Announce, now: Instant) -> None:
+    def _hear(self, said: act.Announce, now: Instant) -> None:
         if said.site is not None:  # something about a site may have changed whether it is usable
             for site in self.scheduler.sites.values():
                 self.grid.usage.set_usable(site.name, now, is_usable=is_usable(site))

@@ -8,21 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from koala.core.model import actions as act
 from koala.core.model import events as ev
-from koala.core.model.actions import (
-    AcknowledgeClaim,
-    Action,
-    Announce,
-    ArmClaim,
-    CancelTransfer,
-    ClaimProcessors,
-    PaceClaim,
-    PublishOutputs,
-    ReleaseClaim,
-    StartTransfer,
-    StopClaim,
-    TryPaths,
-)
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job import ArmNumber, ClaimEnd, EndKind
 from koala.core.model.values import ClaimId, Instant, JobId, Seconds, SiteName, TransferId
@@ -40,7 +27,7 @@ class ArmNote:
 class ClaimNote:
     """The life of a claim as the daemon saw it."""
 
-    order: ClaimProcessors
+    order: act.ClaimProcessors
     job: JobId
     attempt: int
     component: int
@@ -87,7 +74,7 @@ class ClaimNote:
 class CopyNote:
     """A transfer: its total time, and the site's own measurement."""
 
-    order: StartTransfer
+    order: act.StartTransfer
     started_at: Instant
     ended_at: Instant | None = None
     took_s: Seconds = 0.0
@@ -134,7 +121,7 @@ class Chronicle:
         self.down: list[tuple[Instant, Instant]] = []  # the daemon, from its last event on
         self._before: Instant | None = None  # the last instant before that of the last event
 
-    def note(self, event: ev.Event, now: Instant, actions: Sequence[Action]) -> None:
+    def note(self, event: ev.Event, now: Instant, actions: Sequence[act.Action]) -> None:
         """Note one event and its outcome."""
         if not self.events:
             self.first_at = now
@@ -220,9 +207,9 @@ class Chronicle:
         else:
             copy.took_s = event.took_s
 
-    def _note_action(self, action: Action, now: Instant) -> None:
+    def _note_action(self, action: act.Action, now: Instant) -> None:
         match action:
-            case ClaimProcessors():
+            case act.ClaimProcessors():
                 if action.claim not in self.claims:
                     job, attempt, component, _ = action.claim.rsplit("/", 3)
                     claim = ClaimNote(
@@ -234,29 +221,31 @@ class Chronicle:
                     )
                     self.claims[action.claim] = claim
                     self.site(action.site).claims.append(claim)
-            case TryPaths():
+            case act.TryPaths():
                 pass
-            case ArmClaim() | ReleaseClaim() | StopClaim():
+            case act.ArmClaim() | act.ReleaseClaim() | act.StopClaim():
                 known = self.claims.get(action.claim)  # None: made before the journal begins
                 if known is not None:
                     _note_order(known, action, now)
-            case StartTransfer():
+            case act.StartTransfer():
                 self.copies[action.transfer] = CopyNote(order=action, started_at=now)
-            case CancelTransfer():
+            case act.CancelTransfer():
                 copy = self.copies.get(action.transfer)
                 if copy is not None and copy.ended_at is None:
                     copy.is_cancelled = True
-            case PaceClaim() | AcknowledgeClaim() | PublishOutputs() | Announce():
+            case act.PaceClaim() | act.AcknowledgeClaim() | act.PublishOutputs() | act.Announce():
                 pass
 
 
-def _note_order(claim: ClaimNote, order: ArmClaim | ReleaseClaim | StopClaim, now: Instant) -> None:
+def _note_order(
+    claim: ClaimNote, order: act.ArmClaim | act.ReleaseClaim | act.StopClaim, now: Instant
+) -> None:
     match order:
-        case ArmClaim():
+        case act.ArmClaim():
             claim.arms[order.number] = ArmNote(asked_at=now)
-        case ReleaseClaim():
+        case act.ReleaseClaim():
             claim.release_at = order.release_at
-        case StopClaim():
+        case act.StopClaim():
             claim.stopped_at = now if claim.stopped_at is None else claim.stopped_at
 
 

@@ -16,29 +16,8 @@ from functools import partial
 from operator import itemgetter
 from typing import TypeAlias
 
-from koala.core.model.actions import (
-    AcknowledgeClaim,
-    ArmClaim,
-    CancelTransfer,
-    ClaimProcessors,
-    ReleaseClaim,
-    StartTransfer,
-    StopClaim,
-    TryPaths,
-    Wanted,
-)
-from koala.core.model.events import (
-    ClaimArmed,
-    ClaimGone,
-    ClaimGranted,
-    ClaimPassed,
-    Event,
-    PathsTried,
-    SiteReported,
-    TransferFailed,
-    TransferFinished,
-    TransferProgressed,
-)
+from koala.core.model import actions as act
+from koala.core.model import events as ev
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.parameters import Parameters
@@ -60,14 +39,14 @@ from koala.sim.replay.recording import (
 REPORT_SHARE = 0.1
 """Interval between two reports of a copy, as a share of its time so far: as agents have it."""
 Order: TypeAlias = (
-    ClaimProcessors
-    | TryPaths
-    | ArmClaim
-    | ReleaseClaim
-    | StopClaim
-    | AcknowledgeClaim
-    | StartTransfer
-    | CancelTransfer
+    act.ClaimProcessors
+    | act.TryPaths
+    | act.ArmClaim
+    | act.ReleaseClaim
+    | act.StopClaim
+    | act.AcknowledgeClaim
+    | act.StartTransfer
+    | act.CancelTransfer
 )
 
 
@@ -75,14 +54,14 @@ Order: TypeAlias = (
 class _Claim:
     """A claim at this site, from its ask until its end is acknowledged."""
 
-    order: ClaimProcessors
+    order: act.ClaimProcessors
     part: Part
     grace_until: Instant
     answer: Answer
     has_begun: bool = False  # holds processors
     granted_at: Instant | None = None
     promised_until: Instant | None = None  # D of its latest Arm
-    arm: ArmClaim | None = None
+    arm: act.ArmClaim | None = None
     is_released: bool = False
     passed_at: Instant | None = None
     is_stopping: bool = False
@@ -103,10 +82,10 @@ class ReplaySite:
         engine: Engine,
         recording: Recording,
         *,
-        emit: Callable[[Event], None],
+        emit: Callable[[ev.Event], None],
         parameters: Callable[[], Parameters],
         ends: Counter[Part],
-        bandwidth: Callable[[StartTransfer], float],
+        bandwidth: Callable[[act.StartTransfer], float],
     ) -> None:
         self.name = name
         self.facts: SiteFacts | None = None
@@ -120,7 +99,7 @@ class ReplaySite:
         self._bandwidth = bandwidth  # as far as the core knows
         self._claims: dict[ClaimId, _Claim] = {}
         self._copies: dict[TransferId, list[Entry]] = {}
-        self._outbox: list[Event] = []
+        self._outbox: list[ev.Event] = []
         self._through = 0
         self._reported = (-1, -1, -1)
         self._is_reporting = False
@@ -208,7 +187,9 @@ class ReplaySite:
             rtt_s = self._past.rtt.at(self._engine.now) or 0.0
             idle, through, local = figures
             self._emit(
-                SiteReported(site=self.name, idle=idle, through=through, rtt_s=rtt_s, local=local)
+                ev.SiteReported(
+                    site=self.name, idle=idle, through=through, rtt_s=rtt_s, local=local
+                )
             )
 
     # --- the link ---
@@ -246,7 +227,7 @@ class ReplaySite:
             lease.cancel()
         self._leases = []
 
-    def resume(self, wanted: Callable[[], Wanted]) -> None:
+    def resume(self, wanted: Callable[[], act.Wanted]) -> None:
         """Send the pending reports, then receive the wanted state."""
         waiting, self._outbox = self._outbox, []
         for event in waiting:
@@ -258,7 +239,7 @@ class ReplaySite:
         """Deliver a message of the daemon; it is lost without a session."""
         self._engine.after(0.0, lambda: self._receive(order))
 
-    def _report_event(self, event: Event) -> None:
+    def _report_event(self, event: ev.Event) -> None:
         if self.is_connected:
             self._emit(event)
         else:
@@ -268,26 +249,26 @@ class ReplaySite:
         if not self.is_connected:
             return
         match order:
-            case ClaimProcessors():
+            case act.ClaimProcessors():
                 self._hold(order)
-            case TryPaths(claim=name):
+            case act.TryPaths(claim=name):
                 # Whether a path that was closed would be open at another time nobody can say.
-                self._report_event(PathsTried(claim=name))
-            case ArmClaim():
+                self._report_event(ev.PathsTried(claim=name))
+            case act.ArmClaim():
                 self._arm(order)
-            case ReleaseClaim():
+            case act.ReleaseClaim():
                 self._release(order)
-            case StopClaim(claim=name):
+            case act.StopClaim(claim=name):
                 self._stop(name)
-            case AcknowledgeClaim(claim=name):
+            case act.AcknowledgeClaim(claim=name):
                 if name in self._claims and not self._claims[name].is_alive:
                     del self._claims[name]
-            case StartTransfer():
+            case act.StartTransfer():
                 self._fetch(order)
-            case CancelTransfer(transfer=name):
+            case act.CancelTransfer(transfer=name):
                 self._drop_copy(name)
 
-    def _on_wanted(self, wanted: Wanted) -> None:
+    def _on_wanted(self, wanted: act.Wanted) -> None:
         for hold in wanted.holds:
             self._hold(hold)
         for paths in wanted.paths:
@@ -312,7 +293,7 @@ class ReplaySite:
 
     # --- claims ---
 
-    def _hold(self, order: ClaimProcessors) -> None:
+    def _hold(self, order: act.ClaimProcessors) -> None:
         self._through = max(self._through, order.ask_number)
         if order.claim in self._claims:
             return
@@ -346,7 +327,7 @@ class ReplaySite:
         if claim.is_stopping:
             return
         claim.granted_at = now
-        self._report_event(ClaimGranted(claim=claim.order.claim, nonce="replay"))
+        self._report_event(ev.ClaimGranted(claim=claim.order.claim, nonce="replay"))
         if claim.order.no_barrier:
             self._pass(claim, now)
         else:
@@ -361,7 +342,7 @@ class ReplaySite:
         else:
             self._leave(claim, ClaimEnd(kind=EndKind.HOLD, reason="its hold deadline came"))
 
-    def _arm(self, order: ArmClaim) -> None:
+    def _arm(self, order: act.ArmClaim) -> None:
         """Arm a starter: it promises if its hold outlasts D."""
         claim = self._claims.get(order.claim)
         if claim is None or claim.granted_at is None or claim.is_released:
@@ -375,15 +356,15 @@ class ReplaySite:
         self._after(claim, after_s, lambda: self._armed(claim, order))
         self._after(claim, order.late_s, lambda: self._late(claim, order))
 
-    def _armed(self, claim: _Claim, order: ArmClaim) -> None:
-        self._report_event(ClaimArmed(claim=claim.order.claim, number=order.number))
+    def _armed(self, claim: _Claim, order: act.ArmClaim) -> None:
+        self._report_event(ev.ClaimArmed(claim=claim.order.claim, number=order.number))
 
-    def _late(self, claim: _Claim, order: ArmClaim) -> None:
+    def _late(self, claim: _Claim, order: act.ArmClaim) -> None:
         if claim.arm is order and not claim.is_released:
             end = ClaimEnd(kind=EndKind.LATE, reason="armed, and not released in time")
             self._leave(claim, end)
 
-    def _release(self, order: ReleaseClaim) -> None:
+    def _release(self, order: act.ReleaseClaim) -> None:
         claim = self._claims.get(order.claim)
         if claim is None or not claim.is_alive or claim.is_released or claim.is_stopping:
             return
@@ -400,7 +381,7 @@ class ReplaySite:
         report_s = (late or self._recording.pass_).report_s
         name = claim.order.claim
         self._engine.after(
-            report_s, lambda: self._report_event(ClaimPassed(claim=name, passed_at=at))
+            report_s, lambda: self._report_event(ev.ClaimPassed(claim=name, passed_at=at))
         )
         run = self._recording.run(claim.part, self._ends[claim.part])
         self._after(claim, run.run_s, lambda: self._over(claim, run, report_s))
@@ -414,7 +395,7 @@ class ReplaySite:
         claim = self._claims.get(name)
         if claim is None:
             end = ClaimEnd(kind=EndKind.UNKNOWN, reason="no such claim here")
-            self._report_event(ClaimGone(claim=name, end=end))
+            self._report_event(ev.ClaimGone(claim=name, end=end))
         elif claim.is_alive and not claim.is_stopping:
             claim.is_stopping = True
             took_s = self._past.stops.at(self._engine.now, claim.part)
@@ -438,7 +419,7 @@ class ReplaySite:
         claim.end = replace(end, ended_at=self._engine.now)
         if claim.has_begun:
             self._ours -= claim.order.processors
-        gone = ClaimGone(claim=claim.order.claim, end=claim.end)
+        gone = ev.ClaimGone(claim=claim.order.claim, end=claim.end)
         self._engine.after(report_s, lambda: self._report_event(gone))
         self._engine.after(self._past.frees.at(self._engine.now, claim.part) or 0.0, self._report)
         self._advance(is_reported=False)
@@ -449,7 +430,7 @@ class ReplaySite:
 
     # --- copies ---
 
-    def _fetch(self, order: StartTransfer) -> None:
+    def _fetch(self, order: act.StartTransfer) -> None:
         if order.transfer in self._copies:
             return
         now = self._engine.now
@@ -462,12 +443,14 @@ class ReplaySite:
         bytes_per_s = order.booked_bps or copy.bytes_per_s
         took_s = order.size_bytes / bytes_per_s if bytes_per_s > 0 else 0.0
         whole_s = took_s + copy.beside_s
-        outcome: TransferFailed | TransferFinished
+        outcome: ev.TransferFailed | ev.TransferFinished
         if copy.failed_after_s is not None:
             whole_s = copy.failed_after_s
-            outcome = TransferFailed(transfer=order.transfer, at=copy.failed_at, reason=copy.reason)
+            outcome = ev.TransferFailed(
+                transfer=order.transfer, at=copy.failed_at, reason=copy.reason
+            )
         else:
-            outcome = TransferFinished(
+            outcome = ev.TransferFinished(
                 transfer=order.transfer, size_bytes=order.size_bytes, took_s=took_s
             )
         self._copies[order.transfer] = [
@@ -475,13 +458,13 @@ class ReplaySite:
             self._engine.after(whole_s, lambda: self._report_event(outcome)),
         ]
 
-    def _reports(self, order: StartTransfer, whole_s: Seconds) -> Iterator[Entry]:
+    def _reports(self, order: act.StartTransfer, whole_s: Seconds) -> Iterator[Entry]:
         """Report the progress of a copy as an agent does, if any policy uses it."""
         if self._parameters().start != "early" or not order.report_s:
             return
         at_s = order.report_s
         while at_s < whole_s:
-            progressed = TransferProgressed(
+            progressed = ev.TransferProgressed(
                 transfer=order.transfer,
                 size_bytes=int(order.size_bytes * at_s / whole_s),
                 took_s=at_s,

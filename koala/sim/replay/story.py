@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TypeAlias
 
+from koala.core.model import actions as act
 from koala.core.model import events as ev
-from koala.core.model.actions import (
-    AcknowledgeClaim,
-    Action,
-    Announce,
-    ArmClaim,
-    CancelTransfer,
-    ClaimProcessors,
-    PaceClaim,
-    PublishOutputs,
-    ReleaseClaim,
-    StartTransfer,
-    StopClaim,
-    TryPaths,
-)
 from koala.core.model.parameters import NAMES, Parameters
 from koala.core.model.values import Instant, JobId
 
@@ -47,9 +34,7 @@ class StoryEvent:
         came = tuple(line for line in self.came if line[0] == job)
         if self.who != job and not came:
             return None
-        return StoryEvent(
-            seq=self.seq, at=self.at, kind=self.kind, who=self.who, what=self.what, came=came
-        )
+        return replace(self, came=came)
 
 
 SiteEvent: TypeAlias = (
@@ -72,10 +57,10 @@ class Narrator:
         self._policies: dict[str, str] = {}
 
     def narrate(
-        self, seq: int, at: Instant, event: ev.Event, actions: Sequence[Action]
+        self, seq: int, at: Instant, event: ev.Event, actions: Sequence[act.Action]
     ) -> StoryEvent:
         """Describe one event and its outcome."""
-        who, what = self._event(event, at)
+        who, what = self._event(event)
         return StoryEvent(
             seq=seq,
             at=at,
@@ -85,7 +70,9 @@ class Narrator:
             came=tuple(_lines(actions, at)),
         )
 
-    def _event(self, event: ev.Event, now: Instant) -> Line:  # noqa: C901 - a line a kind
+    def _event(self, event: ev.Event) -> Line:  # noqa: C901 - a line a kind
+        if isinstance(event, SiteEvent):
+            return _site_event(event)
         match event:
             case ev.Woken():
                 return "", TIMER
@@ -113,17 +100,6 @@ class Narrator:
                 return _job_of(name), f"{name}: {size:,} bytes copied in {took_s:.1f} s"
             case ev.TransferFailed(transfer=name, reason=reason):
                 return _job_of(name), f"{name} failed: {reason}"
-            case (
-                ev.SiteRegistered()
-                | ev.SiteDisconnected()
-                | ev.SiteReported()
-                | ev.SiteDrained()
-                | ev.SiteResumed()
-                | ev.SiteDeclaredLost()
-                | ev.ReplicaAdded()
-                | ev.ReplicaRemoved()
-            ):
-                return _site_event(event)
 
     def _changed(self, event: ev.ParametersChanged) -> str:
         """List the parameters and policies with another value than before."""
@@ -175,38 +151,38 @@ def _site_event(event: SiteEvent) -> Line:
             return site, f"holds {file} no more"
 
 
-def _lines(actions: Sequence[Action], now: Instant) -> Iterator[Line]:
+def _lines(actions: Sequence[act.Action], now: Instant) -> Iterator[Line]:
     """List the lines of an event: first the notices to people, then the messages to the sites."""
     for action in actions:
-        if isinstance(action, Announce):
+        if isinstance(action, act.Announce):
             words = ": ".join(part for part in (action.phase, action.text) if part)
             yield action.job or action.site or "", words
     orders = [line for action in actions if (line := _order(action, now)) is not None]
     yield from sorted(orders, key=itemgetter(0))
 
 
-def _order(action: Action, now: Instant) -> Line | None:  # noqa: C901 - a line a kind
+def _order(action: act.Action, now: Instant) -> Line | None:  # noqa: C901 - a line a kind
     match action:
-        case ClaimProcessors(claim=claim, site=site, processors=processors):
+        case act.ClaimProcessors(claim=claim, site=site, processors=processors):
             return _job_of(claim), f"asks {site} for {_counted(processors)}: {claim}"
-        case TryPaths(claim=claim, site=site):
+        case act.TryPaths(claim=claim, site=site):
             return _job_of(claim), f"has {claim} at {site} try its TCP paths"
-        case ArmClaim(claim=claim, site=site, release_at=at):
+        case act.ArmClaim(claim=claim, site=site, release_at=at):
             return _job_of(claim), f"arms {claim} at {site} for a start in {at - now:.3f} s"
-        case ReleaseClaim(claim=claim, site=site, release_at=at):
+        case act.ReleaseClaim(claim=claim, site=site, release_at=at):
             return _job_of(claim), f"releases {claim} at {site} for a start in {at - now:.3f} s"
-        case PaceClaim(claim=claim, site=site, share=share):
+        case act.PaceClaim(claim=claim, site=site, share=share):
             return _job_of(claim), f"lets {claim} at {site} run {share:.1%} of the time"
-        case StopClaim(claim=claim, site=site):
+        case act.StopClaim(claim=claim, site=site):
             return _job_of(claim), f"stops {claim} at {site}"
-        case StartTransfer(transfer=name, file=file, source=source, target=target):
+        case act.StartTransfer(transfer=name, file=file, source=source, target=target):
             size = action.size_bytes
             return _job_of(name), f"copies {file} from {source} to {target}: {name}, {size:,} bytes"
-        case CancelTransfer(transfer=name):
+        case act.CancelTransfer(transfer=name):
             return _job_of(name), f"gives up the copy {name}"
-        case PublishOutputs(job=job):
+        case act.PublishOutputs(job=job):
             return job, "publishes its outputs"
-        case AcknowledgeClaim() | Announce():
+        case act.AcknowledgeClaim() | act.Announce():
             return None
 
 

@@ -14,20 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from koala.core.leases import Leases
-from koala.core.model.actions import (
-    AcknowledgeClaim,
-    Action,
-    Announce,
-    ArmClaim,
-    CancelTransfer,
-    ClaimProcessors,
-    PaceClaim,
-    PublishOutputs,
-    ReleaseClaim,
-    StartTransfer,
-    StopClaim,
-    TryPaths,
-)
+from koala.core.model import actions as act
 from koala.core.model.events import (
     DaemonStarted,
     Event,
@@ -165,23 +152,23 @@ class ReplayWorld:
         if self._is_up:  # else when the daemon is back
             self._handle(Woken())
 
-    def _carry_out(self, action: Action) -> None:
+    def _carry_out(self, action: act.Action) -> None:
         match action:
             case (
-                ClaimProcessors()
-                | TryPaths()
-                | ArmClaim()
-                | ReleaseClaim()
-                | StopClaim()
-                | AcknowledgeClaim()
+                act.ClaimProcessors()
+                | act.TryPaths()
+                | act.ArmClaim()
+                | act.ReleaseClaim()
+                | act.StopClaim()
+                | act.AcknowledgeClaim()
             ):
                 self.sites[action.site].send(action)
-            case StartTransfer() | CancelTransfer():
+            case act.StartTransfer() | act.CancelTransfer():
                 self.sites[action.target].send(action)
-            case PaceClaim() | PublishOutputs() | Announce():
+            case act.PaceClaim() | act.PublishOutputs() | act.Announce():
                 pass  # programs do not report their progress here
 
-    def _bandwidth(self, order: StartTransfer) -> float:
+    def _bandwidth(self, order: act.StartTransfer) -> float:
         """Return the core's estimate for a link on which nothing was ever copied."""
         known = self.scheduler.files.bandwidth
         default = self.scheduler.parameters.bandwidth_default_bps
