@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from koala.core.model.parameters import NAMES, PAPER, Parameters
 from koala.core.model.values import Instant, Seconds, SiteName
-from koala.errors import ConfigError
 from koala.sim.options import (
     JOBS_MAX,
     Option,
