@@ -15,7 +15,7 @@ from koala.core.model.values import SiteName
 from koala.errors import ConfigError
 from koala.policies import chosen
 from koala.sim.experiment.setting import LocalJob, SiteSetting
-from koala.sim.experiment.world import Report
+from koala.sim.experiment.world import ExperimentReport
 from koala.sim.trace.multicluster import GridReplay, Multicluster, rule
 from koala.workload import swf
 from koala.workload.arrivals import Arrivals
@@ -88,7 +88,7 @@ def replayed(path: Path, jobs: list[tuple[int, int, int, int]], **options: objec
     return GridReplay(setting, Arrivals(Log(path, swf.FORMAT), processors=1 << 62))
 
 
-def started(report: Report) -> dict[str, tuple[float | None, tuple[str, ...]]]:
+def started(report: ExperimentReport) -> dict[str, tuple[float | None, tuple[str, ...]]]:
     """Start, in whole seconds (a start takes a moment), and sites of each job."""
     return {
         job.job: (None if job.started_at is None else round(job.started_at), job.sites)

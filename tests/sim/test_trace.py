@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from koala.errors import ConfigError
 from koala.sim.trace.changes import Change, check_changes
 from koala.sim.trace.events import read_events
-from koala.sim.trace.replay import Replay, Setting
-from koala.sim.trace.run import Run
-from koala.sim.trace.series import Level
+from koala.sim.trace.replay import Replay, ReplaySetting
+from koala.sim.trace.run import TraceRun
+from koala.sim.trace.series import BinnedLevel
 from koala.sim.trace.tally import Distribution, Tally
 from koala.workload import swf
 from koala.workload.arrivals import Arrival, Overrun
@@ -42,14 +42,14 @@ def crowded(seed: int, jobs: int, *, overrun: bool = False) -> list[tuple[int, i
     return found
 
 
-def a_setting(folder: Path, jobs: list[tuple[int, int, int, int]], **changes: Any) -> Setting:
+def a_setting(folder: Path, jobs: list[tuple[int, int, int, int]], **changes: Any) -> ReplaySetting:
     lines = [line(n, at, run, size, estimate=e) for n, (at, size, run, e) in enumerate(jobs)]
     log = a_log(folder, f"; MaxProcs: {PROCESSORS}", *lines)
     given = {"discipline": Discipline.EASY, **changes}
-    return Setting(path=log.path, form=swf.FORMAT, **given)
+    return ReplaySetting(path=log.path, form=swf.FORMAT, **given)
 
 
-def replay(setting: Setting, jobs_out: Path | None = None) -> dict[str, Any]:
+def replay(setting: ReplaySetting, jobs_out: Path | None = None) -> dict[str, Any]:
     return Replay(setting, jobs_out=jobs_out).run(lambda _: None)
 
 
@@ -402,7 +402,7 @@ def test_small_values_are_counted_exactly() -> None:
     )
 )
 def test_a_level_has_the_area_of_all_that_was_added(spans: list[tuple[int, int, int]]) -> None:
-    level = Level()
+    level = BinnedLevel()
     for begin, length, amount in spans:
         level.add(begin, begin + length, amount)
     area = sum(length * amount for _, length, amount in spans)
@@ -426,7 +426,7 @@ def test_a_run_reads_no_further_than_it_must() -> None:
             asked += 1
             yield (number * 10, number, 1, 1, 1)
 
-    run = Run(arrivals(), processors=1, discipline=Discipline.FCFS)
+    run = TraceRun(arrivals(), processors=1, discipline=Discipline.FCFS)
     run.go_on(35, instants=1_000)
     assert asked == 5
     assert run.arrived == 4

@@ -95,7 +95,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     --jobs-out lists the jobs in the order of their ends. All times are seconds from the first
     submission.
     """
-    from koala.sim.trace.replay import Replay, Setting
+    from koala.sim.trace.replay import Replay, ReplaySetting
     from koala.workload.arrivals import Overrun
     from koala_agent.lrm.model import Discipline
 
@@ -139,7 +139,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     file = context.with_resource(shared.rereadable(file))
     if checkpoint is not None and not resume:
         shared.check_output("checkpoint", checkpoint)
-    setting = Setting(
+    setting = ReplaySetting(
         path=file,
         form=form,
         discipline=Discipline(one_of("policy", policy or "easy", POLICIES)),

@@ -32,7 +32,7 @@ Watch = Callable[[Scheduler, ev.Event, Sequence[act.Action], Instant], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ExperimentReport:
     """Result of a run. `unfinished` jobs had not ended when the run was broken off at `ended_at`;
     `waiting` explains the first of them as `koala why` does."""
 
@@ -200,7 +200,7 @@ class World:
         self._arriving: Iterator[Submission] = iter(submissions)
         self._is_exhausted = False
 
-    def run(self, *, until: Instant = FOREVER) -> Report:
+    def run(self, *, until: Instant = FOREVER) -> ExperimentReport:
         """Run to the end of the last job, or to `until`."""
         self.begin()
         while not self.is_over and self.step(until=until):
@@ -264,12 +264,12 @@ class World:
         self.submitted += 1
         self.grid.submit(submission)
 
-    def report(self) -> Report:
+    def report(self) -> ExperimentReport:
         """Return the results so far."""
         usage = self.grid.usage
         usage.advance(self.engine.now)
         local_s, held_s, running_s = usage.totals_s
-        return Report(
+        return ExperimentReport(
             jobs=tuple(record_of(job) for job in self.scheduler.jobs.values()),
             unfinished=self.submitted - self.over,
             ended_at=self.engine.now,

@@ -83,7 +83,7 @@ class CopyNote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class SiteReport:
     """Report of a site; `through` is None at a registration, which includes all."""
 
     at: Instant
@@ -98,7 +98,7 @@ class SiteNote:
     """A site: its facts by instant, its reports, its connected periods, its claims as asked."""
 
     facts: list[tuple[Instant, SiteFacts]] = field(default_factory=list)
-    reports: list[Report] = field(default_factory=list)
+    reports: list[SiteReport] = field(default_factory=list)
     claims: list[ClaimNote] = field(default_factory=list)
 
     @property
@@ -152,7 +152,7 @@ class Chronicle:
             case ev.TransferFinished() | ev.TransferFailed():
                 self._note_copied(event, now)
             case ev.SiteReported():
-                report = Report(
+                report = SiteReport(
                     at=now,
                     idle=event.idle,
                     through=event.through,
@@ -186,7 +186,7 @@ class Chronicle:
             site.facts.append((now, event.facts))
             rtt_s = site.reports[-1].rtt_s if site.reports else 0.0
             local = site.reports[-1].local if site.reports else 0
-            report = Report(at=now, idle=event.idle, through=None, rtt_s=rtt_s, local=local)
+            report = SiteReport(at=now, idle=event.idle, through=None, rtt_s=rtt_s, local=local)
             site.reports.append(report)
         elif isinstance(event, ev.SiteDeclaredLost):
             for claim in self.site(event.site).claims:

@@ -22,7 +22,7 @@ from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
 from koala.core.model.values import Instant, Seconds
-from koala.sim.replay.chronicle import ClaimNote, Report, SiteNote
+from koala.sim.replay.chronicle import ClaimNote, SiteNote, SiteReport
 
 SETTLED_S: Seconds = 0.5
 """Time after the end of a claim by which a site has reported the change."""
@@ -31,7 +31,7 @@ Steps = list[tuple[Instant, int]]
 """A step function: from each instant on, this value."""
 
 
-def is_unexplained_refusal(claim: ClaimNote, reports: list[Report]) -> bool:
+def is_unexplained_refusal(claim: ClaimNote, reports: list[SiteReport]) -> bool:
     """True if the claim was refused although the site reported enough idle processors while it
     waited: no load explains that."""
     if not claim.is_refused or claim.gone_at is None:
@@ -89,7 +89,7 @@ class _Settled:
     idle: int | None
 
 
-def _settled(at: Instant, reports: list[Report]) -> _Settled:
+def _settled(at: Instant, reports: list[SiteReport]) -> _Settled:
     """Find the last report that came soon after the end of a claim. A report that counts new claims
     is not used: it covers more than this end."""
     place = bisect_right(reports, at, key=attrgetter("at"))
@@ -102,7 +102,7 @@ def _settled(at: Instant, reports: list[Report]) -> _Settled:
     return _Settled(soon[-1] if soon else None)
 
 
-_Move: TypeAlias = int | ClaimNote | _Wait | Report | _Settled
+_Move: TypeAlias = int | ClaimNote | _Wait | SiteReport | _Settled
 """The site's processors; a claim that will be granted; one that will not; a report; an end."""
 
 
@@ -148,13 +148,13 @@ class _Sweep:
             case _Wait():
                 if self._waiting.pop(what.ask_number, None) is None:
                     self._waiting[what.ask_number] = what
-            case Report():
+            case SiteReport():
                 self._take(what, now)
             case _Settled(idle=idle):
                 self._know(self._idle if idle is None else idle, now)
         return self._load()
 
-    def _take(self, report: Report, now: Instant) -> None:
+    def _take(self, report: SiteReport, now: Instant) -> None:
         self._through = max(self._through, report.through or 0)
         while self._asked and (
             report.through is None or self._asked[0].order.ask_number <= self._through

@@ -72,7 +72,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ProgramRun:
     """A component's program: from its pass to its end, and to the report of the end."""
 
     run_s: Seconds
@@ -127,7 +127,7 @@ class Recording:
     sites: dict[SiteName, SiteRecording]
     links: dict[Link, Nearest[Copy]]
     policies: dict[str, str]  # in force at the end; empty when the journal does not name them
-    runs: dict[Part, list[Run]]
+    runs: dict[Part, list[ProgramRun]]
     ran_s: dict[Part, Seconds]  # of programs that did not come to their own end: at least so long
     grant_s: Seconds
     arm_s: Seconds
@@ -137,7 +137,7 @@ class Recording:
     specs: dict[JobId, JobSpec]
     guessed: Counter[str] = field(default_factory=Counter)
 
-    def run(self, part: Part, n: int) -> Run:
+    def run(self, part: Part, n: int) -> ProgramRun:
         """Return the n-th run (from 0) of a component to the end of its program; the last one
         recorded stands for all after it.
 
@@ -167,7 +167,7 @@ class Recording:
         statuses = (0,) * spec.components[component].processes
         end = ClaimEnd(kind=EndKind.EXITED, statuses=statuses)
         run_s = max(run_s, self.ran_s.get(part, 0.0))
-        return Run(run_s=run_s, report_s=LATENCY_S, end=end)
+        return ProgramRun(run_s=run_s, report_s=LATENCY_S, end=end)
 
 
 def recorded(chronicle: Chronicle) -> Recording:
@@ -230,8 +230,8 @@ def _policies(chronicle: Chronicle) -> dict[str, str]:
 
 def _runs(
     claims: list[ClaimNote], last_at: Instant
-) -> tuple[dict[Part, list[Run]], dict[Part, Seconds]]:
-    runs: dict[Part, list[Run]] = {}
+) -> tuple[dict[Part, list[ProgramRun]], dict[Part, Seconds]]:
+    runs: dict[Part, list[ProgramRun]] = {}
     ran_s: dict[Part, Seconds] = {}
     for claim in claims:  # in the order of asking, hence of attempts
         if claim.passed_at is None:
@@ -240,7 +240,7 @@ def _runs(
         run_s = max(0.0, ended_at - claim.passed_at)
         if claim.end is not None and claim.end.is_program and claim.gone_at is not None:
             end = replace(claim.end, ended_at=None)
-            run = Run(run_s=run_s, report_s=claim.gone_at - ended_at, end=end)
+            run = ProgramRun(run_s=run_s, report_s=claim.gone_at - ended_at, end=end)
             runs.setdefault(part_of(claim), []).append(run)
         else:
             ran_s[part_of(claim)] = max(run_s, ran_s.get(part_of(claim), 0.0))

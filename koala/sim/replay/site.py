@@ -32,8 +32,8 @@ from koala.sim.replay.recording import (
     Loss,
     Part,
     Pass,
+    ProgramRun,
     Recording,
-    Run,
 )
 
 REPORT_SHARE = 0.1
@@ -386,7 +386,7 @@ class ReplaySite:
         run = self._recording.run(claim.part, self._ends[claim.part])
         self._after(claim, run.run_s, lambda: self._over(claim, run, report_s))
 
-    def _over(self, claim: _Claim, run: Run, pass_report_s: Seconds) -> None:
+    def _over(self, claim: _Claim, run: ProgramRun, pass_report_s: Seconds) -> None:
         """End the program; that is reported later, and after its pass."""
         self._ends[claim.part] += 1
         self._leave(claim, run.end, report_s=max(run.report_s, pass_report_s - run.run_s + 1e-6))

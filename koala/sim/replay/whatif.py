@@ -36,7 +36,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class WhatIf:
     """The columns, and the differences of the last one."""
 
     columns: dict[str, Column]
@@ -82,7 +82,7 @@ def compare(
     scheduler: Scheduler,
     changes: Changes,
     progress: Callable[[str, Recording], Callable[[Instant], None]],
-) -> Comparison:
+) -> WhatIf:
     """Run the two simulations; `progress` makes the progress callback of each. Raises ConfigError
     where recorded and changed parameters conflict."""
     recording = recorded(chronicle)
@@ -97,7 +97,7 @@ def compare(
             chronicle=world.chronicle,
             guessed=world.recording.guessed,
         )
-    return Comparison(
+    return WhatIf(
         columns=columns,
         policies=policies,
         is_named=bool(recording.policies),

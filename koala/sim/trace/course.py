@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from koala.sim.trace.changes import Change
-from koala.sim.trace.run import Run
+from koala.sim.trace.run import TraceRun
 from koala.sim.trace.series import Series
 from koala.sim.trace.tally import Tally
 
@@ -22,7 +22,7 @@ class Course:
 
     def __init__(
         self,
-        run: Run,
+        run: TraceRun,
         *,
         changes: Sequence[Change] = (),
         rows: IO[str] | None = None,

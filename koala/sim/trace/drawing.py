@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure as Drawing
 
 from koala.papers.figures import save
-from koala.sim.trace.series import Level, Series
+from koala.sim.trace.series import BinnedLevel, Series
 
 _DAY_S = 86_400
 
@@ -41,7 +41,7 @@ def draw(series: Series, found: Mapping[str, Any], path: Path) -> None:
     save(drawing, path)
 
 
-def _steps(level: Level, end: int) -> tuple[list[float], list[float]]:
+def _steps(level: BinnedLevel, end: int) -> tuple[list[float], list[float]]:
     used = max(1, -(-end // level.width))
     means = level.means()[:used]
     return means, [index * level.width / _DAY_S for index in range(len(means) + 1)]

@@ -20,7 +20,7 @@ from koala.core.model.values import FOREVER, Instant, JobId, Seconds
 from koala.core.policy_api import Policies
 from koala.errors import ConfigError
 from koala.sim.experiment.setting import SiteSetting, Submission
-from koala.sim.experiment.world import Report, World
+from koala.sim.experiment.world import ExperimentReport, World
 from koala.sim.metrics import JobRecord
 from koala.workload.arrivals import Arrival, Arrivals
 
@@ -109,7 +109,7 @@ class GridReplay:
         self.too_large = 0
         self.split_jobs = 0
 
-    def run(self, *, progress: Callable[[int], None] | None = None) -> Report:
+    def run(self, *, progress: Callable[[int], None] | None = None) -> ExperimentReport:
         """Run to the end of the last job, to `until`, or to an interrupt."""
         world = World(
             sites=self._setting.sites,
@@ -127,7 +127,7 @@ class GridReplay:
         """Stop after the current step; may be called at any time, by a signal handler too."""
         self.is_interrupted = True
 
-    def document(self, report: Report) -> dict[str, Any]:
+    def document(self, report: ExperimentReport) -> dict[str, Any]:
         """Return the results: times in seconds, rates of 1."""
         done = [job for job in report.jobs if job.is_finished]
         waits = [job.waiting_s for job in done if job.waiting_s is not None]

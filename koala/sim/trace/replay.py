@@ -15,7 +15,7 @@ from koala.errors import ConfigError
 from koala.runtime.atomic_file import whole_file, write_whole
 from koala.sim.trace.changes import Change, check_changes
 from koala.sim.trace.course import Course
-from koala.sim.trace.run import Run
+from koala.sim.trace.run import TraceRun
 from koala.sim.trace.series import Series
 from koala.workload.arrivals import Arrival, Arrivals, DisorderError, Overrun, machine
 from koala.workload.logs import Format, Log
@@ -27,7 +27,7 @@ PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ReplaySetting:
     """Parameters that determine the result."""
 
     path: Path
@@ -57,7 +57,7 @@ class Replay:
 
     def __init__(
         self,
-        setting: Setting,
+        setting: ReplaySetting,
         *,
         jobs_out: Path | None = None,
         checkpoint: Path | None = None,
@@ -112,7 +112,7 @@ class Replay:
         """Replay from the beginning, or from the checkpoint."""
         arrivals = chain.from_iterable(blocks)
         arrived = kept["course"]["run"]["arrived"] if kept is not None else 0
-        run = Run(
+        run = TraceRun(
             islice(arrivals, arrived, None),
             processors=processors,
             discipline=self._setting.discipline,

@@ -36,7 +36,7 @@ class State:
     available: int
 
 
-class Run:
+class TraceRun:
     """A site with the arriving jobs of its users."""
 
     def __init__(

@@ -11,7 +11,7 @@ from koala.sim.trace.tally import Distribution, Ended
 _BINS = 1_024
 
 
-class Level:
+class BinnedLevel:
     """A level over time, as the mean of each of at most 1,024 equal spans that grow with it."""
 
     def __init__(self) -> None:
@@ -63,8 +63,8 @@ class Series:
     """Busy processors, and waited-for processors, of jobs that have ended."""
 
     def __init__(self) -> None:
-        self.busy = Level()
-        self.wanted = Level()
+        self.busy = BinnedLevel()
+        self.wanted = BinnedLevel()
         self.waits = Distribution()
 
     def add(self, ended: list[Ended]) -> None:

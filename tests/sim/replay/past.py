@@ -24,7 +24,7 @@ from koala.daemon.storage.records import Batch, Notice, Record
 from koala.policies import chosen
 from koala.sim.replay.changes import Changes
 from koala.sim.replay.chronicle import Chronicle
-from koala.sim.replay.whatif import Comparison, compare
+from koala.sim.replay.whatif import WhatIf, compare
 from koala.views.documents import digest
 from tests.swarm.run import Run
 from tests.swarm.scenario import Scenario
@@ -44,7 +44,7 @@ class Told:
     chronicle: Chronicle
     scheduler: Scheduler
 
-    def compare(self, **changes: object) -> Comparison:
+    def compare(self, **changes: object) -> WhatIf:
         """Simulated as it was, and with changes."""
         policies = {k: str(v) for k, v in changes.items() if k in ("placement", "queueing")}
         others = {k: v for k, v in changes.items() if k not in policies}

@@ -6,7 +6,7 @@ from koala.core.model.actions import ClaimProcessors
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.values import ClaimId, Instant, JobId, SiteName, UserName
-from koala.sim.replay.chronicle import ClaimNote, Report, SiteNote
+from koala.sim.replay.chronicle import ClaimNote, SiteNote, SiteReport
 from koala.sim.replay.load import is_unexplained_refusal, other_load
 from tests.harness.builders import a_component
 
@@ -18,7 +18,8 @@ def a_site(*reports: tuple[Instant, int, int], claims: list[ClaimNote] | None = 
     return SiteNote(
         facts=[(0.0, SiteFacts(processors=10))],
         reports=[
-            Report(at=at, idle=idle, through=through, rtt_s=0.0) for at, idle, through in reports
+            SiteReport(at=at, idle=idle, through=through, rtt_s=0.0)
+            for at, idle, through in reports
         ],
         claims=claims or [],
     )
@@ -99,5 +100,5 @@ def test_a_refusal_in_spite_of_idle_processors_is_no_load() -> None:
 def test_a_registration_counts_all_claims() -> None:
     ours = a_claim(1, 3, asked_at=10.0, granted_at=10.5)
     site = a_site((1.0, 8, 0), (10.2, 5, 1), claims=[ours])
-    site.reports.append(Report(at=60.0, idle=7, through=None, rtt_s=0.0))
+    site.reports.append(SiteReport(at=60.0, idle=7, through=None, rtt_s=0.0))
     assert other_load(site)[-1] == (60.0, 0)

@@ -19,7 +19,7 @@ from koala.core.model.job import Deadline
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FileName, JobId, SiteName, UserName
 from koala.policies import BUILT_IN
-from koala.sim.replay.whatif import Comparison
+from koala.sim.replay.whatif import WhatIf
 from tests.harness.builders import HIGH, a_component, a_site, a_spec
 from tests.sim.replay.past import Grid, Told, driven, told
 from tests.swarm.system.faults import Chances
@@ -28,7 +28,7 @@ FILE_BYTES = 100_000_000
 """A hundred seconds over a link."""
 
 
-def rows(comparison: Comparison, job: str) -> dict[str, dict[str, Any]]:
+def rows(comparison: WhatIf, job: str) -> dict[str, dict[str, Any]]:
     """A job in the three columns."""
     (row,) = (row for row in comparison.document()["jobs"] if row["job"] == job)
     return {column: row[column] for column in ("recorded", "simulated", "what_if")}

@@ -14,7 +14,7 @@ from koala.papers.koala.simulation.workload import local_jobs, submissions
 from koala.policies import chosen
 from koala.sim.experiment.setting import FaultRates, Links, Outage, RandomFaults, SiteSetting
 from koala.sim.experiment.usage import Span
-from koala.sim.experiment.world import Report, Watch, World
+from koala.sim.experiment.world import ExperimentReport, Watch, World
 from koala.sim.metrics import JobRecord, measure
 from koala.sim.statistics import percent
 
@@ -82,7 +82,7 @@ def run(setting: Setting, seed: int) -> Measured:
     return measured(setting, seed, report)
 
 
-def measured(setting: Setting, seed: int, report: Report) -> Measured:
+def measured(setting: Setting, seed: int, report: ExperimentReport) -> Measured:
     """Extract the measurements from a report."""
     jobs = tuple(_from(record, setting.warmup_s) for record in report.jobs)
     spans = tuple(
