@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 
 from koala.papers.claims import (
@@ -39,6 +40,8 @@ OTHERS = ("NoNetwork", "PreferLocal")
 FULL = 0.9
 """Share of its bandwidth above which a link counts as saturated."""
 UP_TO = 0.30
+charted = partial(Claim, figures=(2,))
+"""Makes a claim about the paper's chart of results."""
 
 
 def at(test: Callable[[Reading], Found]) -> Test:
@@ -73,23 +76,20 @@ def _bad_with_much_io(reading: Reading) -> Iterator[Comparison]:
 
 
 EXPECTATIONS = {
-    "1-1": Claim(
+    "1-1": charted(
         "Scheduling ought to take several resource types into account, not power alone.",
         among_three(lambda found: lower(found["PreferLocal"], found["NoNetwork"])),
-        figures=(2,),
         reading="PreferLocal has lower response times than NoNetwork, 20 % I/O-bound jobs",
     ),
-    "1-2": Claim(
+    "1-2": charted(
         "One algorithm with rigid constraints for all can be outperformed by different ones "
         "for different types.",
         among_three(lambda found: lowest(found["Service"], found.values())),
-        figures=(2,),
         reading="Service has the lowest response times of the three, 20 % I/O-bound jobs",
     ),
-    "4.1-1": Claim(
+    "4.1-1": charted(
         "With many I/O-bound jobs NoNetwork performs badly.",
         at(_bad_with_much_io),
-        figures=(2,),
         reading="highest of the three at 40, 60, 80 and 100 %",
     ),
     "4.1-2": Claim(
@@ -119,16 +119,14 @@ def _sooner(reading: Reading) -> Comparison:
 
 
 BY_CLASS = {
-    "5.3-1": Claim(
+    "5.3-1": charted(
         "NoNetwork fails to produce good schedules for I/O-bound jobs.",
         among_three(lambda found: highest(found["NoNetwork"], found.values()), "io"),
-        figures=(2,),
         reading="their response time is the highest of the three",
     ),
-    "5.3-2": Claim(
+    "5.3-2": charted(
         "Hints improve the average response time of CPU-bound jobs.",
         among_three(lambda found: lowest(found["Service"], found.values()), "cpu"),
-        figures=(2,),
     ),
     "5.3-3": Claim(
         "Some jobs are now processed at a rate below the preferred one.",
@@ -195,34 +193,29 @@ def _converge(*policies: str) -> Test:
 
 
 BY_SHARE = {
-    "5.4-1": Claim(
+    "5.4-1": charted(
         "With CPU-bound jobs alone NoNetwork performs like PreferLocal.",
         among_three(lambda found: close(found["NoNetwork"], found["PreferLocal"]), fraction=0.0),
-        figures=(2,),
     ),
-    "5.4-2": Claim(
+    "5.4-2": charted(
         "Service performs better there, as it does not prefer local sites.",
         among_three(lambda found: lower(found["Service"], found["PreferLocal"]), fraction=0.0),
-        figures=(2,),
     ),
-    "5.4-3": Claim(
+    "5.4-3": charted(
         "Slightly better.",
         among_three(
             lambda found: slightly_lower(found["Service"], found["PreferLocal"]), fraction=0.0
         ),
-        figures=(2,),
         reading=f"by less than {share(MUCH)}",
     ),
-    "5.4-4": Claim(
+    "5.4-4": charted(
         "With more I/O-bound jobs the performance of NoNetwork degrades.",
         at(_degrades),
-        figures=(2,),
         reading="its response time ascends from 0 to 60 %, as it stands",
     ),
-    "5.4-5": Claim(
+    "5.4-5": charted(
         "It degrades as the network gains importance.",
         at(_degrades_relatively),
-        figures=(2,),
         reading="relative to PreferLocal, which looks at links: I/O-bound jobs are half as long, "
         "so that every policy has less to do",
     ),
@@ -231,28 +224,24 @@ BY_SHARE = {
         at(_more_remote),
         reading="than Service, 20 to 80 %",
     ),
-    "5.4-7": Claim(
+    "5.4-7": charted(
         "This accounts for the difference with Service.",
         at(_differs),
-        figures=(2,),
         reading="Service has lower response times at 20, 40 and 60 %",
     ),
-    "5.4-8": Claim(
+    "5.4-8": charted(
         "Past 60 % the network links saturate.",
         at(_saturates),
-        figures=(2,),
         reading=f"the busiest one carries more than {share(FULL)}, at 80 and 100 %",
     ),
-    "5.4-9": Claim(
+    "5.4-9": charted(
         "And the three algorithms converge.",
         _converge(*OTHERS),
-        figures=(2,),
         reading=f"within {share(LITTLE)} of Service at 80 and 100 %",
     ),
-    "5.4-10": Claim(
+    "5.4-10": charted(
         "PreferLocal and Service do so.",
         _converge("PreferLocal"),
-        figures=(2,),
         reading=f"these two alone, within {share(LITTLE)}",
     ),
 }
@@ -302,28 +291,24 @@ def _never_worse(reading: Reading) -> Iterator[Comparison]:
 
 
 CONCLUSIONS = {
-    "6-1": Claim(
+    "6-1": charted(
         "Average response times improve significantly.",
         at(_significant_on_average),
-        figures=(2,),
         reading=f"with 20 % I/O-bound jobs, by {share(MUCH)} of each of the others",
     ),
-    "6-2": Claim(
+    "6-2": charted(
         "Significantly in some cases.",
         at(_significantly),
-        figures=(2,),
         reading=f"at some share of I/O-bound jobs, by {share(MUCH)} of PreferLocal",
     ),
-    "6-3": Claim(
+    "6-3": charted(
         "Up to 30 % in some cases.",
         at(_up_to),
-        figures=(2,),
         reading=f"at no share by more than {share(UP_TO + LITTLE)} of PreferLocal",
     ),
-    "A-1": Claim(
+    "A-1": charted(
         "Better schedules can be obtained with hints used intelligently.",
         at(_never_worse),
-        figures=(2,),
         reading=f"Service is nowhere worse than another by {share(LITTLE)}",
     ),
 }

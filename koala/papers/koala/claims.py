@@ -9,63 +9,59 @@ from koala.papers.koala.claims_shared import (
     against,
     all_finish,
     by_priority,
-    everywhere,
+    claim,
     much_more,
     of,
     shapes,
 )
 from koala.papers.koala.points import Watched
-from koala.papers.paper import Claim, Quantity, Untestable, numbered
+from koala.papers.paper import Quantity, Untestable, numbered
 
 SUMMARY = {
-    "1-1": Claim(
+    "1-1": claim(
         "Waiting for processors in several clusters, and for files, is inefficient.",
-        everywhere(lambda at: above(Quantity(at, "wasted_percent", "wasted"), 0, "%")),
+        lambda at: above(Quantity(at, "wasted_percent", "wasted"), 0, "%"),
         reading="a part of the processor time that is claimed is wasted",
     ),
-    "1-2": Claim(
+    "1-2": claim(
         "Relying on several resource managers makes jobs less reliable.",
-        everywhere(lambda at: higher(*against(at, "whole", "failures_percent"))),
+        lambda at: higher(*against(at, "whole", "failures_percent")),
         reading="failures, against the same jobs of one component",
     ),
-    "1-3": Claim(
+    "1-3": claim(
         "Priorities get important jobs finished quickly in spite of the unreliable system.",
-        everywhere(lambda at: lower(*by_priority(at, "response_s", (36,))[0])),
+        lambda at: lower(*by_priority(at, "response_s", (36,))[0]),
         reading="response time of high against low priority, size 36",
     ),
-    "1-4": Claim(
+    "1-4": claim(
         "They do so as long as the jobs are not very large.",
-        everywhere(lambda at: much_more(at, "response_s", "72.high", "36.high")),
+        lambda at: much_more(at, "response_s", "72.high", "36.high"),
         reading=f"response time of high priority, 72 over 36 by {share(MUCH)}",
     ),
-    "1-5": Claim(
+    "1-5": claim(
         "Large jobs are a problem, too, when they may be split in many different ways.",
-        everywhere(
-            lambda at: all_higher(shapes(at, "placement_s", 72), shapes(at, "placement_s", 36)[-1:])
-        ),
+        lambda at: all_higher(shapes(at, "placement_s", 72), shapes(at, "placement_s", 36)[-1:]),
         figures=(5,),
         reading="placement time of 72 with each number of components, over 36 with 4",
     ),
-    "1-6": Claim(
+    "1-6": claim(
         "Many jobs use co-allocation when given the chance.",
-        everywhere(lambda at: above(of(at, "coallocated_percent"), 50, "%")),
+        lambda at: above(of(at, "coallocated_percent"), 50, "%"),
         figures=(4,),
         reading="more than half",
     ),
-    "1-7": Claim(
+    "1-7": claim(
         "Even with high failure rates all jobs are completed.",
-        everywhere(all_finish),
+        all_finish,
     ),
 }
 
 CONCLUSIONS = {
-    "7-1": Claim(
+    "7-1": claim(
         "KOALA works correctly and reliably on an unreliable testbed.",
-        everywhere(
-            lambda at: (
-                above(Quantity(Watched(at), "checks", "checks that all promises hold"), 0),
-                all_finish(Watched(at)),
-            )
+        lambda at: (
+            above(Quantity(Watched(at), "checks", "checks that all promises hold"), 0),
+            all_finish(Watched(at)),
         ),
         reading="all invariants of the scheduler hold whenever they are checked, or the run would "
         "break off; all jobs finish",

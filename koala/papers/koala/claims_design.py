@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from koala.papers.claims import LITTLE, MUCH, above, exact, higher, lower, once, share, shown
-from koala.papers.koala.claims_shared import (
-    against,
-    all_finish,
-    always,
-    always_same,
-    everywhere,
-    of,
-)
+from koala.papers.koala.claims_shared import against, all_finish, always, always_same, claim, of
 from koala.papers.koala.points import LARGER, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
 from koala.papers.paper import Claim, Comparison, Quantity
@@ -40,145 +33,123 @@ MODEL = {
         once(all_finish(LARGER)),
         reading="jobs of 144 processors on sites of 130 and 60, all finished",
     ),
-    "2.3-2": Claim(
+    "2.3-2": claim(
         "Several components of a job can be on one site.",
-        everywhere(lambda at: above(Quantity(at, "sharing_percent", "jobs on fewer sites"), 0)),
+        lambda at: above(Quantity(at, "sharing_percent", "jobs on fewer sites"), 0),
     ),
-    "2.4-1": Claim(
+    "2.4-1": claim(
         "When a job is about to start, its processors may not be available any more.",
-        everywhere(lambda at: above(of(at, "extra_claiming_tries"), 0)),
+        lambda at: above(of(at, "extra_claiming_tries"), 0),
         reading="some claiming tries are not the last of their job",
     ),
-    "2.4-2": Claim(
+    "2.4-2": claim(
         "Jobs of high priority then preempt jobs of low priority, and no others.",
-        everywhere(
-            lambda at: [
-                above(of(at, "preemptions_per_job", "low"), 0),
-                always(of(at, "preemptions_per_job", "high"), 0),
-            ]
-        ),
+        lambda at: [
+            above(of(at, "preemptions_per_job", "low"), 0),
+            always(of(at, "preemptions_per_job", "high"), 0),
+        ],
     ),
-    "2.5-1": Claim(
+    "2.5-1": claim(
         "The start of a job's components is synchronised.",
-        everywhere(
-            lambda at: always(Quantity(Watched(at), "most_skew_s", "largest difference, s"), 0)
-        ),
+        lambda at: always(Quantity(Watched(at), "most_skew_s", "largest difference, s"), 0),
         reading="largest difference between the instants at which components of an attempt begin",
     ),
-    "2.6-1": Claim(
+    "2.6-1": claim(
         "Close-to-Files keeps the estimated file transfers short.",
-        everywhere(
-            lambda at: lower(
-                Quantity(at, "transfer_s", "FTT, Close-to-Files"),
-                Quantity(changed(at, "worst fit"), "transfer_s", "Worst-Fit"),
-            )
+        lambda at: lower(
+            Quantity(at, "transfer_s", "FTT, Close-to-Files"),
+            Quantity(changed(at, "worst fit"), "transfer_s", "Worst-Fit"),
         ),
         reading="FTT of the last placements, against Worst-Fit",
     ),
-    "2.7-3": Claim(
+    "2.7-3": claim(
         "A job's start time can be estimated from its file transfers.",
-        everywhere(
-            lambda at: shown(
-                f"lateness < {share(LITTLE)} of FTT",
-                lambda late, transfer: LITTLE * transfer - late,
-                Quantity(at, "lateness_s", "lateness, s"),
-                Quantity(at, "transfer_s", "FTT, s"),
-            )
+        lambda at: shown(
+            f"lateness < {share(LITTLE)} of FTT",
+            lambda late, transfer: LITTLE * transfer - late,
+            Quantity(at, "lateness_s", "lateness, s"),
+            Quantity(at, "transfer_s", "FTT, s"),
         ),
         reading=f"jobs start later than their JST by less than {share(LITTLE)} of the mean FTT",
     ),
-    "2.7-1": Claim(
+    "2.7-1": claim(
         "To start a placed job at once and hold it at a barrier wastes processor time.",
-        everywhere(
-            lambda at: higher(
-                *reversed(against(at, "claim at once", "processor_wasted_s")), by=MUCH
-            )
-        ),
+        lambda at: higher(*reversed(against(at, "claim at once", "processor_wasted_s")), by=MUCH),
         reading=f"processor-seconds wasted with L = 0, over those with L = 0.75 by {share(MUCH)}",
     ),
-    "2.7-2": Claim(
+    "2.7-2": claim(
         "To start it later runs the risk that processors are not available any more.",
-        everywhere(_none_returns),
+        _none_returns,
         reading="more placements come to nothing with L = 0.75 than with L = 0",
     ),
 }
 
 MECHANISMS = {
-    "3.1-1": Claim(
+    "3.1-1": claim(
         "The high-priority queue is preferred.",
-        everywhere(lambda at: lower(of(at, "placement_s", "high"), of(at, "placement_s", "low"))),
+        lambda at: lower(of(at, "placement_s", "high"), of(at, "placement_s", "low")),
         reading="placement time of high and of low priority",
     ),
-    "3.1-2": Claim(
+    "3.1-2": claim(
         "It is so by being scanned S times for each scan of the low-priority queue.",
-        everywhere(_preference),
+        _preference,
         reading="the difference is larger with S = 2 than with S = 1",
     ),
-    "3.1-3": Claim(
+    "3.1-3": claim(
         "With no limit on tries, no job fails for lack of a placement.",
-        everywhere(
-            lambda at: [
-                always(Quantity(at, "failed_percent", "failed for good, %"), 0),
-                above(of(at, "placement_tries"), 1),
-            ]
-        ),
+        lambda at: [
+            always(Quantity(at, "failed_percent", "failed for good, %"), 0),
+            above(of(at, "placement_tries"), 1),
+        ],
         reading="none has failed for good, though it takes many tries",
     ),
-    "3.2-1": Claim(
+    "3.2-1": claim(
         "L is decreased when a job goes back, which makes the next claiming likelier to work.",
-        everywhere(
-            lambda at: lower(
-                Quantity(at, "returned", "placements a job that came to nothing"),
-                Quantity(changed(at, "L fixed"), "returned", "L fixed"),
-            )
+        lambda at: lower(
+            Quantity(at, "returned", "placements a job that came to nothing"),
+            Quantity(changed(at, "L fixed"), "returned", "L fixed"),
         ),
         reading="fewer placements come to nothing than with a fixed L",
     ),
-    "3.3-1": Claim(
+    "3.3-1": claim(
         "Incremental claiming with re-placement makes jobs start with less delay.",
-        everywhere(lambda at: lower(*against(at, "atomic", "start_delay_s"))),
+        lambda at: lower(*against(at, "atomic", "start_delay_s")),
         reading="start delay, against atomic claiming (T = 1), which claims and moves nothing "
         "unless all components can start",
     ),
-    "3.3-2": Claim(
+    "3.3-2": claim(
         "Preemption makes jobs of high priority start with less delay.",
-        everywhere(lambda at: lower(*against(at, "no preemption", "start_delay_s", "high"))),
+        lambda at: lower(*against(at, "no preemption", "start_delay_s", "high")),
     ),
-    "3.3-3": Claim(
+    "3.3-3": claim(
         "Preempted jobs go back to their queue, and run later.",
-        everywhere(
-            lambda at: [
-                above(of(at, "preemptions_per_job", "low"), 0),
-                always_same(
-                    Quantity(at, "finished.low", "finished of low priority"),
-                    Quantity(at, "jobs.low", "submitted"),
-                ),
-            ]
-        ),
+        lambda at: [
+            above(of(at, "preemptions_per_job", "low"), 0),
+            always_same(
+                Quantity(at, "finished.low", "finished of low priority"),
+                Quantity(at, "jobs.low", "submitted"),
+            ),
+        ],
         reading="some are preempted, all of low priority finish",
     ),
-    "3.3-4": Claim(
+    "3.3-4": claim(
         "Components that were claimed early wait at the barrier; with T = 1 fewer do.",
-        everywhere(lambda at: higher(*against(at, "atomic", "processor_wasted_s"))),
+        lambda at: higher(*against(at, "atomic", "processor_wasted_s")),
         reading="processor-seconds wasted, against atomic claiming",
     ),
-    "3.4-1": Claim(
+    "3.4-1": claim(
         "A job of which a component fails is aborted, goes back to its queue, and runs again.",
-        everywhere(
-            lambda at: [
-                above(of(at, "failures_per_job"), 0),
-                all_finish(at),
-            ]
-        ),
+        lambda at: [
+            above(of(at, "failures_per_job"), 0),
+            all_finish(at),
+        ],
         reading="attempts fail, and all jobs finish",
     ),
-    "3.4-2": Claim(
+    "3.4-2": claim(
         "A cluster whose consecutive errors reach a threshold becomes unusable.",
-        everywhere(
-            lambda at: lower(
-                Quantity(at, "processors.end", "usable at the end"),
-                Quantity(at, "processors.begin", "at the beginning"),
-            )
+        lambda at: lower(
+            Quantity(at, "processors.end", "usable at the end"),
+            Quantity(at, "processors.begin", "at the beginning"),
         ),
         reading="fewer processors can be used at the end than at the beginning",
     ),
@@ -193,18 +164,14 @@ EXPERIMENT = {
             always(exact("least_component", "smallest component"), 9),
         ),
     ),
-    "4.2-2": Claim(
+    "4.2-2": claim(
         "When 100 jobs are in the placement queues, a submission is delayed.",
-        everywhere(
-            lambda at: above(Quantity(Watched(at), "most_delayed", "most delayed at once"), 0)
-        ),
+        lambda at: above(Quantity(Watched(at), "most_delayed", "most delayed at once"), 0),
         reading="some were",
     ),
-    "4.3-1": Claim(
+    "4.3-1": claim(
         "Such failure rates show a strong need for fault tolerance.",
-        everywhere(
-            lambda at: above(Quantity(at, "failed_once_percent", "failed once"), 100 * MUCH, "%")
-        ),
+        lambda at: above(Quantity(at, "failed_once_percent", "failed once"), 100 * MUCH, "%"),
         reading=f"{share(MUCH)} of the jobs or more fail once at least, and would be lost",
     ),
 }

@@ -8,7 +8,7 @@ from dataclasses import replace
 from koala.papers.claims import EXACT, MUCH, ascending, equal, higher, shown
 from koala.papers.koala.points import SHAPES, SIZES, LoadLevel, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Comparison, Found, Quantity, Test
+from koala.papers.paper import Claim, Comparison, Found, Level, Quantity
 
 WORDS = {
     "response_s": "response",
@@ -27,9 +27,17 @@ WORDS = {
 }
 
 
-def everywhere(test: Callable[[Setting], Found]) -> Test:
-    """Test at each regular load."""
-    return lambda level: test(level.setting) if isinstance(level, LoadLevel) else ()
+Phrase = Callable[[Setting], Found]
+"""Makes the comparisons at a regular load."""
+
+
+def claim(text: str, phrase: Phrase, *, figures: tuple[int, ...] = (), reading: str = "") -> Claim:
+    """Make a claim that is tested at each regular load."""
+
+    def test(level: Level) -> Found:
+        return phrase(level.setting) if isinstance(level, LoadLevel) else ()
+
+    return Claim(text, test, figures=figures, reading=reading)
 
 
 def of(setting: Setting, measure: str, group: str = "all", name: str = "") -> Quantity:
@@ -52,13 +60,9 @@ def shapes(setting: Setting, measure: str, size: int) -> list[Quantity]:
     return [of(setting, measure, f"{size}x{count}") for one, count in SHAPES if one == size]
 
 
-def grows(measure: str) -> Test:
+def grows(measure: str) -> Phrase:
     """Test growth with the number of components, for each size."""
-    return everywhere(
-        lambda setting: [
-            one for size in SIZES for one in ascending(*shapes(setting, measure, size))
-        ]
-    )
+    return lambda at: [one for size in SIZES for one in ascending(*shapes(at, measure, size))]
 
 
 def by_priority(
