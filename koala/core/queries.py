@@ -47,13 +47,8 @@ def part_of_file(state: State, job: Job, component: int) -> tuple[int, int]:
     return chunk([c.processors for c in job.spec.components], component, size_bytes)
 
 
-def demand_of(state: State, job: Job) -> Demand:
+def demand_of(spec: JobSpec, parameters: Parameters) -> Demand:
     """Demand of a job on processors and links, completed by the parameters."""
-    return demand_of_spec(job.spec, state.parameters)
-
-
-def demand_of_spec(spec: JobSpec, parameters: Parameters) -> Demand:
-    """Demand of a job that is not submitted yet."""
     preferred = parameters.preferred_mips if spec.preferred_mips is None else spec.preferred_mips
     hint = spec.hint
     said = None if hint is None else hint.deviation

@@ -26,8 +26,8 @@ from koala.core.model.replicas import Transfer
 from koala.core.model.values import FOREVER, Instant, JobId, SiteName
 from koala.core.pipeline.claiming_schedule import tries_left
 from koala.core.pipeline.placing import empty_grid_view, whole_request
-from koala.core.pipeline.preflight import untried_members
 from koala.core.pipeline.refusals import closed_to, left_alone, open_to
+from koala.core.pipeline.starting import untried_members
 from koala.core.queries import (
     claim_of,
     claims_of,

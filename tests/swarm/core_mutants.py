@@ -29,7 +29,7 @@ from koala.core.model.job import (
 from koala.core.model.parameters import Parameters
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Priority
-from koala.core.pipeline import claim_end, claiming, ending, preflight, starting, wanted
+from koala.core.pipeline import claim_end, claiming, ending, starting, wanted
 from koala.daemon import group_commit as turns
 from tests.swarm import oracle
 from tests.swarm.mutating import Patches, mutant, replaced
@@ -65,7 +65,7 @@ def paths_count_as_open() -> Patches:
     def check(state: Any, now: float) -> None:
         """Disable the core's own invariants."""
 
-    real = preflight.with_open_paths
+    real = starting.with_open_paths
     with (
         replaced((starting, "with_open_paths"), by=is_open),
         replaced((oracle, "check"), by=check),

@@ -8,7 +8,7 @@ nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job import ArmNumber, ClaimEnd, JobSpec
@@ -269,30 +269,7 @@ Event: TypeAlias = (
     | TransferFailed
     | Woken
 )
-EVENTS: dict[str, type[Event]] = {
-    "DaemonStarted": DaemonStarted,
-    "ParametersChanged": ParametersChanged,
-    "JobSubmitted": JobSubmitted,
-    "JobCancelRequested": JobCancelRequested,
-    "SiteRegistered": SiteRegistered,
-    "SiteDisconnected": SiteDisconnected,
-    "SiteReported": SiteReported,
-    "SiteDrained": SiteDrained,
-    "SiteResumed": SiteResumed,
-    "SiteDeclaredLost": SiteDeclaredLost,
-    "ReplicaAdded": ReplicaAdded,
-    "ReplicaRemoved": ReplicaRemoved,
-    "ClaimGranted": ClaimGranted,
-    "PathsTried": PathsTried,
-    "ProgressReported": ProgressReported,
-    "ClaimArmed": ClaimArmed,
-    "ClaimPassed": ClaimPassed,
-    "ClaimGone": ClaimGone,
-    "ClaimFenced": ClaimFenced,
-    "TransferProgressed": TransferProgressed,
-    "TransferFinished": TransferFinished,
-    "TransferFailed": TransferFailed,
-    "Woken": Woken,
-}
-"""Event classes by the tags in the journal. A renamed class keeps its tag."""
+EVENTS: dict[str, type[Event]] = {cls.__name__: cls for cls in get_args(Event)}
+"""Event classes by the tags in the journal: their names. A class that is renamed keeps its tag
+here."""
 KINDS: dict[type[Event], str] = {cls: kind for kind, cls in EVENTS.items()}

@@ -301,19 +301,6 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
 
 # --- claims ---
 
-
-class ClaimPhase(StrEnum):
-    """Phases of a claim (design: the ledger)."""
-
-    ASKED = "asked"
-    GRANTED = "granted"
-    ARMED = "armed"
-    RELEASED = "released"
-    PASSED = "passed"
-    STOPPING = "stopping"
-    GONE = "gone"
-
-
 SITE_FAULTS = (EndKind.FAILED, EndKind.VANISHED, EndKind.FENCED, EndKind.LEASE)
 
 

@@ -3,7 +3,7 @@
 queueing, scanning, rounds   enqueue a job; choose the next jobs to place
 placing                      ask the placement policy for sites
 claiming_schedule, claiming  schedule claiming tries; claim, receive answers, evaluate
-preflight, starting          try TCP paths; arm, release, pass: the barrier
+starting                     try TCP paths; arm, release, pass: the barrier
 progress_control             keep the components of a running job together
 claim_end, ending            end a claim; finish, fail, cancel, set back, fence
 site_events, refusals        handle registrations and reports of sites; back off after refusals

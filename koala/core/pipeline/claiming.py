@@ -9,12 +9,12 @@ from dataclasses import replace
 from koala.core.model import events as ev
 from koala.core.model.charges import Trouble
 from koala.core.model.claim import Asked, Claim, Grant, Granted
-from koala.core.model.grid import Assignment, GridView, Site
+from koala.core.model.grid import Assignment, GridView
 from koala.core.model.hold_budget import Budget
 from koala.core.model.job import Attempt, Claiming, Job, Member, Running, Starting, StartType
 from koala.core.model.replicas import Transfer
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import ClaimId, Instant, Priority, SiteName, claim_id, transfer_id
+from koala.core.model.values import Instant, Priority, SiteName, claim_id, transfer_id
 from koala.core.pipeline.claiming_schedule import last_claim_at, missed_at, moved_claim, next_claim
 from koala.core.pipeline.ending import drop_member, drop_transfer, fail, on_missed, set_back
 from koala.core.pipeline.refusals import forgive, has_refused
@@ -141,7 +141,7 @@ def claim_question(
         user=job.spec.owner,
         priority=job.spec.priority,
         file=job.spec.input_file.name if job.spec.input_file else None,
-        demand=demand_of(state, job),
+        demand=demand_of(job.spec, state.parameters),
         home=job.spec.queue,
         remaining_s=max(0.0, attempt.start_at - now),
         threshold=state.parameters.claim_threshold,
@@ -320,10 +320,12 @@ def claim(
     identity = claim_id(
         job.id, attempt=attempt.number, component=member.component, n=member.claims + 1
     )
-    hold_s = hold_max_s(state, job)
-    if not charge(state, job, site, identity, component.processors * hold_s, now):
+    if not is_affordable(state, job, [member], now):
         postpone(state, job, member, now)
         return
+    hold_s = hold_max_s(state, job)
+    for budget in (state.user_budgets[job.spec.owner], state.site_budgets[site.name]):
+        budget.charge(identity, component.processors * hold_s, now)
     member.claims += 1
     member.claim = identity
     member.claimed_at = None
@@ -375,21 +377,6 @@ def is_affordable(
         budget.allows(sums[site], limit_s=limits.hold_budget_site_s, now=now)
         for site, budget in sites.items()
     )
-
-
-def charge(
-    state: State, job: Job, site: Site, claim: ClaimId, processor_s: float, now: Instant
-) -> bool:
-    user = state.user_budgets.setdefault(job.spec.owner, Budget())
-    place = state.site_budgets.setdefault(site.name, Budget())
-    limits = state.parameters
-    if not user.allows(processor_s, limit_s=limits.hold_budget_user_s, now=now):
-        return False
-    if not place.allows(processor_s, limit_s=limits.hold_budget_site_s, now=now):
-        return False
-    user.charge(claim, processor_s, now)
-    place.charge(claim, processor_s, now)
-    return True
 
 
 def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:

@@ -212,7 +212,7 @@ def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
         user=job.spec.owner,
         file=job.spec.input_file.name if job.spec.input_file else None,
         transfer_s_max=FOREVER if job.deadline_at is None else max(0.0, job.deadline_at - now),
-        demand=demand_of(state, job),
+        demand=demand_of(job.spec, state.parameters),
         home=job.spec.queue,
     )
 

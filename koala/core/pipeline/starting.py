@@ -1,4 +1,11 @@
-"""The start barrier: arm, release, pass (design: Attempts, barrier and fence)."""
+"""The start barrier: pre-flight, arm, release, pass (design: Attempts, barrier and fence).
+
+In the pre-flight, starters try the TCP paths that the job needs before the barrier is armed. It
+finds a closed path (a firewall, a wrong address, a port in use) before a program starts. A closed
+path is not an error of a site, because either end or the network between them may be the cause. The
+job is placed again later, and fails after a few attempts: a closed path opens rarely, and each
+attempt holds processors.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +19,20 @@ from koala.core.model.job import (
     ArmNumber,
     Attempt,
     Job,
+    Member,
+    PathTests,
     Release,
     Releasing,
     Running,
     Starting,
     Stopping,
 )
+from koala.core.model.tcp_paths import has_paths
 from koala.core.model.timeline import lead_s
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, Seconds
 from koala.core.pipeline.ending import fail, finish_if_over, set_back, settle_hold
-from koala.core.pipeline.preflight import on_tried, with_open_paths
-from koala.core.pipeline.wanted import release_claim
+from koala.core.pipeline.wanted import release_claim, try_paths
 from koala.core.queries import address_of, claims_of, describe, member_of, starts_early
 from koala.core.state import State
 from koala.protocol.messages import Peer
@@ -55,6 +64,54 @@ def advance_start(state: State, starting: Starting, now: Instant) -> None:
             fail(state, job, f"deadline missed: not armed in {tested.arms} rounds", now)
         else:
             arm(state, tested, release_at, now)
+
+
+def with_open_paths(state: State, starting: Starting, now: Instant) -> Starting | None:
+    """Return the phase once all paths were tried successfully, else None. Starts the tests on the
+    first call; sets the job back after a timeout.
+    """
+    job = state.jobs[starting.attempt.job]
+    if not has_paths(job.spec):
+        return starting
+    if starting.tests is None:
+        starting = _begin(state, job, starting, now)
+    waiting = untried_members(starting)
+    if waiting and starting.tests is not None and now >= starting.tests.due_at:
+        labels = ", ".join(job.spec.label(member.component) for member in waiting)
+        _block(state, starting, f"no answer from {labels}", now)
+    return None if waiting else starting
+
+
+def untried_members(starting: Starting) -> list[Member]:
+    """Members that have not reported the test of their paths yet."""
+    untried = starting.tests.waiting if starting.tests is not None else ()
+    return [member for member in starting.attempt.at_barrier if member.claim in untried]
+
+
+def _begin(state: State, job: Job, starting: Starting, now: Instant) -> Starting:
+    asked = [
+        action
+        for claim in claims_of(state, starting.attempt.at_barrier)
+        if (action := try_paths(state, starting.attempt, claim)).listens or action.targets
+    ]
+    state.actions.extend(asked)
+    waiting = tuple(action.claim for action in asked)
+    tests = PathTests(waiting=waiting, due_at=now + 2 * state.parameters.paths_limit_s)
+    state.timers.set(tests.due_at, TimerKind.PATHS, job.id)
+    starting = replace(starting, tests=tests)
+    state.enter(job, starting, "", now)
+    return starting
+
+
+def _block(state: State, starting: Starting, problem: str, now: Instant) -> None:
+    job = state.jobs[starting.attempt.job]
+    job.blocked += 1
+    reason = f"pre-flight: {problem}"
+    if job.blocked >= state.parameters.blocked_max:
+        fail(state, job, f"{reason}; {job.blocked} attempts ended so", now)
+        return
+    job.not_before = now + state.parameters.scan_interval_s
+    set_back(state, starting.attempt, reason, now)
 
 
 def lead_over(state: State, attempt: Attempt, *, arms: int) -> Seconds:
@@ -126,9 +183,21 @@ def peers_of(state: State, job: Job, claims: list[Claim]) -> tuple[Peer, ...]:
 
 
 def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
-    starting = on_tried(state, event, now)
-    if starting is not None:
-        advance_start(state, starting, now)
+    claim = state.ledger.get(event.claim)
+    if claim is None or member_of(state, claim) is None:
+        return
+    job = state.jobs[claim.job]
+    match job.phase:
+        case Starting(tests=PathTests() as tests) as starting if claim.id in tests.waiting:
+            if event.problem:
+                _block(state, starting, event.problem, now)
+                return
+            waiting = tuple(one for one in tests.waiting if one != claim.id)
+            starting = replace(starting, tests=replace(tests, waiting=waiting))
+            state.enter(job, starting, "", now)
+            advance_start(state, starting, now)
+        case _:
+            pass
 
 
 def on_armed(state: State, event: ev.ClaimArmed, now: Instant) -> None:

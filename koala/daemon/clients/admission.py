@@ -28,7 +28,7 @@ from koala.core.model.grid import GridView, Part, PlacementRequest, Site, SiteVi
 from koala.core.model.job import JobSpec, StartType
 from koala.core.model.values import Instant, SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
-from koala.core.queries import demand_of_spec
+from koala.core.queries import demand_of
 from koala.core.scheduler import Scheduler
 from koala.core.site_views import is_usable
 from koala.errors import RejectedError, SpecError
@@ -205,7 +205,7 @@ def _placement_warnings(
     Policies are heuristic: one that finds no place on an empty grid may find one on a busy grid, so
     this does not reject the job. A plain job that fits whole on one site needs no search.
     """
-    demand = demand_of_spec(spec, scheduler.parameters)
+    demand = demand_of(spec, scheduler.parameters)
     largest = max((s.facts.processors for s in sites.values() if s.facts.slots is None), default=0)
     total = sum(component.processors for component in spec.components)
     is_free = all(component.site is None for component in spec.components)
