@@ -31,7 +31,7 @@ from koala.protocol.messages import FetchOrder, ServeOrder, ToAgent
 class ActionDispatcher:
     """Carry out actions; `send` puts a message into a site's live session, if there is one.
 
-    `relay` is the relay's address as agents reach it; it is set once the relay runs.
+    `relay` returns the relay's address as agents reach it.
     """
 
     def __init__(
@@ -39,10 +39,11 @@ class ActionDispatcher:
         *,
         send: Callable[[SiteName, ToAgent], None],
         publish: Callable[[PublishOutputs], None],
+        relay: Callable[[], str],
         sites: Callable[[], Mapping[SiteName, Site]],
         secret: bytes,
     ) -> None:
-        self.relay = ""
+        self._relay = relay
         self._send = send
         self._publish = publish
         self._sites = sites
@@ -84,7 +85,7 @@ class ActionDispatcher:
             transfer=action.transfer,
             file=action.file,
             source=action.source,
-            address=self._file_server(action.source) or self.relay,
+            address=self._file_server(action.source) or self._relay(),
             token=token(self._secret, Purpose.READ, action.transfer),
             offset=action.offset,
             size_bytes=action.size_bytes,
@@ -104,7 +105,7 @@ class ActionDispatcher:
             token=token(self._secret, purpose, action.transfer),
             offset=action.offset,
             size_bytes=action.size_bytes,
-            relay="" if has_server else self.relay,
+            relay="" if has_server else self._relay(),
             booked_bps=action.booked_bps,
         )
 

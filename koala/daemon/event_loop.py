@@ -17,7 +17,7 @@ from typing import Any
 from koala.core.model.events import Event
 from koala.core.scheduler import Scheduler
 from koala.daemon.clock import Clock
-from koala.daemon.group_commit import BatchContext, GroupCommit, T, Upkeep
+from koala.daemon.group_commit import BatchContext, GroupCommit, Receiver, T, Upkeep
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice
 from koala.errors import KoalaError, UnreachableError
@@ -36,9 +36,12 @@ class EventLoop(GroupCommit):
         *,
         digest: Callable[[Scheduler], str],
         jobs: int,
+        receiver: Receiver | None = None,
         upkeep: Upkeep | None = None,
     ) -> None:
-        super().__init__(scheduler, journal, clock, digest=digest, jobs=jobs, upkeep=upkeep)
+        super().__init__(
+            scheduler, journal, clock, digest=digest, jobs=jobs, receiver=receiver, upkeep=upkeep
+        )
         self._journal = journal
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()

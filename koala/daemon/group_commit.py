@@ -163,15 +163,18 @@ class GroupCommit:
         *,
         digest: Callable[[Scheduler], str],
         jobs: int,
+        receiver: Receiver | None = None,
         upkeep: Upkeep | None = None,
     ) -> None:
+        """Begin after the journal's last event. `jobs` counts the ids given so far; without a
+        `receiver` actions and notices are dropped."""
         self.counters = Counters()
         self.inbox_max = INBOX_MAX
         self._scheduler = scheduler
         self._clock = clock
         self._digest = digest
-        self._jobs = jobs  # ids given so far
-        self._receiver: Receiver | None = None
+        self._jobs = jobs
+        self._receiver = receiver
         self._inbox: deque[InboxItem] = deque()
         self._records: list[Record] = []
         self._notices: list[Notice] = []
@@ -190,10 +193,6 @@ class GroupCommit:
         self._wake_not_before: Instant = 0.0
         self._committing_since: Instant | None = None
         self._has_failed = False
-
-    def set_receiver(self, receiver: Receiver) -> None:
-        """Set the receiver of actions and notices."""
-        self._receiver = receiver
 
     # --- the inbox --------------------------------------------------------------------------------
 
@@ -282,6 +281,13 @@ class GroupCommit:
         self._leaving = {one.job.id: one.job for one in batch.forgotten}
         self._records, self._notices = [], []
         return batch
+
+    def handle(self, events: Sequence[Event]) -> Batch:
+        """Handle the first events of a life, before any item; return their batch."""
+        now = self._clock.now()
+        for event in events:
+            self._handle(event, now)
+        return Batch(records=self._records, notices=self._notices)
 
     def snapshot(self) -> Snapshot | None:
         """Return a snapshot of the current state."""

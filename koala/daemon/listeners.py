@@ -50,7 +50,6 @@ class Listeners:
         self.call_queue = FairQueue(most=config.limits.calls_per_user)
         self._config = config
         self._identity: IdentityFile | None = None
-        self._enrolling: EnrolmentService | None = None
         self._announced: Path | None = None
         if config.is_plain:
             log.warning(
@@ -62,9 +61,6 @@ class Listeners:
         self.authority = Authority.open(config.state_dir)
         self.enrolments = Enrolments(self.authority.folder, write_surely)
         self._identity = IdentityFile(self.authority.serving())
-        self._enrolling = EnrolmentService(
-            self.authority, self.enrolments, lifetime_s=config.certificate_s
-        )
 
     @property
     def enrolled(self) -> Mapping[str, SiteRecord]:
@@ -83,17 +79,21 @@ class Listeners:
 
     def open(self, server: grpc.aio.Server) -> int:
         """Open the ports and return the number of the one for clients. Raises ConfigError."""
-        if self._identity is None or self._enrolling is None:
+        if self._identity is None or self.authority is None or self.enrolments is None:
             return _open("daemon.listen", self._config.listen, server.add_insecure_port)
         read = self._identity.read
-        add_EnrolmentServicer_to_server(self._enrolling, server)
         for_clients = server_credentials(read, is_mutual=False)
         for_certified = server_credentials(read, is_mutual=True)
-        self._enrolling.port = _open(
+        port = _open(
             "daemon.agents",
             self._config.agents,
             lambda address: server.add_secure_port(address, for_certified),
         )
+        lifetime_s = self._config.certificate_s
+        enrolling = EnrolmentService(
+            self.authority, self.enrolments, port=port, lifetime_s=lifetime_s
+        )
+        add_EnrolmentServicer_to_server(enrolling, server)
         return _open(
             "daemon.listen",
             self._config.listen,

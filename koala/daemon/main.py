@@ -24,7 +24,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import psutil
@@ -35,6 +35,7 @@ from koala.core.model.job import Finished
 from koala.core.model.values import JobId
 from koala.core.scheduler import Scheduler
 from koala.daemon.action_dispatcher import ActionDispatcher
+from koala.daemon.agents.connections import SiteSessions
 from koala.daemon.agents.registry import AgentRegistry, LinkCallbacks
 from koala.daemon.agents.requests import RequestHandler
 from koala.daemon.agents.session import Allowlist, Timing
@@ -52,7 +53,7 @@ from koala.daemon.clients.site_status import SiteStatus
 from koala.daemon.clients.submit_service import SubmitService
 from koala.daemon.config import Config, read_config
 from koala.daemon.event_loop import EventLoop
-from koala.daemon.files.relay import RelaySettings, RunRelay, run_relay_process
+from koala.daemon.files.relay import Relay, RelaySettings, RunRelay, run_relay_process
 from koala.daemon.files.spool import EndedJob, Spool
 from koala.daemon.gc_tuning import freeze_periodically, freeze_survivors, gc_paused
 from koala.daemon.group_commit import Upkeep
@@ -80,6 +81,9 @@ from koala.wire import connection_limits as strangers
 from koala.wire.grpc_shutdown import to_the_end
 from koala.wire.interceptors import Readable
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
+
+if TYPE_CHECKING:
+    from koala.daemon.mqtt import MqttPublisher
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
 ACCEPT_LOSS = "--accept-loss"
@@ -171,7 +175,6 @@ class Daemon:
             low_bytes=config.low_disk_bytes,
             ballast_bytes=config.ballast_bytes,
         )
-        self._publish_notices: list[Callable[[Sequence[Notice]], None]] = []
         self._manager = ServiceManager.of(os.environ)
 
     async def serve(self, stop: asyncio.Event) -> None:
@@ -210,7 +213,8 @@ class Daemon:
     ) -> None:
         config, scheduler, clock = self._config, recovered.scheduler, recovered.clock
         secret = read_secret(config.state_dir)
-        event_loop = _event_loop(config, journal, recovered)
+        server = _server(listeners)
+        self.address = f"{_reachable(config.listen)}:{listeners.open(server)}"
         watermarks = Watermarks(
             secret=secret,
             epoch=scheduler.epoch,
@@ -218,57 +222,74 @@ class Daemon:
             newest=lambda: journal.mark,
             chain_at=journal.chain_at,
         )
-        registry = _registry(config, listeners, event_loop, recovered, watermarks)
+        sessions = SiteSessions(watermarks)
         spool = Spool(config.spool)
         publisher = Publisher(spool)
+        outputs = _OutputSettler(scheduler, publisher)
+        relay = _relay(config, secret, listeners.identity_path, self._run_relay)
+        dispatcher = ActionDispatcher(
+            send=sessions.send,
+            publish=lambda action: outputs.settle(action.job),
+            relay=lambda: relay.address,
+            sites=lambda: scheduler.sites,
+            secret=secret,
+        )
+        notices = EventFeed(journal)
+        quotas = Quotas(config.limits, scheduler.jobs.values())
+        bus = _bus(config)
+        publishers = [notices.publish, _log_notices, outputs.publish, quotas.publish]
+        if bus is not None:
+            publishers.append(bus.publish)
+        event_loop = _event_loop(config, journal, recovered, _Receiver(dispatcher, publishers))
         logs = Logs(
             scheduler,
             spool,
-            send=registry.send,
-            is_live=registry.is_live,
+            send=sessions.send,
+            is_live=sessions.is_live,
             known=event_loop.job,
             past=journal.job,
+        )
+        requests = RequestHandler(
+            scheduler, event_loop, clock, send=sessions.send, deliver_log=logs.deliver
+        )
+        registry = AgentRegistry(
+            scheduler,
+            event_loop,
+            clock,
+            sessions=sessions,
+            links=LinkCallbacks(
+                messages=dispatcher.messages,
+                relay=lambda: relay.address,
+                answer=requests.answer,
+                session_ended=logs.fail_pending,
+                forked=lambda site, mark: event_loop.fail(
+                    overtaken(journal.path, journal.seq, mark.seq, site)
+                ),
+            ),
+            allowlist=Allowlist(
+                epoch=scheduler.epoch,
+                sites=Owners(config.sites, listeners.enrolled),
+                is_open=config.is_open,
+                verdict=watermarks.verify,
+            ),
+            timing=Timing(beat_s=config.beat_s, silence_s=config.silence_s),
+            sites_max=config.limits.sites,
         )
         streams = Streams(
             registry,
             event_loop,
             clock,
+            opened=relay.started,
             reports_per_s=config.limits.reports_per_s,
             is_awaited=logs.is_awaited,
         )
-        requests = RequestHandler(
-            scheduler, event_loop, clock, send=registry.send, deliver_log=logs.deliver
-        )
-        outputs = _OutputSettler(scheduler, publisher)
-        dispatcher = ActionDispatcher(
-            send=registry.send,
-            publish=lambda action: outputs.settle(action.job),
-            sites=lambda: scheduler.sites,
-            secret=secret,
-        )
-        registry.serve(
-            LinkCallbacks(
-                messages=dispatcher.messages,
-                relay=lambda: dispatcher.relay,
-                answer=requests.answer,
-                session_ended=logs.fail_pending,
-                mark=lambda: journal.mark,
-                sealed=watermarks.sign,
-                forked=lambda site, mark: event_loop.fail(
-                    overtaken(journal.path, journal.seq, mark.seq, site)
-                ),
-            )
-        )
-        notices = EventFeed(journal)
-        quotas = Quotas(config.limits, scheduler.jobs.values())
-        self._publish_notices = [notices.publish, _log_notices, outputs.publish, quotas.publish]
-        event_loop.set_receiver(_Receiver(dispatcher, self._publish_notices))
         parser = DescriptionParser(calls_per_user=config.limits.calls_per_user)
-        metrics = MetricsView(scheduler, event_loop, requests, registry, notices, self._disk)
+        metrics = MetricsView(event_loop, requests, registry, sessions, notices, self._disk)
         registrar = Registrar(
             listeners.authority,
             listeners.enrolments,
             listeners.audit,
+            address=self.address,
             disconnect=registry.disconnect,
         )
         parts = Parts(
@@ -295,8 +316,8 @@ class Daemon:
         service = Service(parts, version=software_version(), metrics=metrics.picture)
         for job in recovered.over:
             outputs.settle(job)
-        server, port = _server(listeners, streams, service)
-        self.address = registrar.address = f"{_reachable(config.listen)}:{port}"
+        link_pb2_grpc.add_AgentLinkServicer_to_server(streams, server)
+        koala_pb2_grpc.add_KoalaServicer_to_server(service, server)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(event_loop.run())
             others = [
@@ -306,11 +327,10 @@ class Daemon:
                 group.create_task(freeze_periodically(lambda: event_loop.jobs)),
                 group.create_task(publisher.run()),
             ]
-            others += self._bus(group)
+            if bus is not None:
+                others.append(group.create_task(bus.run()))
             others.append(group.create_task(self._manager.feed()))
-            relay = group.create_task(
-                self._relay(dispatcher, streams, secret, listeners.identity_path)
-            )
+            relaying = group.create_task(relay.run())
             try:
                 # A client that finds the endpoint must find its credentials, too.
                 listeners.announce(self.address)
@@ -331,55 +351,10 @@ class Daemon:
                 parser.close()
             event_loop.close()
             await running
-            relay.cancel()
+            relaying.cancel()
             for task in others:
                 task.cancel()
         log.info("daemon.ended")
-
-    async def _relay(
-        self, dispatcher: ActionDispatcher, streams: Streams, secret: bytes, identity: str
-    ) -> None:
-        config = self._config
-        host = config.relay_address or _reachable(config.relay_listen)
-
-        def started(port: int) -> None:
-            dispatcher.relay = f"{host}:{port}"
-            streams.open.set()
-            log.info("relay.started", address=dispatcher.relay)
-
-        settings = RelaySettings(
-            secret=secret.hex(),
-            identity=identity,
-            listen=config.relay_listen,
-            spool=str(config.spool),
-            bytes_per_s=config.relay_bytes_per_s,
-            free_bytes_min=config.low_disk_bytes + config.ballast_bytes,
-            kept_bytes=config.ballast_bytes,
-        )
-        await self._run_relay(settings, started)
-
-    def _bus(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        if not self._config.bus_url:
-            return []
-        from koala.daemon.mqtt import MqttBroker, MqttPublisher  # noqa: PLC0415 - not imported without a broker
-
-        bus = MqttPublisher(MqttBroker.parse(self._config.bus_url))
-
-        def publish(notices: Sequence[Notice]) -> None:
-            for notice in notices:
-                event = {
-                    "number": notice.number,
-                    "at": notice.at,
-                    "phase": notice.phase,
-                    "text": notice.text,
-                }
-                if notice.job:
-                    bus.publish_job(notice.job, {"job": notice.job, **event})
-                else:
-                    bus.publish_site(notice.site, {"site": notice.site, **event})
-
-        self._publish_notices.append(publish)
-        return [group.create_task(bus.run())]
 
     def _write_endpoint(self) -> None:
         path = self._config.state_dir / "endpoint"
@@ -441,17 +416,17 @@ class MetricsView:
 
     def __init__(
         self,
-        scheduler: Scheduler,
         event_loop: EventLoop,
         requests: RequestHandler,
         registry: AgentRegistry,
+        sessions: SiteSessions,
         notices: EventFeed,
         disk: Disk,
     ) -> None:
-        self._scheduler = scheduler
         self._event_loop = event_loop
         self._requests = requests
         self._registry = registry
+        self._sessions = sessions
         self._notices = notices
         self._disk = disk
         self._process = psutil.Process()
@@ -488,7 +463,7 @@ class MetricsView:
             "handling_s": round(counters.handled_s, 6),
             "notices": self._notices.last,
             "watchers": self._notices.watchers,
-            "sessions": len(self._registry.sessions),
+            "sessions": len(self._sessions),
             "floods": self._registry.floods,
             "replaced_policies": replaced_policies(scheduler.policies),
             "disk": {"free_bytes": self._disk.free_bytes, "is_low": self._disk.is_low},
@@ -510,13 +485,16 @@ def software_version() -> str:
         return "0"
 
 
-def _event_loop(config: Config, journal: Journal, recovered: Recovered) -> EventLoop:
+def _event_loop(
+    config: Config, journal: Journal, recovered: Recovered, receiver: _Receiver
+) -> EventLoop:
     return EventLoop(
         recovered.scheduler,
         journal,
         recovered.clock,
         digest=digest,
         jobs=recovered.jobs,
+        receiver=receiver,
         upkeep=Upkeep(
             keep_jobs=config.journal.keep_jobs,
             keep_jobs_s=config.journal.keep_jobs_hours * 3600.0,
@@ -527,27 +505,26 @@ def _event_loop(config: Config, journal: Journal, recovered: Recovered) -> Event
     )
 
 
-def _registry(
-    config: Config,
-    listeners: Listeners,
-    event_loop: EventLoop,
-    recovered: Recovered,
-    watermarks: Watermarks,
-) -> AgentRegistry:
-    allowlist = Allowlist(
-        epoch=recovered.scheduler.epoch,
-        sites=Owners(config.sites, listeners.enrolled),
-        is_open=config.is_open,
-        verdict=watermarks.verify,
+def _relay(config: Config, secret: bytes, identity: str, run: RunRelay) -> Relay:
+    settings = RelaySettings(
+        secret=secret.hex(),
+        identity=identity,
+        listen=config.relay_listen,
+        spool=str(config.spool),
+        bytes_per_s=config.relay_bytes_per_s,
+        free_bytes_min=config.low_disk_bytes + config.ballast_bytes,
+        kept_bytes=config.ballast_bytes,
     )
-    return AgentRegistry(
-        recovered.scheduler,
-        event_loop,
-        recovered.clock,
-        allowlist=allowlist,
-        timing=Timing(beat_s=config.beat_s, silence_s=config.silence_s),
-        sites_max=config.limits.sites,
-    )
+    host = config.relay_address or _reachable(config.relay_listen)
+    return Relay(settings, host=host, run=run)
+
+
+def _bus(config: Config) -> MqttPublisher | None:
+    if not config.bus_url:
+        return None
+    from koala.daemon.mqtt import MqttBroker, MqttPublisher  # noqa: PLC0415 - not imported without a broker
+
+    return MqttPublisher(MqttBroker.parse(config.bus_url))
 
 
 def _watcher_quota(config: Config) -> ConcurrencyQuota:
@@ -559,16 +536,11 @@ def _watcher_quota(config: Config) -> ConcurrencyQuota:
     )
 
 
-def _server(
-    listeners: Listeners, streams: Streams, service: Service
-) -> tuple[grpc.aio.Server, int]:
-    server = grpc.aio.server(
+def _server(listeners: Listeners) -> grpc.aio.Server:
+    return grpc.aio.server(
         options=SERVER_OPTIONS + strangers.options(listeners.ports),
         interceptors=(Readable(), listeners.interceptor()),
     )
-    link_pb2_grpc.add_AgentLinkServicer_to_server(streams, server)
-    koala_pb2_grpc.add_KoalaServicer_to_server(service, server)
-    return server, listeners.open(server)
 
 
 def _reachable(listen: str) -> str:

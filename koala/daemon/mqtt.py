@@ -26,13 +26,14 @@ import math
 import re
 import ssl
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 import aiomqtt
 import structlog
 
+from koala.daemon.storage.records import Notice
 from koala.errors import ConfigError, first_error
 
 QUEUE_MAX = 10_000
@@ -100,6 +101,20 @@ class MqttPublisher:
         """Messages dropped since the start because the queue was full."""
         self.published = 0
         """Messages that the broker has confirmed."""
+
+    def publish(self, notices: Sequence[Notice]) -> None:
+        """Enqueue durable notices."""
+        for notice in notices:
+            event = {
+                "number": notice.number,
+                "at": notice.at,
+                "phase": notice.phase,
+                "text": notice.text,
+            }
+            if notice.job:
+                self.publish_job(notice.job, {"job": notice.job, **event})
+            else:
+                self.publish_site(notice.site, {"site": notice.site, **event})
 
     def publish_job(self, job: str, event: Mapping[str, object]) -> None:
         """Enqueue the newest event of this job."""

@@ -12,14 +12,12 @@ import re
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
-from koala.core.model.actions import Announce
 from koala.core.model.events import KINDS, DaemonStarted, Event, JobSubmitted, ParametersChanged
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, Instant, JobId, SiteName
@@ -29,15 +27,13 @@ from koala.core.snapshot import NotSavedError, load, save
 from koala.daemon.auth.authority import FOLDER
 from koala.daemon.clock import Clock, boot_s
 from koala.daemon.config import Config
+from koala.daemon.group_commit import GroupCommit
 from koala.daemon.state_folder import RESTORED
 from koala.daemon.storage.archive import KeptSnapshot
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import repeat, require_digest
 from koala.daemon.storage.records import (
-    Batch,
     JournalPosition,
-    Notice,
-    Record,
     Snapshot,
     decode_event,
     encode_event,
@@ -206,8 +202,21 @@ def recover(
         log.warning("snapshot.dropped", after_event=seq, reason="it is not as it was written")
     settings = encode_event(changed)
     wrote = journal.core()
-    saved = partial(_snapshot, jobs=facts.jobs, settings=settings) if is_taken_over else None
-    _begin(journal, scheduler, events, clock.now(), saved)
+    jobs = facts.jobs + (LOST_JOBS_MAX if accept_loss else 0)
+    batch = GroupCommit(scheduler, journal, clock, digest=digest, jobs=jobs).handle(events)
+    found = digest(scheduler)
+    saved = None
+    if is_taken_over:
+        saved = Snapshot(plain=save(scheduler), jobs=jobs, settings=settings, digest=found)
+    journal.append(
+        replace(
+            batch,
+            digest=found,
+            snapshot=saved,
+            core=CORE,
+            is_takeover=is_taken_over,
+        )
+    )
     if is_taken_over:
         log.warning("journal.taken_over", core=CORE, wrote=wrote, replayed=replayed)
     if accept_loss:
@@ -223,7 +232,7 @@ def recover(
     return Recovered(
         scheduler=scheduler,
         clock=clock,
-        jobs=facts.jobs + (LOST_JOBS_MAX if accept_loss else 0),
+        jobs=jobs,
         over=tuple(scheduler.ended)[-PUBLISHED_MAX:],
         replayed=0 if is_taken_over else replayed,
         settings=settings,
@@ -299,10 +308,6 @@ def _replay_of_other(
         raise differs_error(journal.path, wrote, last - begun.seq, why)
 
 
-def _snapshot(scheduler: Scheduler, found: str, *, jobs: int, settings: str) -> Snapshot:
-    return Snapshot(plain=save(scheduler), jobs=jobs, settings=settings, digest=found)
-
-
 def _settings(text: str) -> Event | None:
     return None if not text else decode_event(KINDS[ParametersChanged], text)
 
@@ -331,44 +336,3 @@ def read_secret(state_dir: Path) -> bytes:
             " know of is not noticed"
         )
     return bytes.fromhex(text.decode())
-
-
-def _begin(
-    journal: Journal,
-    scheduler: Scheduler,
-    events: list[Event],
-    now: Instant,
-    saved: Callable[[Scheduler, str], Snapshot] | None = None,
-) -> None:
-    """Write the first events of this life and a digest of the initial state.
-
-    If another core wrote until now, also write the snapshot from `saved`.
-    """
-    records: list[Record] = []
-    notices: list[Notice] = []
-    for number, event in enumerate(events, journal.seq + 1):
-        for action in scheduler.handle(event, now):
-            if isinstance(action, Announce):
-                notices.append(
-                    Notice(
-                        number=journal.notice_number + len(notices) + 1,
-                        at=action.at,
-                        job=action.job or "",
-                        site=action.site or "",
-                        phase=action.phase,
-                        text=action.text,
-                    )
-                )
-        records.append(Record(seq=number, at=now, event=event, answers=scheduler.answers))
-    found = digest(scheduler)
-    snapshot = None if saved is None else saved(scheduler, found)
-    journal.append(
-        Batch(
-            records=records,
-            notices=notices,
-            digest=found,
-            snapshot=snapshot,
-            core=CORE,
-            is_takeover=saved is not None,
-        )
-    )

@@ -63,8 +63,7 @@ class Run:
     def go(self) -> list[Record]:
         clock = Clock(wall=self.machine.wall, boot=self.machine.boot)
         scheduler = Scheduler(Parameters(), chosen())
-        turns = GroupCommit(scheduler, NoJournal(), clock, digest=digest, jobs=0)
-        turns.set_receiver(self)
+        turns = GroupCommit(scheduler, NoJournal(), clock, digest=digest, jobs=0, receiver=self)
         said: list[Event] = [a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4), a_job("j2", 3)]
         for _ in range(40):
             for event in said:

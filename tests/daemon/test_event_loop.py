@@ -75,9 +75,8 @@ async def bench(folder: Path) -> AsyncIterator[Bench]:
     assert list(journal.records()) == []
     scheduler = Scheduler(Parameters(), chosen())
     clock = Clock()
-    event_loop = EventLoop(scheduler, journal, clock, digest=digest, jobs=0)
     received = Recording(journal)
-    event_loop.set_receiver(received)
+    event_loop = EventLoop(scheduler, journal, clock, digest=digest, jobs=0, receiver=received)
     running = asyncio.get_running_loop().create_task(event_loop.run())
     try:
         yield Bench(scheduler, journal, event_loop, received, running)

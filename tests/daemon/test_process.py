@@ -168,7 +168,7 @@ def test_a_damaged_journal_is_told(tmp_path: Path) -> None:
     (tmp_path / "state" / "journal.db").chmod(0o600)
     run = run_daemon(config)
     assert run.returncode == 1
-    assert "journal.db: damaged: unreadable, or no journal" in run.stderr
+    assert "journal.db: damaged: it cannot be read: file is not a database" in run.stderr
     assert "Traceback" not in run.stderr
 
 

@@ -305,12 +305,12 @@ def test_numbers_and_addresses_arrive_as_they_left() -> None:
         checksum="c",
     )
     dispatcher = ActionDispatcher(
+        relay=lambda: "r:2",
         send=lambda _site, _message: None,
         publish=lambda _action: None,
         sites=dict,
         secret=b"s",
     )
-    dispatcher.relay = "r:2"
     fetch = TO_AGENT.encode(dispatcher.fetch(action)).fetch
     assert (fetch.address, fetch.source, fetch.offset) == ("r:2", "delft", 1)
     assert fetch.token == token(b"s", Purpose.READ, "j1/1/t1")

@@ -157,8 +157,9 @@ class Live:
         self.clock = SetClock()
         self.engine = Engine()
         self.scheduler = Scheduler(script.parameters, chosen())
-        self.event_loop = EventLoop(self.scheduler, self.journal, self.clock, digest=digest, jobs=0)
-        self.event_loop.set_receiver(self)
+        self.event_loop = EventLoop(
+            self.scheduler, self.journal, self.clock, digest=digest, jobs=0, receiver=self
+        )
         self.grid = Grid(
             self.engine,
             script.sites,

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from koala.core.leases import Leases
 from koala.daemon import group_commit as turns
-from koala.daemon.agents import registry, reports
+from koala.daemon.agents import connections, reports
 from koala.daemon.storage import journal, records
 from koala.files import transfer
 from koala.protocol.messages import EndKind
@@ -65,13 +65,13 @@ def pings_that_are_answered_and_not_noted() -> Patches:
 def ends_that_are_never_acknowledged() -> Patches:
     """An agent reports the end of a claim without end."""
 
-    real = registry.AgentRegistry.send
+    real = connections.SiteSessions.send
 
     def send(self: Any, site: Any, message: Any) -> None:
         if message.WhichOneof("kind") != "acknowledge":
             real(self, site, message)
 
-    with replaced((registry.AgentRegistry, "send"), by=send):
+    with replaced((connections.SiteSessions, "send"), by=send):
         yield
 
 

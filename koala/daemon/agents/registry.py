@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import structlog
 
@@ -18,6 +17,7 @@ from koala.core.model.events import SiteDisconnected, SiteReported
 from koala.core.model.values import Instant, Seconds, SiteName, UserName
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents import reports
+from koala.daemon.agents.connections import AgentConnection, AgentStream, SiteSessions
 from koala.daemon.agents.duplicate_agents import WORDS, DuplicateAgents
 from koala.daemon.agents.progress_reports import ProgressGatherer
 from koala.daemon.agents.replica_reports import ReplicaReports
@@ -36,7 +36,6 @@ from koala.daemon.agents.session import (
 from koala.daemon.clock import Clock
 from koala.daemon.group_commit import BatchContext, GroupCommit
 from koala.daemon.quotas import RateLimits
-from koala.daemon.storage.records import JournalPosition
 from koala.errors import KoalaError, SpecError
 from koala.protocol import codec
 from koala.protocol.messages import (
@@ -81,50 +80,11 @@ class LinkCallbacks:
     relay: Callable[[], str]
     answer: Callable[[SiteName, AgentReport], bool]
     session_ended: Callable[[SiteName], None]
-    mark: Callable[[], JournalPosition] = JournalPosition
-    sealed: Callable[[SiteName, JournalPosition], Watermark] | None = None
-    forked: Callable[[SiteName, Watermark], None] = lambda _site, _mark: None
-
-
-class AgentStream(Protocol):
-    """One stream to an agent."""
-
-    @property
-    def is_over(self) -> bool:
-        """True when nothing more is sent."""
-
-    def put(self, batch: Sequence[pb.ToAgent]) -> bool:
-        """Send all of these messages in order, or none; False when the agent does not read."""
-
-    def end(self) -> None:
-        """End the stream after the messages that are queued; `detach` is called then."""
-
-
-class AgentConnection:
-    """One stream to an agent, and its session."""
-
-    def __init__(self, number: int, session: Session, stream: AgentStream, peer: str) -> None:
-        self.number = number
-        self.session = session
-        self.stream = stream
-        self.peer = peer
-        self.site: SiteName | None = None  # set by Join; kept when the session is over
-        self.reported_rtt_s: Seconds = 0.0
-        self.report: SiteFigures | None = None  # the site's latest
-        self.sent_watermark = JournalPosition()
-        self.reason = "the stream ended"
-        self.reports = 0  # not yet committed by the event loop
-        self.on_settled: Callable[[], None] = lambda: None
-
-    @property
-    def opener(self) -> SiteName | int:
-        """Authenticated site at the other end; the connection's own number without one."""
-        bound_to = self.session.bound_to
-        return self.number if bound_to is None else bound_to
+    forked: Callable[[SiteName, Watermark], None]
 
 
 class AgentRegistry:
-    """All sessions; `send` puts a message into a site's live session."""
+    """All connections: accepts streams, and carries out the outputs of their sessions."""
 
     def __init__(
         self,
@@ -132,11 +92,13 @@ class AgentRegistry:
         event_loop: GroupCommit,
         clock: Clock,
         *,
+        sessions: SiteSessions,
+        links: LinkCallbacks,
         allowlist: Allowlist,
         timing: Timing,
         sites_max: int = SESSIONS_MAX,
     ) -> None:
-        self.sessions: dict[SiteName, AgentConnection] = {}
+        self._sessions = sessions
         self._scheduler = scheduler
         self._event_loop = event_loop
         self._clock = clock
@@ -147,7 +109,7 @@ class AgentRegistry:
         self._registrations = RateLimits[SiteName](REGISTRATIONS_PER_S, burst=REGISTRATIONS_AT_ONCE)
         self._duplicate_agents = DuplicateAgents()
         self.floods = 0
-        self._links: LinkCallbacks | None = None
+        self._links = links
         self._connections: dict[int, AgentConnection] = {}
         # Connections that are not over, by site; unauthenticated ones each by themselves.
         self._open: dict[SiteName | int, dict[int, AgentConnection]] = {}
@@ -156,25 +118,10 @@ class AgentRegistry:
         self._count = 0
         self._closed_for: str | None = None
 
-    def serve(self, links: LinkCallbacks) -> None:
-        """Start serving: sessions can be accepted once this was called."""
-        self._links = links
-
     @property
     def owners(self) -> Mapping[SiteName, UserName | None]:
         """Sites that may register, with their owners."""
         return self._allowlist.sites
-
-    def send(self, site: SiteName, message: ToAgent) -> None:
-        """Send a message in the site's live session; drop it when there is none."""
-        connection = self.sessions.get(site)
-        if connection is not None and connection.session.is_live:
-            self._carry_out(connection, [Send((message,))])
-
-    def is_live(self, site: SiteName) -> bool:
-        """True when the site has a live session."""
-        connection = self.sessions.get(site)
-        return connection is not None and connection.session.is_live
 
     def trouble(self, site: SiteName) -> str:
         """Problem of a site, for people: two agents contend for it, or it takes no new claims.
@@ -184,7 +131,7 @@ class AgentRegistry:
         if self._duplicate_agents.is_contended(site, self._clock.now()):
             again = "its sessions replace each other again and again"
             return f"{again}, as when {WORDS}: stop one of them"
-        connection = self.sessions.get(site)
+        connection = self._sessions.of(site)
         report = None if connection is None else connection.report
         return "" if report is None else report.trouble
 
@@ -221,7 +168,7 @@ class AgentRegistry:
         self._count += 1
         now = self._clock.now()
         session = Session(self._allowlist, self._timing, now=now, bound_to=bound_to)
-        connection = AgentConnection(self._count, session, stream, peer)
+        connection = AgentConnection(self._count, session, stream, peer, self._sessions.watermarks)
         self._connections[connection.number] = connection
         own = self._open.setdefault(connection.opener, {})
         own[connection.number] = connection
@@ -263,12 +210,10 @@ class AgentRegistry:
         self._forget(connection)
         connection.session.close(connection.reason)
         site = connection.site
-        if site is None or self.sessions.get(site) is not connection:
+        if site is None or not self._sessions.remove(site, connection):
             return
-        del self.sessions[site]
         log.info("site.session_ended", site=site, reason=connection.reason)
-        if self._links is not None:
-            self._links.session_ended(site)
+        self._links.session_ended(site)
         self._replica_reports.reset(site)
         self._event_loop.post(lambda batch: batch.emit(SiteDisconnected(site=site)))
 
@@ -284,12 +229,7 @@ class AgentRegistry:
         for output in outputs:
             match output:
                 case Send(messages):
-                    encoded = [codec.TO_AGENT.encode(message) for message in messages]
-                    self._add_watermark(connection, encoded[0])
-                    stream = connection.stream
-                    if not stream.put(encoded) and not stream.is_over:
-                        connection.reason = "the agent does not read"
-                        stream.end()
+                    connection.send(messages)
                 case JoinSession():
                     self._join(connection, output)
                 case DeliverMessage(news):
@@ -297,29 +237,18 @@ class AgentRegistry:
                 case RoundTripMeasured(rtt_s):
                     self._measure(connection, rtt_s)
                 case JournalForked(site=site, mark=mark):
-                    if self._links is not None:
-                        self._links.forked(site, mark)
+                    self._links.forked(site, mark)
                 case EndSession(reason=reason, is_fault=is_fault):
                     connection.reason = reason
                     connection.stream.end()
                     emit = log.warning if is_fault else log.info
                     emit("session.ended", site=connection.site, peer=connection.peer, reason=reason)
 
-    def _add_watermark(self, connection: AgentConnection, message: pb.ToAgent) -> None:
-        """Attach the journal's watermark to a live session's next message, if it has moved."""
-        links, site = self._links, connection.site
-        if links is None or links.sealed is None or site is None or not connection.session.is_live:
-            return
-        mark = links.mark()
-        if mark != connection.sent_watermark:
-            connection.sent_watermark = mark
-            codec.set_mark(message, links.sealed(site, mark))
-
     def _join(self, connection: AgentConnection, join: JoinSession) -> None:
         """Join a session: the newest of a site wins; the inventory is handled in one batch."""
         registration = join.registration
         site = registration.site
-        before = self.sessions.get(site)
+        before = self._sessions.of(site)
         is_replacing = before is not None and before.session.site is not None
         now = self._clock.now()
         if is_replacing and (objection := self._duplicate_agents.objection(site, now)):
@@ -333,7 +262,7 @@ class AgentRegistry:
         if owner is not None:
             registration = replace(registration, facts=replace(registration.facts, owner=owner))
         connection.site = site
-        self.sessions[site] = connection
+        self._sessions.put(site, connection)
         if before is not None:
             reason = f"a newer session of {site} from {connection.peer}"
             if is_replacing:
@@ -367,7 +296,6 @@ class AgentRegistry:
         inventory: Sequence[AgentReport],
     ) -> None:
         """Send Welcome and the wanted state of one instant; the inventory is durable now."""
-        assert self._links is not None
         site, protocol = registration.site, registration.spoken
         assert protocol is not None
         parameters = self._scheduler.parameters
@@ -388,7 +316,7 @@ class AgentRegistry:
         for news in inventory:
             if isinstance(news, Report):
                 if news.end is not None and news.claim not in self._scheduler.ledger:
-                    self.send(site, Acknowledge(claim=news.claim))
+                    self._sessions.send(site, Acknowledge(claim=news.claim))
             else:
                 self._links.answer(site, news)
 
@@ -407,7 +335,6 @@ class AgentRegistry:
         """Answer a request, or post a report to the event loop."""
         site = connection.site
         assert site is not None
-        assert self._links is not None
         if self._links.answer(site, news):
             return
         if isinstance(news, SiteFigures):
@@ -425,11 +352,11 @@ class AgentRegistry:
 
         def answer(is_known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - post's form
             connection.reports -= 1
-            connection.on_settled()
+            connection.stream.settle()
             if isinstance(news, Report) and not is_known:
                 # Acknowledge the end of an unknown claim; stop one that still lives.
                 is_gone = news.end is not None
-                self.send(site, (Acknowledge if is_gone else Stop)(claim=news.claim))
+                self._sessions.send(site, (Acknowledge if is_gone else Stop)(claim=news.claim))
 
         connection.reports += 1
         self._event_loop.post(handle_report, answer)

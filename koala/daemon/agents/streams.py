@@ -19,7 +19,8 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from koala.core.model.values import Instant, SiteName
-from koala.daemon.agents.registry import AgentConnection, AgentRegistry
+from koala.daemon.agents.connections import AgentConnection
+from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.clock import Clock, wall_s
 from koala.daemon.event_loop import EventLoop
@@ -71,7 +72,7 @@ class Outbox:
 
 
 class Stream:
-    """One gRPC stream (`registry.AgentStream`)."""
+    """One gRPC stream (`connections.AgentStream`)."""
 
     def __init__(self) -> None:
         self.outbox = Outbox()
@@ -82,20 +83,24 @@ class Stream:
 
     @property
     def is_over(self) -> bool:
-        """See `registry.AgentStream`."""
+        """See `connections.AgentStream`."""
         return self.over.is_set()
 
     def put(self, batch: Sequence[pb.ToAgent]) -> bool:
-        """See `registry.AgentStream`."""
+        """See `connections.AgentStream`."""
         return self.outbox.put(batch)
 
     def end(self) -> None:
-        """See `registry.AgentStream`."""
+        """See `connections.AgentStream`."""
         self.over.set()
+
+    def settle(self) -> None:
+        """See `connections.AgentStream`."""
+        self.settled.set()
 
 
 class Streams(AgentLinkServicer):
-    """gRPC service of all streams; it reads from agents once `open` is set, when the relay's
+    """gRPC service of all streams; it reads from agents once `opened` is set, when the relay's
     address is known."""
 
     def __init__(
@@ -104,12 +109,13 @@ class Streams(AgentLinkServicer):
         event_loop: EventLoop,
         clock: Clock,
         *,
+        opened: asyncio.Event,
         reports_per_s: float,
         is_awaited: Callable[[SiteName | None, pb.FromAgent], bool],
     ) -> None:
         """`is_awaited` tells answers to the daemon's own requests from reports: only reports are
         rate-limited."""
-        self.open = asyncio.Event()
+        self._opened = opened
         self._is_awaited = is_awaited
         self._reports_per_s = reports_per_s
         self._registry = registry
@@ -147,8 +153,7 @@ class Streams(AgentLinkServicer):
     ) -> None:
         """Read messages no faster than the rate limit, by backpressure; cut an agent that keeps
         exceeding it."""
-        await self.open.wait()
-        connection.on_settled = stream.settled.set
+        await self._opened.wait()
         slowed_at: Instant | None = None
         async for message in self._messages(connection, requests):
             while connection.reports >= REPORTS_WAITING_MAX:

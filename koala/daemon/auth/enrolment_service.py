@@ -37,10 +37,12 @@ log = structlog.get_logger()
 
 
 class EnrolmentService(EnrolmentServicer):
-    """Calls of sites. `port` is the one for callers with a certificate, once it is open."""
+    """Calls of sites. `port` is the one for callers with a certificate."""
 
-    def __init__(self, authority: Authority, enrolments: Enrolments, *, lifetime_s: float) -> None:
-        self.port = 0
+    def __init__(
+        self, authority: Authority, enrolments: Enrolments, *, port: int, lifetime_s: float
+    ) -> None:
+        self._port = port
         self._authority = authority
         self._enrolments = enrolments
         self._lifetime_s = lifetime_s
@@ -48,7 +50,7 @@ class EnrolmentService(EnrolmentServicer):
 
     async def Where(self, _: pb.WhereRequest, __: Context) -> pb.WhereReply:  # noqa: N802 - gRPC's
         """Return the port for callers with a certificate."""
-        return pb.WhereReply(port=self.port, now=wall_s())
+        return pb.WhereReply(port=self._port, now=wall_s())
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.Issued:  # noqa: N802
         """Issue a first certificate for the secret of a join token, once."""
@@ -110,9 +112,11 @@ class Registrar:
         enrolments: Enrolments | None,
         audit: Audit,
         *,
+        address: str,
         disconnect: Callable[[SiteName, str], None],
     ) -> None:
-        self.address = ""  # of the daemon, for join tokens
+        """`address` is that of the daemon, for join tokens."""
+        self._address = address
         self._authority = authority
         self._known = enrolments
         self._audit = audit
@@ -126,7 +130,7 @@ class Registrar:
         assert self._authority is not None
         token = JoinToken(
             site=request.name,
-            address=self.address,
+            address=self._address,
             secret=secret,
             authority=self._authority.certificate,
         )

@@ -567,6 +567,26 @@ async def run_relay_process(settings: RelaySettings, on_started: Callable[[int],
     await RelayProcess(settings, on_started).run()
 
 
+class Relay:
+    """The relay of a daemon: `address` is as agents reach it, known once `started` is set."""
+
+    def __init__(self, settings: RelaySettings, *, host: str, run: RunRelay) -> None:
+        self.address = ""
+        self.started = asyncio.Event()
+        self._settings = settings
+        self._host = host
+        self._run = run
+
+    async def run(self) -> None:
+        """Run the relay until cancelled. Raises UnreachableError when it cannot start."""
+        await self._run(self._settings, self._on_started)
+
+    def _on_started(self, port: int) -> None:
+        self.address = f"{self._host}:{port}"
+        self.started.set()
+        log.info("relay.started", address=self.address)
+
+
 async def _port(stdout: asyncio.StreamReader) -> int:
     try:
         async with asyncio.timeout(_START_S):

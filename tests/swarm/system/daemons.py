@@ -22,7 +22,8 @@ from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
 from koala.daemon.action_dispatcher import ActionDispatcher
-from koala.daemon.agents.registry import AgentConnection, AgentRegistry, LinkCallbacks
+from koala.daemon.agents.connections import AgentConnection, SiteSessions
+from koala.daemon.agents.registry import AgentRegistry, LinkCallbacks
 from koala.daemon.agents.requests import RequestHandler
 from koala.daemon.agents.session import Allowlist, Timing
 from koala.daemon.clock import Clock
@@ -47,6 +48,7 @@ T = TypeVar("T")
 RESTART_S = 1.0
 ROUND_S = 1.0
 SECRET = b"simulated"
+RELAY = "relay:1"
 
 
 class Overseer(Protocol):
@@ -104,7 +106,7 @@ class Settings:
 
 
 class Line:
-    """An agent's stream, as in koala.daemon.agents.registry."""
+    """An agent's stream, as in koala.daemon.agents.connections."""
 
     def __init__(self, end: End[Any], over: Callable[[], None], point: Callable[[], None]) -> None:
         self.is_over = False
@@ -113,14 +115,17 @@ class Line:
         self._point = point
 
     def put(self, lot: Sequence[pb.ToAgent]) -> bool:
-        """See koala.daemon.agents.registry."""
+        """See koala.daemon.agents.connections."""
         for message in lot:
             self._point()
             self._end.send(message)
         return True
 
+    def settle(self) -> None:
+        """See koala.daemon.agents.connections."""
+
     def end(self) -> None:
-        """See koala.daemon.agents.registry."""
+        """See koala.daemon.agents.connections."""
         if not self.is_over:
             self.is_over = True
             self._end.close()
@@ -130,8 +135,10 @@ class Line:
 class _Batches(GroupCommit):
     """The daemon's batches, with an observer."""
 
-    daemon: Daemon
-    said: list[Action]
+    def __init__(self, daemon: Daemon, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.daemon = daemon
+        self.said: list[Action] = []
 
     def on_arrival(self) -> None:
         """See koala.daemon.group_commit."""
@@ -230,12 +237,29 @@ class Daemon(Process):
         self.clock = clock = recovered.clock
         self._journal = journal
         custody = self._settings.upkeep
+        watermarks = Watermarks(
+            secret=SECRET,
+            epoch=scheduler.epoch,
+            loss_epoch=scheduler.loss_epoch,
+            newest=lambda: journal.mark,
+            chain_at=journal.chain_at,
+        )
+        sessions = SiteSessions(watermarks)
+        dispatcher = ActionDispatcher(
+            send=sessions.send,
+            publish=self._publish,
+            relay=lambda: RELAY,
+            sites=lambda: scheduler.sites,
+            secret=SECRET,
+        )
         self.batches = batches = _Batches(
+            self,
             scheduler,
             journal,
             clock,
             digest=digest,
             jobs=recovered.jobs,
+            receiver=_Receiver(self, dispatcher),
             upkeep=Upkeep(
                 keep_jobs=custody.keep_jobs,
                 keep_jobs_s=custody.keep_jobs_s,
@@ -245,46 +269,30 @@ class Daemon(Process):
                 lot=custody.lot,
             ),
         )
-        batches.daemon = self
-        watermarks = Watermarks(
-            secret=SECRET,
-            epoch=scheduler.epoch,
-            loss_epoch=scheduler.loss_epoch,
-            newest=lambda: journal.mark,
-            chain_at=journal.chain_at,
-        )
-        allowlist = Allowlist(
-            epoch=scheduler.epoch, sites={}, is_open=True, verdict=watermarks.verify
-        )
-        self.registry = AgentRegistry(
-            scheduler, batches, clock, allowlist=allowlist, timing=self._timing
-        )
         self.requests = RequestHandler(
             scheduler,
             batches,
             clock,
-            send=self.registry.send,
+            send=sessions.send,
             deliver_log=lambda _site, _part: None,
         )
-        dispatcher = ActionDispatcher(
-            send=self.registry.send,
-            publish=self._publish,
-            sites=lambda: scheduler.sites,
-            secret=SECRET,
-        )
-        dispatcher.relay = "relay:1"
-        self.registry.serve(
-            LinkCallbacks(
+        self.registry = AgentRegistry(
+            scheduler,
+            batches,
+            clock,
+            sessions=sessions,
+            links=LinkCallbacks(
                 messages=dispatcher.messages,
-                relay=lambda: dispatcher.relay,
+                relay=lambda: RELAY,
                 answer=self.requests.answer,
                 session_ended=lambda _site: None,
-                mark=lambda: journal.mark,
-                sealed=watermarks.sign,
                 forked=_forked,
-            )
+            ),
+            allowlist=Allowlist(
+                epoch=scheduler.epoch, sites={}, is_open=True, verdict=watermarks.verify
+            ),
+            timing=self._timing,
         )
-        batches.set_receiver(_Receiver(self, dispatcher))
         self.handled = []
         self._is_committing = self._works_soon = False
         self._is_assembled = True
