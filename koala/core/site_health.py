@@ -20,25 +20,26 @@ def is_resting(site: Site) -> bool:
     return site.unusable_until is not None and not site.is_probing
 
 
-def erred(site: Site, job: JobId, parameters: Parameters, now: Instant) -> bool:
-    """Count an error; return True if it makes the site unusable. A failed probe starts a new rest.
+def erred(site: Site, job: JobId, parameters: Parameters, now: Instant) -> Instant | None:
+    """Count an error; return the end of the rest if it makes the site unusable. A failed probe
+    starts a new rest.
 
     With `errors_counted = jobs`, further errors of a job do not count until a component ends well
     here, not even as a probe.
     """
     times = site.erring[job] = site.erring.get(job, 0) + 1
     if times > 1 and parameters.errors_counted == "jobs":
-        return False
+        return None
     site.errors += 1
     if site.unusable_until is not None and not site.is_probing:
-        return False
+        return None
     if not site.is_probing and site.errors < parameters.consecutive_errors_max:
-        return False
+        return None
     if site.unusable_until is None:
         site.unusable_since = now
     site.unusable_until = now + parameters.probe_after_s
     site.is_probing = False
-    return True
+    return site.unusable_until
 
 
 def ended_well(site: Site) -> bool:

@@ -235,17 +235,6 @@ class _Shape:
     - `before`: values for data saved before a field existed, where these are not its default.
     - `is_shared`: objects compare by identity, so each is saved once."""
 
-    __slots__ = (
-        "attributes",
-        "before",
-        "defaults",
-        "is_shared",
-        "known",
-        "names",
-        "tag",
-        "values_of",
-    )
-
     def __init__(self, cls: type) -> None:
         fields = _fields(cls)
         saved_names = _SAVED_NAMES.get(cls, {})

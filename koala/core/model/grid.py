@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -205,23 +206,6 @@ class GridView:
     was made for its question.
     """
 
-    __slots__ = (
-        "_bandwidth",
-        "_bandwidth_default",
-        "_free",
-        "_guarded",
-        "_idle",
-        "_idle_max",
-        "_idle_sum",
-        "_mute",
-        "_near",
-        "_probing",
-        "_refused",
-        "_replicas",
-        "_slots",
-        "sites",
-    )
-
     def __init__(
         self,
         sites: Iterable[SiteView],
@@ -296,12 +280,9 @@ class GridView:
 
     def copy(self) -> GridView:
         """Copy the view for a tentative placement."""
-        other = object.__new__(GridView)
-        for name in GridView.__slots__:
-            value = getattr(self, name)
-            is_counted = name in ("_idle", "_slots", "_free")
-            setattr(other, name, dict(value) if is_counted else value)
-        other._refused = set()
+        other = copy(self)
+        own = {"_idle": dict(self._idle), "_slots": self.slots(), "_free": self.free()}
+        vars(other).update(own, _refused=set())
         return other
 
     def has_refused(self, shape: Hashable) -> bool:

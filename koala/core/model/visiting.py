@@ -80,16 +80,6 @@ class QueuesByKey(Protocol[_Key_contra]):
 class Visiting(Generic[Key]):
     """Queues under a discipline. `disabled` is in the order of disabling."""
 
-    __slots__ = (
-        "_ageing_s",
-        "_common",
-        "_discipline",
-        "_local",
-        "_queues",
-        "_waited_s",
-        "disabled",
-    )
-
     def __init__(
         self,
         discipline: Discipline,

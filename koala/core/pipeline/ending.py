@@ -329,11 +329,11 @@ def count_error(state: State, site: Site, job: JobId, reason: str, now: Instant)
             for one, times in site.erring.items()
             if one in owing or (one in state.jobs and not state.jobs[one].is_over)
         }
-    if erred(site, job, state.parameters, now):
+    rests_until = erred(site, job, state.parameters, now)
+    if rests_until is not None:
         text = f"unusable after {site.errors} consecutive errors; the last: {reason}"
         state.announce_site(site, text, now)
-        assert site.unusable_until is not None
-        state.timers.set(site.unusable_until, TimerKind.PROBE, site.name)
+        state.timers.set(rests_until, TimerKind.PROBE, site.name)
 
 
 def _may_have_run(attempt: Attempt, member: Member) -> bool:

@@ -74,11 +74,11 @@ def with_open_paths(state: State, starting: Starting, now: Instant) -> Starting 
     if not has_paths(job.spec):
         return starting
     if starting.tests is None:
-        starting = _begin(state, job, starting, now)
+        starting = _begin_tests(state, job, starting, now)
     waiting = untried_members(starting)
     if waiting and starting.tests is not None and now >= starting.tests.due_at:
         labels = ", ".join(job.spec.label(member.component) for member in waiting)
-        _block(state, starting, f"no answer from {labels}", now)
+        _block_start(state, starting, f"no answer from {labels}", now)
     return None if waiting else starting
 
 
@@ -88,7 +88,7 @@ def untried_members(starting: Starting) -> list[Member]:
     return [member for member in starting.attempt.at_barrier if member.claim in untried]
 
 
-def _begin(state: State, job: Job, starting: Starting, now: Instant) -> Starting:
+def _begin_tests(state: State, job: Job, starting: Starting, now: Instant) -> Starting:
     asked = [
         action
         for claim in claims_of(state, starting.attempt.at_barrier)
@@ -103,7 +103,7 @@ def _begin(state: State, job: Job, starting: Starting, now: Instant) -> Starting
     return starting
 
 
-def _block(state: State, starting: Starting, problem: str, now: Instant) -> None:
+def _block_start(state: State, starting: Starting, problem: str, now: Instant) -> None:
     job = state.jobs[starting.attempt.job]
     job.blocked += 1
     reason = f"pre-flight: {problem}"
@@ -190,7 +190,7 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
     match job.phase:
         case Starting(tests=PathTests() as tests) as starting if claim.id in tests.waiting:
             if event.problem:
-                _block(state, starting, event.problem, now)
+                _block_start(state, starting, event.problem, now)
                 return
             waiting = tuple(one for one in tests.waiting if one != claim.id)
             starting = replace(starting, tests=replace(tests, waiting=waiting))
