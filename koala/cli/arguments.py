@@ -182,6 +182,21 @@ def read_definitions(words: Iterable[str] | None) -> dict[str, str]:
     return definitions
 
 
+def read_instant(option: str, text: str | None) -> float | None:
+    """Parse an ISO 8601 instant into epoch seconds. Raises SpecError."""
+    from datetime import datetime
+
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise SpecError(
+            f"{option} {text}: allowed is an instant of ISO 8601, as in 2026-11-21 or"
+            f" 2026-11-21T12:00:00Z (local time where no zone is named)"
+        ) from error
+
+
 class SourceError(SpecError):
     """Error in a text, prefixed with the name of its file."""
 

@@ -1,4 +1,4 @@
-"""Monotonic clock of the command line, for waiting times; never for instants of the grid."""
+"""Clocks of the command line: one for waiting times, one for the ages that tables show."""
 
 from __future__ import annotations
 
@@ -8,3 +8,8 @@ import time
 def now_s() -> float:
     """Read the monotonic clock, in seconds."""
     return time.monotonic()
+
+
+def wall_at() -> float:
+    """Read the wall clock, in seconds of the epoch."""
+    return time.time()

@@ -42,6 +42,7 @@ def summary(job: Job) -> dict[str, Any]:
     """Make the summary of a job for a list."""
     attempt = job.attempt
     sites = [] if attempt is None else [m.site for m in attempt.present if m.site is not None]
+    started_at, ended_at = _run_time(job)
     return {
         "job": job.id,
         "name": job.spec.name,
@@ -51,7 +52,10 @@ def summary(job: Job) -> dict[str, Any]:
         "processors": job.spec.processors,
         "components": len(job.spec.components),
         "sites": sites,
+        "programs": list(dict.fromkeys(one.executable for one in job.spec.components)),
         "submitted_at": job.submitted_at,
+        "started_at": started_at,
+        "ended_at": ended_at,
         "attempts": job.attempts,
         "reason": _reason(job),
     }
@@ -191,8 +195,7 @@ def timeline(job: Job) -> dict[str, Any]:
     """Points A to E of the paper's figure 1, and the times between them (KOALA 8, 9)."""
     attempt = job.attempt
     passed = _passes(attempt)
-    started_at = max(passed) if passed else None
-    ended_at = job.phase.at if isinstance(job.phase, Finished | Failed | Cancelled) else None
+    started_at, ended_at = _run_time(job)
     start_at = None if attempt is None else attempt.start_at
     picture: dict[str, Any] = {
         "submitted_at": job.submitted_at,
@@ -220,6 +223,13 @@ def timeline(job: Job) -> dict[str, Any]:
         picture["start_lateness_s"] = started_at - start_at
         picture["start_skew_s"] = max(passed) - min(passed)
     return picture
+
+
+def _run_time(job: Job) -> tuple[Instant | None, Instant | None]:
+    """Instants of the job's start and end, None if not yet."""
+    passed = _passes(job.attempt)
+    ended_at = job.phase.at if isinstance(job.phase, Finished | Failed | Cancelled) else None
+    return max(passed) if passed else None, ended_at
 
 
 def _passes(attempt: Attempt | None) -> list[Instant]:

@@ -18,6 +18,7 @@ from koala.cli.local import demo_summary as summary
 from koala.cli.main import main
 from koala.cli.render import access as render_access
 from koala.cli.render import documents as render
+from koala.cli.render import job_list
 from koala.cli.render.table import clean
 from koala.wire.v1.koala_pb2 import LogPart
 from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site
@@ -57,7 +58,7 @@ SUMMED = {"job": "j1", "example": "e", "phase": "Failed", "sites": ["s"], "place
           "claiming_tries": 1, "transfer_s": 1.0, "start_delay_s": 1.0, "start_skew_ms": 1.0,
           "held_processor_s": 1.0, "status": 1, "reason": "r"}  # fmt: skip
 SHOWN: dict[str, tuple[Callable[[Any], str], Any]] = {
-    "list": (render.jobs_text, [a_job()]),
+    "list": (job_list.jobs_text, [a_job(name="n")]),
     "show": (render.job_text, a_job(progress=PROGRESS, charges=[a_charge()])),
     "parts": (render.parts_text, [a_part(site=None, fixed_site="x"), a_part(end=None)]),
     "sites": (render.sites_text, [a_site()]),

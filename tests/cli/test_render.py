@@ -6,12 +6,13 @@ import itertools
 import re
 from datetime import UTC
 
+import pytest
+
 from koala.cli.admin.report import csv_text
 from koala.cli.local.demo_summary import summary_rows, summary_text
 from koala.cli.render.documents import (
     files_text,
     job_text,
-    jobs_text,
     metrics_text,
     moment,
     notice_text,
@@ -21,8 +22,10 @@ from koala.cli.render.documents import (
     size,
     why_text,
 )
+from koala.cli.render.job_list import jobs_text, read_format
 from koala.cli.render.table import columns, table
 from koala.cli.render.timeline import places, reached, timeline_text
+from koala.errors import SpecError
 from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site, a_timeline
 
 
@@ -160,11 +163,44 @@ def test_a_waiting_component_shows_why_and_where_it_must_run() -> None:
 def test_a_list_has_a_line_for_each_job() -> None:
     jobs = [a_job(), a_job(job="j20", phase="Failed", sites=[], reason="exit status 3: it\nbroke")]
     assert jobs_text(jobs, zone=UTC).splitlines() == [
-        "JOB  PHASE     PRIORITY  PARTS  PROCESSORS  SITES      SUBMITTED            OWNER  REASON",
-        "j1   Finished  low           2           8  delft, vu  1970-01-01 00:16:40  ann",
-        "j20  Failed    low           2           8  -          1970-01-01 00:16:40  ann    exit"
-        " status 3: it broke",
+        "JOB  PHASE     PRIORITY  PARTS  PROCESSORS  PROGRAM  SITES      SUBMITTED"
+        "            ELAPSED  USER  REASON",
+        "j1   Finished  low           2           8  poisson  delft, vu  1970-01-01 00:16:40"
+        "  0:00:09  ann",
+        "j20  Failed    low           2           8  poisson  -          1970-01-01 00:16:40"
+        "  0:00:09  ann   exit status 3: it broke",
     ]
+
+
+def test_a_narrow_terminal_loses_the_least_important_columns_and_a_line_says_so() -> None:
+    reason = "component 0 at vu ended with exit status 3"
+    jobs = [a_job(), a_job(job="j20", phase="Failed", sites=["uva"], reason=reason)]
+    wide, narrow = (jobs_text(jobs, zone=UTC, width=width).splitlines() for width in (80, 60))
+    assert all(len(line) <= 80 for line in wide)
+    assert all(len(line) <= 60 for line in narrow)
+    assert wide[0].split() == ["JOB", "PHASE", "PROCESSORS", "PROGRAM", "SITES", "USER", "REASON"]
+    assert wide[2].endswith("component 0 at vu ended wi…")
+    assert wide[3] == "(too narrow for PRIORITY, PARTS, SUBMITTED, ELAPSED)"
+    assert narrow[0].split() == ["JOB", "PHASE", "SITES", "USER", "REASON"]
+    assert narrow[3].startswith("(too narrow for PRIORITY, ")
+
+
+def test_a_list_has_the_columns_that_were_asked_for_or_lines_of_a_template() -> None:
+    jobs = [a_job(name="fit", phase="Running", ended_at=None), a_job(job="j2", started_at=None)]
+    assert "NAME" in jobs_text(jobs).splitlines()[0]
+    assert "NAME" not in jobs_text(jobs[1:]).splitlines()[0]
+    columns = read_format("--format", "job,name,elapsed", now=5000.0)
+    assert columns(jobs, None, False).splitlines() == [
+        "JOB  NAME  ELAPSED",
+        "j1   fit   1:06:30",
+        "j2   -           -",
+    ]
+    lines = read_format("--format", "{job} {sites} {submitted_at:.0f}", now=5000.0)
+    assert lines(jobs, 5, True) == "j1 delft,vu 1000\nj2 delft,vu 1000"
+    with pytest.raises(SpecError, match="--format 'colour': allowed are job, name, phase"):
+        read_format("--format", "job,colour", now=0.0)
+    with pytest.raises(SpecError, match="allowed are job, owner"):
+        read_format("--format", "{colour}", now=0.0)(jobs, None, False)
 
 
 def test_sites_show_state_and_idle_processors() -> None:
@@ -300,7 +336,15 @@ def test_the_summary_names_what_did_not_finish() -> None:
 def test_lines_are_cut_at_the_width_and_coloured_only_on_demand() -> None:
     rows = [["j1", "Failed", "a long reason"]]
     heads = columns("JOB", "PHASE", "REASON")
-    assert table(heads, rows, width=15).splitlines() == ["JOB  PHASE   R…", "j1   Failed  a…"]
+    assert table(heads, rows, width=15).splitlines() == [
+        "JOB  PHASE",
+        "j1   Failed",
+        "(too narrow fo…",
+    ]
+    long = [["j1", "Failed", "a reason that is far too long"]]
+    cut = table(heads, long, width=40).splitlines()
+    assert cut[1:] == ["j1   Failed  a reason that is far too l…"]
+
     assert "\x1b[31mFailed\x1b[0m" in table(heads, rows, coloured=True)
 
 

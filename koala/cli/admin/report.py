@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from koala.cli.arguments import daemon_options, option
+from koala.cli.arguments import daemon_options, option, read_instant
 from koala.cli.connection import answer, ask, width
 from koala.errors import SpecError
 
@@ -75,7 +75,7 @@ def report(
     """
     if csv and json:
         raise SpecError("--csv and --json: allowed is one of them")
-    first, last = _instant("--since", since), _instant("--until", until)
+    first, last = read_instant("--since", since), read_instant("--until", until)
     if first is not None and last is not None and first >= last:
         raise SpecError(f"--since {since} is not before --until {until}")
     document = ask(
@@ -115,18 +115,3 @@ def _cell(value: object) -> object:
         return value
     text = clean(value)
     return f"'{text}" if text.startswith(FORMULAS) else text
-
-
-def _instant(option: str, text: str | None) -> float | None:
-    """Parse an ISO 8601 instant into epoch seconds. Raises SpecError."""
-    from datetime import datetime
-
-    if text is None:
-        return None
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError) as error:
-        raise SpecError(
-            f"{option} {text}: allowed is an instant of ISO 8601, as in 2026-11-21 or"
-            f" 2026-11-21T12:00:00Z (local time where no zone is named)"
-        ) from error

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import Whole, daemon_options, job_argument, jobs_argument, option
+from koala.cli.arguments import (
+    Whole,
+    daemon_options,
+    job_argument,
+    jobs_argument,
+    option,
+    read_instant,
+)
+from koala.cli.clock import wall_at
 from koala.cli.connection import answer, ask, is_coloured, note, show_json, width
 from koala.errors import SpecError
 
@@ -32,30 +40,57 @@ PHASES = (
 @click.command("list")
 @option("--phase", multiple=True, metavar="PHASE", help="Only jobs in this phase; may be repeated.")
 @option("--mine", is_flag=True, help="Only your own jobs.")
+@option("--user", default="", metavar="USER", help="Only jobs of this user.")
+@option("--since", metavar="INSTANT", help="Only jobs submitted at or after it (ISO 8601).")
+@option("--site", metavar="SITE", help="Only jobs whose attempt has this site.")
 @option("--last", type=Whole(0), default=0, help="Only the newest N; 0 means all.")
 @option("--all", "past", is_flag=True, help="Also archived jobs, which ended long ago.")
+@option(
+    "--format", "form", metavar="COLUMNS",
+    help="Columns with commas between, as in job,phase,sites; or a template for each line, as in"
+    " '{job} {phase}', with the names of --json.",
+)  # fmt: skip
 @daemon_options
 def list_jobs(
-    *, phase: Sequence[str], mine: bool, last: int, past: bool, json: bool, address: str | None
+    *,
+    phase: Sequence[str],
+    mine: bool,
+    user: str,
+    since: str | None,
+    site: str | None,
+    last: int,
+    past: bool,
+    form: str | None,
+    json: bool,
+    address: str | None,
 ) -> None:
     """List jobs, in the order of their submission."""
-    from koala.cli.render.documents import jobs_text
+    from koala.cli.render.job_list import read_format
 
     phases = [_phase(name) for name in phase]
+    since_at = read_instant("--since", since)
+    if mine and user:
+        raise SpecError("--mine and --user: allowed is one of them")
+    render = read_format("--format", form, now=wall_at())
+    is_filtered = since_at is not None or site is not None
 
     async def request(client: Client) -> list[dict[str, Any]]:
-        owner = (await client.hello())["user"] if mine else ""  # the name that the daemon uses
-        return await client.list_jobs(phases=phases, owner=owner, last=last, past=past)
+        owner = (await client.hello())["user"] if mine else user  # the name that the daemon uses
+        newest = 0 if is_filtered else last
+        found = await client.list_jobs(phases=phases, owner=owner, last=newest, past=past)
+        chosen = [
+            job
+            for job in found
+            if (since_at is None or job["submitted_at"] >= since_at)
+            and (site is None or site in job["sites"])
+        ]
+        return chosen[-last:] if last else chosen
 
     jobs = ask(address, request)
     if not (jobs or json):
         note("no jobs")
         return
-    answer(
-        {"jobs": jobs},
-        lambda: jobs_text(jobs, width=width(), coloured=is_coloured()),
-        as_json=json,
-    )
+    answer({"jobs": jobs}, lambda: render(jobs, width(), is_coloured()), as_json=json)
 
 
 @click.command

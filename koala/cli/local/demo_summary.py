@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from koala.cli.render.documents import NOTHING, seconds
-from koala.cli.render.table import clean, columns, table
+from koala.cli.render.documents import seconds
+from koala.cli.render.table import clean, column, table
 
 Picture = Mapping[str, Any]
 
@@ -18,35 +18,19 @@ def summary_rows(names: Mapping[str, str], pictures: Sequence[Picture]) -> list[
 
 def summary_text(rows: Sequence[Mapping[str, Any]], *, width: int | None = None) -> str:
     """Format the table, and below it the reasons of jobs that did not finish."""
-    heads = columns(
-        "JOB",
-        "EXAMPLE",
-        "PHASE",
-        "SITES",
-        ">PLACED",
-        ">CLAIMED",
-        ">TRANSFER",
-        ">DELAY",
-        ">SKEW MS",
-        ">HELD P*S",
-        ">STATUS",
+    heads = (
+        column("JOB", "job"),
+        column("EXAMPLE", "example"),
+        column("PHASE", "phase"),
+        column("SITES", lambda row: " ".join(row["sites"])),
+        column(">PLACED", "placement_tries", rank=4),
+        column(">CLAIMED", "claiming_tries", rank=3),
+        column(">TRANSFER", lambda row: seconds(row["transfer_s"]), rank=2),
+        column(">DELAY", lambda row: seconds(row["start_delay_s"]), rank=1),
+        column(">SKEW MS", lambda row: _decimal(row["start_skew_ms"], 2)),
+        column(">HELD P*S", lambda row: _decimal(row["held_processor_s"], 1), rank=5),
+        column(">STATUS", "status"),
     )
-    cells = [
-        [
-            row["job"],
-            row["example"],
-            row["phase"],
-            " ".join(row["sites"]) or NOTHING,
-            str(row["placement_tries"]),
-            str(row["claiming_tries"]),
-            seconds(row["transfer_s"]),
-            seconds(row["start_delay_s"]),
-            NOTHING if row["start_skew_ms"] is None else f"{row['start_skew_ms']:.2f}",
-            f"{row['held_processor_s']:.1f}",
-            NOTHING if row["status"] is None else str(row["status"]),
-        ]
-        for row in rows
-    ]
     reasons = [
         clean(
             f"{row['job']} ({row['example']}): {row['reason'] or 'not over at the end of the demo'}"
@@ -56,12 +40,16 @@ def summary_text(rows: Sequence[Mapping[str, Any]], *, width: int | None = None)
     ]
     return "\n".join(
         [
-            table(heads, cells, width=width),
+            table(heads, rows, width=width),
             "",
             "PLACED and CLAIMED count tries; HELD is processors x seconds before the start.",
             *reasons,
         ]
     )
+
+
+def _decimal(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
 
 
 def _row(name: str, picture: Picture) -> dict[str, Any]:

@@ -5,53 +5,15 @@ The documents are those of `--json` (docs/api.md). An unknown value is shown as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
-from koala.cli.render.table import clean, columns, painted, table
+from koala.cli.render.table import NOTHING, Column, Document, clean, column, painted, table
 from koala.views import units
 
-Document = Mapping[str, Any]
-NOTHING = "-"
 STORY_LINES = 12
 AWAY = ("revoked", "expired")  # states of an enrolment that keep a site away
-
-
-def jobs_text(
-    jobs: Sequence[Document],
-    *,
-    zone: tzinfo | None = None,
-    width: int | None = None,
-    coloured: bool = False,
-) -> str:
-    """Format `koala list`: one line a job."""
-    rows = [
-        [
-            job["job"],
-            job["phase"],
-            job["priority"],
-            str(job["components"]),
-            str(job["processors"]),
-            ", ".join(job["sites"]) or NOTHING,
-            moment(job["submitted_at"], zone),
-            job["owner"] or NOTHING,
-            job["reason"],
-        ]
-        for job in jobs
-    ]
-    heads = columns(
-        "JOB",
-        "PHASE",
-        "PRIORITY",
-        ">PARTS",
-        ">PROCESSORS",
-        "SITES",
-        "SUBMITTED",
-        "OWNER",
-        "REASON",
-    )
-    return table(heads, rows, width=width, coloured=coloured)
 
 
 def sites_text(
@@ -61,22 +23,16 @@ def sites_text(
     width: int | None = None,
     coloured: bool = False,
 ) -> str:
-    """Format `koala sites`: one line a site, then the reasons of absences and troubles."""
-    rows = [
-        [
-            site["site"],
-            _site_state(site),
-            str(site["processors"]),
-            str(site["idle"]),
-            str(site["claimed"]),
-            str(site["errors"]),
-            milliseconds(site["rtt_s"]),
-            _whose(site),
-        ]
-        for site in sites
-    ]
-    heads = columns(
-        "SITE", "STATE", ">PROCESSORS", ">IDLE", ">CLAIMED", ">ERRORS", ">ROUND TRIP", "FOR"
+    """Format `koala site`: one line a site, then the reasons of absences and troubles."""
+    heads = (
+        column("SITE", "site"),
+        column("STATE", _site_state),
+        column(">PROCESSORS", "processors"),
+        column(">IDLE", "idle"),
+        column(">CLAIMED", "claimed"),
+        column(">ERRORS", "errors", rank=1),
+        column(">ROUND TRIP", lambda site: milliseconds(site["rtt_s"]), rank=3),
+        column("FOR", _whose, rank=2),
     )
     troubles = [
         f"{site['site']} needs its administrator: {clean(site['trouble'])}"
@@ -86,7 +42,7 @@ def sites_text(
     absences = [
         f"{clean(site['site'])} is away: {why}" for site in sites if (why := _why_away(site, zone))
     ]
-    return "\n".join((table(heads, rows, width=width, coloured=coloured), *absences, *troubles))
+    return "\n".join((table(heads, sites, width=width, coloured=coloured), *absences, *troubles))
 
 
 def _site_state(site: Document) -> str:
@@ -125,24 +81,21 @@ def _whose(site: Document) -> str:
 
 def files_text(files: Sequence[Document], *, width: int | None = None) -> str:
     """Format `koala files`: one line a logical file."""
-    rows = [
-        [
-            entry["file"],
-            size(entry["size_bytes"]),
-            ", ".join(entry["sites"]) or NOTHING,
-            (entry["checksum"] or NOTHING)[:16],
-        ]
-        for entry in files
-    ]
-    return table(columns("FILE", ">SIZE", "SITES", "CHECKSUM"), rows, width=width)
+    heads = (
+        column("FILE", "file"),
+        column(">SIZE", lambda entry: size(entry["size_bytes"])),
+        column("SITES", "sites"),
+        column("CHECKSUM", lambda entry: (entry["checksum"] or NOTHING)[:16], rank=1),
+    )
+    return table(heads, files, width=width)
 
 
 def outputs_text(files: Sequence[Document], *, width: int | None = None) -> str:
     """Format `koala outputs`: one line an output file; only the path of each if fetched."""
     if any("path" in file for file in files):
         return "\n".join(clean(file["path"]) for file in files)
-    rows = [[file["name"], size(file["size_bytes"])] for file in files]
-    return table(columns("FILE", ">SIZE"), rows, width=width)
+    heads = (column("FILE", "name"), column(">SIZE", lambda file: size(file["size_bytes"])))
+    return table(heads, files, width=width)
 
 
 def job_text(
@@ -211,44 +164,37 @@ def _progress(progress: Document) -> list[tuple[str, str]]:
 
 def parts_text(parts: Sequence[Document], *, width: int | None = None) -> str:
     """Format the components of a job."""
-    rows = [
-        [
-            part["label"],
-            part["site"] or (f"({part['fixed_site']})" if part["fixed_site"] else NOTHING),
-            str(part["processors"]),
-            str(part["processes"]),
-            part["file_site"] or NOTHING,
-            _claim(part),
-            _end(part),
-        ]
-        for part in parts
-    ]
-    heads = columns(
-        "COMPONENT", "SITE", ">PROCESSORS", ">PROCESSES", "FILE FROM", "CLAIM", "OUTCOME"
+    heads = (
+        column("COMPONENT", "label"),
+        column("SITE", lambda one: one["site"] or (one["fixed_site"] and f"({one['fixed_site']})")),
+        column(">PROCESSORS", "processors", rank=1),
+        column(">PROCESSES", "processes", rank=3),
+        column("FILE FROM", "file_site", rank=4),
+        column("CLAIM", _claim, rank=2),
+        column("OUTCOME", _end),
     )
-    return table(heads, rows, width=width)
+    return table(heads, parts, width=width)
 
 
 def transfers_text(transfers: Sequence[Document], *, width: int | None = None) -> str:
     """Format the copies of a job's input file in its current attempt."""
-    rows = [
-        [
-            ", ".join(one["components"]) or NOTHING,
-            one["file"],
-            one["source"],
-            one["target"],
-            size(one["moved_bytes"]),
-            size(one["size_bytes"]),
-            f"{one['share']:.0%}",
-            NOTHING if one["rate_bps"] is None else f"{size(one['rate_bps'])}/s",
-            "done" if one["is_done"] else seconds(one["left_s"]),
-        ]
-        for one in transfers
-    ]
-    heads = columns(
-        "FILE OF", "FILE", "FROM", "TO", ">MOVED", ">OF", ">SHARE", ">RATE", ">TIME LEFT"
-    )
-    return table(heads, rows, width=width)
+    heads = (
+        column("FILE OF", "components", rank=4),
+        column("FILE", "file"),
+        column("FROM", "source", rank=1),
+        column("TO", "target", rank=1),
+        column(">MOVED", lambda one: size(one["moved_bytes"]), rank=3),
+        column(">OF", lambda one: size(one["size_bytes"]), rank=3),
+        column(">SHARE", lambda one: f"{one['share']:.0%}"),
+        column(">RATE", _rate, rank=2),
+        column(">TIME LEFT", lambda one: "done" if one["is_done"] else seconds(one["left_s"])),
+    )  # fmt: skip
+    return table(heads, transfers, width=width)
+
+
+def _rate(transfer: Document) -> str:
+    rate_bps = transfer["rate_bps"]
+    return NOTHING if rate_bps is None else f"{size(rate_bps)}/s"
 
 
 def why_text(document: object) -> str:
@@ -269,59 +215,50 @@ def report_text(document: Document, *, zone: tzinfo | None = None, width: int | 
     """Format `koala report`: its rows, and the total below them."""
     if document["by"] == "claim":
         return _claims_text(document["rows"], zone=zone, width=width)
-    named = [(row[document["by"]] or "nobody", row) for row in document["rows"]]
-    if len(named) != 1:
-        named.append(("TOTAL", document["total"]))
-    rows = [
-        [
-            name,
-            *(str(row[f"jobs_{end}"]) for end in ("finished", "failed", "cancelled")),
-            str(row["claims"]),
-            *(f"{row[kind]:,.1f}" for kind in ("run_s", "held_s", "wasted_s")),
-            milliseconds(row["skew_median_s"]),
-            milliseconds(row["skew_max_s"]),
-            str(row["failed_claims"]),
-            str(row["setbacks"]),
-        ]
-        for name, row in named
-    ]
-    heads = columns(
-        document["by"].upper(),
-        ">FINISHED",
-        ">FAILED",
-        ">CANCELLED",
-        ">CLAIMS",
-        ">RUN",
-        ">HELD",
-        ">WASTED",
-        ">SKEW",
-        ">LARGEST",
-        ">CLAIMS FAILED",
-        ">SETBACKS",
+    by = document["by"]
+    rows = [{**row, by: row[by] or "nobody"} for row in document["rows"]]
+    if len(rows) != 1:
+        rows.append({**document["total"], by: "TOTAL"})
+    heads = (
+        column(by.upper(), by),
+        column(">FINISHED", "jobs_finished"),
+        column(">FAILED", "jobs_failed"),
+        column(">CANCELLED", "jobs_cancelled", rank=1),
+        column(">CLAIMS", "claims", rank=3),
+        *_costs(),
+        column(">SKEW", lambda row: milliseconds(row["skew_median_s"]), rank=4),
+        column(">LARGEST", lambda row: milliseconds(row["skew_max_s"]), rank=5),
+        column(">CLAIMS FAILED", "failed_claims", rank=6),
+        column(">SETBACKS", "setbacks", rank=2),
     )
     return table(heads, rows, width=width)
+
+
+def _costs() -> tuple[Column, ...]:
+    """Columns of processor-seconds."""
+
+    def amount(key: str) -> Callable[[Document], str]:
+        return lambda row: f"{row[key]:,.1f}"
+
+    return tuple(
+        column(f">{kind.upper()}", amount(f"{kind}_s")) for kind in ("run", "held", "wasted")
+    )
 
 
 def _claims_text(
     claims: Sequence[Document], *, zone: tzinfo | None = None, width: int | None = None
 ) -> str:
     """Format the cost of each claim."""
-    rows = [
-        [
-            row["claim"],
-            row["site"],
-            row["batch_job"] or NOTHING,
-            str(row["processors"]),
-            moment(row["granted_at"], zone),
-            *(f"{row[kind]:,.1f}" for kind in ("run_s", "held_s", "wasted_s")),
-            row["end"] or NOTHING,
-        ]
-        for row in claims
-    ]
-    heads = columns(
-        "CLAIM", "SITE", "BATCH JOB", ">PROCESSORS", "CHECKED IN", ">RUN", ">HELD", ">WASTED", "END"
+    heads = (
+        column("CLAIM", "claim"),
+        column("SITE", "site"),
+        column("BATCH JOB", "batch_job", rank=1),
+        column(">PROCESSORS", "processors", rank=3),
+        column("CHECKED IN", lambda row: moment(row["granted_at"], zone), rank=2),
+        *_costs(),
+        column("END", "end", rank=4),
     )
-    return table(heads, rows, width=width)
+    return table(heads, claims, width=width)
 
 
 def notice_text(notice: Document, *, zone: tzinfo | None = None, coloured: bool = False) -> str:

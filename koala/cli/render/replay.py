@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
-from koala.cli.render.documents import NOTHING, moment, processor_seconds, seconds
-from koala.cli.render.table import clean, columns, table
+from koala.cli.render.documents import moment, processor_seconds, seconds
+from koala.cli.render.table import NOTHING, clean, column, columns, table
 from koala.sim.replay.story import StoryEvent
 from koala.sim.replay.whatif import COLUMNS
 
@@ -115,51 +115,43 @@ def job_comparison_text(document: Document, *, first_at: float, width: int | Non
 
 
 def _jobs(jobs: Sequence[Document], first_at: float, width: int | None, *, coloured: bool) -> str:
-    rows = [
-        [
-            job["job"],
-            job["phase"],
-            " ".join(job["sites"]) or NOTHING,
-            *(_since(job[key], first_at) for key in POINTS),
-            f"{job['attempts']}/{job['placement_tries']}/{job['claiming_tries']}",
-            seconds(job["start_delay_s"]),
-            seconds(job["start_skew_s"]),
-            f"{job['held_processor_s']:,.1f}",
-            clean(job["reason"]),
-        ]
-        for job in jobs
-    ]
-    heads = columns(
-        "JOB", "PHASE", "SITES", ">SUBMITTED", ">PLACED", ">CLAIMED", ">STARTED", ">ENDED",
-        ">TRIES", ">DELAY", ">SKEW", ">HELD P*S", "REASON",
-    )  # fmt: skip
+    def since(key: str) -> Callable[[Document], str]:
+        return lambda job: _since(job[key], first_at)
+
+    heads = (
+        column("JOB", "job"),
+        column("PHASE", "phase"),
+        column("SITES", lambda job: " ".join(job["sites"]), rank=1),
+        *(column(f">{key.removesuffix('_at').upper()}", since(key), rank=2) for key in POINTS),
+        column(
+            ">TRIES",
+            lambda job: f"{job['attempts']}/{job['placement_tries']}/{job['claiming_tries']}",
+            rank=3,
+        ),
+        column(">DELAY", lambda job: seconds(job["start_delay_s"]), rank=4),
+        column(">SKEW", lambda job: seconds(job["start_skew_s"]), rank=4),
+        column(">HELD P*S", lambda job: f"{job['held_processor_s']:,.1f}", rank=4),
+        column("REASON", lambda job: job["reason"] or " "),
+    )
     note = "Instants in seconds from the journal's begin; TRIES: attempts/placement/claiming tries."
-    return f"{table(heads, rows, width=width, coloured=coloured)}\n{note}"
+    return f"{table(heads, jobs, width=width, coloured=coloured)}\n{note}"
 
 
 POINTS = ("submitted_at", "placed_at", "claimed_at", "started_at", "ended_at")
 
 
 def _sites(sites: Sequence[Document], width: int | None) -> str:
-    rows = [
-        [
-            site["site"],
-            str(site["processors"]),
-            str(site["claims"]),
-            str(site["granted"]),
-            str(site["refused"]),
-            str(site["errors"]),
-            f"{site['held_processor_s']:,.1f}",
-            f"{site['run_processor_s']:,.1f}",
-            _percent(site["utilization"]),
-        ]
-        for site in sites
-    ]
-    heads = columns(
-        "SITE", ">PROCESSORS", ">CLAIMS", ">GRANTED", ">REFUSED", ">ERRORS", ">HELD P*S",
-        ">RUN P*S", ">OURS",
-    )  # fmt: skip
-    return table(heads, rows, width=width)
+    heads = (
+        column("SITE", "site"),
+        *(
+            column(f">{key.upper()}", key)
+            for key in ("processors", "claims", "granted", "refused", "errors")
+        ),
+        column(">HELD P*S", lambda site: f"{site['held_processor_s']:,.1f}"),
+        column(">RUN P*S", lambda site: f"{site['run_processor_s']:,.1f}"),
+        column(">OURS", lambda site: _percent(site["utilization"])),
+    )
+    return table(heads, sites, width=width)
 
 
 def _changes(document: Document) -> str:
@@ -193,9 +185,9 @@ def _fidelity(document: Document) -> str:
         f" attempt on the same sites; starts are off by {seconds(off['median'])} (median),"
         f" {seconds(off['max'])} at most."
     ]
-    for column in COLUMNS[1:]:
-        for rule, count in document["guessed"][column].items():
-            lines.append(f"{TITLES[column].lower()}: {count} run times guessed as {rule}.")
+    for run in COLUMNS[1:]:
+        for rule, count in document["guessed"][run].items():
+            lines.append(f"{TITLES[run].lower()}: {count} run times guessed as {rule}.")
     return "\n".join(lines)
 
 

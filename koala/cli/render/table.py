@@ -1,12 +1,14 @@
-"""Aligned columns as text: fast for thousands of rows, stable in pipes, cut to a terminal's width.
+"""Aligned columns as text: fast for thousands of rows, stable in pipes, fitted to a terminal.
 
 Only the phase or state column is coloured, and only on request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
 
 GAP = "  "
 TONES = {
@@ -31,38 +33,110 @@ TONES = {
 """Terminal colour codes of phases and states."""
 
 
+Document = Mapping[str, Any]
+NOTHING = "-"
+LAST_MIN = 24
+"""Characters of a text in the last column before it is cut."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """Column with its title; numbers are right-aligned."""
+    """Column of a table: its title, and the cell of a document.
+
+    Columns with the highest rank are dropped first where the terminal is too narrow; the first
+    column never is. An optional column is shown only if one of its cells has something.
+    """
 
     title: str
+    of: Callable[[Any], object]
     is_number: bool = False
+    rank: int = 0
+    is_optional: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name in lists of columns."""
+        return self.title.lower().replace(" ", "_")
+
+    def cell(self, document: Any) -> str:  # noqa: ANN401 - a document, or a row of cells
+        """Format the cell: no value is `-`, lists have commas."""
+        value = self.of(document)
+        if isinstance(value, (list, tuple)):
+            value = ", ".join(map(str, value))
+        return clean(str(value)) if value not in (None, "") else NOTHING
+
+
+def column(
+    title: str,
+    of: str | Callable[[Any], object],
+    *,
+    rank: int = 0,
+    is_optional: bool = False,
+) -> Column:
+    """Make a column; `of` is a key of the documents, or makes the cell. Numbers, whose title begins
+    with `>`, are right-aligned."""
+    return Column(
+        title=title.removeprefix(">"),
+        of=itemgetter(of) if isinstance(of, str) else of,
+        is_number=title.startswith(">"),
+        rank=rank,
+        is_optional=is_optional,
+    )
 
 
 def columns(*titles: str) -> tuple[Column, ...]:
-    """Build columns from titles; one that begins with `>` is right-aligned."""
-    return tuple(Column(title=t.removeprefix(">"), is_number=t.startswith(">")) for t in titles)
+    """Make columns of rows that are lists of cells."""
+    return tuple(column(title, itemgetter(index)) for index, title in enumerate(titles))
 
 
 def table(
     heads: Sequence[Column],
-    rows: Sequence[Sequence[str]],
+    documents: Iterable[Any],
     *,
     width: int | None = None,
     coloured: bool = False,
 ) -> str:
-    """Format the rows below their titles; cut lines at `width` characters."""
-    cells = [[head.title for head in heads], *([clean(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[index]) for row in cells) for index in range(len(heads))]
+    """Format a line for each document below the titles.
+
+    Where they are wider than `width`, drop the least important columns, and say so below.
+    """
+    rows = [[head.cell(one) for head in heads] for one in documents]
+    shown = [
+        index
+        for index, head in enumerate(heads)
+        if not head.is_optional or any(row[index] != NOTHING for row in rows)
+    ]
+    widths = [
+        max(len(head.title), *(len(row[index]) for row in rows), 0)
+        for index, head in enumerate(heads)
+    ]
+    dropped = []
+    while width is not None and len(shown) > 1 and _least(shown, widths, heads) > width:
+        least = max(shown[1:], key=lambda index: (heads[index].rank, index))
+        shown.remove(least)
+        dropped.append(heads[least].title)
     lines = []
-    for number, row in enumerate(cells):
+    for number, row in enumerate([[head.title for head in heads], *rows]):
         line = GAP.join(
-            cell.rjust(size) if head.is_number else cell.ljust(size)
-            for cell, size, head in zip(row, widths, heads, strict=True)
+            row[index].rjust(widths[index])
+            if heads[index].is_number
+            else row[index].ljust(widths[index])
+            for index in shown
         ).rstrip()
         line = cut(line, width)
         lines.append(_painted(line, row) if coloured and number else line)
+    if dropped:
+        lines.append(cut(f"(too narrow for {', '.join(dropped)})", width))
     return "\n".join(lines)
+
+
+def _least(shown: Sequence[int], widths: Sequence[int], heads: Sequence[Column]) -> int:
+    """Width that these columns need; a text in the last one may be cut."""
+    last = shown[-1]
+    needed = [widths[index] for index in shown]
+    if not heads[last].is_number:
+        needed[-1] = min(needed[-1], LAST_MIN)
+    return sum(needed) + len(GAP) * (len(shown) - 1)
 
 
 def cut(line: str, width: int | None) -> str:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
-from koala.cli.render.documents import NOTHING, moment, processor_seconds, seconds, transfers_text
+from koala.cli.render.documents import moment, processor_seconds, seconds, transfers_text
+from koala.cli.render.table import NOTHING
 
 GAP = 4
 WIDTH_MIN = 40

@@ -1,0 +1,89 @@
+"""`koala list` as text: a table of all columns or of chosen ones, or a line of a template. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import tzinfo
+
+from koala.cli.render.documents import moment
+from koala.cli.render.table import NOTHING, Column, Document, clean, column, table
+from koala.errors import SpecError
+
+Render = Callable[[Sequence[Document], int | None, bool], str]
+"""Makes the text of jobs, for a width of the terminal, coloured or not."""
+
+
+def read_format(option: str, text: str | None, *, now: float) -> Render:
+    """Make what formats the list: the columns that are named, or a template. Raises SpecError."""
+    if text is not None and "{" in text:
+        return lambda jobs, _width, _is_coloured: "\n".join(
+            _line(option, text, job) for job in jobs
+        )
+    names = [] if text is None else text.lower().split(",")
+    known = {one.name: one for one in job_columns()}
+    if unknown := [name for name in names if name not in known]:
+        raise SpecError(f"{option} {unknown[0]!r}: allowed are {', '.join(known)}")
+    return lambda jobs, width, is_coloured: jobs_text(
+        jobs, names=names, now=now, width=width, coloured=is_coloured
+    )
+
+
+def _line(option: str, template: str, job: Document) -> str:
+    values = {
+        name: ",".join(map(str, value)) if isinstance(value, list) else value
+        for name, value in job.items()
+    }
+    try:
+        return clean(template.format_map(values))
+    except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
+        raise SpecError(
+            f"{option} {template!r}: {error}: allowed are {', '.join(job)} in braces"
+        ) from None
+
+
+def jobs_text(
+    jobs: Sequence[Document],
+    *,
+    names: Sequence[str] = (),
+    now: float | None = None,
+    zone: tzinfo | None = None,
+    width: int | None = None,
+    coloured: bool = False,
+) -> str:
+    """Format `koala list`: one line a job; with `names` only these columns, in this order."""
+    known = {one.name: one for one in job_columns(now=now, zone=zone)}
+    chosen = [replace(known[name], is_optional=False) for name in names] or list(known.values())
+    return table(chosen, jobs, width=width, coloured=coloured)
+
+
+def job_columns(*, now: float | None = None, zone: tzinfo | None = None) -> tuple[Column, ...]:
+    """Columns of `koala list`; `now` is for the time that running jobs have run."""
+    return (
+        column("JOB", "job"),
+        column("NAME", lambda job: job.get("name"), rank=1, is_optional=True),
+        column("PHASE", "phase"),
+        column("PRIORITY", "priority", rank=9),
+        column(">PARTS", "components", rank=8),
+        column(">PROCESSORS", "processors", rank=5),
+        column("PROGRAM", _programs, rank=4),
+        column("SITES", "sites", rank=3),
+        column("SUBMITTED", lambda job: moment(job["submitted_at"], zone), rank=7),
+        column(">ELAPSED", lambda job: _elapsed(job, now), rank=6),
+        column("USER", "owner", rank=2),
+        column("REASON", lambda job: job["reason"] or " "),
+    )
+
+
+def _programs(job: Document) -> list[str]:
+    return [path.rpartition("/")[2] or path for path in job.get("programs", ())]
+
+
+def _elapsed(job: Document, now: float | None) -> str:
+    """Format the time since the start of a job, to its end if it has ended, as H:MM:SS."""
+    start, end = job.get("started_at"), job.get("ended_at")
+    end = now if end is None else end
+    if start is None or end is None:
+        return NOTHING
+    minutes, rest = divmod(max(0, round(end - start)), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
