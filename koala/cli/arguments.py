@@ -6,7 +6,7 @@ Invalid input raises SpecError (exit status 2) naming the file or word and the a
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,8 +74,35 @@ class Whole(Number):
 file = click.Path(path_type=Path)
 
 
-def option(*names: str, help: str, **attributes: Any) -> Callable[[F], F]:  # noqa: A002, ANN401
-    """Decorate a command with an option whose help text ends with its default and its bounds."""
+NAMES = {"JOB": "job", "SITE": "site", "USER": "user"}
+"""Metavars of options whose values the shell completes with names that the daemon knows."""
+
+
+def offered(*words: str, names_of: str = "") -> dict[str, Any]:
+    """Attributes of an option or argument that the shell completes: with these words, or with the
+    names of jobs, sites or users that the daemon knows."""
+
+    def complete(context: click.Context, _one: click.Parameter, begun: str) -> list[str]:
+        from koala.cli import completion
+
+        found = words or completion.names_of(names_of, context.params.get("address"))
+        return [one for one in found if one.lower().startswith(begun.lower())]
+
+    return {"shell_complete": complete}
+
+
+def option(
+    *names: str,
+    help: str,  # noqa: A002
+    words: Sequence[str] = (),
+    **attributes: Any,  # noqa: ANN401
+) -> Callable[[F], F]:
+    """Decorate a command with an option whose help text ends with its default and its bounds.
+
+    The shell completes it with `words`, or with names of what its metavar says.
+    """
+    if words or attributes.get("metavar") in NAMES:
+        attributes |= offered(*words, names_of=NAMES.get(attributes.get("metavar") or "", ""))
     kind, default = attributes.get("type"), attributes.get("default")
     is_shown = default not in (None, "") and not isinstance(default, bool)
     notes = [f"default: {default}"] if is_shown else []
@@ -123,11 +150,18 @@ define_option = option(
 component_option = option(
     "-c", "--component", metavar="N", help="Index or label of a component; default: all."
 )
-job_argument = click.argument("job", help="The job's id, as submit printed it.")
-jobs_argument = click.argument(
-    "jobs", metavar="JOB...", nargs=-1, required=True, help="Ids of jobs."
+job_argument = click.argument(
+    "job", help="The job's id, as submit printed it.", **offered(names_of="job")
 )
-site_argument = click.argument("site", help="The site's name.")
+jobs_argument = click.argument(
+    "jobs",
+    metavar="JOB...",
+    nargs=-1,
+    required=True,
+    help="Ids of jobs.",
+    **offered(names_of="job"),
+)
+site_argument = click.argument("site", help="The site's name.", **offered(names_of="site"))
 state_dir_argument = click.argument("state_dir", type=file, help="The state directory of a daemon.")
 
 

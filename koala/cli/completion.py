@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import get_completion_class, shell_complete
 
-from koala.errors import SpecError
+from koala.errors import KoalaError, SpecError
+
+if TYPE_CHECKING:
+    from koala.client import Client
+
+Document = dict[str, Any]
 
 VARIABLE = "_KOALA_COMPLETE"
 SHELLS = {
@@ -18,6 +26,10 @@ SHELLS = {
 }
 """For each shell the script's path in the home directory, the file of settings that must name it,
 and the line there."""
+ANSWER_S = 2.0
+"""Time limit of a daemon's answer, after which nothing is offered."""
+JOBS_MAX = 200
+"""Newest jobs that are offered."""
 
 
 def answer(command: click.Command, instruction: str) -> int:
@@ -49,3 +61,26 @@ def install(command: click.Command, shell: str) -> str:
         if line not in had.splitlines():
             file.write_text(f"{had}\n{line}\n", encoding="utf-8")
     return f"{shell} completion installed in {path}; it works in the next shell"
+
+
+REQUESTS: dict[str, Callable[[Client], Awaitable[list[Document]]]] = {
+    "job": lambda client: client.list_jobs(last=JOBS_MAX),
+    "site": lambda client: client.sites(),
+    "user": lambda client: client.users(),
+}
+"""How the daemon is asked for names, by the key that a document has its name under."""
+
+
+def names_of(kind: str, address: str | None) -> list[str]:
+    """Ask the daemon for names, the newest first; none if it does not answer."""
+    import asyncio
+
+    from koala.client import Client
+
+    async def ask() -> list[str]:
+        async with asyncio.timeout(ANSWER_S), Client(address) as client:
+            return [str(one[kind]) for one in await REQUESTS[kind](client)]
+
+    with suppress(KoalaError, OSError, TimeoutError):
+        return asyncio.run(ask())[::-1]
+    return []

@@ -41,6 +41,8 @@ class Option:
     low: int | None = None
     high: int | None = None
     read: Read | None = None
+    words: tuple[str, ...] = ()
+    """Values that the shell offers; others may be allowed, too."""
 
 
 def options_of(setting: type) -> dict[str, Option]:
@@ -86,7 +88,9 @@ def choice(
     def read(option: str, text: str) -> Any:  # noqa: ANN401
         return values[one_of(option, text, tuple(values))]
 
-    return _field(default, Option(default=first, help=help, name=name, read=read))
+    return _field(
+        default, Option(default=first, help=help, name=name, read=read, words=tuple(values))
+    )
 
 
 def flag(help: str, *, name: str, default: bool = False) -> bool:  # noqa: A002
@@ -99,11 +103,23 @@ def flag(help: str, *, name: str, default: bool = False) -> bool:  # noqa: A002
 
 @overload
 def text(
-    default: str, read: Callable[[str, str], T], help: str, *, name: str = ..., metavar: str = ...
+    default: str,
+    read: Callable[[str, str], T],
+    help: str,
+    *,
+    name: str = ...,
+    metavar: str = ...,
+    words: tuple[str, ...] = ...,
 ) -> T: ...
 @overload
 def text(
-    default: None, read: Callable[[str, str], T], help: str, *, name: str = ..., metavar: str = ...
+    default: None,
+    read: Callable[[str, str], T],
+    help: str,
+    *,
+    name: str = ...,
+    metavar: str = ...,
+    words: tuple[str, ...] = ...,
 ) -> T | None: ...
 def text(
     default: str | None,
@@ -112,13 +128,16 @@ def text(
     *,
     name: str = "",
     metavar: str | None = None,
+    words: tuple[str, ...] = (),
 ) -> T | None:
     """Declare a field that `read` makes of the option's text; without a default it may be None."""
 
     def read_given(option: str, given: str | None) -> T | None:
         return None if given is None else read(option, given)
 
-    option = Option(default=default, help=help, name=name, metavar=metavar, read=read_given)
+    option = Option(
+        default=default, help=help, name=name, metavar=metavar, read=read_given, words=words
+    )
     return _field(read_given(name, default), option)
 
 

@@ -228,11 +228,27 @@ def test_completion_knows_the_commands(
     assert any(path.is_file() for path in tmp_path.rglob("*"))
 
 
-def test_completion_of_a_word_offers_what_fits() -> None:
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("koala ti", ["timeline"]),
+        ("koala site re", ["revoke", "resume"]),
+        ("koala list --phase fi", ["Finished"]),
+        ("koala simulate koala --placement c", ["CF"]),
+        ("koala reproduce d", ["deadlines"]),
+        ("koala show j", []),
+    ],
+)
+def test_completion_of_a_word_offers_what_fits(words: str, offered: list[str]) -> None:
+    """Nobody answers at the address, so no job is offered, and nothing is said of it."""
     run = koala(
-        _KOALA_COMPLETE="bash_complete", COMP_WORDS="koala ti", COMP_CWORD="1", HOME="/nonexistent"
+        _KOALA_COMPLETE="bash_complete",
+        COMP_WORDS=words,
+        COMP_CWORD=str(words.count(" ")),
+        HOME="/nonexistent",
+        KOALA_ADDRESS=NOBODY,
     )
-    assert run.stdout.split() == ["plain,timeline"]
+    assert (run.stdout.split(), run.stderr) == ([f"plain,{one}" for one in offered], "")
 
 
 def modules_after(code: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import re
@@ -19,7 +20,7 @@ import grpc
 import psutil
 import pytest
 
-from tests.cli.command import LIMIT_S, environment, koala_here
+from tests.cli.command import LIMIT_S, environment, koala, koala_here
 from tests.cli.grids import GRID, Up, marked_with, still_running, up
 
 pytestmark = pytest.mark.live
@@ -419,6 +420,42 @@ def test_a_list_is_narrowed_by_phase_owner_and_number(grid: Up, finished: str) -
         len(json.loads(grid.koala("list", "--json", "--last", "1", "--mine").stdout)["jobs"]) == 1
     )
     assert grid.koala("list").stdout.startswith("JOB ")
+
+
+def test_the_shell_completes_jobs_and_sites(grid: Up, finished: str) -> None:
+    for words, offered in (
+        (f"koala show {finished}", f"plain,{finished}"),
+        ("koala site drain de", "plain,delft"),
+        ("koala report --site v", "plain,vu"),
+    ):
+        run = koala(
+            _KOALA_COMPLETE="bash_complete",
+            COMP_WORDS=words,
+            COMP_CWORD=str(words.count(" ")),
+            KOALA_ADDRESS=grid.address,
+        )
+        assert offered in run.stdout.splitlines(), run.stderr
+
+
+def test_a_list_is_narrowed_by_user_site_and_time_and_has_the_asked_columns(
+    grid: Up, finished: str
+) -> None:
+    def listed(*words: str) -> list[str]:
+        run = grid.koala("list", "--format", "{job}", *words)
+        assert run.returncode == 0, run.stderr
+        return run.stdout.split()
+
+    assert finished in listed()
+    assert finished in listed("--user", getpass.getuser(), "--since", "2026-01-01")
+    assert listed("--user", "somebody-else") == listed("--since", "2999-01-01") == []
+    (job,) = [j for j in json.loads(grid.koala("list", "--json").stdout)["jobs"]
+              if j["job"] == finished]  # fmt: skip
+    assert finished in listed("--site", job["sites"][0])
+    assert listed("--site", "nowhere") == []
+    assert job["programs"]
+    assert job["submitted_at"] <= job["started_at"] <= job["ended_at"]
+    table = grid.koala("list", "--format", "job,program,elapsed").stdout
+    assert table.splitlines()[0].split() == ["JOB", "PROGRAM", "ELAPSED"]
 
 
 def test_a_running_job_is_cancelled_and_then_stays_so(grid: Up) -> None:

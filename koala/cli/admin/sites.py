@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from koala.cli.arguments import daemon_options, option, site_argument
+from koala.cli.arguments import daemon_options, offered, option, site_argument
 from koala.cli.commands import LazyGroup
 from koala.cli.connection import answer, ask, is_coloured, note, show_json, width
 from koala.errors import SpecError
@@ -18,7 +18,10 @@ POLL_S = 0.5
 HERE = "koala.cli.admin.sites"
 
 optional_site_argument = click.argument(
-    "site", required=False, help="The site's name, unless --all is given."
+    "site",
+    required=False,
+    help="The site's name, unless --all is given.",
+    **offered(names_of="site"),
 )
 all_option = option("--all", "every", is_flag=True, help="All sites that the daemon knows.")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from koala.cli.arguments import Whole, daemon_options, option
+from koala.cli.arguments import Whole, daemon_options, offered, option
 from koala.cli.commands import LazyGroup
 from koala.cli.connection import answer, ask, note, show_json, width
 
@@ -21,12 +21,19 @@ user = LazyGroup(
     help="Add, list and revoke users.",
     no_args_is_help=True,
 )
-name_argument = click.argument("name", help="The user's name.")
+ROLES = ("user", "operator", "administrator")
+name_argument = click.argument("name", help="The user's name.", **offered(names_of="user"))
 
 
 @click.command
 @name_argument
-@option("--role", default="user", metavar="ROLE", help="One of user, operator or administrator.")
+@option(
+    "--role",
+    default="user",
+    metavar="ROLE",
+    help="One of user, operator or administrator.",
+    words=ROLES,
+)
 @option("--expires", default="0", metavar="TIME", help="Lifetime: 12h, 90d; 0: no expiry.")
 @daemon_options
 def add(*, name: str, role: str, expires: str, json: bool, address: str | None) -> None:

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from koala.client import Client
     from koala.wire.v1.koala_pb2 import LogPart
 
+STREAMS = ("stdout", "stderr", "both")
+
 
 @click.command
 @job_argument
 @option("-f", "--follow", is_flag=True, help="Follow the logs until the job is over.")
 @component_option
 @option("-p", "--process", type=Whole(-1), default=-1, help="One process; -1: all.")
-@option("--stream", default="both", metavar="NAME", help="stdout, stderr, or both.")
+@option("--stream", default="both", metavar="NAME", help="stdout, stderr, or both.", words=STREAMS)
 @daemon_options
 def logs(
     *,
@@ -49,7 +51,7 @@ def logs(
     With several processes each line begins with the component's label and the process. The index
     stands in for a missing label, and follows one that several components share.
     """
-    if stream not in ("stdout", "stderr", "both"):
+    if stream not in STREAMS:
         raise SpecError(f"--stream {stream!r}: allowed are stdout, stderr, both")
     chosen = chosen_component(component)
     interrupt = InterruptNotice(address, [job] if follow else [])

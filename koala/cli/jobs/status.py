@@ -38,7 +38,10 @@ PHASES = (
 
 
 @click.command("list")
-@option("--phase", multiple=True, metavar="PHASE", help="Only jobs in this phase; may be repeated.")
+@option(
+    "--phase", multiple=True, metavar="PHASE", help="Only jobs in this phase; may be repeated.",
+    words=PHASES,
+)  # fmt: skip
 @option("--mine", is_flag=True, help="Only your own jobs.")
 @option("--user", default="", metavar="USER", help="Only jobs of this user.")
 @option("--since", metavar="INSTANT", help="Only jobs submitted at or after it (ISO 8601).")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import Number, Whole, file, option
+from koala.cli.arguments import Number, Whole, file, offered, option
 from koala.cli.extras import needs_sim
 from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
@@ -32,7 +32,7 @@ PAPERS: dict[str, str] = {
 
 
 @click.command
-@click.argument("paper", help=", ".join(PAPERS) + ".")
+@click.argument("paper", help=", ".join(PAPERS) + ".", **offered(*PAPERS))
 @option(
     "--figure", type=Whole(), metavar="N",
     help="Only this figure of the paper and the claims about it.",

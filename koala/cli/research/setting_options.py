@@ -91,5 +91,6 @@ def _click_option(name: str, one: Option) -> Decorator:
         default=one.default,
         metavar=one.metavar,
         help=one.help,
+        words=one.words,
         **kinds[one.kind],
     )

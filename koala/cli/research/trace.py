@@ -33,7 +33,7 @@ FORMATS = ("swf", "gwf")
     "file", type=path_type, metavar="FILE|-",
     help="Log of jobs: SWF or GWF, gzipped or not; - is standard input.",
 )  # fmt: skip
-@option("--policy", help="fcfs, easy or conservative.  [default: easy]")
+@option("--policy", help="fcfs, easy or conservative.  [default: easy]", words=POLICIES)
 @option(
     "--processors", type=Whole(1),
     help="Processors of the site.  [default: what the log says, else its largest job]",
@@ -42,8 +42,9 @@ FORMATS = ("swf", "gwf")
     "--overrun", default="raise",
     help="A job longer than its estimate: raise the estimate, kill the job at it, or extend: let"
     " it run on, expected to end at any moment.",
+    words=OVERRUNS,
 )  # fmt: skip
-@option("--format", "log_format", help="swf or gwf.  [default: by the file's name]")
+@option("--format", "log_format", help="swf or gwf.  [default: by the file's name]", words=FORMATS)
 @shared.jobs_out_option
 @option(
     "--until", type=Whole(0), help="Stop at this simulated second; show running and waiting jobs."

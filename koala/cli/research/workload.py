@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import Number, Whole, option
+from koala.cli.arguments import Number, Whole, offered, option
 from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
 from koala.errors import ConfigError, KoalaError
@@ -27,6 +27,7 @@ Job = tuple[int, int, int, int]
     "model",
     help="lublin: the model of Lublin and Feitelson; das: the papers' local users, Poisson"
     " arrivals, sizes from D(q), exponential run times.",
+    **offered(*MODELS),
 )
 @option("--jobs", type=Whole(1), default=10_000, help="Number of jobs.")
 @option("--processors", type=Whole(2), default=128, help="Processors of the machine.")

@@ -32,6 +32,7 @@ SEVERAL = {
         default="LS-DO",
         name="policy",
         help=f"{POLICIES}; several with commas between, or all.",
+        words=(*DISCIPLINES, "all"),
         read=_policies,
     ),
     "loads": Option(

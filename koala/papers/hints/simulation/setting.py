@@ -67,6 +67,7 @@ class Setting:
         "Service",
         _policy,
         f"{', '.join(POLICIES)}, or a placement policy of another package by its name.",
+        words=POLICIES,
     )
     io_fraction: float = number(0.2, "Share of the jobs that are I/O-bound.")
     rate: float = number(0.00045, "Jobs a second, at all sites together.")
