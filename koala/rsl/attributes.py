@@ -9,10 +9,20 @@ resourceManagerContact), which every form of a description takes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any, TypeAlias
 
+from koala.core.model.job import JobType, StartType
+from koala.rsl import fields
 from koala.rsl.evaluation import canonical_name, nearest
+from koala.rsl.fields import Given
+
+Reader: TypeAlias = Callable[[Given], Any]
+Writer: TypeAlias = Callable[[Any], str]
+
+PROCESSORS_MAX = 1_000_000
 
 
 class Treatment(StrEnum):
@@ -34,7 +44,11 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """A row of the table. `note` says the meaning, or why it is ignored or refused."""
+    """A row of the table. `note` says the meaning, or why it is ignored or refused.
+
+    Where an attribute is one `field` of ComponentSpec, `read` reads the field's value and `write`
+    writes it; lists are written as they are.
+    """
 
     name: str
     origin: str
@@ -42,16 +56,51 @@ class Attribute:
     treatment: Treatment
     note: str
     scope: Scope = Scope.COMPONENT
+    field: str = ""
+    read: Reader | None = None
+    write: Writer = str
 
 
-def _honoured(name: str, values: str, note: str, origin: str = "GRAM") -> Attribute:
+def _honoured(
+    name: str,
+    values: str,
+    note: str,
+    origin: str = "GRAM",
+    *,
+    field: str = "",
+    read: Reader | None = None,
+    write: Writer = str,
+) -> Attribute:
     return Attribute(
-        name=name, origin=origin, values=values, treatment=Treatment.HONOURED, note=note
+        name=name,
+        origin=origin,
+        values=values,
+        treatment=Treatment.HONOURED,
+        note=note,
+        field=field,
+        read=read,
+        write=write,
     )
 
 
-def _handed(name: str, values: str, note: str) -> Attribute:
-    return Attribute(name=name, origin="GRAM", values=values, treatment=Treatment.HANDED, note=note)
+def _handed(name: str, values: str, note: str, *, field: str, read: Reader) -> Attribute:
+    honoured = _honoured(name, values, note, field=field, read=read)
+    return replace(honoured, treatment=Treatment.HANDED)
+
+
+def _processors(given: Given) -> int:
+    return fields.whole(given, low=1, high=PROCESSORS_MAX)
+
+
+def _job_type(given: Given) -> JobType:
+    if fields.string(given).text.lower() == "condor":
+        message = "condor is not there yet, expected single, multiple or mpi"
+        raise given.error(message, given.relation.values[0])
+    return fields.choice(given, {kind.value: kind for kind in JobType})
+
+
+def _start_type(given: Given) -> StartType:
+    return fields.choice(given, {kind.value: kind for kind in StartType})
 
 
 def _ignored(name: str, note: str, origin: str = "GRAM") -> Attribute:
@@ -76,34 +125,106 @@ def _of_job(
 
 
 ATTRIBUTES: tuple[Attribute, ...] = (
-    _honoured("executable", "string", "the program to run; needed in each component"),
-    _honoured("arguments", "list", "its arguments; 128 KiB in all"),
-    _honoured("directory", "string", "where it runs (default: a work folder of its own)"),
-    _honoured("environment", "(NAME value) ...", "variables; 128 KiB in all; KOALA_* is reserved"),
-    _honoured("stdin", "string", "file at the site"),
-    _honoured("stdout", "string", "file at the site"),
-    _honoured("stderr", "string", "file at the site"),
-    _honoured("count", "integer", "processors, 1 (default) to 1000000, as all components together"),
+    _honoured(
+        "executable",
+        "string",
+        "the program to run; needed in each component",
+        field="executable",
+        read=fields.path,
+    ),
+    _honoured(
+        "arguments",
+        "list",
+        "its arguments; 128 KiB in all",
+        field="arguments",
+        read=fields.arguments,
+    ),
+    _honoured(
+        "directory",
+        "string",
+        "where it runs (default: a work folder of its own)",
+        field="directory",
+        read=fields.path,
+    ),
+    _honoured(
+        "environment",
+        "(NAME value) ...",
+        "variables; 128 KiB in all; KOALA_* is reserved",
+        field="environment",
+        read=fields.environment,
+    ),
+    _honoured("stdin", "string", "file at the site", field="stdin", read=fields.path),
+    _honoured("stdout", "string", "file at the site", field="stdout", read=fields.path),
+    _honoured("stderr", "string", "file at the site", field="stderr", read=fields.path),
+    _honoured(
+        "count",
+        "integer",
+        "processors, 1 (default) to 1000000, as all components together",
+        field="processors",
+        read=_processors,
+    ),
     _handed(
         "hostCount",
         "integer",
         "hosts to spread the processors over, where a site has any; at most count",
+        field="hosts",
+        read=_processors,
     ),
     _honoured(
         "jobType",
         "single, multiple or mpi",
         "one process, count processes (default), or count ranks of one MPI_COMM_WORLD with those of"
         " the job's other mpi components; condor is refused",
+        field="job_type",
+        read=_job_type,
     ),
     _honoured(
         "maxTime", "minutes or duration", "limit on wall-clock time, where maxWallTime is absent"
     ),
-    _honoured("maxWallTime", "minutes or duration", "limit on wall-clock time"),
-    _honoured("maxCpuTime", "minutes or duration", "limit on processor time"),
-    _handed("minMemory", "MB, or with a unit", "memory that one process needs, where a site asks"),
-    _honoured("maxMemory", "MB, or with a unit", "memory that one process may use"),
-    _handed("queue", "string", "queue of the site's local manager, where it has several"),
-    _handed("project", "string", "account that the site charges, where it has accounts"),
+    _honoured(
+        "maxWallTime",
+        "minutes or duration",
+        "limit on wall-clock time",
+        field="wall_time_s",
+        read=fields.time_limit_s,
+        write=fields.time_limit_text,
+    ),
+    _honoured(
+        "maxCpuTime",
+        "minutes or duration",
+        "limit on processor time",
+        field="cpu_time_s",
+        read=fields.time_limit_s,
+        write=fields.time_limit_text,
+    ),
+    _handed(
+        "minMemory",
+        "MB, or with a unit",
+        "memory that one process needs, where a site asks",
+        field="memory_min_mb",
+        read=fields.memory_mb,
+    ),
+    _honoured(
+        "maxMemory",
+        "MB, or with a unit",
+        "memory that one process may use",
+        field="memory_max_mb",
+        read=fields.memory_mb,
+    ),
+    _handed(
+        "queue",
+        "string",
+        "queue of the site's local manager, where it has several",
+        field="queue",
+        read=fields.word,
+    ),
+    _handed(
+        "project",
+        "string",
+        "account that the site charges, where it has accounts",
+        field="project",
+        read=fields.word,
+    ),
     _honoured("dryRun", "yes or no", "yes: check and place the job, submit nothing (as --dry-run)"),
     _honoured("rsl_substitution", "(NAME value) ...", "definitions of variables"),
     _ignored("gramMyJob", "the rendezvous bundle tells each component of the others"),
@@ -133,13 +254,23 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "the host part is the site where the component must run (default: any site); https://, "
         "port, service and subject are ignored with a warning",
         "DUROC",
+        field="site",
     ),
-    _honoured("label", "string", "name of the component, unique in the job", "DUROC"),
+    _honoured(
+        "label",
+        "string",
+        "name of the component, unique in the job",
+        "DUROC",
+        field="label",
+        read=fields.label,
+    ),
     _honoured(
         "subjobStartType",
         "strict-barrier, loose-barrier or no-barrier",
         "must take part in the start (default); may be missing at the start; starts when it can",
         "DUROC",
+        field="start_type",
+        read=_start_type,
     ),
     _ignored("subjobCommsType", "the bundle and the key-value exchange are there always", "DUROC"),
     _refused("resourceManagerName", "there is no MDS; use resourceManagerContact=SITE", "DUROC"),
@@ -148,6 +279,8 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "list",
         "files in the component's working directory to bring back: relative paths without `..`",
         "Koala",
+        field="output_files",
+        read=fields.output_files,
     ),
     _honoured(
         "rate",
@@ -155,6 +288,9 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "work a second that was agreed, for `progress`: processor-seconds (default: count), or what"
         " the program tells in the file $KOALA_PROGRESS (default: 1)",
         "Koala",
+        field="rate",
+        read=fields.amount,
+        write=fields.amount_text,
     ),
     _of_job("name", "string", "name of the job, for people; need not be unique"),
     _of_job("distinct", "yes or no", "no two components at one site (default: no)"),

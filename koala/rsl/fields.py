@@ -181,6 +181,13 @@ def memory_mb(given: Given) -> int:
     return size_mb
 
 
+def time_limit_text(seconds: Seconds) -> str:
+    """Format a time limit as the text that reads back as these seconds."""
+    if seconds % 1:
+        raise SpecError(f"a time limit of {seconds} s is not a whole number of seconds")
+    return f"{int(seconds)}s" if seconds % 60 else str(int(seconds // 60))
+
+
 def amount(given: Given) -> float:
     """Read a number above 0, with decimals or without."""
     literal = string(given)

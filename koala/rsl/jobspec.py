@@ -21,16 +21,21 @@ from koala.core.model.tcp_paths import count_of, names_of
 from koala.core.model.values import ALL, SiteName, UserName
 from koala.errors import SpecError
 from koala.rsl import fields
-from koala.rsl.attributes import KNOWN, Attribute, Scope, Treatment, known_names_near
+from koala.rsl.attributes import (
+    KNOWN,
+    PROCESSORS_MAX,
+    Attribute,
+    Scope,
+    Treatment,
+    known_names_near,
+)
 from koala.rsl.document import is_document, parse_document
 from koala.rsl.evaluation import canonical_name, evaluate, is_definition
 from koala.rsl.fields import Given, shown
 from koala.rsl.parser import parse
 from koala.rsl.readers import (
-    COMPONENT_READERS,
     COMPONENTS_MAX,
     JOB_READERS,
-    PROCESSORS_MAX,
 )
 from koala.rsl.tree import Compound, Connective, Literal, Operator, Relation, Sequence, Tree
 
@@ -214,8 +219,9 @@ class _JobReader:
     ) -> ComponentSpec:
         """Set the field that an attribute describes."""
         given = self._given(relation)
-        if name in COMPONENT_READERS:
-            return COMPONENT_READERS[name](spec, given)
+        attribute = KNOWN[name]
+        if attribute.read is not None:
+            return replace(spec, **{attribute.field: attribute.read(given)})
         if name == "dryrun":
             self._is_dry_run |= fields.is_yes(given)
             return spec

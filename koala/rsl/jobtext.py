@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as AbstractSequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from koala.core.model.job import ComponentSpec, Deadline, InputMode, JobSpec, JobType, StartType
-from koala.core.model.values import Priority, Seconds, UserName
+from koala.core.model.job import ComponentSpec, Deadline, InputMode, JobSpec
+from koala.core.model.values import Priority, UserName
 from koala.errors import SpecError
+from koala.rsl.attributes import ATTRIBUTES
 from koala.rsl.fields import amount_text, minutes_text
 from koala.rsl.jobspec import read_job
 from koala.rsl.tree import Compound, Connective, Literal, Operator, Relation, Sequence, Value
@@ -81,35 +82,21 @@ def _job_relations(spec: JobSpec) -> list[Relation]:
     return relations
 
 
+_FIRST = ("label", "site", "start_type", "processors", "hosts", "job_type")
+_COMPONENT_FIELDS = sorted(
+    (row for row in ATTRIBUTES if row.field),
+    key=lambda row: _FIRST.index(row.field) if row.field in _FIRST else len(_FIRST),
+)
+_DEFAULTS = {field.name: field.default for field in fields(ComponentSpec)}
+
+
 def _component_relations(spec: ComponentSpec) -> list[Relation]:
-    single: list[tuple[str, str | None]] = [
-        ("label", spec.label),
-        ("resourceManagerContact", spec.site),
-        ("subjobStartType", None if spec.start_type is StartType.STRICT else spec.start_type),
-        ("count", str(spec.processors)),
-        ("hostCount", _number(spec.hosts)),
-        ("jobType", None if spec.job_type is JobType.MULTIPLE else spec.job_type),
-        ("executable", spec.executable),
-        ("directory", spec.directory),
-        ("stdin", spec.stdin),
-        ("stdout", spec.stdout),
-        ("stderr", spec.stderr),
-        ("maxWallTime", _time_limit(spec.wall_time_s)),
-        ("maxCpuTime", _time_limit(spec.cpu_time_s)),
-        ("minMemory", _number(spec.memory_min_mb)),
-        ("maxMemory", _number(spec.memory_max_mb)),
-        ("queue", spec.queue),
-        ("project", spec.project),
-        ("rate", _amount(spec.rate)),
-    ]
-    relations = [_relation(name, [text]) for name, text in single if text is not None]
-    for name, values in (
-        ("arguments", spec.arguments),
-        ("environment", spec.environment),
-        ("outputFile", spec.output_files),
-    ):
-        if values:
-            relations.append(_relation(name, values))
+    relations = []
+    for row in _COMPONENT_FIELDS:
+        value = getattr(spec, row.field)
+        if value != _DEFAULTS[row.field] or row.field == "processors":
+            written = value if isinstance(value, tuple) else [row.write(value)]
+            relations.append(_relation(row.name, written))
     return relations
 
 
@@ -130,14 +117,6 @@ def _amount(value: float | None) -> str | None:
 
 def _number(number: int | None) -> str | None:
     return None if number is None else str(number)
-
-
-def _time_limit(seconds: Seconds | None) -> str | None:
-    if seconds is None:
-        return None
-    if seconds % 1:
-        raise SpecError(f"a time limit of {seconds} s is not a whole number of seconds")
-    return f"{int(seconds)}s" if seconds % 60 else str(int(seconds // 60))
 
 
 def _deadline_text(deadline: Deadline) -> str:

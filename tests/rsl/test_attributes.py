@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
+from koala.core.model.job import ComponentSpec
 from koala.rsl import read_job
 from koala.rsl.attributes import (
     ATTRIBUTES,
@@ -16,7 +18,7 @@ from koala.rsl.attributes import (
     plain_name,
 )
 from koala.rsl.evaluation import canonical_name
-from koala.rsl.readers import COMPONENT_READERS, JOB_READERS, SPECIAL
+from koala.rsl.readers import JOB_READERS, SPECIAL
 
 GLOBUS = """
     executable arguments directory environment stdin stdout stderr count hostCount host_count
@@ -42,7 +44,10 @@ def test_names_are_unique_after_canonicalisation() -> None:
 def test_each_honoured_attribute_is_read_and_no_other() -> None:
     read = (Treatment.HONOURED, Treatment.HANDED)
     honoured = {canonical_name(row.name) for row in ATTRIBUTES if row.treatment in read}
-    assert honoured == {*COMPONENT_READERS, *JOB_READERS, *SPECIAL}
+    of_components = {canonical_name(row.name) for row in ATTRIBUTES if row.read is not None}
+    assert honoured == {*of_components, *JOB_READERS, *SPECIAL}
+    fields = {field.name for field in dataclasses.fields(ComponentSpec)}
+    assert {row.field for row in ATTRIBUTES if row.field} == fields, "each can be asked for"
     of_job = {canonical_name(row.name) for row in ATTRIBUTES if row.scope is Scope.JOB}
     assert of_job == set(JOB_READERS)
 
