@@ -19,6 +19,22 @@ from pathlib import Path
 SOURCES = Path(__file__).resolve().parent
 ROOT = SOURCES.parent
 PACKAGE = Path("koala/wire/v1")
+LINK_STUB = '''"""Messages of the link; `koala.protocol.messages` declares their types."""
+
+from typing import Any
+
+from google.protobuf.message import Message
+
+class FromAgent(Message):
+    def __init__(self, **kinds: Any) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class ToAgent(Message):
+    def __init__(self, **kinds: Any) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+def __getattr__(name: str) -> Any: ...
+'''
 PACKAGE_DOCSTRING = '"""Generated from proto/koala/wire/v1 by proto/generate.py: never edited."""\n'
 
 
@@ -33,6 +49,7 @@ def generate(out: Path) -> list[Path]:
     target.joinpath("__init__.py").write_text(PACKAGE_DOCSTRING, encoding="utf-8")
     if protos:
         _compile(protos, out)
+        target.joinpath("link_pb2.pyi").write_text(LINK_STUB, encoding="utf-8")
     return sorted(path.relative_to(out) for path in target.iterdir() if path.is_file())
 
 

@@ -80,7 +80,7 @@ class FakeAgent:
 
     def tell(self, **kind: object) -> None:
         """Say this now."""
-        self.outbox.put_nowait(pb.FromAgent(**kind))  # type: ignore[arg-type]
+        self.outbox.put_nowait(pb.FromAgent(**kind))
 
     def end(self, claim: str, kind: str = "exited", *, statuses: tuple[int, ...] = (0,)) -> None:
         """The claim is gone, and the daemon hears it."""

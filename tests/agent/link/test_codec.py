@@ -37,7 +37,7 @@ CLAIM = ClaimId("j1/2/0/1")
 
 
 def order_in(**kind: object) -> session.Order:
-    decoded = codec.decode(link_pb2.ToAgent(**kind))  # type: ignore[arg-type]  # any kind
+    decoded = codec.decode(link_pb2.ToAgent(**kind))
     assert isinstance(decoded, session.Order)
     return decoded
 

@@ -102,7 +102,7 @@ async def test_nothing_that_it_says_of_anothers_claim_counts(tmp_path: Path) -> 
             rogue.tell(
                 claim=pb.ClaimReport(
                     claim=claim,
-                    state=state,  # type: ignore[arg-type]
+                    state=state,
                     nonce=nonce,
                     armed=number,
                     passed_at=1e9,
