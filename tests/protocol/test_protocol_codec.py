@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from koala.protocol import codec
+from koala.core.model.actions import StopClaim
+from koala.protocol import codec, messages
+from koala.protocol.names import ClaimId, SiteName
 from koala.wire.v1 import link_pb2
+
+CLAIM = ClaimId("j1/2/0/1")
 
 
 def test_every_kind_to_an_agent_has_a_class() -> None:
@@ -31,3 +35,49 @@ def test_the_classes_of_a_kind_have_all_fields_of_it(direction: codec.Direction[
     assert found == {
         kind: {field.name for field in direction.descriptor(kind).fields} for kind in found
     }
+
+
+def test_what_is_encoded_is_decoded_as_it_was() -> None:
+    program = messages.Program(executable="/bin/x", label="l", environment=(("A", "1"),), hosts=2)
+    number = messages.ArmNumber(epoch=2, counter=7)
+    peer = messages.Peer(
+        component=0, label="l", site="delft", processors=4, processes=2, address="a", claim=CLAIM,
+        hosts=(("n7", 4),), job_type=messages.JobType.MPI,
+    )  # fmt: skip
+    orders: list[messages.ToAgent] = [
+        messages.Hold(claim=CLAIM, processors=4, hold_s=9.0, program=program, inputs=("j1/1/t1",)),
+        messages.Arm(claim=CLAIM, number=number, release_at=10.0, late_s=2.5, peers=(peer,)),
+        messages.KvAnswer(claim=CLAIM, request=1, ok=True, value="v"),
+    ]
+    for order in orders:
+        assert codec.TO_AGENT.decode(codec.TO_AGENT.encode(order)) == order
+    end = messages.ClaimEnd(kind=messages.EndKind.EXITED, statuses=(0, -9), ended_at=12.0)
+    told: list[messages.FromAgent] = [
+        messages.Report(claim=CLAIM, state=messages.ReportState.GONE, end=end, passed_at=3.0),
+        messages.Report(claim=CLAIM, state=messages.ReportState.ARMED, armed=number),
+        messages.TransferProgress(transfer="j1/1/t1", size_bytes=1, took_s=2.0),
+        messages.TransferFinished(transfer="j1/1/t1", size_bytes=1, took_s=2.0),
+        messages.TransferFailed(transfer="j1/1/t1", reason="r", at=""),
+        messages.FileRemoved(file="f"),
+    ]
+    for report in told:
+        assert codec.FROM_AGENT.decode(codec.FROM_AGENT.encode(report)) == report
+
+
+def test_a_class_that_extends_a_message_is_encoded_as_the_message() -> None:
+    """As the core's actions do, which name the site besides."""
+    action = StopClaim(claim=CLAIM, site=SiteName("delft"))
+    assert codec.TO_AGENT.encode(action) == codec.TO_AGENT.encode(messages.Stop(claim=CLAIM))
+
+
+def test_a_copy_that_is_both_finished_and_failed_is_of_a_later_protocol() -> None:
+    report = link_pb2.TransferReport(transfer="j1/1/t1", is_finished=True, is_failed=True)
+    assert codec.FROM_AGENT.decode(link_pb2.FromAgent(transfer=report)) is None
+
+
+def test_a_registration_of_a_later_protocol_names_its_sender_alone() -> None:
+    """What else it says may mean anything."""
+    register = link_pb2.Register(protocol=99, protocol_min=98, site="a b", idle=2**31)
+    read = codec.FROM_AGENT.decode(link_pb2.FromAgent(register=register))
+    assert isinstance(read, messages.Register)
+    assert (read.spoken, read.site, read.idle) == (None, "a b", 0)

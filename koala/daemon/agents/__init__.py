@@ -8,5 +8,6 @@ requests             lease renewals and key-value requests of starters
 kvstore              the values that components of an attempt exchange
 duplicate_agents     back-off between two agents that claim one site
 replica_reports      reconciliation of reported files with the replica catalogue
+site_facts           the facts of a site as the core has them
 progress_reports     progress reports, collected until a cycle is complete
 """

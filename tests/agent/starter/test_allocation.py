@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from koala.protocol import messages
 from koala.protocol.messages import Peer
 from koala.protocol.names import ClaimId
 from koala_agent.claims.bundle import build_bundle
+from koala_agent.claims.settings import Leases
+from koala_agent.claims.states import Asked, Claim
+from koala_agent.placeholders.submission import LaunchSettings, specification
 from koala_agent.starter import program
+from koala_agent.starter.compat import read_fields
 
 
 @pytest.mark.parametrize(
@@ -82,6 +89,23 @@ def test_why_a_program_cannot_be_started(tmp_path: Path, executable: str, told: 
     path = tmp_path / executable  # an absolute name stays what it is
     problem = program.Program(whole_spec(tmp_path, str(path))).problem()
     assert problem == (f"{tmp_path}/{told}" if told else "")
+
+
+def test_the_agent_tells_all_that_a_specification_reads(tmp_path: Path) -> None:
+    """And a field of the program that no starter reads is left out on purpose."""
+    asked = messages.Program(executable="/bin/true", label="l")
+    hold = messages.Hold(claim=ClaimId("j1/1/0/1"), processors=1, hold_s=1.0, program=asked)
+    claim = Claim(hold=hold, secret="s", state=Asked(grace_until=1.0))
+    settings = LaunchSettings(root=tmp_path, site="delft")
+    told = specification(claim, settings, program=asked, port=1, leases=Leases(), input_path="data")
+    fields = {field.name for field in dataclasses.fields(asked)}
+    read = set(program.Specification.__annotations__)
+    assert read <= {*told, *fields}
+    assert fields - read == {"label", "hosts", "memory_min_mb", "queue", "project"}
+    sent = json.loads(json.dumps(told))
+    assert read_fields(program.Specification, sent).executable == "/bin/true"
+    with pytest.raises(ValueError, match="is no whole number"):
+        read_fields(program.Specification, {**sent, "processes": "4"})
 
 
 def whole_spec(folder: Path, executable: str) -> dict[str, Any]:
