@@ -76,7 +76,7 @@ def test_a_copy_that_is_both_finished_and_failed_is_of_a_later_protocol() -> Non
 
 
 def test_a_registration_of_a_later_protocol_names_its_sender_alone() -> None:
-    """What else it says may mean anything."""
+    """The rest may mean anything."""
     register = link_pb2.Register(protocol=99, protocol_min=98, site="a b", idle=2**31)
     read = codec.FROM_AGENT.decode(link_pb2.FromAgent(register=register))
     assert isinstance(read, messages.Register)
