@@ -107,10 +107,12 @@ async def runs(address: str, asked: argparse.Namespace, quiet: int, busy: int):
             submitted = await client.submit(
                 rsl,
                 definitions={
-                    "EXAMPLES": str(HERE.parent),
+                    "HERE": str(HERE),
                     "PROGRESS": progress,
                     "WORK": f"{asked.work:g}",
                     "SECONDS": f"{asked.seconds:g}",
+                    "QUIET_SITE": "quiet",
+                    "BUSY_SITE": "busy",
                     "QUIET": str(quiet),
                     "BUSY": str(busy),
                 },

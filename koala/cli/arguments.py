@@ -203,15 +203,15 @@ def read_duration(option: str, text: str) -> float:
     return int(number) * UNITS[unit]
 
 
-def read_definitions(words: Iterable[str] | None) -> dict[str, str]:
-    """Parse `-D NAME=VALUE` words; a value may be empty and may contain `=`. Raises SpecError."""
+def read_definitions(words: Iterable[str] | None, *, option: str = "-D") -> dict[str, str]:
+    """Parse NAME=VALUE words; a value may be empty and may contain `=`. Raises SpecError."""
     definitions: dict[str, str] = {}
     for word in words or ():
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise SpecError(f"-D {word!r}: allowed is NAME=VALUE, as in -D EXAMPLES=/opt/examples")
+            raise SpecError(f"{option} {word!r}: allowed is NAME=VALUE, as in {option} STEPS=100")
         if definitions.get(name, value) != value:
-            raise SpecError(f"-D {name} is given twice: {definitions[name]!r} and {value!r}")
+            raise SpecError(f"{option} {name} is given twice: {definitions[name]!r} and {value!r}")
         definitions[name] = value
     return definitions
 

@@ -22,6 +22,7 @@ INTERRUPTED = 130
 
 SECTIONS: dict[str, dict[str, str]] = {
     "Jobs": {
+        "run": "koala.cli.jobs.run:run",
         "submit": "koala.cli.jobs.submit:submit",
         "list": "koala.cli.jobs.status:list_jobs",
         "show": "koala.cli.jobs.status:show",
@@ -36,16 +37,15 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Sites": {"site": "koala.cli.admin.sites:site"},
     "Files": {
         "files": "koala.cli.admin.sites:files",
-        "rsl": "koala.cli.jobs.rsl:rsl",
-        "convert": "koala.cli.jobs.convert:convert",
     },
     "Administration": {
-        "demo": "koala.cli.local.demo:demo",
         "up": "koala.cli.local.up:up",
+        "demo": "koala.cli.local.demo:demo",
+        "examples": "koala.cli.local.examples:examples",
+        "init": "koala.cli.local.init:init",
         "daemon": "koala.cli.local.up:daemon",
         "user": "koala.cli.admin.users:user",
         "admin": "koala.cli.admin:admin",
-        "report": "koala.cli.admin.report:report",
     },
     "Research": {
         "simulate": "koala.cli.research.simulate:simulate",
@@ -57,6 +57,9 @@ SECTIONS: dict[str, dict[str, str]] = {
 
 ALIASES: dict[str, str] = {
     "sites": "koala.cli.admin.sites:site",
+    "rsl": "koala.cli.jobs.rsl:rsl",
+    "convert": "koala.cli.jobs.convert:convert",
+    "report": "koala.cli.admin.report:report",
     "drain": "koala.cli.admin.sites:drain",
     "resume": "koala.cli.admin.sites:resume",
     "metrics": "koala.cli.admin.sites:metrics",

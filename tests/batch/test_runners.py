@@ -218,7 +218,7 @@ async def example(grid: Grid, name: str, *, sites: tuple[str, ...]) -> None:
         f"(resourceManagerContact = {site})(maxWallTime{part}"
         for site, part in zip(itertools.cycle(sites), parts[1:], strict=False)
     )
-    definitions = {"EXAMPLES": str(EXAMPLES), "PYTHON": sys.executable}
+    definitions = {"HERE": str((EXAMPLES / name).parent), "PYTHON": sys.executable}
     for variable, value in definitions.items():
         text = re.sub(rf"\$\({variable}[^)]*\)", value, text)
     await finished(grid, text)

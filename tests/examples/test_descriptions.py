@@ -13,13 +13,12 @@ from tests.examples.programs import ADVANCE, ALLREDUCE, FEDAVG, POISSON
 from tests.examples.stage import EXAMPLES
 
 DEFINITIONS = {
-    "EXAMPLES": str(EXAMPLES),
     "PROGRAM": "/home/user/sum",
     "PROGRESS": "sq",
     "WORK": "8",
     "SECONDS": "120",
-    "QUIET": "0",
-    "BUSY": "1",
+    "QUIET_SITE": "quiet",
+    "BUSY_SITE": "busy",
 }
 DESCRIPTIONS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.rsl"))
 SITES = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
@@ -35,7 +34,16 @@ PROGRAMS: dict[str, Any] = {
     "advance.py": ADVANCE,
 }
 JOB_WIDE = {
-    *("asynchrony", "progress", "deadline", "priority", "inputfile", "inputmode", "maxhold"),
+    *(
+        "asynchrony",
+        "progress",
+        "deadline",
+        "distinct",
+        "priority",
+        "inputfile",
+        "inputmode",
+        "maxhold",
+    ),
     *("quorum", "retry"),
 }
 OF_A_COMPONENT = {
@@ -47,7 +55,8 @@ OF_A_COMPONENT = {
 def _clauses(name: str) -> tuple[dict[str, list[Any]], list[dict[str, list[Any]]]]:
     """The job-wide relations and those of each component, by canonical attribute name."""
     text = (EXAMPLES / name).read_text(encoding="utf-8")
-    tree = json.loads(canonical_json(evaluate(parse(text), DEFINITIONS)))
+    definitions = {**DEFINITIONS, "HERE": str((EXAMPLES / name).parent)}
+    tree = json.loads(canonical_json(evaluate(parse(text), definitions)))
     assert tree["bool"] == "+"
     wide, components = {}, []
     for operand in tree["operands"]:

@@ -78,7 +78,8 @@ def test_every_mark_stands_directly_above_a_shell_block() -> None:
 
 
 def test_the_state_diagram_is_the_transition_table() -> None:
-    drawn = transitions(ROOT.joinpath("README.md").read_text(encoding="utf-8"))
+    page = ROOT.joinpath("docs", "concepts", "how-it-works.md")
+    drawn = transitions(page.read_text(encoding="utf-8"))
     assert drawn == {phase: set(followers) for phase, followers in TRANSITIONS.items()}
 
 

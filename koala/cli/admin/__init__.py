@@ -7,11 +7,12 @@ admin = LazyGroup(
     {
         "": {
             "metrics": "koala.cli.admin.sites:metrics",
+            "report": "koala.cli.admin.report:report",
             "audit": "koala.cli.admin.users:audit",
             "authority": "koala.cli.admin.authority:authority",
             "backup": "koala.cli.admin.backup:backup",
             "restore": "koala.cli.admin.backup:restore",
         }
     },
-    help="Show metrics and audit log; rotate keys; back up.",
+    help="Show metrics, costs and audit log; back up.",
 )

@@ -114,6 +114,11 @@ class InterruptNotice:
         if job["phase"] in ENDS and job["job"] in self._jobs:
             self._jobs.remove(job["job"])
 
+    @property
+    def continuing(self) -> list[str]:
+        """Jobs that continue."""
+        return list(self._jobs)
+
     def add(self, job: str) -> None:
         """Add a job that the message names."""
         self._jobs.append(job)
@@ -142,6 +147,7 @@ async def wait_until_over(
     interrupt: InterruptNotice,
     after: int | None = None,
     every_event: bool = False,
+    in_place: bool = True,
 ) -> dict[str, End]:
     """Wait for the ends of jobs and return them; show phases on standard error meanwhile.
 
@@ -150,7 +156,7 @@ async def wait_until_over(
     begin = await newest_notice(client) if after is None else after
     documents = {job: await client.show(job) for job in jobs}
     ends: dict[str, End] = {}
-    is_live = sys.stderr.isatty() and not every_event
+    is_live = sys.stderr.isatty() and in_place and not every_event
     with Progress(is_live=is_live, every_event=every_event) as progress:
         for job, document in documents.items():
             interrupt.update(document)

@@ -55,31 +55,67 @@ def logs(
         raise SpecError(f"--stream {stream!r}: allowed are stdout, stderr, both")
     chosen = chosen_component(component)
     interrupt = InterruptNotice(address, [job] if follow else [])
+    printer = LogPrinter(as_json=json)
 
     async def request(client: Client) -> None:
-        shown = await client.show(job)
-        interrupt.update(shown)
-        writers = _count_writers(shown, component=chosen, process=process)
-        lines = LabelledLines(is_labelled=writers > 1, shared=_shared_names(shown))
-        decoder = TextDecoder()
-        async for part in client.logs(
-            job, component=chosen, stream=stream, process=process, follow=follow
-        ):
-            text = decoder.decode(part)
-            if json and text:
-                show_json(part_document(Writer.of(part), text), indent=None)
-            elif not json:
-                sys.stdout.write(lines.add(Writer.of(part), text))
-                sys.stdout.flush()
-        for writer, text in decoder.finish():
-            if json:
-                show_json(part_document(writer, text), indent=None)
-            else:
-                sys.stdout.write(lines.add(writer, text))
-        sys.stdout.write(lines.finish())
+        interrupt.update(await client.show(job))
+        await printer.follow(
+            client, job, component=chosen, process=process, stream=stream, is_live=follow
+        )
 
     with interrupt:
         ask(address, request)
+
+
+class LogPrinter:
+    """Prints the logs of a job; with `by_site` components are named by their sites."""
+
+    def __init__(self, *, as_json: bool, by_site: bool = False) -> None:
+        self._as_json = as_json
+        self._by_site = by_site
+        self._attempt = 0
+        self._sites: dict[int, str] = {}
+
+    async def follow(
+        self,
+        client: Client,
+        job: str,
+        *,
+        component: str = "",
+        process: int = -1,
+        stream: str = "both",
+        is_live: bool = True,
+    ) -> None:
+        """Print what the job's programs write; `is_live`: until the job is over."""
+        shown = await client.show(job)
+        writers = _count_writers(shown, component=component, process=process)
+        lines = LabelledLines(is_labelled=writers > 1, shared=_shared_names(shown))
+        decoder = TextDecoder()
+        async for part in client.logs(
+            job, component=component, stream=stream, process=process, follow=is_live
+        ):
+            if self._by_site and part.attempt != self._attempt:
+                self._note_sites(await client.show(job), part.attempt)
+            self._print(self._writer(part), decoder.decode(part), lines)
+        for writer, text in decoder.finish():
+            self._print(writer, text, lines)
+        sys.stdout.write(lines.finish())
+        sys.stdout.flush()
+
+    def _writer(self, part: LogPart) -> Writer:
+        writer = Writer.of(part)
+        return writer._replace(label=self._sites.get(part.component, writer.label))
+
+    def _note_sites(self, shown: Mapping[str, Any], attempt: int) -> None:
+        self._attempt = attempt
+        self._sites = {part["component"]: part["site"] or "" for part in shown["parts"]}
+
+    def _print(self, writer: Writer, text: str, lines: LabelledLines) -> None:
+        if not self._as_json:
+            sys.stdout.write(lines.add(writer, text))
+            sys.stdout.flush()
+        elif text:
+            show_json(part_document(writer, text), indent=None)
 
 
 class Writer(NamedTuple):

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import (
+    STANDARD_INPUT,
     Number,
     SourceError,
     daemon_options,
@@ -30,6 +32,8 @@ from koala.errors import KoalaError, SpecError
 if TYPE_CHECKING:
     from koala.client import Client, Submitted
 
+FOLDER_VARIABLE = "HERE"
+"""Variable of RSL that holds the folder of the description."""
 TEXT_CHARACTERS_MAX = 1_000_000
 """Limit of `koala.rsl`, repeated here to avoid its import; longer texts are refused unsent."""
 
@@ -74,10 +78,10 @@ def submit(
     address: str | None,
 ) -> None:
     """Submit a job description and print the job's id."""
-    definitions = read_definitions(define)
     if key is not None and not key.strip():  # typical of an unset shell variable
         raise SpecError(f"--key {key!r}: allowed is a text that is not empty; without --key no key")
     text = _chosen(source, component)
+    definitions = _definitions(text, "" if component else source, define)
     if show_rsl:
         print(text)
         return
@@ -123,6 +127,15 @@ def submit(
         has_finished = ask(address, request)
     if not has_finished:
         raise Exit(1)
+
+
+def _definitions(text: str, source: str, words: Sequence[str]) -> dict[str, str]:
+    """Read the variables, and add the folder of the description where it names that."""
+    definitions = read_definitions(words)
+    if source and f"$({FOLDER_VARIABLE}" in text:
+        folder = Path.cwd() if source == STANDARD_INPUT else Path(source).resolve().parent
+        definitions.setdefault(FOLDER_VARIABLE, str(folder))
+    return definitions
 
 
 def _unanswered(key: str | None) -> str:

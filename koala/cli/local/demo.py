@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from pathlib import Path
 
 import click
 
@@ -16,7 +15,6 @@ from koala.cli.arguments import Whole, json_option, option
 from koala.cli.connection import note, say, show_json
 from koala.errors import ConfigError, KoalaError
 
-GRID_FILE = "das.toml"
 JOBS = 14
 
 
@@ -36,7 +34,7 @@ def demo(*, jobs: int, seed: int, keep: bool, plain: bool, json: bool) -> None:
     The grid has a daemon, five emulated sites with local users, file transfers, and co-allocated
     jobs from the examples. The demo ends with a summary and stops all its processes.
     """
-    from koala.cli.local.demo_scenario import plan
+    from koala.cli.local.demo_scenario import GRID_FILE, fill_stores, plan
     from koala.cli.local.demo_show import Show
     from koala.cli.local.demo_summary import summary_text
     from koala.cli.local.folders import shipped, state_folder
@@ -52,8 +50,7 @@ def demo(*, jobs: int, seed: int, keep: bool, plain: bool, json: bool) -> None:
     grid = read_grid(shipped("deploy") / GRID_FILE)
     with state_folder(None, prefix="koala-demo-") as place:
         folder = lay_out(grid, place.path, address=ANY_PORT)
-        for site in folder.sites:
-            _fill_store(folder.store(site), site, seed)
+        fill_stores(folder, seed=seed)
         note(f"starting a daemon and {len(folder.sites)} sites in {folder.state}")
         show = Show(planned, is_live=sys.stderr.isatty() and not plain)
         try:
@@ -75,13 +72,3 @@ def demo(*, jobs: int, seed: int, keep: bool, plain: bool, json: bool) -> None:
             raise
         if keep:
             place.keep(say)
-
-
-def _fill_store(store: Path, site: str, seed: int) -> None:
-    """Write the replicas that a site holds at the start."""
-    from koala.cli.local.demo_scenario import FILES, input_bytes
-
-    store.mkdir(parents=True, exist_ok=True)
-    for name, holders in FILES.items():
-        if site in holders:
-            store.joinpath(name).write_bytes(input_bytes(name, seed=seed))

@@ -1,4 +1,4 @@
-"""Scenario of the demo: jobs and input files, drawn from a seed. Pure except for reading examples.
+"""Scenario of the demo: its grid, jobs and input files, drawn from a seed.
 
 Processors of emulated sites are virtual, but processes are real. `PROCESSES_MAX` bounds the
 programs that run at once: a job is submitted when earlier jobs leave room.
@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from koala.cli.local.grid_file import GridFolder
 from koala.core.model.values import SiteName
 from koala.rsl import read_job, write_job
 
+GRID_FILE = "das.toml"
 PROCESSES_MAX = 24
 GAP_MEAN_S = 1.5
 """Mean time between submissions, unless PROCESSES_MAX delays them."""
@@ -58,6 +60,15 @@ def plan(examples: Path, *, seed: int, jobs: int) -> list[Planned]:
     return [_planned(examples, *STREAM[number % len(STREAM)], rng=rng) for number in range(jobs)]
 
 
+def fill_stores(folder: GridFolder, *, seed: int = 1) -> None:
+    """Write the replicas that the sites hold at the start."""
+    for name, holders in FILES.items():
+        for site in holders:
+            store = folder.store(site)
+            store.mkdir(parents=True, exist_ok=True)
+            store.joinpath(name).write_bytes(input_bytes(name, seed=seed))
+
+
 def input_bytes(name: str, *, seed: int) -> bytes:
     """Generate the content of an input file: random bytes, the same for the same seed."""
     return random.Random(f"{seed}/{name}").randbytes(FILE_BYTES)
@@ -65,7 +76,7 @@ def input_bytes(name: str, *, seed: int) -> bytes:
 
 def _planned(examples: Path, path: str, file: str, *, rng: random.Random) -> Planned:
     definitions = {
-        "EXAMPLES": str(examples),
+        "HERE": str(examples.joinpath(path).parent),
         "PYTHON": sys.executable,
         **({"INPUT": file} if file else {}),
     }

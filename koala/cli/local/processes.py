@@ -88,10 +88,13 @@ class Processes:
     def _environment(self) -> dict[str, str]:
         """Build a child's environment: ours, the tag, and a PYTHONPATH with both packages."""
         path = [*_package_folders(), os.environ.get("PYTHONPATH", "")]
+        # Programs named without a path, such as python3, are those of this installation first.
+        programs = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
         # Children log to files, so gRPC's messages are welcome there.
         inherited = {k: v for k, v in os.environ.items() if (k, v) != ("GRPC_VERBOSITY", "NONE")}
         return {
             **inherited,
+            "PATH": os.pathsep.join(programs),
             TAG_VARIABLE: self._tag,
             "PYTHONPATH": os.pathsep.join(part for part in path if part),
             "GRPC_ENABLE_FORK_SUPPORT": "0",

@@ -34,29 +34,37 @@ def daemon(*, config: Path, accept_loss: bool, init: bool) -> None:
 
 
 @click.command
-@click.argument("grid", type=file, help="The grid's TOML file.")
+@click.argument(
+    "grid", type=file, required=False, help="The grid's TOML file; default: that of koala demo."
+)
 @option(
     "--state", type=file, metavar="DIR",
     help="Keep journals, spools and logs there; default: the grid's state_dir, else a temporary"
     " folder that is removed at the end.",
 )  # fmt: skip
 @option("--any-port", is_flag=True, help="Listen on a free port instead of the grid's.")
-def up(*, grid: Path, state: Path | None, any_port: bool) -> None:
+def up(*, grid: Path | None, state: Path | None, any_port: bool) -> None:
     """Run a grid on this machine, until Ctrl-C.
 
     One file describes the daemon and the agents of all sites; docs/configuration.md explains it.
+    Without a file the grid is that of `koala demo`: five emulated sites with local users and the
+    input files of the examples.
     """
     import asyncio
 
     from koala.cli.connection import note, say
-    from koala.cli.local.folders import state_folder
+    from koala.cli.local.demo_scenario import GRID_FILE, fill_stores
+    from koala.cli.local.folders import shipped, state_folder
     from koala.cli.local.grid_file import ANY_PORT, check_ports, lay_out, read_grid
     from koala.cli.local.grid_session import InterruptedRunError, run_grid
 
-    found = read_grid(grid)
+    found = read_grid(grid or shipped("deploy") / GRID_FILE)
     check_ports(found, with_listen=not any_port)
     with state_folder(state or found.state_dir, prefix="koala-up-") as place:
         folder = lay_out(found, place.path, address=ANY_PORT if any_port else None)
+        if grid is None:
+            fill_stores(folder)
+        note(f"starting a daemon and {len(folder.sites)} sites")
 
         async def stay(client: Client) -> None:
             sites = await client.sites()
@@ -65,6 +73,7 @@ def up(*, grid: Path, state: Path | None, any_port: bool) -> None:
             note(f"state and logs are in {folder.state}")
             note("in another terminal, as long as this one runs:")
             print(f"export KOALA_ADDRESS={client.address}", flush=True)
+            note("try there: koala run --sites 2 -- hostname")
             await asyncio.Event().wait()
 
         try:

@@ -1,0 +1,149 @@
+"""`koala run`: run one command on several sites at once, and show its output.
+
+The command is submitted as a job whose components all run it. Output is shown live, each line
+behind the site and the process that wrote it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.exceptions import Exit
+
+from koala.cli.arguments import Whole, daemon_options, option, read_definitions
+from koala.cli.connection import ask, note, show_json
+from koala.cli.jobs.follow import End, InterruptNotice, newest_notice, wait_until_over
+from koala.cli.jobs.logs import LogPrinter
+from koala.errors import KoalaError, SpecError
+
+if TYPE_CHECKING:
+    from koala.client import Client, Job
+
+STATUS_MAX = 125
+"""Largest exit status that is passed on; shells use those above."""
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@option("--site", multiple=True, metavar="SITE", help="Run on this site. Repeat for more sites.")
+@option("--sites", type=Whole(1, 1000), metavar="N", help="Run on N different sites.")
+@option("-n", "--processes", type=Whole(1), default=1, help="Processes on each site.")
+@option("--time", "wall_time", metavar="TIME", help="Time limit, such as 30 (minutes) or 1h30m.")
+@option("--memory", metavar="SIZE", help="Memory that each process needs, such as 4G.")
+@option("--name", metavar="NAME", help="Name of the job; default: that of the command.")
+@option("--env", multiple=True, metavar="NAME=VALUE", help="Set a variable. Repeat for more.")
+@option("--output", multiple=True, metavar="FILE", help="File to bring back (koala outputs).")
+@option("--detach", is_flag=True, help="Print the job's id and return; do not wait.")
+@click.argument("command", metavar="-- COMMAND [ARGUMENT]...", nargs=-1, required=True)
+@daemon_options
+def run(
+    *,
+    site: Sequence[str],
+    sites: int | None,
+    processes: int,
+    wall_time: str | None,
+    memory: str | None,
+    name: str | None,
+    env: Sequence[str],
+    output: Sequence[str],
+    detach: bool,
+    command: Sequence[str],
+    json: bool,
+    address: str | None,
+) -> None:
+    """Run a command on several sites at the same time.
+
+    The output is shown live. The exit status is that of the command: 0 only if all processes ended
+    with 0. Ctrl-C asks whether the job is to be cancelled.
+    """
+    from koala.client import Component, Job
+
+    if site and sites is not None:
+        raise SpecError(f"--sites {sites} and --site {site[0]}: allowed is one of them")
+    names: list[str | None] = [*site] or [None] * (sites or 1)
+    components = [
+        Component(
+            executable=command[0],
+            arguments=command[1:],
+            site=one,
+            processors=processes,
+            environment=read_definitions(env, option="--env"),
+            wall_time=wall_time,
+            memory=memory,
+            output_files=output,
+        )
+        for one in names
+    ]
+    job = Job(
+        name=name or Path(command[0]).name,
+        distinct=len(set(names)) < len(names),
+        components=components,
+    )
+    job.check()
+    interrupt = InterruptNotice(address)
+    interrupt.before = "nothing was submitted"
+    try:
+        with interrupt:
+            end = ask(
+                address, lambda client: _run(client, job, interrupt, as_json=json, detach=detach)
+            )
+    except KeyboardInterrupt:
+        _offer_to_cancel(address, interrupt)
+        raise
+    if end is not None and end["phase"] != "Finished":
+        note(f"{end['job']} {end['phase']}: {end['text']}")
+        raise Exit(end["status"] if 0 < end["status"] <= STATUS_MAX else 1)
+
+
+async def _run(
+    client: Client, job: Job, interrupt: InterruptNotice, *, as_json: bool, detach: bool
+) -> dict[str, Any] | None:
+    """Submit the job, show its output until it is over, and return its end."""
+    import asyncio
+
+    after = await newest_notice(client)
+    submitted = await client.submit(job)
+    interrupt.before = ""
+    interrupt.add(submitted.job)
+    for warning in submitted.warnings:
+        note(f"warning: {warning}")
+    if detach:
+        if as_json:
+            show_json({"job": submitted.job, "warnings": list(submitted.warnings)})
+        else:
+            print(submitted.job, flush=True)
+        return None
+    note(f"submitted {submitted.job}")
+    printer = LogPrinter(as_json=as_json, by_site=True)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(printer.follow(client, submitted.job))
+        waiting = group.create_task(
+            wait_until_over(
+                client, [submitted.job], interrupt=interrupt, after=after, in_place=False
+            )
+        )
+    end: End = waiting.result()[submitted.job]
+    document = await client.show(submitted.job)
+    status = document["status"]
+    return {
+        "job": submitted.job,
+        "phase": end.phase,
+        "text": end.text,
+        "status": status if isinstance(status, int) else 1,
+    }
+
+
+def _offer_to_cancel(address: str | None, interrupt: InterruptNotice) -> None:
+    """Ask whether the job is to be cancelled; without a terminal it goes on."""
+    jobs = interrupt.continuing
+    if not jobs or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    try:
+        if click.confirm(f"cancel {jobs[0]}?", default=False, err=True):
+            ask(address, lambda client: client.cancel(jobs))
+            note(f"{jobs[0]} is cancelled")
+    except (click.Abort, KoalaError) as error:
+        note(f"{jobs[0]} goes on" + (f": {error}" if str(error) else ""))

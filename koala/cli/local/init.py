@@ -1,0 +1,58 @@
+"""`koala init`: write commented files to start from: a job, a daemon, an agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from koala.cli.arguments import file
+from koala.cli.connection import note
+from koala.errors import ConfigError
+
+TEMPLATES = {
+    "job": "job.yaml",
+    "daemon": "daemon.toml",
+    "slurm": "agent-slurm.toml",
+    "gridengine": "agent-gridengine.toml",
+    "emulated": "agent.toml",
+    "site-mode": "site/agent.toml",
+}
+"""Maps each kind to its template below deploy/; the new file has the same name."""
+
+
+@click.command
+@click.argument("kind", type=click.Choice(list(TEMPLATES)), required=False, help="What to write.")
+@click.argument(
+    "path", type=file, required=False, help="The new file; default: the template's name, here."
+)
+def init(*, kind: str | None, path: Path | None) -> None:
+    """Write a commented file to start from.
+
+    \b
+    job         a job of two components, in YAML
+    daemon      the daemon of a laptop or a head node
+    slurm       an agent in front of a Slurm cluster, for your own jobs
+    gridengine  an agent in front of a Grid Engine cell, for your own jobs
+    emulated    an agent with a queue of its own on this machine
+    site-mode   an agent that an administrator runs for several users
+
+    Without a kind: the job, the daemon and the Slurm agent.
+    """
+    from koala.cli.local.folders import shipped
+
+    kinds = [kind] if kind else ["job", "daemon", "slurm"]
+    targets = {one: path or Path(Path(TEMPLATES[one]).name) for one in kinds}
+    for target in targets.values():
+        if target.exists():
+            raise ConfigError(f"{target} exists: allowed is a new file")
+    for one, target in targets.items():
+        text = (shipped("deploy") / TEMPLATES[one]).read_text(encoding="utf-8")
+        try:
+            with target.open("x", encoding="utf-8") as new:
+                new.write(text)
+        except OSError as error:
+            raise ConfigError(f"{target} cannot be written: {error.strerror or error}") from error
+        print(target)
+    if "job" in kinds:
+        note(f"submit it with: koala submit --watch {targets['job']}")

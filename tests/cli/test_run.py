@@ -1,0 +1,113 @@
+"""`koala run`: a command on several sites, its output, its exit status, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.command import LIMIT_S, environment
+from tests.cli.grids import Up, marked_with, up
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    folder = tmp_path_factory.mktemp("g")
+    with up(folder) as running:
+        yield running
+    assert marked_with(str(folder)) == [], "Ctrl-C has left something"
+
+
+def koala(grid: Up, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "koala.cli", *words],
+        env=environment(KOALA_ADDRESS=grid.address),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+def test_output_is_labelled_by_site_and_process(grid: Up) -> None:
+    words = ("--sites", "2", "-n", "2", "--env", "WORD=hi", "--", "sh", "-c", "echo $WORD")
+    done = koala(grid, "run", *words)
+    assert done.returncode == 0, done.stderr
+    labels = [f"{site}.{process} | hi" for site in ("delft", "vu") for process in (0, 1)]
+    assert sorted(done.stdout.splitlines()) == labels
+    assert "submitted j" in done.stderr
+
+
+def test_the_status_is_that_of_the_command(grid: Up) -> None:
+    done = koala(grid, "run", "--site", "delft", "--site", "vu", "--", "sh", "-c", "exit 3")
+    assert done.returncode == 3
+    assert "exit status 3" in done.stderr
+
+
+def test_a_command_of_one_process_needs_no_options_and_no_label(grid: Up) -> None:
+    done = koala(grid, "run", "echo", "--version", "-n")
+    assert (done.returncode, done.stdout) == (0, "--version -n\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--sites", "2", "--site", "vu", "--", "true"), "allowed is one of them"),
+        (("--sites", "3", "--", "true"), "can never start"),
+        (("--site", "nowhere", "--", "true"), "nowhere"),
+        (("--time", "soon", "--memory", "x", "--", "true"), "memory: found 'x'"),
+        (("--env", "A", "--", "true"), "--env 'A': allowed is NAME=VALUE"),
+        ((), "Missing argument"),
+    ],
+)
+def test_what_cannot_run_is_refused_with_the_value(
+    grid: Up, words: tuple[str, ...], told: str
+) -> None:
+    before = json.loads(koala(grid, "list", "--json").stdout)["jobs"]
+    done = koala(grid, "run", *words)
+    assert done.returncode in (1, 2), done.stderr
+    assert told in done.stderr
+    assert json.loads(koala(grid, "list", "--json").stdout)["jobs"] == before
+
+
+def test_detached_only_the_id_is_printed(grid: Up) -> None:
+    done = koala(grid, "run", "--detach", "--name", "nap", "--", "sleep", "0")
+    job = done.stdout.strip()
+    assert koala(grid, "wait", job).returncode == 0
+    assert json.loads(koala(grid, "show", job, "--json").stdout)["name"] == "nap"
+
+
+def test_ctrl_c_asks_whether_the_job_is_to_be_cancelled(grid: Up) -> None:
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "koala.cli", "run", "--", "sh", "-c", "echo begun; sleep 600"],
+        env=environment(KOALA_ADDRESS=grid.address),
+        stdin=follower,
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        text=True,
+    )
+    os.close(follower)
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        told = ""
+        while "[y/N]" not in told:
+            told += os.read(leader, 4096).decode()
+        os.write(leader, b"y\n")
+        assert process.wait(timeout=LIMIT_S) == 130
+    finally:
+        process.kill()
+        process.stdout.close()
+        os.close(leader)
+    job = told.partition("submitted ")[2].split()[0]
+    assert koala(grid, "wait", job).stdout.split() == [job, "Cancelled"]

@@ -1,0 +1,103 @@
+"""`koala init` and `koala examples` write files that work as they stand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from koala.cli.local.init import TEMPLATES
+from koala.daemon.config import read_config as read_daemon
+from koala.rsl import read_job
+from koala_agent.config import read_config as read_agent
+from tests.cli.command import LIMIT_S, environment, koala
+
+
+def init(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "koala.cli", "init", *words],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+def test_init_without_a_kind_writes_what_two_clusters_need(tmp_path: Path) -> None:
+    run = init(tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == ["job.yaml", "daemon.toml", "agent-slurm.toml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(run.stdout.split())
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_each_template_is_valid(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "mine"
+    assert init(tmp_path, kind, "mine").returncode == 0
+    if kind == "job":
+        reading = read_job(path.read_bytes())
+        assert reading.spec.distinct
+        assert reading.warnings == ()
+    elif kind == "daemon":
+        assert read_daemon(path).listen == "0.0.0.0:7740"
+    else:
+        expected = kind if kind in ("gridengine", "emulated") else "slurm"
+        assert read_agent(path).lrm.kind == expected
+
+
+def test_a_file_that_exists_is_kept(tmp_path: Path) -> None:
+    tmp_path.joinpath("daemon.toml").write_text("mine", encoding="utf-8")
+    run = init(tmp_path)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "daemon.toml exists: allowed is a new file" in run.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["daemon.toml"]
+    assert tmp_path.joinpath("daemon.toml").read_text(encoding="utf-8") == "mine"
+
+
+def test_examples_go_into_a_new_folder_only(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    run = koala("examples", str(folder))
+    assert run.returncode == 0, run.stderr
+    assert str(folder / "hello.yaml") in run.stdout.splitlines()
+    run = koala("examples", str(folder))
+    assert run.returncode == 2
+    assert "allowed is a new folder, or an empty one" in run.stderr
+
+
+@pytest.mark.long
+@pytest.mark.live
+def test_all_examples_run_as_they_stand_on_the_default_grid(tmp_path: Path) -> None:
+    folder = tmp_path / "examples"
+    koala("examples", str(folder))
+    grid = subprocess.Popen(
+        [sys.executable, "-m", "koala.cli", "up", "--any-port"],
+        env=environment(TMPDIR=str(tmp_path), PYTHONUNBUFFERED="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert grid.stdout is not None
+    try:
+        address = grid.stdout.readline().strip().partition("=")[2]
+        jobs = {}
+        for path in sorted(folder.rglob("*")):
+            # An MPI program is compiled first: tests/batch runs it.
+            if path.suffix in (".rsl", ".yaml") and path.parent.name != "mpi":
+                run = koala("submit", str(path), KOALA_ADDRESS=address)
+                assert run.returncode == 0, f"{path}: {run.stderr}"
+                jobs[run.stdout.strip()] = path.name
+        koala("wait", *jobs, KOALA_ADDRESS=address)
+        listed = json.loads(koala("list", "--json", KOALA_ADDRESS=address).stdout)["jobs"]
+        ends = {jobs[job["job"]]: job["phase"] for job in listed}
+        assert set(ends.values()) == {"Finished"}, ends
+    finally:
+        grid.terminate()
+        grid.wait(timeout=LIMIT_S)
+        grid.stdout.close()
+    assert len(jobs) >= 10
+    assert [path.name for path in tmp_path.iterdir()] == ["examples"]
