@@ -14,6 +14,7 @@ TOGETHER = {
     "tests/bus/test_daemon.py": "grid with a bus",
     "tests/cli/test_access.py": "grid with users",
     "tests/cli/test_demo.py": "demonstration",
+    "tests/cli/test_run.py": "grid of koala run",
     "tests/cli/test_up.py": "grid of the command line",
     "tests/identity/test_handshakes.py": "daemon with strangers",
     "tests/live/test_bad_input.py": "calm grid for bad input",
