@@ -15,7 +15,7 @@ Layers; a module imports only from its own layer or from a layer above it in thi
     model/       values: ids, jobs, sites, events, actions, parameters, timers, queues
     policy_api   the question and the answer of each policy slot
     state        the whole state, and the few functions that write it
-    queries      read-only questions about the state; `site_views`, `site_health`
+    queries      read-only questions about the state; `sites`: views, counters, errors
     pipeline/    the steps: enqueue, place, claim, start, run, end, and site reports
     scheduler    dispatches each event to its step
     snapshot     serializes the state and restores it; `eviction`, `invariants`, `leases`

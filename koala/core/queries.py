@@ -10,7 +10,7 @@ from koala.core.model.placement_queues import local_site
 from koala.core.model.timeline import chunk
 from koala.core.model.values import Instant, JobId, SiteName
 from koala.core.policy_api import PlacementPolicy, distinct
-from koala.core.site_views import site_views
+from koala.core.sites import site_views
 from koala.core.state import State
 
 

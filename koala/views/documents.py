@@ -30,7 +30,7 @@ from koala.core.model.replicas import Transfer
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
 from koala.core.pipeline.claiming_schedule import tries_left
 from koala.core.queries import claim_of
-from koala.core.site_health import is_resting
+from koala.core.sites import is_resting
 from koala.core.state import State
 from koala.views.accounting import charges_picture
 

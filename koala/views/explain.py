@@ -36,7 +36,7 @@ from koala.core.queries import (
     placement_policy,
     starts_early,
 )
-from koala.core.site_views import is_usable
+from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.views.units import size
 

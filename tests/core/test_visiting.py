@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.model.ageing import aged_first, is_draining_for_aged
 from koala.core.model.values import FOREVER
-from koala.core.model.visiting import Visiting, draw_of
+from koala.core.model.visiting import Visiting, aged_first, draw_of, is_draining_for_aged
 from koala.policies.queueing.multiqueue import DISCIPLINES
 
 A, B, C, ALL = "a", "b", "c", "*"

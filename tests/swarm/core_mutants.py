@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from koala.core import leases, scheduler
+from koala.core import leases, scheduler, sites
 from koala.core import policy_api as slots
 from koala.core import queries as facts
-from koala.core import site_health as health
-from koala.core import site_views as sites
 from koala.core import snapshot as saving
 from koala.core.model import values
 from koala.core.model.actions import ReleaseClaim
@@ -176,7 +174,7 @@ def errors_are_never_reset() -> Patches:
 @mutant
 def bad_sites_do_not_rest() -> Patches:
     """A site past its threshold gets claims."""
-    with replaced((health, "is_resting"), (sites, "is_resting"), by=lambda site: False):
+    with replaced((sites, "is_resting"), by=lambda site: False):
         yield
 
 
@@ -327,7 +325,7 @@ def a_drained_site_is_asked() -> Patches:
     """Draining a site is recorded without any effect."""
 
     def is_usable(site: Any) -> bool:
-        return bool(site.is_connected and not health.is_resting(site))
+        return bool(site.is_connected and not sites.is_resting(site))
 
     with replaced((sites, "is_usable"), (claiming, "is_usable"), by=is_usable):
         yield

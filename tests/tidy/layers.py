@@ -23,8 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "koala.core.feasibility",
         "koala.core.queries",
-        "koala.core.site_health",
-        "koala.core.site_views",
+        "koala.core.sites",
         "koala.core.state",
     ),
     ("koala.core.pipeline",),

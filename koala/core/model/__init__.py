@@ -6,5 +6,5 @@
 - `events`, `actions`: the complete input and output of the core.
 - `parameters`: every parameter, with symbol, default and bounds.
 - `timeline`: the arithmetic of start and claiming times.
-- `placement_queues`, `visiting`, `ageing`: the order of waiting jobs.
+- `placement_queues`, `visiting`: the order of waiting jobs.
 """

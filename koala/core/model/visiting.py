@@ -8,6 +8,9 @@ until a round starts nothing.
 `Visiting` holds no jobs. It reads the caller's queues and yields the queue whose head to try. The
 caller tries it, and then removes it from its queue or disables the queue. The only state between
 two departures is the ordered set of disabled queues.
+
+Practice needs ageing of waiting jobs, says the paper: a job that has waited too long is visited
+first. If it does not fit, backfilling pauses for it in alternate periods.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from koala.core.model.ageing import aged_first
 from koala.core.model.values import FOREVER, Seconds
 
 Key = TypeVar("Key", bound=Hashable)
@@ -165,3 +167,34 @@ def draw_of(number: int) -> float:
 
 
 _WORD = (1 << 64) - 1
+
+
+# --- ageing of waiting jobs ---
+
+PERIOD_MIN_S: Seconds = 1.0
+
+
+def aged_first(
+    keys: Sequence[Key], waited_s: Callable[[Key], Seconds], ageing_s: Seconds
+) -> Sequence[Key]:
+    """Sort the keys whose waiting time has reached `ageing_s` to the front, longest first. The
+    others keep their order.
+    """
+    waits = [(waited_s(key), key) for key in keys]
+    aged = [entry for entry in waits if entry[0] >= ageing_s]
+    if not aged:
+        return keys
+    aged.sort(key=lambda entry: -entry[0])
+    return [*(key for _, key in aged), *(key for wait_s, key in waits if wait_s < ageing_s)]
+
+
+def is_draining_for_aged(waited_s: Seconds, ageing_s: Seconds) -> bool:
+    """Return True while an aged job that does not fit stops backfilling.
+
+    This holds in every second half of an ageing period, beginning with the first. Processors
+    accumulate for the job meanwhile. If local users take them, other jobs still get their turn.
+    """
+    if waited_s < ageing_s:
+        return False
+    period_s = max(ageing_s / 2, PERIOD_MIN_S)
+    return int((waited_s - ageing_s) // period_s) % 2 == 0

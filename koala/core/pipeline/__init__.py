@@ -1,6 +1,6 @@
 """The steps of the pipeline: functions of the state, one module a step.
 
-queueing, scanning, rounds   enqueue a job; choose the next jobs to place
+queueing, rounds             enqueue a job; choose the next jobs to place
 placing                      ask the placement policy for sites
 claiming_schedule, claiming  schedule claiming tries; claim, receive answers, evaluate
 starting                     try TCP paths; arm, release, pass: the barrier

@@ -36,8 +36,7 @@ from koala.core.pipeline.progress_control import restore_full_speed
 from koala.core.pipeline.refusals import is_for_good, note_error, note_refusal
 from koala.core.pipeline.starting import advance_start, run_if_passed
 from koala.core.queries import describe, is_optional_member, member_of
-from koala.core.site_health import ended_well
-from koala.core.site_views import decrease_window
+from koala.core.sites import decrease_window, ended_well
 from koala.core.state import State
 
 

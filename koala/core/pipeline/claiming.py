@@ -38,7 +38,7 @@ from koala.core.queries import (
     starts_early,
     unanswered,
 )
-from koala.core.site_views import increase_window, is_usable, note_ask
+from koala.core.sites import increase_window, is_usable, note_ask
 from koala.core.state import State
 
 TROUBLE_TEXTS = {

@@ -35,7 +35,7 @@ from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, JobId, SiteName, TransferId
 from koala.core.pipeline.claiming_schedule import missed_at, tries_left
 from koala.core.queries import claim_of, claims_of, describe, is_held
-from koala.core.site_health import erred
+from koala.core.sites import erred
 from koala.core.state import State
 
 TIMER_S_MAX = 3_600.0

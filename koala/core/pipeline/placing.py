@@ -6,12 +6,12 @@ from collections.abc import Collection, Hashable
 from dataclasses import replace
 
 from koala.core.feasibility import empty_view
-from koala.core.model.ageing import is_draining_for_aged
 from koala.core.model.grid import Assignment, GridView, Part, Placement, PlacementRequest
 from koala.core.model.job import Attempt, Claiming, Job, Member, Placing
 from koala.core.model.placement_queues import queued_at
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import FOREVER, Instant, SiteName, UserName
+from koala.core.model.visiting import is_draining_for_aged
 from koala.core.pipeline.claiming import settle_member, try_to_claim
 from koala.core.pipeline.claiming_schedule import first_claim, tries_left
 from koala.core.pipeline.ending import admit, fail, set_timer
@@ -25,7 +25,7 @@ from koala.core.queries import (
     placement_policy,
     sites_asked_enough,
 )
-from koala.core.site_views import is_usable
+from koala.core.sites import is_usable
 from koala.core.state import State
 
 

@@ -15,8 +15,7 @@ from koala.core.pipeline.ending import count_error, set_back
 from koala.core.pipeline.refusals import note_error
 from koala.core.pipeline.starting import advance_start
 from koala.core.queries import claims_of, live_attempt
-from koala.core.site_health import ended_well
-from koala.core.site_views import note_report
+from koala.core.sites import ended_well, note_report
 from koala.core.state import State
 
 

@@ -30,7 +30,7 @@ from koala.core.model.values import Instant, SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
 from koala.core.queries import demand_of
 from koala.core.scheduler import Scheduler
-from koala.core.site_views import is_usable
+from koala.core.sites import is_usable
 from koala.errors import RejectedError, SpecError
 from koala.policies import BUILT_IN
 

@@ -14,7 +14,7 @@ from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName, UserName
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
-from koala.core.site_views import is_usable
+from koala.core.sites import is_usable
 from koala.sim.engine import Engine
 from koala.sim.experiment.copies import Copies
 from koala.sim.experiment.setting import Faults, Links, NoFaults, SiteSetting, Submission

@@ -17,9 +17,8 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from koala.core.model.ageing import is_draining_for_aged
 from koala.core.model.values import FOREVER
-from koala.core.model.visiting import Discipline, Visiting
+from koala.core.model.visiting import Discipline, Visiting, is_draining_for_aged
 from koala.policies.placement.worst_fit import spread
 from koala.workload.jobstream import StreamJob
 
