@@ -243,8 +243,6 @@ class Site:
         self._sessions += 1
         self._files.relay = welcome.relay
         self._welcomed.set()
-        if self._renewal is not None:
-            self._renewal.welcomed()
         self._claims.set_leases(
             Leases(
                 hold_lease_s=welcome.hold_lease_s,

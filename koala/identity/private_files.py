@@ -17,12 +17,13 @@ FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 
 
-def check_private(path: Path) -> None:
+def check_private(path: Path, *, is_readable: bool = False) -> None:
     """Raise ConfigError unless only this user can read and change the file or folder.
 
-    Raises FileNotFoundError when it is missing.
+    With `is_readable` others may read it, and it may be a link to another file system. Raises
+    FileNotFoundError when it is missing.
     """
-    status = path.lstat()
+    status = path.stat() if is_readable else path.lstat()
     is_folder = stat.S_ISDIR(status.st_mode)
     if not is_folder and not stat.S_ISREG(status.st_mode):
         raise ConfigError(f"{path} is neither a file nor a folder (a link is not followed here)")
@@ -30,7 +31,12 @@ def check_private(path: Path) -> None:
         owner, own = status.st_uid, os.geteuid()
         raise ConfigError(f"{path} is owned by user id {owner}: allowed is {own}, our own")
     mode = stat.S_IMODE(status.st_mode)
-    if mode & 0o077:
+    if is_readable and mode & 0o022:
+        raise ConfigError(
+            f"{path} has mode {mode:04o}, so that others may change it: allowed is 0755 or less"
+            f" (chmod go-w {path})"
+        )
+    if not is_readable and mode & 0o077:
         allowed = FOLDER_MODE if is_folder else FILE_MODE
         raise ConfigError(
             f"{path} has mode {mode:04o}, so that others may use it: allowed is {allowed:04o}"

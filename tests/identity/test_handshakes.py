@@ -50,11 +50,13 @@ class Process:
         self.log_path = folder / "log"
         config = folder / "daemon.toml"
         config.write_text('[daemon]\nlisten = "127.0.0.1:0"\nstate_dir = "state"\n')
+        # A command that another test ran in this process has set it: gRPC would be silent.
+        variables = {k: v for k, v in os.environ.items() if k != "GRPC_VERBOSITY"}
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "koala.daemon.main", str(config)],
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                env={**variables, "PYTHONPATH": os.pathsep.join(sys.path)},
             )
         endpoint = self.state_dir / "endpoint"
         while not endpoint.exists():

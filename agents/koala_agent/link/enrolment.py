@@ -38,8 +38,7 @@ FOLDER = "identity"
 FILE = "site.pem"
 CALL_S = 20.0
 RETRY_MIN_S = 10.0  # the daemon's own limit on signing for one site
-RETRY_MAX_S = 3600.0
-PAUSE_S = 1.0
+RETRY_MAX_S = 600.0
 SETTLED_S = 600.0
 CHECK_S = 6 * 3600.0
 
@@ -94,11 +93,8 @@ class Renewal:
     """Renewal of a site's certificate in the last third of its life.
 
     After a renewal `redial` reconnects with the new certificate, and the daemon then revokes the
-    old one. A failed try is repeated
-
-    - after a back-off that doubles from RETRY_MIN_S to RETRY_MAX_S, and is at most a tenth of the
-      certificate's remaining life, so that tries get more frequent towards its end;
-    - or as soon as the daemon has accepted a session, but not within PAUSE_S.
+    old one. A failed try is repeated after a tenth of the certificate's remaining life, within
+    RETRY_MIN_S and RETRY_MAX_S.
 
     `trouble` says why the last try failed, for the site's administrator; empty when no renewal is
     due. `changed` is called when it changes.
@@ -117,12 +113,6 @@ class Renewal:
         self._daemon = daemon
         self._redial = redial
         self._changed = changed
-        self._welcomed = asyncio.Event()
-        self._failures = 0
-
-    def welcomed(self) -> None:
-        """Note that the daemon has accepted a session, so it can be reached."""
-        self._welcomed.set()
 
     async def run(self) -> None:
         """Renew the certificate whenever it is due, until cancelled."""
@@ -130,12 +120,10 @@ class Renewal:
             try:
                 left_s = renew_at(self._identity.read().certificate) - clock.unix_now()
                 if left_s <= 0:
-                    self._welcomed.clear()
                     await self._renew()
             except (UnreachableError, ConfigError, OSError, grpc.aio.AioRpcError) as error:
                 await self._wait_after(_reason(error))
                 continue
-            self._failures = 0
             self._set_trouble("")
             if left_s > 0:
                 await asyncio.sleep(min(left_s, CHECK_S))  # the wall clock may be set
@@ -154,12 +142,7 @@ class Renewal:
             ends = f", which ends at {datetime.fromtimestamp(ends_at, UTC):%Y-%m-%d %H:%M:%S} UTC,"
             left_s = ends_at - clock.unix_now()
         self._set_trouble(f"its certificate{ends} cannot be renewed: {reason}")
-        longest_s = pause_s(self._failures, left_s)
-        self._failures += 1
-        await asyncio.sleep(PAUSE_S)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, longest_s - PAUSE_S)):
-                await self._welcomed.wait()
+        await asyncio.sleep(pause_s(left_s))
 
     def _set_trouble(self, trouble: str) -> None:
         if trouble != self.trouble:
@@ -175,11 +158,9 @@ class Renewal:
         _identity(key, issued).write(self._identity.path)
 
 
-def pause_s(failures: int, left_s: float) -> float:
-    """Return the back-off after so many earlier failures, with `left_s` of the certificate's life
-    left."""
-    pause_s = min(RETRY_MAX_S, RETRY_MIN_S * 2.0 ** min(failures, 30))
-    return pause_s if left_s <= 0 else min(pause_s, max(RETRY_MIN_S, left_s / 10))
+def pause_s(left_s: float) -> float:
+    """Return the pause after a failed try, with `left_s` of the certificate's life left."""
+    return RETRY_MAX_S if left_s <= 0 else min(RETRY_MAX_S, max(RETRY_MIN_S, left_s / 10))
 
 
 def _identity(key: bytes, issued: Issued) -> Identity:

@@ -56,17 +56,9 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """Signed certificate: PEM, serial number, and expiry (epoch seconds)."""
+    """Certificate: PEM, serial number, and expiry (epoch seconds)."""
 
     pem: bytes
-    serial: str
-    expires_at: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerCertificate:
-    """Certificate shown by a client; gRPC has verified the authority's signature."""
-
     serial: str
     expires_at: float
 
@@ -200,11 +192,11 @@ def _check_no_rotation(folder: Path) -> None:
         )
 
 
-def read_certificate(pem: bytes) -> PeerCertificate:
+def read_certificate(pem: bytes) -> Certificate:
     """Read the serial number and expiry of a certificate that gRPC has verified."""
     found = x509.load_pem_x509_certificate(pem)
     expires_at = found.not_valid_after_utc.timestamp()
-    return PeerCertificate(serial=f"{found.serial_number:x}", expires_at=expires_at)
+    return Certificate(pem=pem, serial=f"{found.serial_number:x}", expires_at=expires_at)
 
 
 def is_due(certificate: bytes) -> bool:

@@ -59,7 +59,7 @@ class EnrolmentService(EnrolmentServicer):
             made = self._authority.sign_site(
                 request.site, request.request, lifetime_s=self._lifetime_s
             )
-            self._enrolments.complete_join(request.site, made.serial, made.expires_at)
+            self._enrolments.enrol(request.site, serial=made.serial, expires_at=made.expires_at)
         except KoalaError as error:
             log.debug(  # unauthenticated; the audit log has it, rate-limited
                 "site.not_joined",

@@ -239,14 +239,22 @@ class Enrolments:
             )
         return record
 
-    def complete_join(self, name: str, serial: str, expires_at: float) -> None:
-        """Use up a site's join token; its new certificate replaces an older one."""
-        self._join(self.sites[name], serial, expires_at)
-
     def enrol(self, name: str, *, serial: str, expires_at: float) -> None:
-        """Enrol a site without a join token: it runs under the daemon's account."""
-        record = self.sites.get(name) or SiteRecord(name=name, by="", added_at=wall_s())
-        self._join(record, serial, expires_at)
+        """Enrol a site: its join token is used up, and the certificate replaces an older one."""
+        now = wall_s()
+        self._put_site(
+            replace(
+                self.sites.get(name) or SiteRecord(name=name, by="", added_at=now),
+                join_hash="",
+                join_expires_at=0.0,
+                serial=serial,
+                next_serial="",
+                expires_at=expires_at,
+                joined_at=now,
+                issued_at=now,
+                revoked_at=0.0,
+            )
+        )
 
     def add_renewal(self, name: str, serial: str, expires_at: float) -> None:
         """Add a second certificate, which replaces the first when it is first used."""
@@ -344,22 +352,6 @@ class Enrolments:
         return any(user.is_good_administrator for user in self.users.values())
 
     # --- parts ------------------------------------------------------------------------------------
-
-    def _join(self, record: SiteRecord, serial: str, expires_at: float) -> None:
-        now = wall_s()
-        self._put_site(
-            replace(
-                record,
-                join_hash="",
-                join_expires_at=0.0,
-                serial=serial,
-                next_serial="",
-                expires_at=expires_at,
-                joined_at=now,
-                issued_at=now,
-                revoked_at=0.0,
-            )
-        )
 
     def _promoted(self, record: SiteRecord) -> SiteRecord:
         """Make a site's second certificate its only one.

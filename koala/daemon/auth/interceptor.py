@@ -26,7 +26,7 @@ from koala.daemon.auth.access_rules import (
     set_caller,
 )
 from koala.daemon.auth.audit import Audit
-from koala.daemon.auth.authority import PeerCertificate, read_certificate
+from koala.daemon.auth.authority import Certificate, read_certificate
 from koala.daemon.auth.enrolments import Enrolments
 from koala.daemon.clock import wall_s
 from koala.daemon.quotas import FairQueue
@@ -234,7 +234,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             return replace(found, peer=peer)
         return replace(NOBODY, peer=peer)
 
-    def _of_certificate(self, uris: list[str], shown: PeerCertificate) -> Caller:
+    def _of_certificate(self, uris: list[str], shown: Certificate) -> Caller:
         assert self._enrolments is not None
         name = site_of_uri(uris[0]) if len(uris) == 1 else None
         if name is None:
@@ -249,7 +249,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
 
 @lru_cache(maxsize=4096)
-def _read(pem: bytes) -> PeerCertificate:
+def _read(pem: bytes) -> Certificate:
     """Read a certificate, cached: every call of a connection carries the same one."""
     return read_certificate(pem)
 
