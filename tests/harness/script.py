@@ -106,7 +106,7 @@ class Script:
 
     def _handle(self, event: ev.Event) -> None:
         actions = self.scheduler.handle(event, self.now)
-        if self.scheduler.is_changed:  # as the pump does
+        if self.scheduler.is_changed:  # as the event loop does
             self.journal.append((event, self.now, json.dumps(self.scheduler.answers)))
         check(self.scheduler, self.now)
         self.said.extend(action for action in actions if isinstance(action, Announce))

@@ -85,7 +85,7 @@ class Proxy:
         found.nothing_held.set()
         found.delay_s = 0.0
         for flow in list(found.flows):
-            flow.pump()
+            flow.forward()
 
     def close(self) -> None:
         """End it all."""
@@ -119,9 +119,9 @@ class _Flow:
         last_at = self._waiting[-1][0] if self._waiting else 0.0
         self._waiting.append((max(self._loop.time() + self._route.delay_s, last_at), data))
         self._bytes += len(data or b"")
-        self.pump()
+        self.forward()
 
-    def pump(self) -> None:
+    def forward(self) -> None:
         """Pass on what may go now."""
         while self._may_go():
             _, data = self._waiting.popleft()
@@ -138,7 +138,7 @@ class _Flow:
             self._timer.cancel()
             self._timer = None
         if self._waiting and self.sink is not None and not self.is_choked and not self._is_held:
-            self._timer = self._loop.call_at(self._waiting[0][0], self.pump)
+            self._timer = self._loop.call_at(self._waiting[0][0], self.forward)
 
     def abort(self) -> None:
         """Drop what waits, and both ends with it."""
@@ -178,7 +178,7 @@ class _End(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._heard.source = self._said.sink = transport
-        self._said.pump()
+        self._said.forward()
 
     def data_received(self, data: bytes) -> None:
         self._heard.take(data)
@@ -188,7 +188,7 @@ class _End(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._said.is_choked = False
-        self._said.pump()
+        self._said.forward()
 
     def connection_lost(self, _: Exception | None) -> None:
         self._heard.take(None)

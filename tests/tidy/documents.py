@@ -42,7 +42,7 @@ def shell_blocks(path: Path) -> Iterator[ShellBlock]:
         yield ShellBlock(place=f"{path.name}:{line}", commands=found.group(1))
 
 
-def marks(path: Path) -> int:
+def marked_blocks(path: Path) -> int:
     """Count the blocks that claim to run; more than are found means a mark at the wrong place."""
     return path.read_text(encoding="utf-8").count(RUNS)
 

@@ -17,7 +17,7 @@ from tests.tidy.documents import (
     decisions,
     documents,
     glossary,
-    marks,
+    marked_blocks,
     named_tests,
     parameter_rows,
     shell_blocks,
@@ -73,7 +73,9 @@ def test_the_table_of_parameters_has_all_with_their_bounds() -> None:
 
 
 def test_every_mark_stands_directly_above_a_shell_block() -> None:
-    wrong = [path.name for path in documents() if marks(path) != len(list(shell_blocks(path)))]
+    wrong = [
+        path.name for path in documents() if marked_blocks(path) != len(list(shell_blocks(path)))
+    ]
     assert wrong == []
 
 
