@@ -1,9 +1,21 @@
-"""Processes of ours that end with the one that starts them, however that ends."""
+"""Processes of ours: how they are started, and that they end with the one that starts them."""
 
 from __future__ import annotations
 
 import os
 import sys
+
+
+def program_of(module: str, *first: str) -> str:
+    """Return Python that runs a module's `main` after these lines. The garbage collector is off while the
+    module is imported: to look at all that is made then takes a fifth of a start."""
+    lines = (
+        *first,
+        "import gc; gc.disable()",
+        f"from {module} import main",
+        "gc.enable(); raise SystemExit(main())",
+    )
+    return "\n".join(lines)
 
 
 def module_command(module: str, *words: str) -> list[str]:

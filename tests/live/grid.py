@@ -43,6 +43,7 @@ from koala.errors import UnreachableError
 from koala.identity.credentials import find_credentials
 from koala.identity.tls import DAEMON_HOST, secure_channel
 from koala.wire.status import TOKEN_KEY, TOKEN_SCHEME, Metadata
+from tests.harness.children import program_of
 from tests.harness.ports import free_port
 from tests.live.evidence import Evidence
 
@@ -191,15 +192,15 @@ class Grid:
     def _start(self, name: str) -> subprocess.Popen[bytes]:
         module = "koala.daemon.main" if name == "daemon" else "koala_agent.main"
         config = str(self.config(name))
-        lines = (
+        program = program_of(
+            module,
             "import signal; from koala.runtime.child_lifetime import end_with",
             f"end_with({os.getpid()}, signal.SIGTERM)",
             self.releases.get(name, ""),
-            f"from {module} import main; raise SystemExit(main())",
         )
         with self.log_path(name).open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-c", "\n".join(lines), config],
+                [sys.executable, "-c", program, config],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from tests.agent.live.fake_daemon import PATIENCE_S, patiently
+from tests.harness.children import program_of
 
 ROOT = Path(__file__).parents[3]
 GONE_S = 0.05
@@ -100,7 +101,7 @@ def _is_starter(pid: int) -> bool:
         return False
 
 
-COMMAND = (sys.executable, "-m", "koala_agent.main")
+COMMAND = (sys.executable, "-c", program_of("koala_agent.main"))
 
 
 def environment() -> dict[str, str]:
