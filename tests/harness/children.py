@@ -7,8 +7,8 @@ import sys
 
 
 def program_of(module: str, *first: str) -> str:
-    """Return Python that runs a module's `main` after these lines. The garbage collector is off while the
-    module is imported: to look at all that is made then takes a fifth of a start."""
+    """Return Python that runs a module's `main` after these lines. The garbage collector is off
+    while the module is imported: to look at all that is made then takes a fifth of a start."""
     lines = (
         *first,
         "import gc; gc.disable()",
