@@ -30,6 +30,7 @@ from koala.files.uploads import UploadLimits, upload
 from koala.identity.tls import IdentityFile, server_credentials
 from koala.protocol.messages import FetchOrder, FileFound, FileRemoved, ServeOrder, TransferFailed
 from koala.wire import connection_limits as strangers
+from koala.wire.flood_guard import FloodGuard
 from koala.wire.grpc_shutdown import start_whole
 from koala.wire.interceptors import Readable
 from koala.wire.listen_ports import cannot_listen, check_free
@@ -91,6 +92,7 @@ class Files:
         self._held: dict[str, FileFound] = {}
         self._group: asyncio.TaskGroup | None = None
         self._scan_wanted = asyncio.Event()
+        self._guard = FloodGuard(is_open=True)
         self._uploads = asyncio.Semaphore(settings.uploads_max)
         self._serving = ServePlace(
             site=settings.site,
@@ -122,6 +124,7 @@ class Files:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 if server is not None:
+                    group.create_task(self._guard.run())
                     await start_whole(server)
                 for transfer, fetch in self._fetches.items():
                     group.create_task(self._run(transfer, fetch))
@@ -210,7 +213,7 @@ class Files:
             return None
         server = aio.server(
             options=SERVER_OPTIONS + strangers.options(ports=1),
-            interceptors=(Readable(),),
+            interceptors=(Readable(self._guard),),
         )
         files_pb2_grpc.add_FilesServicer_to_server(FileServer(self._serving), server)
         kept = self._kept_address(address)
@@ -223,6 +226,7 @@ class Files:
             log.warning("files.port_taken", site=self._settings.site, address=kept)
             self._port_file.unlink(missing_ok=True)
             return self._server()
+        self._guard.watch(self.port)
         self._port_file.write_text(f"{self.port}\n", encoding="ascii")
         return server
 

@@ -28,6 +28,7 @@ from koala.errors import ConfigError
 from koala.identity.credentials import Credentials, announce, credentials_text, read_credentials
 from koala.identity.private_files import check_private, write_private
 from koala.identity.tls import IdentityFile, server_credentials
+from koala.wire.flood_guard import FloodGuard
 from koala.wire.listen_ports import cannot_listen, check_free
 from koala.wire.v1.identity_pb2_grpc import add_EnrolmentServicer_to_server
 
@@ -48,6 +49,7 @@ class Listeners:
         self.enrolments: Enrolments | None = None
         self.audit = Audit(config.state_dir)
         self.call_queue = FairQueue(most=config.limits.calls_per_user)
+        self.flood_guard = FloodGuard(is_open=False)
         self._config = config
         self._identity: IdentityFile | None = None
         self._announced: Path | None = None
@@ -80,11 +82,11 @@ class Listeners:
     def open(self, server: grpc.aio.Server) -> int:
         """Open the ports and return the number of the one for clients. Raises ConfigError."""
         if self._identity is None or self.authority is None or self.enrolments is None:
-            return _open("daemon.listen", self._config.listen, server.add_insecure_port)
+            return self._open("daemon.listen", self._config.listen, server.add_insecure_port)
         read = self._identity.read
         for_clients = server_credentials(read, is_mutual=False)
         for_certified = server_credentials(read, is_mutual=True)
-        port = _open(
+        port = self._open(
             "daemon.agents",
             self._config.agents,
             lambda address: server.add_secure_port(address, for_certified),
@@ -94,7 +96,7 @@ class Listeners:
             self.authority, self.enrolments, port=port, lifetime_s=lifetime_s
         )
         add_EnrolmentServicer_to_server(enrolling, server)
-        return _open(
+        return self._open(
             "daemon.listen",
             self._config.listen,
             lambda address: server.add_secure_port(address, for_clients),
@@ -102,7 +104,7 @@ class Listeners:
 
     def interceptor(self) -> AuthInterceptor:
         """Create the interceptor that every call passes."""
-        return AuthInterceptor(self.enrolments, self.audit, self.call_queue)
+        return AuthInterceptor(self.enrolments, self.audit, self.call_queue, self.flood_guard)
 
     def announce(self, address: str) -> None:
         """Announce the address to clients on this machine, in the first administrator's
@@ -123,6 +125,11 @@ class Listeners:
         """Withdraw the announcement."""
         if self._announced is not None:
             self._announced.unlink(missing_ok=True)
+
+    def _open(self, key: str, address: str, add: Callable[[str], int]) -> int:
+        port = _open(key, address, add)
+        self.flood_guard.watch(port)
+        return port
 
     def _write_administrator(self, address: str) -> Path:
         """Write the credentials of the account that runs the daemon.

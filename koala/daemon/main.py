@@ -101,7 +101,7 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),
     # Accept at most 64 kB of a request that is not read yet, however fast the connection: until
-    # then its caller is unauthenticated.
+    # then its caller is unauthenticated, and may send little (`flood_guard`).
     ("grpc.http2.bdp_probe", 0),
     ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
     ("grpc.max_send_message_length", -1),
@@ -324,6 +324,7 @@ class Daemon:
                 group.create_task(requests.run()),
                 group.create_task(self._disk.run()),
                 group.create_task(listeners.run()),
+                group.create_task(listeners.flood_guard.run()),
                 group.create_task(freeze_periodically(lambda: event_loop.jobs)),
                 group.create_task(publisher.run()),
             ]
@@ -539,7 +540,7 @@ def _watcher_quota(config: Config) -> ConcurrencyQuota:
 def _server(listeners: Listeners) -> grpc.aio.Server:
     return grpc.aio.server(
         options=SERVER_OPTIONS + strangers.options(listeners.ports),
-        interceptors=(Readable(), listeners.interceptor()),
+        interceptors=(Readable(listeners.flood_guard), listeners.interceptor()),
     )
 
 

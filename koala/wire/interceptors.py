@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import grpc
 from google.protobuf.message import DecodeError
 
+from koala.wire.flood_guard import FloodGuard
+
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Behaviour: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
@@ -67,7 +69,14 @@ class _Garbled:
 
 
 class Readable(grpc.aio.ServerInterceptor):
-    """Interceptor that refuses malformed messages; in a stream such a message is a DecodeError."""
+    """Interceptor that refuses malformed messages, and reports calls and messages to the flood
+    guard.
+
+    In the midst of a stream a malformed message is a DecodeError.
+    """
+
+    def __init__(self, guard: FloodGuard) -> None:
+        self._guard = guard
 
     async def intercept_service(
         self,
@@ -79,7 +88,7 @@ class Readable(grpc.aio.ServerInterceptor):
         if handler is None or handler.request_deserializer is None:
             return handler
         behaviour, deserialize = behaviour_of(handler), handler.request_deserializer
-        is_stream = handler.request_streaming
+        is_stream, guard = handler.request_streaming, self._guard
 
         def read(data: bytes) -> Any:
             try:
@@ -90,18 +99,21 @@ class Readable(grpc.aio.ServerInterceptor):
         async def answer(request: Any, context: Context) -> Any:
             if isinstance(request, _Garbled):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _words(request.reason))
+            peer = str(context.peer())
             if is_stream:
-                request = _messages(request)
+                request = _messages(request, lambda: guard.heard(peer))
             try:
-                return await behaviour(request, context)
+                with guard.call(peer):
+                    return await behaviour(request, context)
             except DecodeError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _words(str(error)))
 
         return handler_of(handler, answer, read)
 
 
-async def _messages(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+async def _messages(requests: AsyncIterator[Any], heard: Callable[[], None]) -> AsyncIterator[Any]:
     async for request in requests:
+        heard()
         if isinstance(request, _Garbled):
             raise DecodeError(request.reason)
         yield request

@@ -1,4 +1,4 @@
-"""An attacker of HTTP/2: frames by hand, over TLS."""
+"""An attacker of HTTP/2: frames by hand, over TLS or in plain text."""
 
 import asyncio
 import contextlib
@@ -6,8 +6,12 @@ import ssl
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
-HEADERS, PRIORITY, SETTINGS, PING, CONTINUATION, UNKNOWN = 1, 2, 4, 6, 9, 0xEE
+from koala.identity.tls import Identity
+
+DATA, HEADERS, PRIORITY, SETTINGS, PING, CONTINUATION, UNKNOWN = 0, 1, 2, 4, 6, 9, 0xEE
+END_STREAM, END_HEADERS = 1, 4
 FLOODS = {
     "a header block without an end": (CONTINUATION, 1, 12_000),
     "small pieces of it": (CONTINUATION, 1, 5),
@@ -30,7 +34,7 @@ def header(name: str, value: str) -> bytes:
     return b"\x10" + b"".join(bytes([len(text)]) + text.encode() for text in (name, value))
 
 
-def headers(path: str) -> bytes:
+def headers(path: str, **more: str) -> bytes:
     """Those of a call."""
     found = {
         ":method": "POST",
@@ -39,6 +43,7 @@ def headers(path: str) -> bytes:
         ":authority": "daemon.koala.invalid",
         "content-type": "application/grpc",
         "te": "trailers",
+        **{key.replace("_", "-"): value for key, value in more.items()},
     }
     return b"".join(header(name, value) for name, value in found.items())
 
@@ -60,6 +65,12 @@ class Attacker:
         self._reader = reader
         self._writer = writer
 
+    def call(self, path: str, message: bytes, **metadata: str) -> None:
+        """One whole call."""
+        body = b"\0" + struct.pack(">I", len(message)) + message
+        block = frame(HEADERS, END_HEADERS, 1, headers(path, **metadata))
+        self._writer.write(block + frame(DATA, END_STREAM, 1, body))
+
     def begin(self, stream: int = 1) -> None:
         """Headers that are not at their end."""
         block = headers("/koala.wire.v1.Enrolment/Where")
@@ -75,6 +86,10 @@ class Attacker:
                     await self._writer.drain()
                     await asyncio.sleep(0)
 
+    async def answered(self) -> bytes:
+        """Return the answers so far."""
+        return await self._reader.read(65_536)
+
     async def closed(self) -> None:
         """Until the other end has closed the connection."""
         with contextlib.suppress(ConnectionError, ssl.SSLError):
@@ -83,8 +98,8 @@ class Attacker:
 
 
 @asynccontextmanager
-async def attacker(address: str, context: ssl.SSLContext) -> AsyncIterator[Attacker]:
-    """A connection over TLS."""
+async def attacker(address: str, context: ssl.SSLContext | None) -> AsyncIterator[Attacker]:
+    """A connection over TLS, or in plain text."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
     writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0))
@@ -94,10 +109,15 @@ async def attacker(address: str, context: ssl.SSLContext) -> AsyncIterator[Attac
         writer.transport.abort()
 
 
-def any_server() -> ssl.SSLContext:
-    """TLS of a client that believes every server, and shows no certificate."""
+def any_server(identity: Identity | None = None, folder: Path | None = None) -> ssl.SSLContext:
+    """TLS of a client that believes every server, and shows this certificate or none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
+    if identity is not None:
+        assert folder is not None
+        path = folder / "attacker.pem"
+        path.write_bytes(identity.key + identity.certificate)
+        context.load_cert_chain(path)
     return context

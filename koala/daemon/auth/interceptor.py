@@ -39,6 +39,7 @@ from koala.errors import (
 )
 from koala.identity.tls import site_of_uri
 from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
+from koala.wire.flood_guard import FloodGuard
 from koala.wire.interceptors import Context, Handler, behaviour_of, handler_of
 from koala.wire.status import (
     MESSAGE_MAX,
@@ -63,10 +64,17 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
     every caller is an administrator.
     """
 
-    def __init__(self, enrolments: Enrolments | None, audit: Audit, call_queue: FairQueue) -> None:
+    def __init__(
+        self,
+        enrolments: Enrolments | None,
+        audit: Audit,
+        call_queue: FairQueue,
+        flood_guard: FloodGuard,
+    ) -> None:
         self._enrolments = enrolments
         self._audit = audit
         self._call_queue = call_queue
+        self._flood_guard = flood_guard
         self._streams: dict[asyncio.Timeout, Callable[[], None]] = {}
         if enrolments is not None:
             enrolments.changed = self._recheck_streams
@@ -127,6 +135,8 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         except KoalaError as error:
             self._refuse(call, caller, error)
             await abort(context, error)
+        if caller.kind is not None:
+            self._flood_guard.believe(caller.peer)
         set_caller(caller)
         return caller
 

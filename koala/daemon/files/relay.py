@@ -45,6 +45,7 @@ from koala.files.uploads import LOG_BYTES_MAX
 from koala.identity.tls import IdentityFile, server_credentials
 from koala.runtime.token_bucket import TokenBucket
 from koala.wire import connection_limits
+from koala.wire.flood_guard import FloodGuard
 from koala.wire.grpc_shutdown import to_the_end
 from koala.wire.interceptors import Readable
 from koala.wire.listen_ports import cannot_listen, check_free
@@ -462,9 +463,9 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
     """Run the relay until cancelled; report its port once it listens. Raises ConfigError."""
     spool = Spool(Path(settings.spool))
     await in_thread(spool.sweep)
-    relay = RelayServer(settings, spool)
+    relay, guard = RelayServer(settings, spool), FloodGuard(is_open=True)
     server = aio.server(
-        options=SERVER_OPTIONS + connection_limits.options(ports=1), interceptors=(Readable(),)
+        options=SERVER_OPTIONS + connection_limits.options(ports=1), interceptors=(Readable(guard),)
     )
     files_pb2_grpc.add_FilesServicer_to_server(relay, server)
     files_pb2_grpc.add_RelayServicer_to_server(relay, server)
@@ -478,10 +479,11 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
             port = server.add_insecure_port(settings.listen)
     except RuntimeError as error:
         raise cannot_listen("relay.listen", settings.listen) from error
+    guard.watch(port)
     await server.start()
     try:
         on_listening(port)
-        await server.wait_for_termination()
+        await guard.run()
     finally:
         await server.stop(None)
 
