@@ -117,11 +117,10 @@ def option(
 
 def source_argument(*, required: bool = True) -> Callable[[F], F]:
     """Decorate a command with the file of a description; without one it is empty."""
-    default: dict[str, Any] = {} if required else {"default": ""}
-    return click.argument(
-        "source", metavar="FILE|-", required=required, help="The file; - is standard input.",
-        **default,
-    )  # fmt: skip
+    attributes: dict[str, Any] = {} if required else {"default": ""}
+    metavar = "FILE|-" if required else "[FILE|-]"
+    text = "The file; - is standard input."
+    return click.argument("source", metavar=metavar, required=required, help=text, **attributes)
 
 
 def daemon_options(command: F) -> F:
@@ -186,7 +185,9 @@ def read_text(source: str) -> bytes:
 def chosen_component(name: str | None) -> str:
     """Component name of a request, where an empty text means all. Raises SpecError."""
     if name == "":  # typical of an unset shell variable
-        raise SpecError("--component '': allowed is an index or a label; without it all are meant")
+        raise SpecError(
+            "--component '': allowed is an index or a label; leave it out for all components"
+        )
     return name or ""
 
 

@@ -11,22 +11,27 @@ HEAD = """# The command line
 Written by `python -m tests.cli.reference` from the commands' own help; a test compares the two.
 
 Results go to standard output, everything else to standard error, so that
-`JOB=$(koala submit job.rsl)` needs no care. Every query has `--json`; the documents are those of
-[the Python client](../koala/client/client.py).
+`JOB=$(koala submit job.rsl)` works as it stands. Every query has `--json`;
+[the documents](api.md#documents) are those of the Python client.
 
 | exit status | means |
 | --- | --- |
 | 0 | done; for `submit --wait`, `wait` and `demo`: every job has Finished |
-| 1 | refused (by this grid, as it is now), failed, or unknown |
-| 2 | wrong usage, description or configuration: wrong on every grid |
+| 1 | rejected by this grid, failed, or unknown |
+| 2 | wrong usage, description or configuration; wrong on every grid |
 | 3 | the daemon is not reachable |
-| 130 | Ctrl-C; a job that was waited for goes on, and how to look at it and cancel it is said |
+| 130 | Ctrl-C; a job continues, and a message says how to show and cancel it |
 
-The daemon is looked for at `--address`, else at `$KOALA_ADDRESS`, else where your credentials file
-says, else where a daemon of your own account serves on this machine, else at `127.0.0.1:7740`. Of
-several of your own it is the one at port 7740; without one there they are listed, and you choose.
-A watch or a wait goes on when the daemon is started again. `koala --debug COMMAND` shows the
-traceback of an error. `koala --install-completion` teaches the shell commands and options.
+The address of the daemon comes from the first of these: `--address`, `$KOALA_ADDRESS`, your
+credentials file, a daemon of your own account on this machine, `127.0.0.1:7740`. If you run several
+daemons, the one at port 7740 is used; if none is there, the command lists them and you choose. A
+watch or a wait continues when the daemon restarts. `koala --debug COMMAND` shows the traceback of
+an error. `koala --install-completion` makes the shell complete commands, options, and names of
+jobs, sites and users.
+
+Other spellings still work: `koala sites` is `koala site`; `koala drain` and `koala resume` are
+commands of `koala site`; `koala metrics`, `audit`, `authority`, `backup` and `restore` are commands
+of `koala admin`.
 
 A session, with a grid of one machine in another terminal (`koala up deploy/das.toml`):
 

@@ -47,6 +47,6 @@ async def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str)
 
 async def test_a_file_that_was_cut_off_is_not_there(tmp_path: Path) -> None:
     said = parts(("a", 1, b""), ("a", 1, b"1"), ("b", 5, b""), ("b", 5, b"12"))
-    with pytest.raises(KoalaError, match="b: 2 of 5 bytes came"):
+    with pytest.raises(KoalaError, match="b: only 2 of 5 bytes arrived"):
         await fetch(said, tmp_path, lambda _: None)
     assert names_in(tmp_path) == ["a"]

@@ -18,7 +18,7 @@ def test_batch_scripts_are_shown_as_the_job_that_they_make(tmp_path: Path) -> No
     assert "line 2: --mail-type is left out" in done.stderr
     twice = koala_here("submit", *words, "job.rsl")
     assert (twice.returncode, twice.stdout) == (2, "")
-    assert "'job.rsl' and --component: allowed is one of them" in twice.stderr
+    assert "'job.rsl' and --component cannot be combined" in twice.stderr
     nothing = koala_here("submit")
     assert nothing.returncode == 2
     assert "nothing to submit" in nothing.stderr

@@ -71,8 +71,8 @@ def test_what_was_dropped_and_changed_is_told(tmp_path: Path) -> None:
             ("--checkpoint", "/no/such/folder/c"),
             "--checkpoint /no/such/folder/c: cannot be written",
         ),
-        (("--split", "3"), "--split 3: allowed is it with --grid"),
-        (("--resume", "--grid", "/no/such"), "--resume: allowed is it without --grid"),
+        (("--split", "3"), "--split 3: needs --grid"),
+        (("--resume", "--grid", "/no/such"), "--resume: not allowed with --grid"),
         (("--resume", "--checkpoint", "/no/such"), "/no/such: cannot be read"),
         (("--events", "/no/such.toml"), "/no/such.toml: cannot be read"),
         (("--jobs-out", "/no/such/folder/o.csv"), "--jobs-out /no/such/folder/o.csv: cannot"),
@@ -169,7 +169,7 @@ def test_a_pipe_cannot_be_resumed(tmp_path: Path, log: str) -> None:
         log = str(tmp_path / log)
         os.mkfifo(log)
     run = koala_here("simulate", "trace", log, "--checkpoint", str(tmp_path / "kept"))
-    assert "--checkpoint needs a log that can be read again" in run.stderr
+    assert "--checkpoint needs a log that can be read twice" in run.stderr
 
 
 @pytest.mark.parametrize("option", ["--jobs-out", "--checkpoint"])
@@ -180,7 +180,7 @@ def test_a_log_is_never_written_over(tmp_path: Path, option: str) -> None:
     same.symlink_to(log)
     run = koala_here("simulate", "trace", str(log), option, str(same), "--until", "30")
     assert run.returncode == 2
-    assert f"{option} {same}: allowed is a file that nothing else here names" in run.stderr
+    assert f"{option} {same}: another option names the same file" in run.stderr
     assert log.read_bytes() == before
 
 

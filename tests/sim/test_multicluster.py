@@ -152,5 +152,5 @@ def test_the_command_replays_a_log_on_the_sites_of_a_grid_file(tmp_path: Path) -
     assert len((tmp_path / "jobs.csv").read_text().splitlines()) == 3
     wrong = koala_here(*words, "--policy", "fcfs")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "--policy fcfs: allowed is it without --grid" in wrong.stderr
+    assert "--policy fcfs: not allowed with --grid" in wrong.stderr
     assert "allowed are equal, fill" in koala_here(*words, "--split", "half").stderr

@@ -55,7 +55,7 @@ def restore(*, source: Path, state_dir: Path, json: bool) -> None:
     note(f"{found.events} events; start the daemon as usual")
     if not found.has_sums:
         note(
-            "an earlier release made this backup, without checksums: its journal was"
+            "this backup is of an earlier release and has no checksums: its journal was"
             " checked, its other files were not"
         )
     if found.spooled and not found.has_spool:

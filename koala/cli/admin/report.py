@@ -74,7 +74,7 @@ def report(
     systems' job ids.
     """
     if csv and json:
-        raise SpecError("--csv and --json: allowed is one of them")
+        raise SpecError("--csv and --json cannot be combined")
     first, last = read_instant("--since", since), read_instant("--until", until)
     if first is not None and last is not None and first >= last:
         raise SpecError(f"--since {since} is not before --until {until}")

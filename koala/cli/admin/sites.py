@@ -39,7 +39,10 @@ all_option = option("--all", "every", is_flag=True, help="All sites that the dae
 @daemon_options
 @click.pass_context
 def site(context: click.Context, *, json: bool, address: str | None) -> None:
-    """List, add, drain, resume or revoke sites."""
+    """List, add, drain, resume or revoke sites.
+
+    Without a command, list the sites with their state and processors.
+    """
     if context.invoked_subcommand is not None:
         return
     from koala.cli.render.documents import sites_text
@@ -134,7 +137,7 @@ def drain(*, site: str | None, every: bool, wait: bool, json: bool, address: str
 @all_option
 @daemon_options
 def resume(*, site: str | None, every: bool, json: bool, address: str | None) -> None:
-    """Use a site, or all sites, again and reset the error count."""
+    """Resume a drained site, or all sites; reset the error count."""
     _change(_chosen(site, every), "resume", json, address)
 
 
@@ -169,7 +172,7 @@ def metrics(*, json: bool, address: str | None) -> None:
 def _chosen(site: str | None, every: bool) -> str | None:
     """Chosen site; None means all. Raises SpecError."""
     if (site is None) is not every:
-        raise SpecError("allowed is a SITE, or --all for all of them")
+        raise SpecError("give a SITE, or --all")
     return site
 
 

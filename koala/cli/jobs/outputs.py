@@ -94,7 +94,7 @@ async def fetch(
                     received_bytes += len(part.data)
                     progress(before_bytes + received_bytes)
             if received_bytes != size_bytes:
-                raise KoalaError(f"{name}: {received_bytes} of {size_bytes} bytes came")
+                raise KoalaError(f"{name}: only {received_bytes} of {size_bytes} bytes arrived")
             Folder(to).take(beside, name)
         finally:
             beside.unlink(missing_ok=True)
@@ -109,7 +109,5 @@ def _prepare_folder(to: Path, names: Iterable[str]) -> None:
     existing = [name for name in names if (to / name).exists()]
     if existing:
         more = f" and {len(existing) - 1} more" if existing[1:] else ""
-        raise RejectedError(
-            f"{to / existing[0]}{more}: there already; --force replaces what is there"
-        )
+        raise RejectedError(f"{to / existing[0]}{more}: exists; --force replaces existing files")
     to.mkdir(parents=True, exist_ok=True)

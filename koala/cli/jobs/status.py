@@ -73,7 +73,7 @@ def list_jobs(
     phases = [_phase(name) for name in phase]
     since_at = read_instant("--since", since)
     if mine and user:
-        raise SpecError("--mine and --user: allowed is one of them")
+        raise SpecError("--mine and --user cannot be combined")
     render = read_format("--format", form, now=wall_at())
     is_filtered = since_at is not None or site is not None
 

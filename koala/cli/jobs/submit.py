@@ -48,16 +48,18 @@ TEXT_CHARACTERS_MAX = 1_000_000
 @option("--show-rsl", is_flag=True, help="Print the job as RSL; do not submit it.")
 @option("--wait", is_flag=True, help="Wait for the end; exit with 0 only if it Finished.")
 @option("--watch", is_flag=True, help="Like --wait, and print every event of the job.")
-@option("--dry-run", is_flag=True, help="Check whether it would be accepted; submit nothing.")
-@option("--key", metavar="K", help="Idempotency key: the same key, the same job.")
-@option("--no-wait", is_flag=True, help="Refuse instead of delaying the job when queues are full.")
+@option("--dry-run", is_flag=True, help="Check the job without submitting it.")
+@option("--key", metavar="K", help="Idempotency key: the same key gives the same job.")
+@option(
+    "--no-wait", is_flag=True, help="Reject the job instead of delaying it when queues are full."
+)
 @option(
     "--queue", default="", metavar="SITE",
     help="Submit to this site's local queue: a job of one component runs there only.",
 )  # fmt: skip
 @option(
     "--patience", type=Number(0), default=0.0, metavar="SECONDS",
-    help="Retry for so long when the daemon has no room.",
+    help="How long to retry while the daemon is full.",
 )  # fmt: skip
 @define_option
 @daemon_options
@@ -79,7 +81,7 @@ def submit(
 ) -> None:
     """Submit a job description and print the job's id."""
     if key is not None and not key.strip():  # typical of an unset shell variable
-        raise SpecError(f"--key {key!r}: allowed is a text that is not empty; without --key no key")
+        raise SpecError(f"--key {key!r}: the key is empty; leave out --key to submit without one")
     text = _chosen(source, component)
     definitions = _definitions(text, "" if component else source, define)
     if show_rsl:
@@ -141,22 +143,20 @@ def _definitions(text: str, source: str, words: Sequence[str]) -> dict[str, str]
 def _unanswered(key: str | None) -> str:
     """Message for a Ctrl-C between the submission and its answer."""
     if key:
-        again = f"the same command with --key {shlex.quote(key)} gives its job, or submits it"
+        again = f"run it again with --key {shlex.quote(key)}: it prints that job, or submits it"
     else:
-        again = "`koala list --mine` shows it if it was; with --key K a command can be repeated"
-    return f"the daemon has not answered: it is not known whether the job was accepted; {again}"
+        again = "`koala list --mine` shows it then; with --key K you can repeat a command safely"
+    return f"the daemon has not answered; the job may have been accepted: {again}"
 
 
 def _chosen(source: str, components: Sequence[str]) -> str:
     """Read the description from a file, or build it from batch scripts. Raises SpecError."""
     if components and source:
-        raise SpecError(f"{source!r} and --component: allowed is one of them")
+        raise SpecError(f"{source!r} and --component cannot be combined")
     if components:
         return _rsl_of_scripts(components)
     if not source:
-        raise SpecError(
-            "nothing to submit: allowed are a FILE (- is standard input) or --component"
-        )
+        raise SpecError("nothing to submit: give a FILE (- is standard input) or --component")
     return _description(source)
 
 
@@ -211,5 +211,5 @@ def _print_submitted(submitted: Submitted, *, is_json: bool, is_dry_run: bool) -
         note("would be accepted; nothing was submitted")
     else:
         if submitted.is_known:
-            note("this key was used before; this is the job that it made then")
+            note("this key was used before; this is its job")
         print(submitted.job, flush=True)

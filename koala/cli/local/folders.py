@@ -60,5 +60,5 @@ def shipped(name: str) -> Path:
             return folder.resolve()
     raise ConfigError(
         f"the folder {name!r} is missing: neither {package.parent / name} nor"
-        f" {package / 'shipped' / name} exists; install Koala anew, or run it from its sources"
+        f" {package / 'shipped' / name} exists; install Koala again, or run it from its sources"
     )

@@ -70,10 +70,10 @@ def replay(
             raise ConfigError(f"--until {until}: allowed is {begin}, where it begins, or later")
         run = PastRun(past, until_at=until_at)
         if run.missing:
-            kept = f"events 1 to {run.missing} are not kept any longer"
+            kept = f"events 1 to {run.missing} were deleted"
             if wanted is not None:
-                raise JournalError(f"{past.source}: {kept}: --with needs a journal from its begin")
-            note(f"{kept}; the story begins after them, with the jobs of then")
+                raise JournalError(f"{past.source}: {kept}: --with needs all events")
+            note(f"{kept}; the story starts after them, with the jobs known by then")
         only = None if job is None else run.require(job)
         if wanted is not None:
             _compare(run, wanted, only, as_json=json)

@@ -73,7 +73,7 @@ def reproduce(
     from koala.papers.sweep import plan, sweep
 
     if full and quick:
-        raise SpecError("--quick and --full: allowed is one of them")
+        raise SpecError("--quick and --full cannot be combined")
     found = _paper(paper)
     effort = _effort(found.efforts["full" if full else "quick"], reps=reps, length=length)
     wanted = plan(found, effort, figure=figure, seed=seed)

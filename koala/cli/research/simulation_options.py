@@ -151,7 +151,7 @@ def check_distinct(read: Iterable[Path | None], written: Mapping[str, Path | Non
         if path is None:
             continue
         if path.resolve() in used:
-            raise ConfigError(f"--{name} {path}: allowed is a file that nothing else here names")
+            raise ConfigError(f"--{name} {path}: another option names the same file")
         used.add(path.resolve())
 
 

@@ -115,9 +115,9 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
         }
         for option, value in given.items():
             if value is not None:
-                raise ConfigError(f"--{option} {value}: allowed is it without --grid")
+                raise ConfigError(f"--{option} {value}: not allowed with --grid")
         if resume:
-            raise ConfigError("--resume: allowed is it without --grid")
+            raise ConfigError("--resume: not allowed with --grid")
         on_grid(
             context.with_resource(shared.rereadable(file)),
             _format(file, log_format),
@@ -132,9 +132,9 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     if resume and checkpoint is None:
         raise ConfigError("--resume needs --checkpoint FILE")
     if split is not None:
-        raise ConfigError(f"--split {split}: allowed is it with --grid")
+        raise ConfigError(f"--split {split}: needs --grid")
     if checkpoint is not None and not shared.is_rereadable(file):
-        raise ConfigError(f"--checkpoint needs a log that can be read again; {file} is no file")
+        raise ConfigError(f"--checkpoint needs a log that can be read twice; {file} is not a file")
     form = _format(file, log_format)
     changes = _changes(events)
     file = context.with_resource(shared.rereadable(file))

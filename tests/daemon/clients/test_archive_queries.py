@@ -200,11 +200,11 @@ async def test_old_events_go_when_there_are_snapshots(
     capsys.readouterr()
     assert main(["replay", state, "--json"]) == 0
     told = capsys.readouterr()
-    assert "are not kept any longer; the story begins after them" in told.err
+    assert "were deleted; the story starts after them" in told.err
     assert len(json.loads(told.out)["story"]) > 0
     assert main(["replay", state]) == 0
     assert main(["replay", state, "--with", "hold_s=100"]) == 1
-    assert "--with needs a journal from its begin" in capsys.readouterr().err
+    assert "--with needs all events" in capsys.readouterr().err
 
 
 async def test_snapshots_go_on_however_many_jobs_are_over(
