@@ -17,6 +17,11 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 ANYONE = '[accounts]\nmode = "anyone"\n'
 """Whoever recorded the jobs is not who runs the test."""
+STATES = [
+    name if name.endswith("kill") else pytest.param(name, marks=pytest.mark.long)
+    for name in RECORDED
+]
+"""An ordered end leaves less to recover than a kill, so those run with the long tests."""
 SLEEPERS = ("Running", "Stopping", "Claiming")
 
 
@@ -26,7 +31,7 @@ async def ended(grid: Grid, client: Client, jobs: list[str]) -> None:
             await client.wait(job)
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", STATES)
 async def test_a_grid_goes_on_where_an_earlier_release_ended(name: str, tmp_path: Path) -> None:
     phases = unpack(name, tmp_path)
     over = {job: phase for job, phase in phases.items() if phase in ENDS}

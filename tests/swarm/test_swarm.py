@@ -12,8 +12,8 @@ import pytest
 
 from tests.swarm.swarm import attempt
 
-SEEDS = 30
-BLOCK = 30
+SEEDS = 16
+BLOCK = 16
 KEPT = [
     int(line.split(maxsplit=1)[0])
     for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines()
