@@ -60,7 +60,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class DaemonTable(Table, frozen=True):
     """Addresses of the daemon (port 0: any), its state folder, and the supervision of its links.
 
-    `agents` is the address for callers with a certificate, agents above all. A site's certificate
+    `agents` is the address for agents, which have a certificate. A site's certificate
     is valid for `certificate_days`. `plain` disables encryption and authentication.
     """
 

@@ -11,7 +11,7 @@ import grpc
 import pytest
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
-from koala.daemon.auth.access_rules import RULES, Audience, Role
+from koala.daemon.auth.access_rules import RULES, Kind, Role
 from koala.daemon.auth.audit import STRANGERS_FILE
 from koala.identity.credentials import Credentials
 from koala.identity.tls import Identity
@@ -29,25 +29,25 @@ SERVICES: tuple[ServiceDescriptor, ...] = tuple(
 """What a daemon serves; files are the relay's and the agents', who ask for tokens of their own."""
 
 CALLERS = ("nobody", "wrong token", "site", "user", "operator", "administrator")
-ALLOWED: dict[Audience, tuple[str, ...]] = {
-    Audience.ANYBODY: CALLERS,
-    Audience.SITE: ("site",),
-    Audience.USER: ("user", "operator", "administrator"),
-    Audience.OPERATOR: ("operator", "administrator"),
-    Audience.ADMINISTRATOR: ("administrator",),
+ALLOWED: dict[Role | Kind | None, tuple[str, ...]] = {
+    None: CALLERS,
+    Kind.SITE: ("site",),
+    Role.USER: ("user", "operator", "administrator"),
+    Role.OPERATOR: ("operator", "administrator"),
+    Role.ADMINISTRATOR: ("administrator",),
 }
 LEAST = {
-    "Koala/Submit": Audience.USER,
-    "Koala/Cancel": Audience.USER,
-    "Koala/ChangeSite": Audience.OPERATOR,
-    "Koala/AddSite": Audience.OPERATOR,
-    "Koala/RevokeSite": Audience.OPERATOR,
-    "Koala/AddUser": Audience.ADMINISTRATOR,
-    "Koala/RevokeUser": Audience.ADMINISTRATOR,
-    "Koala/ListUsers": Audience.ADMINISTRATOR,
-    "Koala/Audit": Audience.ADMINISTRATOR,
-    "AgentLink/Connect": Audience.SITE,
-    "Enrolment/Renew": Audience.SITE,
+    "Koala/Submit": Role.USER,
+    "Koala/Cancel": Role.USER,
+    "Koala/ChangeSite": Role.OPERATOR,
+    "Koala/AddSite": Role.OPERATOR,
+    "Koala/RevokeSite": Role.OPERATOR,
+    "Koala/AddUser": Role.ADMINISTRATOR,
+    "Koala/RevokeUser": Role.ADMINISTRATOR,
+    "Koala/ListUsers": Role.ADMINISTRATOR,
+    "Koala/Audit": Role.ADMINISTRATOR,
+    "AgentLink/Connect": Kind.SITE,
+    "Enrolment/Renew": Kind.SITE,
 }
 """Written down a second time: a slip in the table must not pass because it is the table."""
 
@@ -61,8 +61,8 @@ def test_every_call_has_a_rule_and_every_rule_a_call() -> None:
 
 
 def test_what_changes_something_is_not_for_less_than_it_should_be() -> None:
-    assert {call: RULES[call].audience for call in LEAST} == LEAST
-    anybody = {call for call, rule in RULES.items() if rule.audience is Audience.ANYBODY}
+    assert {call: RULES[call].needs for call in LEAST} == LEAST
+    anybody = {call for call, rule in RULES.items() if rule.needs is None}
     assert anybody == {"Enrolment/Where", "Enrolment/Join"}
 
 
@@ -131,10 +131,10 @@ async def test_each_call_is_answered_for_those_it_is_for_and_for_nobody_else(
                     code = await outcome(channel, call, token)
                     # A wrong token is refused even where none is asked for; a join without a good
                     # secret is refused by the call itself.
-                    is_open = rule.audience is Audience.ANYBODY
+                    is_open = rule.needs is None
                     if is_open and (name == "wrong token" or call == "Enrolment/Join"):
                         continue
-                    if (name in ALLOWED[rule.audience]) == (code in refused):
+                    if (name in ALLOWED[rule.needs]) == (code in refused):
                         wrong.append((name, call, code.name))
         lines = [*stage.log(), *stage.log(STRANGERS_FILE)]
     assert wrong == []

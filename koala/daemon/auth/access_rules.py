@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 NAMES_MAX = 20
 """Jobs of one call that the audit log names."""
@@ -71,24 +71,15 @@ def set_caller(caller: Caller) -> None:
     _CALLER.set(caller)
 
 
-class Audience(StrEnum):
-    """Callers that may make a call."""
-
-    ANYBODY = "anybody"
-    SITE = "site"
-    USER = "user"
-    OPERATOR = "operator"
-    ADMINISTRATOR = "administrator"
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Access rule of a call: its allowed callers, and the objects that the audit log names.
 
-    Without `names` only refusals are logged: queries change nothing, and are many.
+    `needs` is the least role of a user, or Kind.SITE for sites; None for anybody. Without `names`
+    only refusals are logged: queries change nothing, and are many.
     """
 
-    audience: Audience
+    needs: Role | Literal[Kind.SITE] | None
     names: Callable[[Any, Any], str] | None = None
 
 
@@ -108,31 +99,31 @@ def _named(request: Any, _: Any) -> str:  # noqa: ANN401
 
 
 RULES: dict[str, Rule] = {
-    "Koala/Hello": Rule(Audience.USER),
-    "Koala/Submit": Rule(Audience.USER, _submitted),
-    "Koala/Cancel": Rule(Audience.USER, lambda request, _: _jobs(request.jobs)),
-    "Koala/List": Rule(Audience.USER),
-    "Koala/Show": Rule(Audience.USER),
-    "Koala/Why": Rule(Audience.USER),
-    "Koala/Timeline": Rule(Audience.USER),
-    "Koala/Sites": Rule(Audience.USER),
-    "Koala/ChangeSite": Rule(Audience.OPERATOR, lambda r, _: f"{r.verb} {r.site}"),
-    "Koala/ListFiles": Rule(Audience.USER),
-    "Koala/Metrics": Rule(Audience.USER),
-    "Koala/Report": Rule(Audience.USER),
-    "Koala/Watch": Rule(Audience.USER),
-    "Koala/Logs": Rule(Audience.USER),
-    "Koala/Outputs": Rule(Audience.USER),
-    "Koala/AddSite": Rule(Audience.OPERATOR, _named),
-    "Koala/RevokeSite": Rule(Audience.OPERATOR, _named),
-    "Koala/ListEnrolments": Rule(Audience.OPERATOR),
-    "Koala/AddUser": Rule(Audience.ADMINISTRATOR, lambda r, _: f"{r.name} {r.role}"),
-    "Koala/RevokeUser": Rule(Audience.ADMINISTRATOR, _named),
-    "Koala/ListUsers": Rule(Audience.ADMINISTRATOR),
-    "Koala/Audit": Rule(Audience.ADMINISTRATOR),
-    "AgentLink/Connect": Rule(Audience.SITE, lambda _, __: ""),
-    "Enrolment/Where": Rule(Audience.ANYBODY),
-    "Enrolment/Join": Rule(Audience.ANYBODY, lambda request, _: str(request.site)),
-    "Enrolment/Renew": Rule(Audience.SITE, lambda _, __: ""),
+    "Koala/Hello": Rule(Role.USER),
+    "Koala/Submit": Rule(Role.USER, _submitted),
+    "Koala/Cancel": Rule(Role.USER, lambda request, _: _jobs(request.jobs)),
+    "Koala/List": Rule(Role.USER),
+    "Koala/Show": Rule(Role.USER),
+    "Koala/Why": Rule(Role.USER),
+    "Koala/Timeline": Rule(Role.USER),
+    "Koala/Sites": Rule(Role.USER),
+    "Koala/ChangeSite": Rule(Role.OPERATOR, lambda r, _: f"{r.verb} {r.site}"),
+    "Koala/ListFiles": Rule(Role.USER),
+    "Koala/Metrics": Rule(Role.USER),
+    "Koala/Report": Rule(Role.USER),
+    "Koala/Watch": Rule(Role.USER),
+    "Koala/Logs": Rule(Role.USER),
+    "Koala/Outputs": Rule(Role.USER),
+    "Koala/AddSite": Rule(Role.OPERATOR, _named),
+    "Koala/RevokeSite": Rule(Role.OPERATOR, _named),
+    "Koala/ListEnrolments": Rule(Role.OPERATOR),
+    "Koala/AddUser": Rule(Role.ADMINISTRATOR, lambda r, _: f"{r.name} {r.role}"),
+    "Koala/RevokeUser": Rule(Role.ADMINISTRATOR, _named),
+    "Koala/ListUsers": Rule(Role.ADMINISTRATOR),
+    "Koala/Audit": Rule(Role.ADMINISTRATOR),
+    "AgentLink/Connect": Rule(Kind.SITE, lambda _, __: ""),
+    "Enrolment/Where": Rule(None),
+    "Enrolment/Join": Rule(None, lambda request, _: str(request.site)),
+    "Enrolment/Renew": Rule(Kind.SITE, lambda _, __: ""),
 }
 """By service and call."""

@@ -18,7 +18,6 @@ import structlog
 from koala.daemon.auth.access_rules import (
     NOBODY,
     RULES,
-    Audience,
     Caller,
     Kind,
     Role,
@@ -231,7 +230,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         """Return the caller by its credentials. Raises UnauthenticatedError for invalid ones."""
         peer = str(context.peer())
         if self._enrolments is None:
-            if rule is not None and rule.audience is Audience.SITE:
+            if rule is not None and rule.needs is Kind.SITE:
                 return Caller(kind=Kind.SITE, peer=peer)
             name = metadata.get(USER_KEY, "")[:USER_MAX]
             return Caller(name=name, kind=Kind.USER, role=Role.ADMINISTRATOR, peer=peer)
@@ -280,26 +279,26 @@ def _authorize(rule: Rule | None, caller: Caller, call: str) -> None:
     """Check a caller against the rule. Raises UnauthenticatedError, DeniedError."""
     if rule is None:
         raise DeniedError(f"{call[:80]} has no rule: nobody may call it")
-    if rule.audience is Audience.ANYBODY:
+    if rule.needs is None:
         return
     if caller.kind is None:
         missing = (
             "no certificate was shown: `koala-agent join` gets one with the token that"
             " `koala site add` prints, and agents dial the port for certificates with it"
-            if rule.audience is Audience.SITE
+            if rule.needs is Kind.SITE
             else "no token was shown: `koala user add` makes one"
         )
         raise UnauthenticatedError(missing)
-    if rule.audience is Audience.SITE:
+    if rule.needs is Kind.SITE:
         if caller.kind is not Kind.SITE:
             raise DeniedError(f"{caller.name} is a user: only sites may {call}")
         return
     if caller.kind is not Kind.USER:
         raise DeniedError(f"{caller.name} is a site: only users may {call}")
-    needed = Role(rule.audience.value)
-    if not caller.role.covers(needed):
+    if not caller.role.covers(rule.needs):
         raise DeniedError(
-            f"{caller.name} has the role {caller.role}: {call.rpartition('/')[2]} needs {needed}"
+            f"{caller.name} has the role {caller.role}: {call.rpartition('/')[2]} needs"
+            f" {rule.needs}"
         )
 
 
