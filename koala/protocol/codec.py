@@ -50,6 +50,18 @@ Value = TypeVar("Value")
 UINT32_MAX = 2**32 - 1
 
 
+class _Built(dict[Any, Convert]):
+    """Converters that are built when they are first used."""
+
+    def __init__(self, build: Callable[[Any], Convert]) -> None:
+        super().__init__()
+        self._build = build
+
+    def __missing__(self, key: object) -> Convert:
+        self[key] = self._build(key)
+        return self[key]
+
+
 class Direction(Generic[Wire, Value]):
     """Messages of one direction: the kind of each class, and the flags that tell it from others of
     the kind."""
@@ -57,14 +69,12 @@ class Direction(Generic[Wire, Value]):
     def __init__(self, wire: type[Wire], classes: dict[type, tuple[str, frozenset[str]]]) -> None:
         self.classes = classes
         self._wire = wire
-        self._encoders: dict[type, Convert] = {}
-        self._decoders: dict[str, Convert] = {}
+        self._encoders: dict[type, Convert] = _Built(self._encoder)
+        self._decoders: dict[str, Convert] = _Built(self._decoder)
 
     def encode(self, message: object) -> Wire:
         """Encode a message; a class that extends one of the link is encoded as that one."""
-        cls = type(message)
-        encoder = self._encoders.get(cls) or self._encoder(cls)
-        encoded: Wire = encoder(message)
+        encoded: Wire = self._encoders[type(message)](message)
         return encoded
 
     def decode(self, message: Wire) -> Value | None:
@@ -72,8 +82,7 @@ class Direction(Generic[Wire, Value]):
         kind = message.WhichOneof("kind")
         if kind is None:
             return None
-        decoder = self._decoders.get(kind) or self._decoder(kind)
-        decoded: Value | None = decoder(getattr(message, kind))
+        decoded: Value | None = self._decoders[kind](getattr(message, kind))
         return decoded
 
     def descriptor(self, kind: str) -> Descriptor:
@@ -87,8 +96,7 @@ class Direction(Generic[Wire, Value]):
         source = _Source()
         set_flags = "".join(f", {flag}=True" for flag in sorted(flags))
         body = source.encoded(own, self.descriptor(kind), "value", set_flags)
-        self._encoders[cls] = source.function(f"{source.name(self._wire)}({kind}={body})")
-        return self._encoders[cls]
+        return source.function(f"{source.name(self._wire)}({kind}={body})")
 
     def _decoder(self, kind: str) -> Convert:
         decoders = {
@@ -103,8 +111,7 @@ class Direction(Generic[Wire, Value]):
             found = decoders.get(flags)
             return None if found is None else found(body)
 
-        self._decoders[kind] = decode if names else decoders[frozenset()]
-        return self._decoders[kind]
+        return decode if names else decoders[frozenset()]
 
 
 def _only(**classes: type) -> dict[type, tuple[str, frozenset[str]]]:
@@ -361,15 +368,19 @@ def _check_arm(arm: messages.Arm) -> messages.Arm:
 
 def _check_report(report: messages.Report) -> messages.Report:
     """Reject a state without what it rests on; drop an end of a claim that is not gone."""
-    needed = {
-        ReportState.ARMED: report.armed,
-        ReportState.PASSED: report.passed_at,
-        ReportState.GONE: report.end,
-    }
-    if report.state in needed and needed[report.state] is None:
-        missing = {"armed": "a number", "passed": "its instant", "gone": "its end"}[report.state]
-        raise SpecError(f"claim {report.claim!r} is {report.state} without {missing}")
-    return report if report.state is ReportState.GONE else replace(report, end=None)
+    field = _NEEDED.get(report.state)
+    if field is not None and getattr(report, field) is None:
+        raise SpecError(f"claim {report.claim!r} is {report.state} without {field}")
+    if report.end is not None and report.state is not ReportState.GONE:
+        return replace(report, end=None)
+    return report
+
+
+_NEEDED = {
+    ReportState.ARMED: "armed",
+    ReportState.PASSED: "passed_at",
+    ReportState.GONE: "end",
+}
 
 
 _RULES: dict[type, Convert] = {

@@ -85,7 +85,12 @@ class Printable:
         """Check the characters and the length."""
         if not value.isprintable():
             raise SpecError(f"{name} = {value[:80]!r}: control characters are not allowed")
-        return Text().check(name, value)
+        if len(value) > NAME_MAX:
+            raise SpecError(f"{name} has {len(value)} characters: allowed are at most {NAME_MAX}")
+        return value
+
+
+_PRINTABLE = Printable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ class Host:
 
     def check(self, name: str, value: str) -> str:
         """Check the form."""
-        if value and not _HOST.fullmatch(Printable().check(name, value)):
+        if value and not _HOST.fullmatch(_PRINTABLE.check(name, value)):
             raise SpecError(f"{name} = {value[:80]!r}: allowed is the name or number of a machine")
         return value
 
@@ -105,7 +110,7 @@ class Endpoint:
 
     def check(self, name: str, value: str) -> str:
         """Check the form and the port."""
-        found = _ENDPOINT.fullmatch(Printable().check(name, value))
+        found = _ENDPOINT.fullmatch(_PRINTABLE.check(name, value))
         if value and (found is None or not 1 <= int(found["port"]) <= PORT_MAX):
             raise SpecError(
                 f"{name} = {value[:80]!r}: allowed is HOST:PORT with a port from 1 to {PORT_MAX}"
