@@ -6,7 +6,7 @@ Nothing in it depends on when or how fast it was made: the same runs give the sa
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from itertools import groupby
@@ -24,7 +24,7 @@ from koala.papers.claims import (
     judge,
     over_levels,
 )
-from koala.papers.paper import Panel, Paper, Quantity, Rule
+from koala.papers.paper import Panel, Quantity, Rule
 from koala.papers.results import Results
 from koala.papers.sweep import Plan, Swept
 from koala.runtime.atomic_file import write_whole
@@ -102,7 +102,7 @@ def summary(found: Report) -> str:
     return "\n".join(lines)
 
 
-# Markdown.
+# Markdown: each function yields blocks, with an empty line between two of them.
 
 
 def as_markdown(found: Report) -> str:
@@ -116,13 +116,21 @@ def as_markdown(found: Report) -> str:
         _figures(found),
         _method(found),
     )
-    return "\n".join(line for part in parts for line in part)
+    return "\n\n".join(block for part in parts for block in part) + "\n"
+
+
+def _table(
+    columns: Iterable[str], rows: Iterable[Iterable[str]], *, are_numbers: bool = False
+) -> str:
+    """Format a table; all its columns but the first may be numbers."""
+    names = list(columns)
+    rules = ["---", *["--:" if are_numbers else "---"] * (len(names) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (names, rules, *rows))
 
 
 def _head(found: Report) -> Iterator[str]:
     wanted = found.plan
     yield f"# {wanted.paper.title}"
-    yield ""
     chosen = f" --figure {wanted.figures[0].number}" if _is_part(wanted) else ""
     effort = wanted.effort
     command = f"koala reproduce {wanted.paper.name} --{effort.name}{chosen} --seed {wanted.seed}"
@@ -131,56 +139,44 @@ def _head(found: Report) -> Iterator[str]:
         "setting."
     )
     if found.is_interrupted:
-        yield ""
         yield (
             f"**Interrupted** after {found.finished} of {found.wanted} runs; the rest is missing,"
             " and no figure is drawn: its numbers are in its CSV."
         )
-    yield ""
     yield _counts(found)
-    yield ""
-    yield "| section | claims | " + " | ".join(Verdict) + " |"
-    yield "| --- | --: |" + " --: |" * len(Verdict)
-    for section, claims in groupby(found.claims, key=lambda one: one.claim.section):
+    rows = []
+    for section, claims in _by_section(found):
         verdicts = [one.verdict for one in claims]
-        counts = " | ".join(str(verdicts.count(verdict) or "") for verdict in Verdict)
-        yield f"| {section} | {len(verdicts)} | {counts} |"
-    yield ""
+        counts = [str(verdicts.count(verdict) or "") for verdict in Verdict]
+        rows.append([section, str(len(verdicts)), *counts])
+    yield _table(("section", "claims", *Verdict), rows, are_numbers=True)
     for verdict in (Verdict.FAILS, Verdict.NEAR):
         told = [one.claim for one in found.claims if one.verdict is verdict]
         if told:
             yield f"What {verdict}:"
-            yield ""
-            yield from (f"- {claim.id}. {claim.text}" for claim in told)
-            yield ""
+            yield "\n".join(f"- {claim.id}. {claim.text}" for claim in told)
+
+
+def _by_section(found: Report) -> Iterable[tuple[str, Iterable[ClaimFinding]]]:
+    return groupby(found.claims, key=lambda one: one.claim.section)
 
 
 def _counts(found: Report) -> str:
     counts = ", ".join(f"{found.count(verdict)} {verdict.verb}" for verdict in Verdict)
-    rest = "" if _is_part(found.plan) else _untestable_count(found.plan.paper)
+    left = 0 if _is_part(found.plan) else len(found.plan.paper.untestable)
+    rest = f" Not testable here: {left}." if left else ""
     return f"{len(found.claims)} claims: {counts}.{rest}"
-
-
-def _untestable_count(paper: Paper) -> str:
-    return f" Not testable here: {len(paper.untestable)}." if paper.untestable else ""
 
 
 def _claims(found: Report) -> Iterator[str]:
     yield "## Claims"
-    yield ""
     yield (
         "The numbers are those of the comparison that decides, the one furthest from what the "
         "claim says. `claims.csv` has them all."
     )
-    for section, claims in groupby(found.claims, key=lambda one: one.claim.section):
-        yield ""
+    for section, claims in _by_section(found):
         yield f"### Section {section}"
-        yield ""
-        yield "| claim | verdict | numbers |"
-        yield "| --- | --- | --- |"
-        for one in claims:
-            yield _row(one)
-    yield ""
+        yield _table(("claim", "verdict", "numbers"), map(_row, claims))
 
 
 def _counterexamples(found: Report) -> Iterator[str]:
@@ -194,39 +190,33 @@ def _counterexamples(found: Report) -> Iterator[str]:
                     notes = found.results.notes(finding.comparison.of, seed)
                     said = runs.setdefault((run, notes), {})
                     said.setdefault(str(finding.comparison), {})[one.claim.id] = None
-    if not runs:
-        return
-    yield "### Counterexamples"
-    yield ""
+    lines = []
     for (run, notes), said in runs.items():
         told = "; ".join(f"not *{text}* ({', '.join(claims)})" for text, claims in said.items())
-        yield f"- {run}: {told}"
-        yield from (f"  - {note}" for note in notes)
-    yield ""
+        lines += [f"- {run}: {told}", *(f"  - {note}" for note in notes)]
+    if lines:
+        yield "### Counterexamples"
+        yield "\n".join(lines)
 
 
 def _readings(found: Report) -> Iterator[str]:
     """Tabulate the verdict of each claim under each reading; those that differ from the first
     column are bold."""
     readings = found.plan.paper.readings
-    told = [one for one in found.claims if one.readings]
-    if not told:
-        return
-    yield "### What the verdicts depend on"
-    yield ""
-    yield (
-        "The same claims under other readings of what the paper leaves open, one changed at a "
-        "time. They have no say in the verdicts above; bold is what differs from them."
-    )
-    yield ""
-    yield "| claim | as read | " + " | ".join(map(str, readings)) + " |"
-    yield "| --- |" + " --- |" * (1 + len(readings))
-    for one in told:
+    rows = []
+    for one in found.claims:
         usual = over_levels([level for level in one.levels if level.level.is_near])
         by_level = {reading.level: reading for reading in one.readings}
         cells = [_read(by_level.get(reading), usual) for reading in readings]
-        yield f"| {one.claim.id}. {_cell(one.claim.text)} | {usual} | " + " | ".join(cells) + " |"
-    yield ""
+        if one.readings:
+            rows.append([f"{one.claim.id}. {_cell(one.claim.text)}", str(usual), *cells])
+    if rows:
+        yield "### What the verdicts depend on"
+        yield (
+            "The same claims under other readings of what the paper leaves open, one changed at a "
+            "time. They have no say in the verdicts above; bold is what differs from them."
+        )
+        yield _table(("claim", "as read", *map(str, readings)), rows)
 
 
 def _read(found: LevelFinding | None, usual: Verdict) -> str:
@@ -237,26 +227,19 @@ def _read(found: LevelFinding | None, usual: Verdict) -> str:
 
 def _untestable(found: Report) -> Iterator[str]:
     told = found.plan.paper.untestable
-    if not told or _is_part(found.plan):
-        return
-    yield "### Not testable here"
-    yield ""
-    yield "| section | claim | reason |"
-    yield "| --- | --- | --- |"
-    for one in told:
-        yield f"| {one.section} | {one.id}. {_cell(one.text)} | {_cell(one.reason)} |"
-    yield ""
+    if told and not _is_part(found.plan):
+        yield "### Not testable here"
+        rows = ((one.section, f"{one.id}. {_cell(one.text)}", _cell(one.reason)) for one in told)
+        yield _table(("section", "claim", "reason"), rows)
 
 
-def _row(found: ClaimFinding) -> str:
+def _row(found: ClaimFinding) -> tuple[str, str, str]:
     claim = found.claim
     about = f" (Fig. {ranges(claim.figures)})" if claim.figures else ""
     reading = f"<br>*Read as: {claim.reading}*" if claim.reading else ""
-    verdict = f"**{found.verdict}**" if found.verdict is not Verdict.UNDECIDED else found.verdict
+    verdict = "undecided" if found.verdict is Verdict.UNDECIDED else f"**{found.verdict}**"
     numbers = "<br>".join(_level(level, claim.rule) for level in found.levels) or "no run finished"
-    return (
-        f"| {claim.id}. {_cell(claim.text)}{about}{_cell(reading)} | {verdict} | {_cell(numbers)} |"
-    )
+    return f"{claim.id}. {_cell(claim.text)}{about}{_cell(reading)}", verdict, _cell(numbers)
 
 
 def _level(found: LevelFinding, rule: Rule) -> str:
@@ -340,49 +323,39 @@ def _figures(found: Report) -> Iterator[str]:
     yield "## Figures"
     for figure in found.plan.figures:
         stem = f"figure-{figure.number:02d}"
-        yield ""
         if not found.is_interrupted:
             yield f"![Figure {figure.number}. {figure.title}]({stem}.svg)"
-            yield ""
         note = f" {figure.note}" if figure.note else ""
         drawn = "" if found.is_interrupted else f"[PNG]({stem}.png), "
         links = f"{drawn}[CSV]({stem}.csv)"
         yield f"*Figure {figure.number}. {figure.title}.*{note} ({links})"
         for panel in figure.panels:
             if len(panel.x) <= ROWS_MAX:
-                yield from _table(panel, found.results)
-    yield ""
+                yield _panel(panel, found.results)
 
 
-def _table(panel: Panel, results: Results) -> Iterator[str]:
+def _panel(panel: Panel, results: Results) -> str:
     """Format the numbers of a chart: a line for each place on its axis, a column for each
     series."""
-    yield ""
-    yield f"| {panel.title} | " + " | ".join(panel.series) + " |"
-    yield "| --- |" + " --- |" * len(panel.series)
+    rows = []
     for place, x in enumerate(panel.x):
         quantities = [of[place] for of in panel.series.values()]
         cells = [_mean(results.interval(one)) if one else "" for one in quantities]
-        yield f"| {x if isinstance(x, str) else f'{x:g}'} | " + " | ".join(cells) + " |"
+        rows.append([x if isinstance(x, str) else f"{x:g}", *cells])
+    return _table((panel.title, *panel.series), rows)
 
 
 def _method(found: Report) -> Iterator[str]:
     wanted = found.plan
     yield "## What is not in the paper"
-    yield ""
     yield wanted.paper.ours
-    yield ""
     yield "## How a claim gets its verdict"
-    yield ""
     yield wanted.paper.levels
-    yield ""
     yield RULES
-    yield ""
     yield (
         f"This report: {wanted.effort.replications} replications of length "
         f"{wanted.effort.length:g}; levels: {', '.join(map(str, wanted.effort.levels))}."
     )
-    yield ""
 
 
 def _is_part(wanted: Plan) -> bool:
@@ -407,13 +380,8 @@ def as_csv(found: Report) -> str:
 def _line(one: ClaimFinding, level: LevelFinding, finding: Finding) -> tuple[object, ...]:
     difference = finding.difference
     return (
-        one.claim.id,
-        one.claim.section,
-        one.verdict,
-        level.level,
-        level.verdict,
-        str(finding.comparison),
-        finding.verdict,
+        *(one.claim.id, one.claim.section, one.verdict, level.level, level.verdict),
+        *(str(finding.comparison), finding.verdict),
         f"{difference.mean:.6g}" if isfinite(difference.mean) else "",
         f"{difference.ci95:.6g}" if isfinite(difference.ci95) else "",
         difference.values,
