@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -28,9 +28,9 @@ def changes(reading: Any, number: str = "") -> str:  # noqa: ANN401 - a dataclas
     """Name the fields of a reading that differ from their defaults; `number` is the format of those
     that are no words."""
     found = [
-        f"{field.name} {value if isinstance(value, str) else format(value, number)}"
-        for field in fields(reading)
-        if (value := getattr(reading, field.name)) != field.default
+        f"{one.name} {value if isinstance(value, str) else format(value, number)}"
+        for one in fields(reading)
+        if (value := getattr(reading, one.name)) != one.default
     ]
     return ", ".join(found) or "as read"
 
@@ -154,11 +154,23 @@ Test = Callable[[Level], Found]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """A sentence of a paper in our words, and its test. Papers list their claims in tables by id,
-    see `numbered`."""
+class Sentence:
+    """A sentence of a paper in our words. Papers list their sentences in tables by id, see
+    `numbered`."""
 
     text: str
+    id: str = field(default="", kw_only=True)
+
+    @property
+    def section(self) -> str:
+        """Section of the paper: the first part of the id."""
+        return self.id.rpartition("-")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim(Sentence):
+    """A sentence of a paper and its test."""
+
     test: Test
     _: KW_ONLY
     figures: tuple[int, ...] = ()
@@ -166,12 +178,6 @@ class Claim:
     rule: Rule = Rule.ALL
     reading: str = ""
     """The reading of the sentence, where the test needs an explanation."""
-    id: str = ""
-
-    @property
-    def section(self) -> str:
-        """Section of the paper: the first part of the id."""
-        return self.id.rpartition("-")[0]
 
     def at(self, level: Level) -> tuple[Comparison, ...]:
         """Return the comparisons of a level."""
@@ -183,24 +189,16 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Untestable:
+class Untestable(Sentence):
     """A sentence of a paper that our simulations cannot test, and why."""
 
-    text: str
     reason: str
-    _: KW_ONLY
-    id: str = ""
-
-    @property
-    def section(self) -> str:
-        """Section of the paper: the first part of the id."""
-        return self.id.rpartition("-")[0]
 
 
-Sentence = TypeVar("Sentence", Claim, Untestable)
+OneKind = TypeVar("OneKind", bound=Sentence)
 
 
-def numbered(*tables: Mapping[str, Sentence]) -> tuple[Sentence, ...]:
+def numbered(*tables: Mapping[str, OneKind]) -> tuple[OneKind, ...]:
     """Give each sentence of the tables its id: section, hyphen, number."""
     rows = [row for table in tables for row in table.items()]
     assert len(rows) == len(dict(rows)), "two sentences with one id"

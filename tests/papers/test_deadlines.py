@@ -10,19 +10,9 @@ from pathlib import Path
 import pytest
 
 from koala.papers import figures, report
-from koala.papers.claims import (
-    ARITHMETIC,
-    Arithmetic,
-    Verdict,
-)
+from koala.papers.claims import ARITHMETIC, Arithmetic, Verdict
 from koala.papers.deadlines import PAPER
-from koala.papers.deadlines.points import (
-    LEVELS,
-    Beginning,
-    Point,
-    Watched,
-    run,
-)
+from koala.papers.deadlines.points import LEVELS, Beginning, Point, Watched, run
 from koala.papers.paper import Claim, Effort, Outcome, Quantity, Run, Setting
 from koala.papers.results import Results
 from koala.papers.sweep import plan, sweep

@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 
 from koala.papers import figures, report
-from koala.papers.claims import (
-    ANY,
-    ARITHMETIC,
-    Verdict,
-)
+from koala.papers.claims import ANY, ARITHMETIC, Verdict
 from koala.papers.koala import PAPER
 from koala.papers.koala.points import (
     CHANGES,

@@ -9,22 +9,11 @@ from functools import partial
 import pytest
 
 from koala.papers import report
-from koala.papers.claims import (
-    Arithmetic,
-    Verdict,
-    judge,
-)
+from koala.papers.claims import Arithmetic, Verdict, judge
 from koala.papers.paper import Claim, Effort, Run, Setting
 from koala.papers.sweep import plan, sweep
 from koala.papers.synchronous import PAPER
-from koala.papers.synchronous.points import (
-    LEVELS,
-    READINGS,
-    Point,
-    Reading,
-    arithmetic,
-    run,
-)
+from koala.papers.synchronous.points import LEVELS, READINGS, Point, Reading, arithmetic, run
 from tests.papers import worlds
 from tests.papers.worlds import check_claims
 

@@ -8,17 +8,18 @@ from math import inf
 from koala.papers.claims import MUCH, above, higher, share
 from koala.papers.deadlines.claims_model import MODEL, PARAMETERS
 from koala.papers.deadlines.claims_rpp import RPP
-from koala.papers.deadlines.claims_shared import (
+from koala.papers.deadlines.claims_waits import WAIT
+from koala.papers.deadlines.points import LOW_LEVELS, Beginning, LoadLevel, Point, at
+from koala.papers.deadlines.quantities import (
     GP,
     LP,
+    by_wait,
     everywhere,
     first_better,
     high,
     scarcer_later,
+    wait,
 )
-from koala.papers.deadlines.claims_waits import WAIT
-from koala.papers.deadlines.points import LOW_LEVELS, Beginning, LoadLevel, Point, at
-from koala.papers.deadlines.quantities import by_wait, wait
 from koala.papers.paper import Claim, Comparison, Quantity, Untestable, numbered
 
 

@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from koala.papers.claims import LITTLE, above, below, exact, higher, once, share, shown
-from koala.papers.deadlines.claims_shared import GP, LP, PURE, WAIT_10, everywhere
 from koala.papers.deadlines.points import LoadLevel, Watched, at
-from koala.papers.deadlines.quantities import fraction, lead, near, none, of, wait
+from koala.papers.deadlines.quantities import (
+    GP,
+    LP,
+    PURE,
+    WAIT_10,
+    everywhere,
+    fraction,
+    lead,
+    near,
+    none,
+    of,
+    wait,
+)
 from koala.papers.paper import Claim, Comparison, Quantity
 
 # 2: the model.

@@ -15,16 +15,16 @@ from koala.papers.claims import (
     share,
     slightly_lower,
 )
-from koala.papers.deadlines.claims_shared import (
+from koala.papers.deadlines.points import BOTH_HIGH, FRACTIONS, Beginning, LoadLevel, at
+from koala.papers.deadlines.quantities import (
     Phrase,
+    by_fraction,
     everywhere,
     first_better,
     fuller_later,
     high,
     low,
 )
-from koala.papers.deadlines.points import BOTH_HIGH, FRACTIONS, Beginning, LoadLevel, at
-from koala.papers.deadlines.quantities import by_fraction
 from koala.papers.paper import Claim, Comparison, Found, Quantity
 
 

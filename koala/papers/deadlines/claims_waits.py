@@ -22,7 +22,6 @@ from koala.papers.claims import (
     share,
     shown,
 )
-from koala.papers.deadlines.claims_shared import LP, PURE, WAIT_10, both, everywhere, high, low
 from koala.papers.deadlines.points import (
     HIGH,
     LEADS_S,
@@ -36,7 +35,21 @@ from koala.papers.deadlines.points import (
     at,
     point_of_rate,
 )
-from koala.papers.deadlines.quantities import by_lead, by_wait, near, none, of, wait
+from koala.papers.deadlines.quantities import (
+    LP,
+    PURE,
+    WAIT_10,
+    both,
+    by_lead,
+    by_wait,
+    everywhere,
+    high,
+    low,
+    near,
+    none,
+    of,
+    wait,
+)
 from koala.papers.paper import Claim, Comparison, Found, Quantity, Test
 
 RATES = {0.1: (0.05, 0.1), 0.2: (0.2,), 0.4: (0.3, 0.4, 0.5)}

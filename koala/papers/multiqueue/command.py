@@ -13,7 +13,7 @@ from koala.cli.research.setting_options import simulation
 from koala.cli.research.simulation_options import INTERRUPTED, Runs, check_outputs, write_rows
 from koala.errors import ConfigError
 from koala.papers.multiqueue.simulation.points import SimulatedPoint, sweep
-from koala.papers.multiqueue.simulation.runs import KINDS, Setting, setting
+from koala.papers.multiqueue.simulation.runs import KINDS, Setting
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.sim.options import Option, numbers, one_of
 
@@ -58,7 +58,7 @@ def _settings(
 ) -> tuple[Setting, ...]:
     values["split"] = split or (1.0,) * len(values["sites"])
     return tuple(
-        setting(policy=name, utilization=load, **values)
+        Setting(policy=name, utilization=load, **values)
         for name in policies
         for load in dict.fromkeys(loads)
     )

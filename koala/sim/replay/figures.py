@@ -13,6 +13,7 @@ from koala.sim.replay.chronicle import Chronicle, ClaimNote
 from koala.views.documents import job_picture
 
 Row = Mapping[str, Any]
+_INSTANTS = ("submitted_at", "placed_at", "claimed_at", "started_at", "ended_at")
 ENDED = ("Finished", "Failed", "Cancelled")
 
 
@@ -23,23 +24,12 @@ def job_row(scheduler: Scheduler, job: JobId) -> dict[str, Any]:
     is_finished = picture["phase"] == "Finished"
     return {
         "job": job,
-        "phase": picture["phase"],
-        "reason": picture["reason"],
-        "priority": picture["priority"],
-        "processors": picture["processors"],
-        "sites": picture["sites"],
-        "submitted_at": timeline["submitted_at"],
-        "placed_at": timeline["placed_at"],
-        "claimed_at": timeline["claimed_at"],
-        "started_at": timeline["started_at"],
-        "ended_at": timeline["ended_at"],
+        **{name: picture[name] for name in ("phase", "reason", "priority", "processors", "sites")},
+        **{name: timeline[name] for name in _INSTANTS},
         "response_s": timeline["ended_at"] - timeline["submitted_at"] if is_finished else None,
         "wait_s": timeline["total_waiting_s"],
-        "start_delay_s": timeline["start_delay_s"],
-        "start_skew_s": timeline["start_skew_s"],
-        "attempts": picture["attempts"],
-        "placement_tries": picture["placement_tries"],
-        "claiming_tries": picture["claiming_tries"],
+        **{name: timeline[name] for name in ("start_delay_s", "start_skew_s")},
+        **{name: picture[name] for name in ("attempts", "placement_tries", "claiming_tries")},
         "held_processor_s": timeline["processor_wasted_s"],
         "run_processor_s": timeline["processor_run_s"],
     }

@@ -6,14 +6,14 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from koala.core.model.values import FOREVER
 from koala.core.model.visiting import Discipline
-from koala.errors import ConfigError
 from koala.papers.multiqueue.simulation.model import Started, System
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.sim.options import JOBS_MAX, bounds, number, numbers, site_sizes, text
+from koala.sim.require import require
 from koala.sim.saturation import Trend, is_saturated, trend
 from koala.sim.statistics import mean, means_of_batches, ratio
 from koala.workload.distributions import SizeDistribution
@@ -51,6 +51,25 @@ class Setting:
     )
     ageing: float = number(FOREVER, "Waiting time after which a job goes first; inf: never.", low=0)
 
+    def __post_init__(self) -> None:
+        sites, smallest = len(self.sites), min(self.sites)
+        for name, shares in (("mix", self.mix), ("split", self.split)):
+            is_right = min(shares) >= 0 and 0 < sum(shares) < FOREVER
+            require(is_right, name, _words(shares), "shares, not all of them 0")
+        text = f"at most {sites} components: no two of a job share one of the {sites} sites"
+        require(not any(self.mix[sites:]), "mix", _words(self.mix), text)
+        text = f"a share for each of the {sites} sites"
+        require(len(self.split) == sites, "split", _words(self.split), text)
+        low, high = self.sizes
+        text = f"1 to {smallest}, what the smallest site has"
+        require(1 <= low <= high <= smallest, "sizes", f"{low}:{high}", text)
+        require(0 < self.q <= 1, "q", self.q, "more than 0, at most 1")
+        require(0 < self.utilization < FOREVER, "utilization", self.utilization, "more than 0")
+        is_right = self.service_cv == 0 or 1 <= self.service_cv <= SERVICE_CV_MAX
+        require(is_right, "service-cv", self.service_cv, f"0, and 1 to {SERVICE_CV_MAX}")
+        text = f"0 to {self.jobs - 1}, less than jobs"
+        require(0 <= self.warmup < self.jobs, "warmup", self.warmup, text)
+
     @property
     def discipline(self) -> Discipline:
         """Discipline of the policy."""
@@ -66,55 +85,6 @@ class Setting:
         return JobStream(
             mix=self.mix, split=self.split, sizes=sizes, rate=rate, service_cv=self.service_cv
         )
-
-
-def setting(*, ageing: float | None = None, **values: Any) -> Setting:  # noqa: ANN401
-    """Make a checked point. Raises ConfigError for jobs that could never be served, and for what is
-    no distribution."""
-    found = Setting(ageing=FOREVER if ageing is None else ageing, **values)
-    sites = len(found.sites)
-    for name, shares in (("mix", found.mix), ("split", found.split)):
-        if min(shares) < 0 or not 0 < sum(shares) < FOREVER:
-            raise ConfigError(f"{name} {_words(shares)}: allowed are shares, not all of them 0")
-    if any(found.mix[sites:]):
-        raise ConfigError(
-            f"mix {_words(found.mix)}: there are jobs with more components than the {sites} sites,"
-            " and no two components of a job share one"
-        )
-    if len(found.split) != sites:
-        raise ConfigError(
-            f"split {_words(found.split)}: allowed is a share for each of the {sites} sites"
-        )
-    if not 1 <= found.sizes[0] <= found.sizes[1] <= min(found.sites):
-        raise ConfigError(
-            f"sizes {found.sizes[0]}:{found.sizes[1]}: allowed are 1 to {min(found.sites)}, what"
-            " the smallest site has"
-        )
-    _require("q", found.q, is_allowed=0 < found.q <= 1, allowed="more than 0, at most 1")
-    _require(
-        "utilization",
-        found.utilization,
-        is_allowed=0 < found.utilization < FOREVER,
-        allowed="numbers above 0",
-    )
-    _require(
-        "service-cv",
-        found.service_cv,
-        is_allowed=found.service_cv == 0 or 1 <= found.service_cv <= SERVICE_CV_MAX,
-        allowed=f"0, and 1 to {SERVICE_CV_MAX}",
-    )
-    _require(
-        "warmup",
-        found.warmup,
-        is_allowed=0 <= found.warmup < found.jobs,
-        allowed=f"0 to {found.jobs - 1}, less than jobs",
-    )
-    return found
-
-
-def _require(name: str, value: float, *, is_allowed: bool, allowed: str) -> None:
-    if not is_allowed:
-        raise ConfigError(f"{name} {value:g}: allowed is {allowed}")
 
 
 def _words(shares: tuple[float, ...]) -> str:

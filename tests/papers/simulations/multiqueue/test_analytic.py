@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from koala.papers.multiqueue.simulation.points import SimulatedPoint
-from koala.papers.multiqueue.simulation.runs import run, setting
+from koala.papers.multiqueue.simulation.runs import Setting, run
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.workload.jobstream import service_times
 
@@ -21,7 +21,7 @@ def point(policy: str, *, load: float, reps: int = 4, **values: Any) -> Simulate
     values.setdefault("jobs", 25_000)
     values.setdefault("warmup", 5_000)
     values.setdefault("mix", (1.0,))
-    chosen = setting(
+    chosen = Setting(
         policy=policy, utilization=load, split=(1.0,) * 4, sites=(32,) * 4, q=0.9, **values
     )
     return SimulatedPoint(
@@ -79,7 +79,7 @@ def test_little_s_law_holds_for_the_load() -> None:
 
 
 def test_the_stream_has_the_moments_of_the_paper() -> None:
-    chosen = setting(
+    chosen = Setting(
         policy="GS", mix=(50, 0, 0, 50), split=(40, 20, 20, 20), sizes=(4, 32), q=0.9,
         sites=(32,) * 4, utilization=0.7,
     )  # fmt: skip
@@ -105,7 +105,7 @@ def test_service_times_have_mean_1_and_the_variation_asked_for(cv: float) -> Non
 
 def test_policies_get_the_same_jobs_from_the_same_seed() -> None:
     ls, gs = (
-        setting(policy=p, mix=(1, 1), split=(1, 1), sites=(8, 8), utilization=0.5, q=0.9,
+        Setting(policy=p, mix=(1, 1), split=(1, 1), sites=(8, 8), utilization=0.5, q=0.9,
                 sizes=(1, 8))
         for p in ("LS-DO", "GS")
     )  # fmt: skip

@@ -21,7 +21,7 @@ from koala.core.model.visiting import draw_of
 from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
 from koala.papers.multiqueue.simulation.model import Started, System
-from koala.papers.multiqueue.simulation.runs import setting
+from koala.papers.multiqueue.simulation.runs import Setting
 from koala.policies import chosen
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.views.documents import digest
@@ -149,7 +149,7 @@ def simulated(policy: str, stream: list[StreamJob], draws: dict[float, float]) -
 
 @pytest.mark.parametrize("policy", DISCIPLINES)
 def test_the_live_scheduler_starts_jobs_as_the_simulator_does(policy: str) -> None:
-    chosen_setting = setting(
+    chosen_setting = Setting(
         policy=policy,
         mix=(40, 20, 20, 20),
         split=(40, 20, 20, 20),
@@ -177,7 +177,7 @@ def test_the_live_scheduler_starts_jobs_as_the_simulator_does(policy: str) -> No
 def test_what_was_recorded_replays_to_the_same_state_and_asks_no_policy() -> None:
     stream = list(
         islice(
-            setting(
+            Setting(
                 policy="LQ", mix=(50, 50), split=(1,) * 4, sizes=(4, 16), q=0.9, sites=SITES,
                 utilization=0.95,
             ).stream.jobs(3),
