@@ -7,7 +7,7 @@ Analysis, 9.4 and 9.5). One value says nothing about its spread: its half-width 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf, isfinite, isnan, nan, sqrt
@@ -86,6 +86,11 @@ def interval(values: Sequence[float]) -> Interval:
     spread = stdev(known) if isfinite(sum(known)) else inf
     half_width = student(len(known) - 1) * spread / sqrt(len(known))
     return Interval(mean=fmean(known), ci95=half_width, values=len(known))
+
+
+def intervals(runs: Sequence[Mapping[str, float]], names: Iterable[str]) -> dict[str, Interval]:
+    """Compute the interval of each named value over the runs."""
+    return {name: interval([run[name] for run in runs]) for name in names}
 
 
 def paired(ones: Sequence[float], others: Sequence[float]) -> Interval:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, NamedTuple
 
 from koala.core.model.values import Instant, Seconds
 from koala.papers.deadlines.simulation.setting import Setting
-from koala.sim.statistics import Interval, interval, percent, ratio
+from koala.sim.statistics import Interval, intervals, percent, ratio
 
 METRICS = (
-    "success_rate",
-    "local_kill_rate",
-    "total_load",
-    "global_load",
-    "local_load",
-    "wasted",
-    "local_response",
+    *("success_rate", "local_kill_rate", "total_load", "global_load", "local_load"),
+    *("wasted", "local_response"),
 )
 
 
@@ -108,19 +104,13 @@ GROWTH_JOBS_MIN = 100
 def summarize(setting: Setting, runs: Sequence[Sequence[Tally]]) -> Summary:
     """Compute means over replications, each a list of batches; of one replication, batch means."""
     processors = sum(setting.sites)
-    wholes = [_sum(batches) for batches in runs]
-    whole = _sum(wholes)
-    if len(wholes) > 1:
-        values = [tally.metrics(processors) for tally in wholes]
-        metrics = {name: interval([one[name] for one in values]) for name in METRICS}
-    else:
-        values = [tally.metrics(processors) for tally in runs[0]]
-        mean = whole.metrics(processors)
-        spread = {name: interval([one[name] for one in values]) for name in METRICS}
-        metrics = {
-            name: Interval(mean=mean[name], ci95=found.ci95, values=found.values)
-            for name, found in spread.items()
-        }
+    wholes = [reduce(Tally.plus, batches) for batches in runs]
+    whole = reduce(Tally.plus, wholes)
+    parts = wholes if len(wholes) > 1 else runs[0]
+    metrics = intervals([tally.metrics(processors) for tally in parts], METRICS)
+    if parts is not wholes:
+        means = whole.metrics(processors)
+        metrics = {name: replace(found, mean=means[name]) for name, found in metrics.items()}
     limit = max(GROWTH_JOBS_MIN * len(wholes), GROWTH_MAX * whole.submitted)
     return Summary(
         metrics=metrics,
@@ -128,10 +118,3 @@ def summarize(setting: Setting, runs: Sequence[Sequence[Tally]]) -> Summary:
         deadlines=whole.deadlines,
         local_jobs=whole.submitted,
     )
-
-
-def _sum(tallies: Sequence[Tally]) -> Tally:
-    total = tallies[0]
-    for tally in tallies[1:]:
-        total = total.plus(tally)
-    return total

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from koala.core.model.grid import GridView, Part, Placement, PlacementRequest, SiteView
@@ -25,7 +25,7 @@ from koala.papers.deadlines.simulation.jobs import (
 from koala.papers.deadlines.simulation.setting import Setting
 from koala.policies.claiming.repeated import make_room
 from koala.policies.placement.worst_fit import worst_fit
-from koala.sim.job_csv import recorded
+from koala.sim import job_csv
 from koala.sim.statistics import BATCHES
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
 
@@ -51,13 +51,8 @@ def simulate_jobs(
     return _Run(setting, local, jobs, record).run()
 
 
-def simulate_to_file(setting: Setting, path: Path, first: int, seed: int) -> list[Tally]:
-    """Simulate as `simulate` does; the run with the seed `first` writes a line of CSV for each
-    job."""
-    if seed != first:
-        return simulate(setting, seed)
-    with recorded(path, Outcome._fields) as record:
-        return simulate(setting, seed, record)
+simulate_to_file = partial(job_csv.simulate_to_file, simulate, Outcome._fields)
+"""Simulates as `simulate` does; one of the runs writes a line of CSV for each job."""
 
 
 class _LocalJob(NamedTuple):
@@ -71,11 +66,7 @@ class _LocalJob(NamedTuple):
 @dataclass(slots=True, kw_only=True, eq=False)
 class _GlobalJob:
     number: int
-    submitted_at: Instant
-    deadline_at: Instant
-    components: int
-    processors: int
-    run_s: Seconds
+    arrival: GlobalArrival
     tries: int = 0
     is_due_at_deadline: bool = False  # its series of tries has come to D
     claimed_at: Instant | None = None
@@ -250,22 +241,15 @@ class _Run:
 
     def _global_arrives(self, arrival: GlobalArrival) -> None:
         self._globals += 1
-        job = _GlobalJob(
-            number=self._globals,
-            submitted_at=arrival.at,
-            deadline_at=arrival.deadline_at,
-            components=arrival.components,
-            processors=arrival.processors,
-            run_s=arrival.run_s,
-        )
-        first = considered_at(job.submitted_at, job.deadline_at, wait_s=self.setting.wait_s)
+        job = _GlobalJob(number=self._globals, arrival=arrival)
+        first = considered_at(arrival.at, arrival.deadline_at, wait_s=self.setting.wait_s)
         self._await_try(job, first)
-        self._push(job.deadline_at, _DEADLINE, self._deadline_comes, job)
+        self._push(arrival.deadline_at, _DEADLINE, self._deadline_comes, job)
         self._await_global()
 
     def _await_try(self, job: _GlobalJob, after: Instant) -> None:
-        at = next_try_at(after, job.deadline_at, fraction=self.setting.fraction)
-        job.is_due_at_deadline = at >= job.deadline_at
+        at = next_try_at(after, job.arrival.deadline_at, fraction=self.setting.fraction)
+        job.is_due_at_deadline = at >= job.arrival.deadline_at
         if not job.is_due_at_deadline:
             self._push(at, _TRY, self._try, job)
 
@@ -291,16 +275,16 @@ class _Run:
                 self._make_room(job)
         if job.claims:
             self._successes += 1
-            processors = job.components * job.processors
+            processors = job.arrival.components * job.arrival.processors
             self._claimed.change(-processors, self.now)
             self._global.change(processors, self.now)
-            self._push(self.now + job.run_s, _END, self._global_ends, job)
+            self._push(self.now + job.arrival.run_s, _END, self._global_ends, job)
         self._tell(job)
 
     def _place(self, job: _GlobalJob) -> list[_Cluster] | None:
         """Place the components by Worst-Fit on the idle processors (Deadlines 2.2)."""
-        size = job.processors
-        if sum(cluster.queue.idle // size for cluster in self._clusters) < job.components:
+        size = job.arrival.processors
+        if sum(cluster.queue.idle // size for cluster in self._clusters) < job.arrival.components:
             return None  # components of one size: needs no policy
         view = GridView(
             [
@@ -311,7 +295,7 @@ class _Run:
             bandwidth={},
             bandwidth_default=1.0,
         )
-        parts = tuple(Part(component=i, processors=size) for i in range(job.components))
+        parts = tuple(Part(component=i, processors=size) for i in range(job.arrival.components))
         answer = worst_fit(PlacementRequest(parts=parts), view)
         assert isinstance(answer, Placement), answer
         return [self._by_name[assignment.site] for assignment in answer.assignments]
@@ -320,16 +304,16 @@ class _Run:
         job.claimed_at = self.now
         for cluster in sites:
             self._number += 1
-            until = job.deadline_at + job.run_s
-            cluster.queue.occupy(self._number, processors=job.processors, until=until)
+            until = job.arrival.deadline_at + job.arrival.run_s
+            cluster.queue.occupy(self._number, processors=job.arrival.processors, until=until)
             job.claims.append((cluster, self._number))
-        self._claimed.change(job.components * job.processors, self.now)
+        self._claimed.change(job.arrival.components * job.arrival.processors, self.now)
 
     def _make_room(self, job: _GlobalJob) -> None:
         """Kill local jobs if that suffices; the local queues get surplus processors at once."""
         candidates = range(len(self._clusters))
         room = make_room(
-            [(job.processors, candidates)] * job.components,
+            [(job.arrival.processors, candidates)] * job.arrival.components,
             [cluster.queue.idle for cluster in self._clusters],
             [[j.processors for j in reversed(c.running.values())] for c in self._clusters],
         )
@@ -346,7 +330,7 @@ class _Run:
     def _global_ends(self, job: _GlobalJob) -> None:
         for cluster, key in job.claims:
             cluster.queue.end(key)
-        self._global.change(-job.components * job.processors, self.now)
+        self._global.change(-job.arrival.components * job.arrival.processors, self.now)
         for cluster in dict.fromkeys(cluster for cluster, _ in job.claims):
             self._advance(cluster)
 
@@ -358,15 +342,15 @@ class _Run:
             Outcome(
                 kind="global",
                 job=job.number,
-                submitted_at=job.submitted_at,
-                deadline_at=job.deadline_at,
-                components=job.components,
-                processors=job.processors,
-                run_s=job.run_s,
+                submitted_at=job.arrival.at,
+                deadline_at=job.arrival.deadline_at,
+                components=job.arrival.components,
+                processors=job.arrival.processors,
+                run_s=job.arrival.run_s,
                 sites=tuple(self._clusters.index(cluster) for cluster, _ in job.claims),
                 claimed_at=job.claimed_at,
                 started_at=self.now if has_started else None,
-                ended_at=self.now + job.run_s if has_started else None,
+                ended_at=self.now + job.arrival.run_s if has_started else None,
                 tries=job.tries,
                 outcome="started" if has_started else "failed",
             )

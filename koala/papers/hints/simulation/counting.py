@@ -4,12 +4,12 @@ placed, and link utilisation."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from koala.papers.hints.simulation.run import JobRecord, RunRecord
 from koala.papers.hints.simulation.setting import Setting
-from koala.sim.statistics import Interval, batch_means, interval, mean, ratio
+from koala.sim.statistics import Interval, batch_means, intervals, mean, ratio
 
 KINDS: dict[str, Callable[[JobRecord], bool]] = {
     "all": lambda _job: True,
@@ -71,13 +71,10 @@ class Summary:
 def summarize(setting: Setting, runs: Sequence[RunRecord]) -> Summary:
     """Compute means over replications with 95 % intervals."""
     values = [metrics(setting, run) for run in runs]
-    found = {name: interval([one[name] for one in values]) for name in values[0]}
+    found = intervals(values, values[0])
     if len(runs) == 1:
         for kind, is_of in KINDS.items():
             jobs = [job for job in runs[0].jobs if job.site is not None and is_of(job)]
-            whole = found[f"response.{kind}"]
             spread = batch_means([job.response_s for job in jobs])
-            found[f"response.{kind}"] = Interval(
-                mean=whole.mean, ci95=spread.ci95, values=spread.values
-            )
+            found[f"response.{kind}"] = replace(spread, mean=found[f"response.{kind}"].mean)
     return Summary(metrics=found, replications=len(runs))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import tomllib
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -42,6 +43,12 @@ Grid = tuple[tuple[SiteSetting, ...], float, tuple[tuple[str, str, float], ...]]
 """Sites, Mb/s between each two of them, and exceptions."""
 
 
+def _given(site: _Site) -> dict[str, Any]:
+    return {
+        name: value for name, value in msgspec.structs.asdict(site).items() if value is not None
+    }
+
+
 def read_grid(path: Path) -> Grid:
     """Read the grid of a file. Raises ConfigError."""
     try:
@@ -52,14 +59,7 @@ def read_grid(path: Path) -> Grid:
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from None
     sites = tuple(
-        SiteSetting(
-            name=name,
-            mips=site.mips,
-            slice_mips=site.mips if site.slice_mips is None else site.slice_mips,
-            slots=site.slots,
-            link_mbps=site.link_mbps,
-            storage_mb=site.storage_mb,
-        )
+        SiteSetting(name=name, **({"slice_mips": site.mips} | _given(site)))
         for name, site in file.sites.items()
     )
     vpns = tuple(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -37,8 +37,7 @@ class SimulatedPoint:
         if len(self.runs) > 1:
             return interval([run.response[kind] for run in self.runs])
         (one,) = self.runs
-        batches = interval(one.batches[kind])
-        return Interval(mean=one.response[kind], ci95=batches.ci95, values=batches.values)
+        return replace(interval(one.batches[kind]), mean=one.response[kind])
 
     @property
     def queues(self) -> tuple[Interval, ...]:

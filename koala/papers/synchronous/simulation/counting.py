@@ -7,21 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from koala.core.model.values import Instant, Seconds
-from koala.sim.statistics import Interval, interval, mean, ratio
+from koala.sim.statistics import Interval, intervals, mean, ratio
 
-METRICS = (
-    "skew_eq2",
-    "skew_finish",
-    "qos_conformance",
-    "effective_cycles",
-    "acceptance_ratio",
-)
+METRICS = ("skew_eq2", "skew_finish", "qos_conformance", "effective_cycles", "acceptance_ratio")
 OTHERS = (
-    "skew_eq2_largest",
-    "skew_eq2_first_end",
-    "conforming_tasks",
-    "synchronous_tasks",
-    "corrections",
+    *("skew_eq2_largest", "skew_eq2_first_end"),
+    *("conforming_tasks", "synchronous_tasks", "corrections"),
 )
 """Metrics under other readings of the same words, and the number of corrections per task."""
 
@@ -115,7 +106,7 @@ class Summary:
 def summarize(runs: Sequence[Tally]) -> Summary:
     """Compute means over replications."""
     return Summary(
-        metrics={name: interval([run[name] for run in runs]) for name in METRICS + OTHERS},
+        metrics=intervals(runs, METRICS + OTHERS),
         tasks=int(sum(run["tasks"] for run in runs)),
         accepted=int(sum(run["accepted"] for run in runs)),
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 from koala.core.model.progress_reports import MemberProgress, ProgressQuestion
 from koala.core.model.values import Instant, Seconds
@@ -26,7 +26,7 @@ from koala.policies.progress.synchronous import (
     synchronous,
     synchronous_as_printed,
 )
-from koala.sim.job_csv import recorded
+from koala.sim import job_csv
 from koala.workload.streams import stream
 
 
@@ -61,13 +61,8 @@ def simulate_tasks(
     return run.run(qos, local, best_effort)
 
 
-def simulate_to_file(setting: Setting, path: Path, first: int, seed: int) -> dict[str, float]:
-    """Simulate as `simulate` does; the run with the seed `first` writes a line of CSV for each
-    task."""
-    if seed != first:
-        return simulate(setting, seed)
-    with recorded(path, Outcome._fields) as record:
-        return simulate(setting, seed, record)
+simulate_to_file = partial(job_csv.simulate_to_file, simulate, Outcome._fields)
+"""Simulates as `simulate` does; one of the runs writes a line of CSV for each task."""
 
 
 @dataclass(slots=True, eq=False)
