@@ -16,7 +16,7 @@ OWN_S: Seconds = 10.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Observation(Generic[T]):
     """An observation at an instant, of something (a component of a job, say)."""
 

@@ -248,40 +248,34 @@ def _runs(
 
 
 def _site(site: SiteNote) -> SiteRecording:
-    answers: list[Observation[Answer]] = []
-    arms: list[Observation[Seconds]] = []
-    passes: list[Observation[Pass]] = []
-    stops: list[Observation[Seconds]] = []
-    losses: list[Loss] = []
-    for claim in site.claims:
-        part = part_of(claim)
-        answer = _answer(claim, site)
-        if answer is not None:
-            answers.append(Observation(at=claim.asked_at, of=part, what=answer))
-        arms += [
-            Observation(at=arm.asked_at, of=part, what=arm.answered_at - arm.asked_at)
-            for arm in claim.arms.values()
-            if arm.answered_at is not None
-        ]
-        passed = _pass(claim)
-        if passed is not None and claim.passed_at is not None:
-            passes.append(Observation(at=claim.passed_at, of=part, what=passed))
-        if claim.stopped_at is not None and claim.gone_at is not None:
-            took_s = max(0.0, claim.gone_at - claim.stopped_at)
-            stops.append(Observation(at=claim.stopped_at, of=part, what=took_s))
-        loss = _loss(claim)
-        if loss is not None:
-            losses.append(loss)
+    claims = site.claims
     return SiteRecording(
         load=other_load(site),
         local=[(report.at, report.local) for report in site.reports],
-        rtt=Nearest(Observation(at=r.at, of=None, what=r.rtt_s) for r in site.reports),
-        answers=Nearest(answers),
-        arms=Nearest(arms),
-        passes=Nearest(passes),
-        stops=Nearest(stops),
+        rtt=Nearest(Observation(report.at, None, report.rtt_s) for report in site.reports),
+        answers=Nearest(
+            Observation(claim.asked_at, part_of(claim), answer)
+            for claim in claims
+            if (answer := _answer(claim, site)) is not None
+        ),
+        arms=Nearest(
+            Observation(arm.asked_at, part_of(claim), arm.answered_at - arm.asked_at)
+            for claim in claims
+            for arm in claim.arms.values()
+            if arm.answered_at is not None
+        ),
+        passes=Nearest(
+            Observation(claim.passed_at, part_of(claim), passed)
+            for claim in claims
+            if claim.passed_at is not None and (passed := _pass(claim)) is not None
+        ),
+        stops=Nearest(
+            Observation(at, part_of(claim), max(0.0, claim.gone_at - at))
+            for claim in claims
+            if (at := claim.stopped_at) is not None and claim.gone_at is not None
+        ),
         frees=Nearest(_frees(site)),
-        losses=tuple(losses),
+        losses=tuple(loss for claim in claims if (loss := _loss(claim)) is not None),
     )
 
 
@@ -298,7 +292,7 @@ def _frees(site: SiteNote) -> Iterator[Observation[Seconds]]:
         before = site.reports[place - 1].idle if place else 0
         rise = next((report for report in soon if report.idle > before), None)
         if rise is not None:
-            yield Observation(at=freed_at, of=part_of(claim), what=rise.at - freed_at)
+            yield Observation(freed_at, part_of(claim), rise.at - freed_at)
 
 
 def _answer(claim: ClaimNote, site: SiteNote) -> Answer | None:
@@ -355,8 +349,6 @@ def _links(chronicle: Chronicle) -> dict[Link, Nearest[Copy]]:
         else:
             took_s = max(copy.took_s, 1e-9)
             what = Copy(bytes_per_s=order.size_bytes / took_s, beside_s=max(0.0, whole_s - took_s))
-        one = Observation(
-            at=copy.started_at, of=(order.transfer.split("/")[0], order.file), what=what
-        )
+        one = Observation(copy.started_at, (order.transfer.split("/")[0], order.file), what)
         seen.setdefault((order.source, order.target), []).append(one)
     return {link: Nearest(several) for link, several in sorted(seen.items())}
