@@ -1,9 +1,10 @@
 """The deadlines paper: figures 1 to 9 and its claims.
 
 - `points`: the runs.
-- `claims`: the claims of the text.
+- `claims`, `claims_model` (sections 2 and 3.1), `claims_policies` (3.2, 3.3): the claims of the
+  text.
 - `figures`: the figures.
-- `quantities`: names of the measured quantities.
+- `quantities`: measured quantities, loads and comparisons that claims share.
 """
 
 from koala.papers.deadlines.claims import CLAIMS, UNTESTABLE

@@ -7,8 +7,7 @@ from math import inf
 
 from koala.papers.claims import MUCH, above, higher, share
 from koala.papers.deadlines.claims_model import MODEL, PARAMETERS
-from koala.papers.deadlines.claims_rpp import RPP
-from koala.papers.deadlines.claims_waits import WAIT
+from koala.papers.deadlines.claims_policies import RPP, WAIT
 from koala.papers.deadlines.points import LOW_LEVELS, Beginning, LoadLevel, Point, at
 from koala.papers.deadlines.quantities import (
     GP,

@@ -1,7 +1,7 @@
 """The KOALA paper: figures 1 to 5 and its claims.
 
 - `points`: the runs.
-- `claims`, `claims_design` (sections 2 to 4), `claims_results` (section 5): the claims of the text.
+- `claims`, `claims_results` (section 5): the claims of the text.
 - `claims_shared`: names of the measured quantities.
 - `figures`: the figures.
 """

@@ -1,21 +1,204 @@
-"""Claims of the KOALA paper: its summary (sections 1 and 7), and the list of all."""
+"""Claims of the KOALA paper: its design and experiment (sections 2 to 4), its summary (1 and
+7), and the list of all."""
 
 from __future__ import annotations
 
-from koala.papers.claims import MUCH, above, all_higher, higher, lower, share
-from koala.papers.koala.claims_design import EXPERIMENT, MECHANISMS, MODEL
+from koala.papers.claims import (
+    LITTLE,
+    MUCH,
+    above,
+    all_higher,
+    exact,
+    higher,
+    lower,
+    once,
+    share,
+    shown,
+)
 from koala.papers.koala.claims_results import FAILURES, PLACING, UTILIZATION
 from koala.papers.koala.claims_shared import (
     against,
     all_finish,
+    always,
+    always_same,
     by_priority,
     claim,
     much_more,
     of,
     shapes,
 )
-from koala.papers.koala.points import Watched
-from koala.papers.paper import Quantity, Untestable, numbered
+from koala.papers.koala.points import LARGER, Watched, changed
+from koala.papers.koala.simulation.setting import Setting
+from koala.papers.paper import Claim, Comparison, Quantity, Untestable, numbered
+
+
+def _preference(at: Setting) -> Comparison:
+    plain = changed(at, "S = 1")
+    return shown(
+        "low less high in placement time: more with S = 2 than with S = 1",
+        lambda low, high, low_1, high_1: (low - high) - (low_1 - high_1),
+        of(at, "placement_s", "low"),
+        of(at, "placement_s", "high"),
+        of(plain, "placement_s", "low", "low, S = 1"),
+        of(plain, "placement_s", "high", "high"),
+    )
+
+
+def _none_returns(at: Setting) -> Comparison:
+    text = "placements a job that came to nothing, claimed"
+    once_ = Quantity(changed(at, "claim at once"), "returned", f"{text} at once")
+    return higher(Quantity(at, "returned", f"{text} later"), once_)
+
+
+MODEL = {
+    "2.3-1": Claim(
+        "Co-allocation runs jobs that need more processors than any site has.",
+        once(all_finish(LARGER)),
+        reading="jobs of 144 processors on sites of 130 and 60, all finished",
+    ),
+    "2.3-2": claim(
+        "Several components of a job can be on one site.",
+        lambda at: above(Quantity(at, "sharing_percent", "jobs on fewer sites"), 0),
+    ),
+    "2.4-1": claim(
+        "When a job is about to start, its processors may not be available any more.",
+        lambda at: above(of(at, "extra_claiming_tries"), 0),
+        reading="some claiming tries are not the last of their job",
+    ),
+    "2.4-2": claim(
+        "Jobs of high priority then preempt jobs of low priority, and no others.",
+        lambda at: [
+            above(of(at, "preemptions_per_job", "low"), 0),
+            always(of(at, "preemptions_per_job", "high"), 0),
+        ],
+    ),
+    "2.5-1": claim(
+        "The start of a job's components is synchronised.",
+        lambda at: always(Quantity(Watched(at), "most_skew_s", "largest difference, s"), 0),
+        reading="largest difference between the instants at which components of an attempt begin",
+    ),
+    "2.6-1": claim(
+        "Close-to-Files keeps the estimated file transfers short.",
+        lambda at: lower(
+            Quantity(at, "transfer_s", "FTT, Close-to-Files"),
+            Quantity(changed(at, "worst fit"), "transfer_s", "Worst-Fit"),
+        ),
+        reading="FTT of the last placements, against Worst-Fit",
+    ),
+    "2.7-3": claim(
+        "A job's start time can be estimated from its file transfers.",
+        lambda at: shown(
+            f"lateness < {share(LITTLE)} of FTT",
+            lambda late, transfer: LITTLE * transfer - late,
+            Quantity(at, "lateness_s", "lateness, s"),
+            Quantity(at, "transfer_s", "FTT, s"),
+        ),
+        reading=f"jobs start later than their JST by less than {share(LITTLE)} of the mean FTT",
+    ),
+    "2.7-1": claim(
+        "To start a placed job at once and hold it at a barrier wastes processor time.",
+        lambda at: higher(*reversed(against(at, "claim at once", "processor_wasted_s")), by=MUCH),
+        reading=f"processor-seconds wasted with L = 0, over those with L = 0.75 by {share(MUCH)}",
+    ),
+    "2.7-2": claim(
+        "To start it later runs the risk that processors are not available any more.",
+        _none_returns,
+        reading="more placements come to nothing with L = 0.75 than with L = 0",
+    ),
+}
+
+MECHANISMS = {
+    "3.1-1": claim(
+        "The high-priority queue is preferred.",
+        lambda at: lower(of(at, "placement_s", "high"), of(at, "placement_s", "low")),
+        reading="placement time of high and of low priority",
+    ),
+    "3.1-2": claim(
+        "It is so by being scanned S times for each scan of the low-priority queue.",
+        _preference,
+        reading="the difference is larger with S = 2 than with S = 1",
+    ),
+    "3.1-3": claim(
+        "With no limit on tries, no job fails for lack of a placement.",
+        lambda at: [
+            always(Quantity(at, "failed_percent", "failed for good, %"), 0),
+            above(of(at, "placement_tries"), 1),
+        ],
+        reading="none has failed for good, though it takes many tries",
+    ),
+    "3.2-1": claim(
+        "L is decreased when a job goes back, which makes the next claiming likelier to work.",
+        lambda at: lower(
+            Quantity(at, "returned", "placements a job that came to nothing"),
+            Quantity(changed(at, "L fixed"), "returned", "L fixed"),
+        ),
+        reading="fewer placements come to nothing than with a fixed L",
+    ),
+    "3.3-1": claim(
+        "Incremental claiming with re-placement makes jobs start with less delay.",
+        lambda at: lower(*against(at, "atomic", "start_delay_s")),
+        reading="start delay, against atomic claiming (T = 1), which claims and moves nothing "
+        "unless all components can start",
+    ),
+    "3.3-2": claim(
+        "Preemption makes jobs of high priority start with less delay.",
+        lambda at: lower(*against(at, "no preemption", "start_delay_s", "high")),
+    ),
+    "3.3-3": claim(
+        "Preempted jobs go back to their queue, and run later.",
+        lambda at: [
+            above(of(at, "preemptions_per_job", "low"), 0),
+            always_same(
+                Quantity(at, "finished.low", "finished of low priority"),
+                Quantity(at, "jobs.low", "submitted"),
+            ),
+        ],
+        reading="some are preempted, all of low priority finish",
+    ),
+    "3.3-4": claim(
+        "Components that were claimed early wait at the barrier; with T = 1 fewer do.",
+        lambda at: higher(*against(at, "atomic", "processor_wasted_s")),
+        reading="processor-seconds wasted, against atomic claiming",
+    ),
+    "3.4-1": claim(
+        "A job of which a component fails is aborted, goes back to its queue, and runs again.",
+        lambda at: [
+            above(of(at, "failures_per_job"), 0),
+            all_finish(at),
+        ],
+        reading="attempts fail, and all jobs finish",
+    ),
+    "3.4-2": claim(
+        "A cluster whose consecutive errors reach a threshold becomes unusable.",
+        lambda at: lower(
+            Quantity(at, "processors.end", "usable at the end"),
+            Quantity(at, "processors.begin", "at the beginning"),
+        ),
+        reading="fewer processors can be used at the end than at the beginning",
+    ),
+}
+
+EXPERIMENT = {
+    "4.2-1": Claim(
+        "With components larger than 8, a job of 36 has 3 or 4 of them, one of 72 up to 8.",
+        once(
+            always(exact("most_components.36", "most components of 36"), 4),
+            always(exact("most_components.72", "most components of 72"), 8),
+            always(exact("least_component", "smallest component"), 9),
+        ),
+    ),
+    "4.2-2": claim(
+        "When 100 jobs are in the placement queues, a submission is delayed.",
+        lambda at: above(Quantity(Watched(at), "most_delayed", "most delayed at once"), 0),
+        reading="some were",
+    ),
+    "4.3-1": claim(
+        "Such failure rates show a strong need for fault tolerance.",
+        lambda at: above(Quantity(at, "failed_once_percent", "failed once"), 100 * MUCH, "%"),
+        reading=f"{share(MUCH)} of the jobs or more fail once at least, and would be lost",
+    ),
+}
+
 
 SUMMARY = {
     "1-1": claim(

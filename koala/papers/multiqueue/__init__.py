@@ -3,9 +3,8 @@
 - `charts`: the policies that are compared in each case, and the utilisations.
 - `maxima`: the maximal utilisations of the policies.
 - `experiment`: runs a point.
-- Claims: `claims_extremes` (2.5), `claims_local_schedulers` (3.1.1), `claims_global_first` (3.1.2,
-  3.1.3), `claims_policies` and `claims_mixes` (3.2), `claims_queues` (3.3), `claims_conclusions`
-  (4).
+- Claims: `claims_general` (1, 2.5, 3), `claims_versions` (3.1), `claims_policies` (3.2),
+  `claims_queues` (3.3, 4).
 """
 
 from koala.papers.multiqueue.experiment import PAPER

@@ -1,4 +1,4 @@
-"""Claims about local against global queues (Multiple queues 3.3)."""
+"""Claims about local against global queues (Multiple queues 3.3), and the conclusions (4)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from koala.papers.multiqueue.charts import (
     FIGURES_9_TO_14,
     HALF_FOUR,
     HALF_TWO,
+    LS,
     NINETY,
     QUARTERS,
     View,
@@ -33,7 +34,7 @@ from koala.papers.multiqueue.charts import (
     claim,
     each,
 )
-from koala.papers.multiqueue.claims_global_first import (
+from koala.papers.multiqueue.claims_versions import (
     COMPONENTS_RISE,
     fewer_components_hurt_more,
     local_rise,
@@ -101,7 +102,7 @@ def eq_depends_more(*views: View) -> Iterator[Comparison]:
         yield ratio_higher(local_rise(eq, "EQ"), local_rise(lp, "LP"))
 
 
-CLAIMS = {
+QUEUES = {
     "3.3-1": claim(
         "LP is the best for local jobs.",
         each(FIGURES_9_TO_14, lambda at: lowest(at.local("LP-GF"), at.locals(BOTH))),
@@ -240,5 +241,74 @@ CLAIMS = {
         each(LP_AND_EQ, global_first_costs_little),
         rule=Rule.MOST,
         reading=f"in most cases; local jobs respond at most {share(LITTLE)} slower",
+    ),
+}
+
+
+def loses_more(at: View) -> Iterator[Comparison]:
+    """Test that LP-LF loses a larger share in the total, and in the global queue, than local jobs
+    gain."""
+    for name in (View.total, View.common):
+        yield ratio_higher(
+            (name(at, "LP-LF"), name(at, "LP-GF")), (at.local("LP-GF"), at.local("LP-LF"))
+        )
+
+
+CONCLUSIONS = {
+    "4-1": claim(
+        "With many single-component jobs, one global scheduler that may run them anywhere is "
+        "better than keeping them local.",
+        each(
+            charts_of(13, 14, 15),
+            lambda at: lower(at.total("GS"), at.total("LS-DO")),
+        ),
+        reading="GS is better than LS-DO",
+    ),
+    "4-2": claim(
+        "For multi-component jobs, more schedulers improve the performance.",
+        each(
+            charts_of(16, 17),
+            lambda at: lower(at.total("LS-DO"), at.total("GS")),
+        ),
+        reading="LS-DO is better than GS",
+    ),
+    "4-3": claim(
+        "With unbalanced queues, priority should be given to the local queues.",
+        each(
+            charts_of(6, 8),
+            lambda at: lowest(at.total(first(at)[1]), at.totals(at.chart.policies)),
+        ),
+        reading="LP-LF and EQ-LF have the lowest totals of their versions",
+    ),
+    "4-4": claim(
+        "With unbalanced queues and local schedulers alone, the loaded queue should be favoured.",
+        each(charts_of(4), lambda at: lowest(at.total("LS-OR"), at.totals(LS))),
+        reading="LS-OR has the lowest total",
+    ),
+    "4-5": claim(
+        "In most balanced cases EQ-GF gives slightly better results than LP.",
+        each(FIGURES_9_TO_14, lambda at: lower(at.total("EQ-GF"), at.total("LP-GF"))),
+        rule=Rule.MOST,
+    ),
+    "4-6": claim(
+        "LP-GF does not worsen local jobs significantly, against LP-LF.",
+        each(charts_of(5), lambda at: at_most(at.local("LP-GF"), at.local("LP-LF"), above=MUCH)),
+        reading=f"by less than {share(MUCH)}",
+    ),
+    "4-7": claim(
+        "LP-GF is better than LP-LF for the total and for the global jobs.",
+        each(
+            charts_of(5),
+            lambda at: (
+                lower(at.total("LP-GF"), at.total("LP-LF")),
+                lower(at.common("LP-GF"), at.common("LP-LF")),
+            ),
+        ),
+    ),
+    "4-8": claim(
+        "LP-LF gains too little for local jobs to be worth its loss in the total and for "
+        "global jobs.",
+        each(charts_of(5), loses_more),
+        reading="the losses are larger shares than the gain",
     ),
 }

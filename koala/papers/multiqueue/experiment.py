@@ -6,13 +6,6 @@ from collections.abc import Sequence
 from math import ceil, inf
 from statistics import fmean
 
-from koala.papers.multiqueue import claims_conclusions as conclusions
-from koala.papers.multiqueue import claims_extremes as extremes
-from koala.papers.multiqueue import claims_global_first as global_first
-from koala.papers.multiqueue import claims_local_schedulers as local_schedulers
-from koala.papers.multiqueue import claims_mixes as mixes
-from koala.papers.multiqueue import claims_policies as policies
-from koala.papers.multiqueue import claims_queues as queues
 from koala.papers.multiqueue.charts import (
     BEYOND,
     CASES,
@@ -24,6 +17,10 @@ from koala.papers.multiqueue.charts import (
     Case,
     Point,
 )
+from koala.papers.multiqueue.claims_general import EXTREMES, GENERAL, INTRODUCTION
+from koala.papers.multiqueue.claims_policies import MIXES, POLICIES
+from koala.papers.multiqueue.claims_queues import CONCLUSIONS, QUEUES
+from koala.papers.multiqueue.claims_versions import GLOBAL_FIRST, LOCAL_SCHEDULERS
 from koala.papers.multiqueue.figures import FIGURES
 from koala.papers.multiqueue.maxima import MAXIMA
 from koala.papers.multiqueue.simulation import runs
@@ -159,15 +156,8 @@ PAPER = Paper(
     efforts={effort.name: effort for effort in (QUICK, FULL)},
     figures=FIGURES,
     claims=numbered(
-        policies.INTRODUCTION,
-        extremes.CLAIMS,
-        policies.GENERAL,
-        local_schedulers.CLAIMS,
-        global_first.CLAIMS,
-        policies.CLAIMS,
-        mixes.CLAIMS,
-        queues.CLAIMS,
-        conclusions.CLAIMS,
+        *(INTRODUCTION, EXTREMES, GENERAL, LOCAL_SCHEDULERS, GLOBAL_FIRST),
+        *(POLICIES, MIXES, QUEUES, CONCLUSIONS),
     ),
     ours=OURS,
     levels=LEVELS,

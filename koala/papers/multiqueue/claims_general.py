@@ -1,11 +1,12 @@
-"""Claims about extreme behaviour of policies (Multiple queues 2.5): starvation and ageing."""
+"""Claims about policies in general (Multiple queues 1, 3), and about starvation and ageing
+(2.5)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from koala.papers.claims import MUCH, at_most, higher
+from koala.papers.claims import MUCH, at_most, best_of, higher, lower
 from koala.papers.multiqueue.charts import (
     ALIKE,
     BOTH,
@@ -13,15 +14,18 @@ from koala.papers.multiqueue.charts import (
     FIGURES_9_TO_14,
     HALF_FOUR,
     NEAR,
+    NINETY,
+    SIX,
     Case,
     Point,
+    across,
     claim,
     each,
     first_and_last_alike,
     maximum,
     rounded,
 )
-from koala.papers.paper import Claim, Comparison, Level, Quantity, Test
+from koala.papers.paper import Claim, Comparison, Level, Quantity, Rule, Test
 
 OVERLOAD = 1.10
 """Overload, as a multiple of a policy's maximum, that shows which jobs it starves."""
@@ -76,7 +80,7 @@ def ageing_helps(*starving: tuple[str, Case, str]) -> Test:
     return test
 
 
-CLAIMS = {
+EXTREMES = {
     "2.5-1": claim(
         "LQ, which seems to favour the local schedulers, does not.",
         each(FIGURES_9_TO_14, lambda at: higher(at.local("LQ"), at.local("EQ-GF"))),
@@ -104,5 +108,41 @@ CLAIMS = {
         ageing_helps(("GP", HALF_FOUR, "local"), ("LP-LF", EIGHTY, "global")),
         reading="there, the delayed jobs wait less with ageing after 10 mean service times, by at "
         "least 25 %",
+    ),
+}
+
+INTRODUCTION = {
+    "1-1": claim(
+        "With local and global queues, priority to the local ones in a restricted way is "
+        "often best.",
+        each(FIGURES_9_TO_14, lambda at: best_of(at.total("LP-GF"), at.totals(BOTH))),
+        rule=Rule.MOST,
+        reading="the total of LP-GF is the lowest of LP-GF, EQ-GF, GP and LQ",
+    ),
+}
+
+GENERAL = {
+    "3-1": claim(
+        "The percentages of jobs with different numbers of components influence the performance.",
+        across(
+            (HALF_FOUR, NINETY),
+            lambda half, ninety: (
+                higher(half.total(policy), ninety.total(policy), by=MUCH) for policy in SIX
+            ),
+        ),
+        figures=(),
+        reading="at the same utilisation, every policy's totals in (50,0,0,50) and (90,0,0,10) "
+        "differ by at least 25 %",
+    ),
+    "3-2": claim(
+        "Performance differs between global and local queues and depends on the policy.",
+        each(
+            FIGURES_9_TO_14,
+            lambda at: (
+                lower(at.common("GP"), at.local("GP")),
+                lower(at.local("LP-GF"), at.common("LP-GF")),
+            ),
+        ),
+        reading="GP serves the global queue better, LP the local ones",
     ),
 }
