@@ -45,6 +45,12 @@ class Option:
     """Values that the shell offers; others may be allowed, too."""
 
 
+def require(is_right: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 - read as an assertion
+    """Raise ConfigError unless the value is right."""
+    if not is_right:
+        raise ConfigError(f"{name} = {value}: allowed is {allowed}")
+
+
 def options_of(setting: type) -> dict[str, Option]:
     """Options that a dataclass declares, by the names of their fields."""
     return {one.name: one.metadata["option"] for one in fields(setting) if "option" in one.metadata}

@@ -19,7 +19,7 @@ from koala.errors import ConfigError
 from koala.sim.options import one_of
 
 if TYPE_CHECKING:
-    from koala.sim.trace.changes import Change
+    from koala.sim.trace.events import Change
     from koala.sim.trace.replay import Replay
     from koala.workload.logs import Format
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
-from koala.sim.trace.changes import Change
+from koala.sim.trace.events import Change
 from koala.sim.trace.run import TraceRun
 from koala.sim.trace.series import Series
 from koala.sim.trace.tally import Tally

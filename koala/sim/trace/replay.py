@@ -13,8 +13,8 @@ from typing import IO, Any
 
 from koala.errors import ConfigError
 from koala.runtime.atomic_file import whole_file, write_whole
-from koala.sim.trace.changes import Change, check_changes
 from koala.sim.trace.course import Course
+from koala.sim.trace.events import Change, check_changes
 from koala.sim.trace.run import TraceRun
 from koala.sim.trace.series import Series
 from koala.workload.arrivals import Arrival, Arrivals, DisorderError, Overrun, machine

@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from itertools import repeat
 from typing import Any
 
-from koala.sim.trace.changes import Change
+from koala.sim.trace.events import Change
 from koala.sim.trace.tally import Ended
 from koala.workload.arrivals import Arrival
 from koala_agent.lrm.model import ConservativeQueue, Discipline, LocalQueue, local_queue

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from math import inf
 
 from koala.core.model.values import Seconds
-from koala.sim.options import bounds, choice, flag, number, pair, site_sizes, text
-from koala.sim.require import require
+from koala.sim.options import bounds, choice, flag, number, pair, require, site_sizes, text
 from koala.workload.distributions import SizeDistribution
 
 

@@ -8,8 +8,7 @@ from math import inf, isfinite
 
 from koala.core.model.grid import Demand
 from koala.core.model.values import Seconds
-from koala.sim.options import JOBS_MAX, number, pair, text
-from koala.sim.require import require
+from koala.sim.options import JOBS_MAX, number, pair, require, text
 
 MBPS = 125_000.0
 """A megabit a second in bytes a second."""

@@ -17,11 +17,11 @@ from koala.sim.options import (
     numbers,
     one_of,
     pair,
+    require,
     site_sizes,
     text,
     whole_numbers,
 )
-from koala.sim.require import require
 from koala_agent.lrm.model import Discipline
 
 GB = 1_000_000_000

@@ -12,8 +12,7 @@ from koala.core.model.values import FOREVER
 from koala.core.model.visiting import Discipline
 from koala.papers.multiqueue.simulation.model import Started, System
 from koala.policies.queueing.multiqueue import DISCIPLINES
-from koala.sim.options import JOBS_MAX, bounds, number, numbers, site_sizes, text
-from koala.sim.require import require
+from koala.sim.options import JOBS_MAX, bounds, number, numbers, require, site_sizes, text
 from koala.sim.saturation import Trend, is_saturated, trend
 from koala.sim.statistics import mean, means_of_batches, ratio
 from koala.workload.distributions import SizeDistribution

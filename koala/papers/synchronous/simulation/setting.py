@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from math import inf, log
 
 from koala.core.model.values import Seconds
-from koala.sim.options import JOBS_MAX, choice, number
-from koala.sim.require import require
+from koala.sim.options import JOBS_MAX, choice, number, require
 
 QUANTA = 100
 """Quanta of a schedule cycle (SQ 4.2.2)."""
