@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from koala.cli.research.setting_options import simulation
 from koala.cli.research.simulation_options import Runs
-from koala.papers.deadlines.simulation import (
-    Setting,
-    Summary,
-    simulate,
-    simulate_to_file,
-    summarize,
-)
+from koala.papers.deadlines.simulation.counting import Summary, summarize
+from koala.papers.deadlines.simulation.run import simulate, simulate_to_file
+from koala.papers.deadlines.simulation.setting import Setting
 
 UNITS = {"local_response": "s"}
 WORDS = {

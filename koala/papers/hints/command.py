@@ -8,8 +8,10 @@ from typing import Any
 
 from koala.cli.research.setting_options import simulation
 from koala.cli.research.simulation_options import Runs, write_rows
-from koala.papers.hints.simulation import RunRecord, Setting, Summary, simulate, summarize
+from koala.papers.hints.simulation.counting import Summary, summarize
 from koala.papers.hints.simulation.grid_file import read_grid
+from koala.papers.hints.simulation.run import RunRecord, simulate
+from koala.papers.hints.simulation.setting import Setting
 from koala.sim.options import Option
 
 KINDS = {"all": "all jobs", "io": "I/O-bound jobs", "cpu": "CPU-bound jobs"}

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from koala.core.model.values import Seconds
-from koala.papers.hints.simulation import JobRecord, RunRecord, Setting, SiteSetting, simulate
 from koala.papers.hints.simulation.counting import KINDS, metrics
-from koala.papers.hints.simulation.setting import SITES
+from koala.papers.hints.simulation.run import JobRecord, RunRecord, simulate
+from koala.papers.hints.simulation.setting import SITES, Setting, SiteSetting
 from koala.papers.paper import Level, Outcome, Quantity, Run, changes
 from koala.sim.statistics import mean
 

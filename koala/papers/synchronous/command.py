@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from koala.cli.research.setting_options import simulation
 from koala.cli.research.simulation_options import Runs
-from koala.papers.synchronous.simulation import (
-    Setting,
-    Summary,
-    simulate,
-    simulate_to_file,
-    summarize,
-)
+from koala.papers.synchronous.simulation.counting import Summary, summarize
+from koala.papers.synchronous.simulation.run import simulate, simulate_to_file
+from koala.papers.synchronous.simulation.setting import Setting
 
 WORDS = {
     "skew_eq2": ("skew by equation (2), mean over cycles", "s"),

@@ -19,9 +19,10 @@ from koala.papers.paper import (
     changes,
     listed,
 )
-from koala.papers.synchronous.simulation import Outcome as TaskOutcome
-from koala.papers.synchronous.simulation import Setting, simulate
+from koala.papers.synchronous.simulation.counting import Outcome as TaskOutcome
+from koala.papers.synchronous.simulation.run import simulate
 from koala.papers.synchronous.simulation.setting import (
+    Setting,
     slowdown_as_printed,
     slowdown_mean,
     utilization,

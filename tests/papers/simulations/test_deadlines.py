@@ -11,16 +11,10 @@ from typing import Any
 import pytest
 
 from koala.errors import ConfigError
-from koala.papers.deadlines.simulation import (
-    Outcome,
-    Setting,
-    Summary,
-    simulate,
-    simulate_to_file,
-    summarize,
-)
+from koala.papers.deadlines.simulation.counting import Outcome, Summary, summarize
 from koala.papers.deadlines.simulation.jobs import GlobalArrival, LocalArrival
-from koala.papers.deadlines.simulation.run import simulate_jobs
+from koala.papers.deadlines.simulation.run import simulate, simulate_jobs, simulate_to_file
+from koala.papers.deadlines.simulation.setting import Setting
 
 SHORT = Setting(time_s=60_000, warmup_s=6_000)
 TWO = Setting(sites=(4, 4), sizes=(1, 4), time_s=3_000, warmup_s=0, wait_s=inf, fraction=0.5)

@@ -16,13 +16,15 @@ from koala.core.model.job import ClaimEnd, ComponentSpec, Deadline, EndKind, Job
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import ClaimId, JobId, SiteName
 from koala.core.scheduler import Scheduler
-from koala.papers.deadlines.simulation import Outcome, Setting, simulate
+from koala.papers.deadlines.simulation.counting import Outcome
 from koala.papers.deadlines.simulation.jobs import (
     GlobalArrival,
     LocalArrival,
     global_arrivals,
     local_arrivals,
 )
+from koala.papers.deadlines.simulation.run import simulate
+from koala.papers.deadlines.simulation.setting import Setting
 from koala.policies import chosen
 from koala.sim.engine import Engine, Entry, Rank
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue

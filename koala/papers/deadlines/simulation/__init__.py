@@ -19,26 +19,3 @@ The window of measurement runs from the end of the warm-up to the end of the run
 Events in the window are counted, not the fate of jobs that arrive in it. So neither short leads nor
 short responses are favoured at its ends.
 """
-
-from koala.papers.deadlines.simulation.counting import (
-    METRICS,
-    Outcome,
-    Record,
-    Summary,
-    Tally,
-    summarize,
-)
-from koala.papers.deadlines.simulation.run import simulate, simulate_to_file
-from koala.papers.deadlines.simulation.setting import Setting
-
-__all__ = [
-    "METRICS",
-    "Outcome",
-    "Record",
-    "Setting",
-    "Summary",
-    "Tally",
-    "simulate",
-    "simulate_to_file",
-    "summarize",
-]

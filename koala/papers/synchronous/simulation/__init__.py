@@ -7,18 +7,3 @@ end all subtasks report, and under SQ the controller (koala.policies.progress) a
 corrections. Under QoS there is only strict admission control: no over-subscription, no dummy, no
 corrections.
 """
-
-from koala.papers.synchronous.simulation.counting import METRICS, Outcome, Summary, Tally, summarize
-from koala.papers.synchronous.simulation.run import simulate, simulate_to_file
-from koala.papers.synchronous.simulation.setting import Setting
-
-__all__ = [
-    "METRICS",
-    "Outcome",
-    "Setting",
-    "Summary",
-    "Tally",
-    "simulate",
-    "simulate_to_file",
-    "summarize",
-]

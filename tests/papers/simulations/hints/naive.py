@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from koala.papers.hints.simulation import Arrival, Setting
+from koala.papers.hints.simulation.jobs import Arrival
+from koala.papers.hints.simulation.setting import Setting
 
 EPS = 1e-9
 

@@ -10,19 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.errors import ConfigError
-from koala.papers.hints.simulation import (
-    Arrival,
-    JobClass,
-    RunRecord,
-    Setting,
-    SiteSetting,
-    arrivals,
-    simulate,
-    simulate_jobs,
-    summarize,
-)
-from koala.papers.hints.simulation.counting import metrics
+from koala.papers.hints.simulation.counting import metrics, summarize
+from koala.papers.hints.simulation.jobs import Arrival, arrivals
 from koala.papers.hints.simulation.progress import Step, max_min_fair, steps_of
+from koala.papers.hints.simulation.run import RunRecord, simulate, simulate_jobs
+from koala.papers.hints.simulation.setting import JobClass, Setting, SiteSetting
 
 ONE = Setting(
     policy="PreferLocal",

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from koala.papers.hints.simulation import JobClass, Setting, SiteSetting, arrivals, simulate_jobs
+from koala.papers.hints.simulation.jobs import arrivals
+from koala.papers.hints.simulation.run import simulate_jobs
+from koala.papers.hints.simulation.setting import JobClass, Setting, SiteSetting
 from tests.papers.simulations.hints import naive
 
 POLICIES = ("NoNetwork", "PreferLocal", "Service")

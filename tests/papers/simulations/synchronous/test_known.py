@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from koala.papers.synchronous.simulation import Setting, simulate
 from koala.papers.synchronous.simulation.arrivals import OtherTask, QosTask
-from koala.papers.synchronous.simulation.run import simulate_tasks
-from koala.papers.synchronous.simulation.setting import LOCAL
+from koala.papers.synchronous.simulation.run import simulate, simulate_tasks
+from koala.papers.synchronous.simulation.setting import LOCAL, Setting
 from koala.papers.synchronous.simulation.sharing import Flow, QosQueue, Turns, picks, whole_quanta
 
 
