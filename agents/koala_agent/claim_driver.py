@@ -1,10 +1,10 @@
 """The driver of the claim table: feeds it events, stores its changes, carries out its outputs.
 
-One task, the event loop of this driver, owns the table. It drains the inbox as one batch, handles
-it, stores all changes in one transaction (group commit), and only then carries out the other
-outputs. Calls into the local manager run beside it, one at a time for each claim, and report back
-with events. Reports to the daemon rest on stored state only: `inventory` reads the committed
-claims, so a crash can undo nothing that was reported.
+One task owns the table (`koala.runtime.driver`). It handles the waiting events as one batch, stores
+all changes in one transaction (group commit), and only then carries out the other outputs. Calls
+into the local manager run beside it, one at a time for each claim, and report back with events.
+Reports to the daemon rest on stored state only: `inventory` reads the committed claims, so a crash
+can undo nothing that was reported.
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-import stat
-import threading
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +38,9 @@ from koala.protocol.messages import (
     TryPaths,
 )
 from koala.protocol.names import ClaimId, is_claim_id
+from koala.runtime import clock
+from koala.runtime.driver import Driver
+from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.committed import CommittedClaims
 from koala_agent.claims.events import (
     BatchEnded,
@@ -62,9 +62,9 @@ from koala_agent.claims.events import (
     Withdraw,
     Woken,
 )
-from koala_agent.claims.folder import StarterRecord, folder_name
+from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import Leases, Limits
-from koala_agent.claims.states import Claim, Collecting, Gone
+from koala_agent.claims.states import Claim
 from koala_agent.claims.table import ClaimTable
 from koala_agent.lrm.port import (
     EndCause,
@@ -72,25 +72,19 @@ from koala_agent.lrm.port import (
     Idle,
     Listed,
     LocalManager,
-    Placeholder,
     Queued,
     RequestRefusedError,
     Running,
 )
-from koala_agent.placeholders import submission as placeholders
 from koala_agent.placeholders.allowed_programs import NotAllowedError
-from koala_agent.placeholders.cleanup import remove_all
 from koala_agent.placeholders.file_sync import FileSyncServer, Message
 from koala_agent.placeholders.result_files import output_paths
 from koala_agent.placeholders.starter_listener import StarterListener
-from koala_agent.placeholders.submission import LaunchSettings
-from koala_agent.starter.program import STATE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from koala_agent.claims.store import Store
-    from koala_agent.placeholders.logs import LogSource
 
 BATCH_MAX = 1_000
 CALLS_MAX = 32
@@ -130,23 +124,48 @@ async def check_outputs(claim: Claim, folder: Path, *, may_leave: bool = False) 
     return "; ".join(problems)
 
 
+async def nothing_to_copy(_hold: Hold) -> None:
+    """Prepare nothing: for sites whose jobs read no part of a file."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """Callbacks of the assembly: the receiver of reports, the input paths, the collection of
-    outputs.
+    """Callbacks of the assembly.
 
+    `tell` receives reports; `commit` writes to the store, one batch after the other.
     `input_path` returns the path at which the claim's program will read its input file, empty when
-    it has none; the file may come later. `collect` returns what is missing, empty when everything
-    was brought back; it is never cancelled, but the table waits no longer than its limit.
-    `room_bytes` is the disk space that programs' files may use.
+    it has none; the file may come later. `prepare_input` copies the part of a file that it reads.
+    Both raise LocalManagerError. `collect` returns what is missing, empty when everything was
+    brought back; it is never cancelled, but the table waits no longer than its limit. `room_bytes`
+    is the disk space that programs' files may use.
     """
 
     tell: Callable[[ToDaemon], None]
-    clock: Callable[[], float]
-    unix_clock: Callable[[], float]
+    commit: Callable[[Sequence[StoreClaim | Forget]], Awaitable[None]]
+    clock: Callable[[], float] = clock.now
     input_path: Callable[[Hold], str] = no_input
+    prepare_input: Callable[[Hold], Awaitable[None]] = nothing_to_copy
     collect: Callable[[Claim, Path], Awaitable[str]] = check_outputs
     room_bytes: Callable[[], float] = lambda: math.inf
+
+
+class StoreThread:
+    """The one thread that commits to a store: transactions keep the order of the batches."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._executor.submit(store.claims).result()  # it must exist before threads run out
+
+    async def commit(self, writes: Sequence[StoreClaim | Forget]) -> None:
+        """Commit these changes; durable when it returns. Raises DiskError."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._executor, self._store.commit, writes)
+
+    def close(self) -> None:
+        """Close thread and store, after what is being written."""
+        self._executor.shutdown()
+        self._store.close()
 
 
 class ClaimDriver:
@@ -157,7 +176,7 @@ class ClaimDriver:
         *,
         store: Store,
         manager: LocalManager,
-        place: LaunchSettings,
+        folders: ClaimFolders,
         ports: Ports,
         limits: Limits,
         listen: str = "127.0.0.1",
@@ -168,7 +187,7 @@ class ClaimDriver:
         self.port = 0
         self._store = store
         self._manager = manager
-        self._launch = place
+        self._folders = folders
         self._ports = ports
         self._listen = listen
         self._port = port
@@ -185,50 +204,51 @@ class ClaimDriver:
         self._committed = CommittedClaims(self._table.claims.values(), number=manager.number)
         self._file_sync = FileSyncServer(
             claim=self._committed.stored.get,
-            folder=place.folder,
+            folder=folders.folder,
             input_path=ports.input_path,
             room_bytes=ports.room_bytes,
         )
+        self._inbox: asyncio.Queue[Event] = asyncio.Queue()
+        self._driver = Driver(
+            self._table,
+            self._inbox,
+            woken=Woken(),
+            carry_out=self._carry_out_all,
+            clock=ports.clock,
+            batch_max=BATCH_MAX,
+        )
         self._listener = StarterListener(
-            tell=self._enqueue,
+            tell=self._inbox.put_nowait,
             secret=self._table.secret,
-            ask=None if place.shared else self._handle_file_request,
+            now=ports.clock,
+            ask=None if folders.is_shared else self._handle_file_request,
             machines=self._machines,
         )
-        self._inbox: deque[Event] = deque()
-        self._arrived = asyncio.Event()
+        self._tasks = asyncio.TaskGroup()
         self._listening = asyncio.Event()
         self._reconciled = asyncio.Event()
         self._calls = asyncio.Semaphore(CALLS_MAX)
         self._collects = asyncio.Semaphore(COLLECTS_MAX)
         self._call_locks: dict[ClaimId, asyncio.Lock] = {}
         self._withdrawing: set[ClaimId] = set()
-        self._command: tuple[str, ...] = ()
-        self._installing = threading.Lock()
 
     # What the assembly calls ---------------------------------------------------------------------
 
     async def run(self) -> None:
         """Serve until cancelled; batch jobs and starters go on. Raises OSError when no port can be
         opened, JournalError when nothing can be stored."""
-        self._command = placeholders.install_starter(self._launch)
+        self._folders.install()
         self.port = await self._listener.listen(
             self._listen, self._port or self._store.port, is_fixed=self._port > 0
         )
         self._store.set_port(self.port)
         try:
-            # One thread: transactions keep the order of the batches.
-            with ThreadPoolExecutor(1, thread_name_prefix="store") as executor:
-                executor.submit(
-                    self._store.claims
-                ).result()  # the thread must exist before threads run out
-                async with asyncio.TaskGroup() as group:
-                    self._group = group
-                    self._listening.set()
-                    group.create_task(self._reconcile())
-                    group.create_task(self._sweep())
-                    group.create_task(self._store_watermarks(executor))
-                    await self._run_batches(executor)
+            async with self._tasks:
+                self._listening.set()
+                self._tasks.create_task(self._reconcile())
+                self._tasks.create_task(self._sweep())
+                self._tasks.create_task(self._store_watermarks())
+                await self._driver.run()
         finally:
             self._listener.close()
 
@@ -254,25 +274,25 @@ class ClaimDriver:
         if isinstance(order, Hold):
             self._committed.note_ask(order, is_known=order.claim in self._table.claims)
             hold = HoldOrdered(hold=order, secret=secrets.token_hex(16), shortage=shortage)
-            self._enqueue(hold)
+            self._inbox.put_nowait(hold)
         else:
-            self._enqueue(order)
+            self._inbox.put_nowait(order)
 
     def set_leases(self, leases: Leases) -> None:
         """Store the leases of a new session and hand them to the table."""
         self._store.set_leases(leases)
         self._leases = leases
-        self._enqueue(LeasesSet(leases=leases))
+        self._inbox.put_nowait(LeasesSet(leases=leases))
 
     def stop_unnamed(self, claims: frozenset[str]) -> None:
         """Stop all claims that the daemon did not name."""
-        self._enqueue(WantedComplete(claims=claims))
+        self._inbox.put_nowait(WantedComplete(claims=claims))
 
     def handle_listed(self, entry: Listed | Idle) -> None:
         """Handle a report of the local manager (its `Tell`); idle figures are ignored."""
         match entry:
             case Ended(claim=claim) if self._listening.is_set() and is_claim_id(claim):
-                self._group.create_task(self._batch_ended(entry))
+                self._tasks.create_task(self._batch_ended(entry))
             case Ended() | Queued() | Running() | Idle():
                 pass  # an end that was told too early is found by `_reconcile`
 
@@ -290,64 +310,23 @@ class ClaimDriver:
         """The claims as they are stored."""
         return self._committed.stored
 
-    def folder(self, claim: ClaimId) -> Path:
-        """The working directory of the claim's program."""
-        return self._launch.folder(claim)
+    # Outputs of the table ------------------------------------------------------------------------
 
-    def log_source(self, claim: ClaimId) -> LogSource | None:
-        """Locate the claim's output, also after the claim was forgotten; None when its folder is
-        gone."""
-        known = self._committed.stored.get(claim)
-        is_ended = known is None or isinstance(known.state, Gone | Collecting)
-        return placeholders.log_source(claim, self._launch, is_ended=is_ended)
+    async def _carry_out_all(self, outputs: Sequence[Output]) -> None:
+        """Store all changes of a batch, then carry out the rest."""
+        writes = [output for output in outputs if isinstance(output, StoreClaim | Forget)]
+        if writes:
+            await self._ports.commit(writes)
+        for output in outputs:
+            self._carry_out(output)
 
-    # The pump ------------------------------------------------------------------------------------
-
-    def _enqueue(self, event: Event) -> None:
-        self._inbox.append(event)
-        self._arrived.set()
-
-    async def _run_batches(self, executor: ThreadPoolExecutor) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._wait()
-            outputs = self._handle_batch()
-            writes = [output for output in outputs if isinstance(output, StoreClaim | Forget)]
-            if writes:
-                await loop.run_in_executor(executor, self._store.commit, writes)
-            for output in outputs:
-                self._carry_out(output)
-
-    async def _store_watermarks(self, executor: ThreadPoolExecutor) -> None:
+    async def _store_watermarks(self) -> None:
         """Store watermarks that arrived while nothing else was written: one write in a while for
         all."""
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(WATERMARK_S)
             if self._store.has_new_watermark:
-                await loop.run_in_executor(executor, self._store.commit, ())
-
-    async def _wait(self) -> None:
-        """Wait for an event or the table's timer."""
-        self._arrived.clear()
-        if self._inbox:
-            return
-        wake_at = self._table.wake_at
-        wait_s = None if wake_at is None else max(0.0, wake_at - self._ports.clock())
-        try:
-            async with asyncio.timeout(wait_s):
-                await self._arrived.wait()
-        except TimeoutError:
-            pass
-
-    def _handle_batch(self) -> list[Output]:
-        outputs: list[Output] = []
-        for _ in range(min(len(self._inbox), BATCH_MAX)):
-            outputs += self._table.handle(self._inbox.popleft(), self._ports.clock())
-        wake_at = self._table.wake_at
-        if wake_at is not None and wake_at <= self._ports.clock():
-            outputs += self._table.handle(Woken(), self._ports.clock())
-        return outputs
+                await self._ports.commit(())
 
     def _carry_out(self, output: Output) -> None:
         match output:
@@ -361,14 +340,14 @@ class ClaimDriver:
             case SendToStarter(claim=claim_id, nonce=nonce, message=to_starter):
                 self._listener.send(claim_id, nonce, to_starter)
             case Submit(claim=claim):
-                self._group.create_task(self._submit(claim))
+                self._tasks.create_task(self._submit(claim))
             case Withdraw(claim=claim_id) if claim_id not in self._withdrawing:
                 self._withdrawing.add(claim_id)
-                self._group.create_task(self._withdraw(claim_id))
+                self._tasks.create_task(self._withdraw(claim_id))
             case Withdraw():
                 pass  # it waits for the batch system, and is ordered again if it fails
             case Collect(claim=claim):
-                self._group.create_task(self._collect(claim))
+                self._tasks.create_task(self._collect(claim))
 
     def _send_report(self, message: ToDaemon) -> None:
         if isinstance(message, Report):
@@ -389,9 +368,14 @@ class ClaimDriver:
         async with self._call_slot(claim.id):
             try:
                 placeholder = await asyncio.to_thread(
-                    self._prepare, claim, self._ports.input_path(claim.hold)
+                    self._folders.prepare,
+                    claim,
+                    port=self.port,
+                    leases=self._leases,
+                    input_path=self._ports.input_path(claim.hold),
                 )
                 is_wish = placeholder.has_wishes()
+                await self._ports.prepare_input(claim.hold)
                 await self._manager.submit(placeholder)
             except LocalManagerError as error:
                 is_refused = is_wish or isinstance(error, RequestRefusedError)
@@ -404,22 +388,6 @@ class ClaimDriver:
                 self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)
             self._committed.note_submitted(claim.id)
 
-    def _prepare(self, claim: Claim, input_path: str) -> Placeholder:
-        """Make the claim's folder and batch job, and reinstall the starter if somebody removed it.
-        Raises OSError, NotAllowedError."""
-        with self._installing:
-            if not placeholders.is_installed(self._launch, self._command):
-                log.warning("starter.installed_anew", folder=str(self._launch.root))
-                self._command = placeholders.install_starter(self._launch)
-        return placeholders.prepare(
-            claim,
-            self._launch,
-            command=self._command,
-            port=self.port,
-            leases=self._leases,
-            input_path=input_path,
-        )
-
     def _submit_failed(
         self, claim: ClaimId, reason: str, *, is_transient: bool, is_refused: bool = False
     ) -> None:
@@ -427,7 +395,7 @@ class ClaimDriver:
         failed = SubmitFailed(
             claim=claim, reason=reason, is_transient=is_transient, is_refused=is_refused
         )
-        self._enqueue(failed)
+        self._inbox.put_nowait(failed)
 
     async def _withdraw(self, claim: ClaimId) -> None:
         """Order the end of a batch job, then check whether anything of it is left."""
@@ -451,12 +419,12 @@ class ClaimDriver:
     async def _batch_ended(self, entry: Ended) -> None:
         claim = ClaimId(entry.claim)
         record = await self._record_of(claim)
-        self._enqueue(
+        self._inbox.put_nowait(
             BatchEnded(
                 claim=claim,
                 cause=entry.cause,
                 exit_status=entry.exit_status,
-                reason=entry.reason or placeholders.why_unstarted(entry, self._launch),
+                reason=entry.reason or self._folders.why_unstarted(entry),
                 record=record,
             )
         )
@@ -467,7 +435,7 @@ class ClaimDriver:
         record."""
         for _ in range(RECORD_TRIES):
             try:
-                return await asyncio.to_thread(placeholders.read_record, claim, self._launch)
+                return await asyncio.to_thread(self._folders.record, claim)
             except OSError as error:
                 log.warning("record.not_read", claim=claim, reason=str(error))
                 await asyncio.sleep(RECORD_AGAIN_S)
@@ -476,10 +444,10 @@ class ClaimDriver:
     async def _collect(self, claim: Claim) -> None:
         async with self._collects:
             try:
-                reason = await self._ports.collect(claim, self.folder(claim.id))
+                reason = await self._ports.collect(claim, self._folders.folder(claim.id))
             except OSError as error:
                 reason = str(error)
-        self._enqueue(Collected(claim=claim.id, reason=reason))
+        self._inbox.put_nowait(Collected(claim=claim.id, reason=reason))
 
     def _machines(self, claim: ClaimId) -> int:
         """Number of machines of a claim: its first starter reports it, and each has a processor of
@@ -494,7 +462,7 @@ class ClaimDriver:
         question: Message,
         answer: Callable[[Message], None],
     ) -> None:
-        self._group.create_task(self._answer_courier(claim, nonce, question, answer))
+        self._tasks.create_task(self._answer_courier(claim, nonce, question, answer))
 
     async def _answer_courier(
         self,
@@ -534,12 +502,12 @@ class ClaimDriver:
             entry = listed.get(claim)
             if entry is None:
                 record = await self._record_of(claim)
-                self._enqueue(BatchUnlisted(claim=claim, record=record))
+                self._inbox.put_nowait(BatchUnlisted(claim=claim, record=record))
             elif isinstance(entry, Ended):
                 await self._batch_ended(entry)
         for claim, entry in listed.items():
             if not isinstance(entry, Ended):
-                self._enqueue(BatchFound(claim=claim))
+                self._inbox.put_nowait(BatchFound(claim=claim))
 
     async def _sweep(self) -> None:
         """Remove the folders of claims that were forgotten `keep_s` ago."""
@@ -549,33 +517,10 @@ class ClaimDriver:
 
     async def _sweep_once(self) -> None:
         try:
-            old = await asyncio.to_thread(self._find_old)
+            old = await asyncio.to_thread(self._folders.find_old, self._keep_s)
         except OSError as error:  # no free descriptor, for instance: retried later
             log.warning("claims.not_swept", reason=str(error))
             return
         # Read now, not earlier: a claim is in the table before its folder exists.
-        known = {folder_name(claim) for claim in self._table.claims}
-        await asyncio.to_thread(remove_all, [path for path in old if path.name not in known])
-
-    def _find_old(self) -> list[Path]:
-        """List the entries that did not change for `keep_s`. Programs can rename their claims'
-        folders and leave links and files beside them, so everything that belongs to no known claim
-        goes."""
-        before = self._ports.unix_clock() - self._keep_s
-        found = []
-        for path in sorted(self._launch.root.iterdir()):
-            with suppress(OSError):  # removed meanwhile
-                if path.name != placeholders.STARTERS and _last_written_at(path) < before:
-                    found.append(path)
-        return found
-
-
-def _last_written_at(path: Path) -> float:
-    """Wall-clock time of the starter's last write; the creation time of anything but a claim's
-    folder. Uses the change time (ctime), because programs can set the others, even to a future
-    year."""
-    status = path.lstat()
-    state = path / STATE_FOLDER
-    if stat.S_ISDIR(status.st_mode) and state.is_dir():
-        return max(status.st_ctime, state.lstat().st_ctime)
-    return status.st_ctime
+        known = tuple(self._table.claims)
+        await asyncio.to_thread(self._folders.remove, old, known=known)

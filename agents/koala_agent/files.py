@@ -72,15 +72,21 @@ class FilesSettings:
 class Files:
     """Files of one site: replicas, copies in and out, uploads of outputs.
 
-    `relay` is set from the daemon's Welcome: outputs go there, and it decides whose fault an
-    unreachable address is. `is_listed` is set after the first scan of the store.
+    `relay` returns the address of the daemon's relay, empty when unknown: outputs go there, and it
+    decides whose fault an unreachable address is.
     """
 
-    def __init__(self, settings: FilesSettings, on_report: Callable[[Report], None]) -> None:
-        self.relay = ""
+    def __init__(
+        self,
+        settings: FilesSettings,
+        on_report: Callable[[Report], None],
+        *,
+        relay: Callable[[], str] = str,
+    ) -> None:
         self.port: int | None = None
-        self.is_ready = asyncio.Event()
-        self.is_listed = asyncio.Event()
+        self._relay = relay
+        self._is_ready = asyncio.Event()
+        self._is_listed = asyncio.Event()
         self._settings = settings
         self._on_report = on_report
         self._store = FileStore(settings.store, settings.state / "checksums.json")
@@ -112,7 +118,7 @@ class Files:
             limits=settings.transfers,
             places=asyncio.Semaphore(settings.fetches_max),
             tell=on_report,
-            relay=lambda: self.relay,
+            relay=self._relay,
             room_bytes=settings.room_bytes,
         )
 
@@ -131,12 +137,20 @@ class Files:
                 for order in self._serving.orders.values():
                     self._offer(order)
                 group.create_task(self._forget_served())
-                self.is_ready.set()
+                self._is_ready.set()
                 await self._watch_store()
         finally:
             self._group = None
             if server is not None:
                 await server.stop(None)
+
+    async def ready(self) -> None:
+        """Wait until the port is open and earlier copies go on."""
+        await self._is_ready.wait()
+
+    async def listed(self) -> None:
+        """Wait until the store was scanned for the first time."""
+        await self._is_listed.wait()
 
     def fetch(self, order: FetchOrder) -> None:
         """Copy a part of a file to this site. A repeated order changes nothing, or only the source;
@@ -201,9 +215,7 @@ class Files:
     async def upload(self, order: UploadOrder) -> tuple[Uploaded, ...]:
         """Sends a claim's outputs and logs to the relay; says of each file what came of it."""
         async with self._uploads:
-            return await upload(
-                order, self._channels, self._settings.uploads, relay=lambda: self.relay
-            )
+            return await upload(order, self._channels, self._settings.uploads, relay=self._relay)
 
     # Inside -------------------------------------------------------------------------------------
 
@@ -294,7 +306,7 @@ class Files:
     async def _watch_store(self) -> None:
         while True:
             await self._scan()
-            self.is_listed.set()
+            self._is_listed.set()
             try:
                 async with asyncio.timeout(self._settings.scan_s):
                     await self._scan_wanted.wait()

@@ -30,6 +30,7 @@ from koala.runtime.standard_streams import open_standard_streams
 from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
 from koala.wire.grpc_shutdown import to_the_end
+from koala_agent.assembly import live_site
 from koala_agent.config import Config, read_config
 from koala_agent.link.enrolment import join
 from koala_agent.site import Site
@@ -87,7 +88,7 @@ async def serve(config: Config, *, umask: int) -> int:
     """Run the agent until a signal or a final refusal; return the exit status. Processes that it
     starts for users get this umask, the one that the agent was started with."""
     manager = ServiceManager.of(os.environ)  # before anybody copies the environment
-    site = Site(config, version=own_version(), umask=umask)
+    site = live_site(config, version=own_version(), umask=umask)
     loop = asyncio.get_running_loop()
     keep_threads(loop)
     for number in (signal.SIGTERM, signal.SIGINT):

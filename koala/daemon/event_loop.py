@@ -5,6 +5,8 @@ committed in one transaction; only then are its answers and actions released. Wh
 under way the next batch gathers, so many small events share one commit.
 
 - Between two batches only `ask` reads or changes the scheduler, so clients see durable state only.
+- It has a loop of its own (not `koala.runtime.driver`), because a batch ends with answers to its
+  callers, and because its inbox is bounded.
 - A failed commit or a failed assertion ends the loop before anything of its batch has left.
 """
 
@@ -21,6 +23,7 @@ from koala.daemon.group_commit import BatchContext, GroupCommit, Receiver, T, Up
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice
 from koala.errors import KoalaError, UnreachableError
+from koala.runtime.driver import wait_until
 
 OVER = "the daemon ends"
 
@@ -142,14 +145,7 @@ class EventLoop(GroupCommit):
         if self._inbox or self._is_closing or self._failure is not None:
             return
         self._arrived.clear()
-        wake_at = self.wake_at
-        try:
-            async with asyncio.timeout(
-                None if wake_at is None else max(0.0, wake_at - self._clock.now())
-            ):
-                await self._arrived.wait()
-        except TimeoutError:
-            pass
+        await wait_until(self._arrived, self.wake_at, self._clock.now)
 
     async def _commit(self) -> Sequence[Notice]:
         """Make the batch durable and return the notices that may be published now."""

@@ -1,9 +1,10 @@
 """Driver of one copy at its target: read from the source, or from the relay in its place.
 
-All decisions are those of `transfer`; this module carries out its actions. A try is one
-`Files.Read` call, served by two tasks. One reads, stores, and waits for the rate limit. The other
-watches the clock and cancels the call when the machine says so. A time limit around a single read
-of a stream would cancel the whole call, and at the wrong moments.
+All decisions are those of `transfer`; this module carries out its actions. It has a loop of its own
+(not `koala.runtime.driver`), because events come from within an action: a try is one `Files.Read`
+call, served by two tasks. One reads, stores, and waits for the rate limit. The other watches the
+clock and cancels the call when the machine says so. A time limit around a single read of a stream
+would cancel the whole call, and at the wrong moments.
 """
 
 from __future__ import annotations

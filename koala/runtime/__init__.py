@@ -4,6 +4,7 @@ atomic_file          write a file beside its place and rename it at the end
 child_lifetime       end workers with the process that made them
 clock                the clocks of this machine
 disk, disk_formats   free space; the version numbers of all formats on disk
+driver               drive a state machine: events and a timer in, outputs out
 log_stream           where log lines go
 paths                paths as people write them in configuration files
 sqlite_store         rules of every SQLite database; the lock of a state directory

@@ -30,7 +30,8 @@ from koala.protocol.messages import (
     ToDaemon,
 )
 from koala.protocol.names import ClaimId
-from koala_agent.claim_driver import ClaimDriver, Ports, no_input
+from koala_agent.claim_driver import ClaimDriver, Ports, StoreThread, no_input
+from koala_agent.claim_folders import LocalFolders
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.store import Store
 from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
@@ -158,6 +159,7 @@ class Site:
     claims: ClaimDriver
     daemon: Daemon
     manager: EmulatedLocalManager
+    folders: LocalFolders
 
     async def granted(self, hold: Hold) -> Report:
         self.claims.order(hold)
@@ -209,21 +211,24 @@ async def a_site(
         clock=boot_now,
     )
     store = Store(folder / "state")
-    claims = ClaimDriver(
-        store=store,
-        manager=manager,
-        place=LaunchSettings(
+    thread = StoreThread(store)
+    folders = LocalFolders(
+        LaunchSettings(
             root=folder / "claims",
             site="here",
             shared=scratch is None,
             scratch="" if scratch is None else str(scratch),
             python=None if python is None else str(python),
             manager=kind,
-        ),
+        )
+    )
+    claims = ClaimDriver(
+        store=store,
+        manager=manager,
+        folders=folders,
         ports=Ports(
             tell=daemon.hear,
-            clock=boot_now,
-            unix_clock=time.time,
+            commit=thread.commit,
             input_path=input_path,
             room_bytes=room_bytes,
         ),
@@ -237,7 +242,7 @@ async def a_site(
             running = group.create_task(claims.run())
             await claims.opened()
             claims.set_leases(leases)
-            yield Site(claims, daemon, manager)
+            yield Site(claims, daemon, manager, folders)
             running.cancel()
     finally:
-        store.close()
+        thread.close()

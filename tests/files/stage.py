@@ -76,7 +76,8 @@ class SiteOfFiles:
     def __init__(self, settings: FilesSettings) -> None:
         self.settings = settings
         self.reports = Reports()
-        self.files = Files(settings, self.reports)
+        self.relay = ""
+        self.files = Files(settings, self.reports, relay=lambda: self.relay)
 
     @property
     def address(self) -> str:
@@ -119,7 +120,7 @@ async def running(settings: FilesSettings) -> AsyncIterator[SiteOfFiles]:
     site = SiteOfFiles(settings)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(site.files.run())
-        await until(site.files.is_ready)
+        await site.files.ready()
         try:
             yield site
         finally:

@@ -411,7 +411,7 @@ async def test_an_upload_goes_to_the_relay_of_the_daemon_that_came_back(tmp_path
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
             uploading = group.create_task(delft.files.upload(before))
             await asyncio.sleep(0)  # it has begun
-            delft.files.relay = order.relay
+            delft.relay = order.relay
         (uploaded,) = uploading.result()
     assert uploaded.error == ""
     assert Spool(tmp_path / "spool").outputs(PLACE).joinpath("good").read_bytes() == b"good"

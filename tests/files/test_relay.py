@@ -258,7 +258,7 @@ async def test_a_reader_whose_source_never_comes_is_told_so_in_time(tmp_path: Pa
 async def test_a_dead_relay_is_nobodys_fault(tmp_path: Path) -> None:
     """Otherwise one crash would make every site that held a file look bad."""
     async with running(a_site(tmp_path, "leiden", transfers=replace(QUICK, tries_max=2))) as leiden:
-        leiden.files.relay = "127.0.0.1:1"
+        leiden.relay = "127.0.0.1:1"
         _, fetch = orders(b"1234", address="127.0.0.1:1")
         leiden.files.fetch(fetch)
         assert (await failed(leiden, fetch.transfer)).at == ""

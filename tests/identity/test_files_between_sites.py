@@ -63,7 +63,7 @@ async def test_a_file_goes_through_the_relay(tmp_path: Path, authority: Authorit
         delft.put("input.dat", content)
         serve, fetch = relayed(*orders(content, address=relay))
         for site in (delft, leiden):
-            site.files.relay = relay
+            site.relay = relay
         delft.files.serve(serve)
         leiden.files.fetch(fetch)
         await finished(leiden, fetch.transfer)

@@ -110,6 +110,7 @@ class Run:
         try:
             return self._play()
         finally:
+            self.world.close()
             structlog.configure(wrapper_class=before)
 
     def _play(self) -> Outcome:

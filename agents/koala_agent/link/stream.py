@@ -1,4 +1,4 @@
-"""The driver of the session: gRPC streams to the daemon, and the machine's outputs carried out.
+"""The link: the session machine with its driver, and the gRPC streams to the daemon.
 
 - One stream at a time, each on a channel of its own: a failed channel keeps its own back-off, which
   would add to the session's.
@@ -29,6 +29,7 @@ from koala.errors import ConfigError, SpecError, UnreachableError
 from koala.identity.tls import IdentityFile
 from koala.protocol.messages import SiteFigures, Watermark, Welcome
 from koala.protocol.versions import PROTOCOL
+from koala.runtime.driver import Driver
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent.link.endpoints import dial, why_refused
@@ -117,9 +118,24 @@ class Agent(Protocol):
         """Begin to end everything that is not named."""
 
 
+Post: TypeAlias = Callable[[Event], None]
 Encode: TypeAlias = Callable[[object], link_pb2.FromAgent]
 Decode: TypeAlias = "Callable[[link_pb2.ToAgent], FromDaemon | None]"
 """Decoder; None for a message kind of a later version. Raises SpecError for an invalid message."""
+
+
+class Stream(Protocol):
+    """One connection to the daemon: it posts Dialled, then Received."""
+
+    def send(self, batch: Sequence[object]) -> bool:
+        """Queue a batch of messages; when the queue is full, end the connection and return
+        False."""
+
+    def hang_up(self, *, is_orderly: bool) -> None:
+        """End the connection; when orderly, after queued messages are written."""
+
+    async def run(self, startable: Callable[[], int]) -> str:
+        """Connect and serve until the connection is lost or closed; return why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,46 +150,59 @@ class Wire:
     identity: IdentityFile | None = None
     """The site's certificate and key; None: plain text."""
 
+    def stream(self, connection: int, post: Post) -> Stream:
+        """Return a new gRPC stream."""
+        return _GrpcStream(connection, self, post)
+
 
 class Link:
     """Driver of the session: passes events of streams and agent to it, and carries out its
-    outputs."""
+    outputs. `stream` makes the stream of a connection."""
 
     def __init__(
-        self, session: Session, wire: Wire, agent: Agent, *, clock: Callable[[], float]
+        self,
+        session: Session,
+        inbox: asyncio.Queue[Event],
+        stream: Callable[[int, Post], Stream],
+        agent: Agent,
+        *,
+        clock: Callable[[], float],
     ) -> None:
-        self._session = session
-        self._wire = wire
-        self._agent = agent
-        self._clock = clock
-        self._streams: dict[int, _Stream] = {}
-        self._changed = asyncio.Event()
-        self._finish: Finish | None = None
         self.attempted = asyncio.Event()
         """Set when the first attempt to register is over, successful or not."""
         self.welcomed = asyncio.Event()
         """Set when the daemon has accepted a session, at any time."""
+        self._session = session
+        self._inbox = inbox
+        self._stream = stream
+        self._agent = agent
+        self._driver = Driver(
+            session, inbox, woken=Woken(), carry_out=self._carry_out_all, clock=clock
+        )
+        self._streams: dict[int, Stream] = {}
+        self._tasks = asyncio.TaskGroup()
+        self._inventory_tasks: set[asyncio.Task[None]] = set()
+        self._is_over = asyncio.Event()
+        self._finish: Finish | None = None
         self._cut_reason = ""
-        self._inventory_tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> Finish:
         """Serve until the session is over for good; return why."""
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            while self._finish is None:
-                self._handle(Woken())
-                await self._wait()
-            for task in self._inventory_tasks:
+        async with self._tasks:
+            driving = self._tasks.create_task(self._driver.run())
+            await self._is_over.wait()
+            for task in (driving, *self._inventory_tasks):
                 task.cancel()
+        assert self._finish is not None
         return self._finish
 
     def send_report(self, report: object) -> None:
         """Send a report now, or with the next inventory."""
-        self._handle(Reported(report))
+        self._inbox.put_nowait(Reported(report))
 
     def send_figures(self, figures: SiteFigures, *, is_owed: bool = False) -> None:
         """Pass on the site's figures, perhaps changed."""
-        self._handle(SiteChanged(figures, is_owed=is_owed))
+        self._inbox.put_nowait(SiteChanged(figures, is_owed=is_owed))
 
     def redial(self, reason: str) -> None:
         """Close the connection in order, and dial again."""
@@ -183,7 +212,7 @@ class Link:
 
     def close(self, reason: str) -> None:
         """Send a goodbye and make `run` return."""
-        self._handle(Closed(reason))
+        self._inbox.put_nowait(Closed(reason))
 
     @property
     def is_live(self) -> bool:
@@ -195,49 +224,36 @@ class Link:
         """Reason for the end of the last session, empty after a welcome."""
         return self._cut_reason
 
-    # The machine ----------------------------------------------------------------------------------
+    # Outputs of the machine -----------------------------------------------------------------------
 
-    async def _wait(self) -> None:
-        """Wait for the machine's timer, or until an event has moved it."""
-        self._changed.clear()
-        wake_at = self._session.wake_at
-        if self._finish is not None:
-            return
-        try:
-            async with asyncio.timeout(
-                None if wake_at is None else max(0.0, wake_at - self._clock())
-            ):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
-
-    def _handle(self, event: Event) -> None:
-        outputs = self._session.handle(event, self._clock())
+    async def _carry_out_all(self, outputs: Sequence[Output]) -> None:
         for is_said, together in groupby(outputs, lambda output: isinstance(output, Send)):
             if is_said:
                 self._send([output.message for output in together if isinstance(output, Send)])
             else:
                 for output in together:
                     self._carry_out(output)
-        self._changed.set()
 
     def _carry_out(self, output: Output) -> None:
         match output:
             case Dial(connection):
-                self._streams[connection] = _Stream(connection, self._wire, self._handle)
-                self._group.create_task(self._serve(self._streams[connection]))
+                stream = self._streams[connection] = self._stream(
+                    connection, self._inbox.put_nowait
+                )
+                self._tasks.create_task(self._serve(connection, stream))
             case TakeInventory(connection):
-                self._inventory_tasks = [task for task in self._inventory_tasks if not task.done()]
-                taking = self._group.create_task(self._take_inventory(connection))
-                self._inventory_tasks.append(taking)
+                taking = self._tasks.create_task(self._take_inventory(connection))
+                self._inventory_tasks.add(taking)
+                taking.add_done_callback(self._inventory_tasks.discard)
             case HangUp():
                 self._hang_up(output)
             case Finish():
                 self._finish = output
+                self._is_over.set()
             case StoreEpoch() | KeepWatermark() | BeginSession() | Apply() | StopOthers():
                 self._pass_to_agent(output)
             case Send():
-                raise AssertionError("what is said goes together, see _handle")
+                raise AssertionError("what is said goes together, see _carry_out_all")
 
     def _pass_to_agent(
         self, output: StoreEpoch | KeepWatermark | BeginSession | Apply | StopOthers
@@ -266,27 +282,27 @@ class Link:
             stream.hang_up(is_orderly=output.is_orderly)
 
     def _send(self, batch: Sequence[object]) -> None:
-        stream = self._streams[self._session.connection]
-        if not stream.send(batch):
-            # Deferred: the machine's outputs must be carried out before its next event.
-            cut = Cut(connection=stream.connection, reason="the daemon does not read")
-            asyncio.get_running_loop().call_soon(self._handle, cut)
+        connection = self._session.connection
+        # A stream that has just ended has an event of its own in the inbox.
+        stream = self._streams.get(connection)
+        if stream is not None and not stream.send(batch):
+            self._inbox.put_nowait(Cut(connection=connection, reason="the daemon does not read"))
 
     async def _take_inventory(self, connection: int) -> None:
         await self._agent.prepare()
         # No await from here on: later changes are reported after the inventory.
-        self._handle(InventoryTaken(connection=connection, reports=self._agent.inventory()))
+        reports = self._agent.inventory()
+        self._inbox.put_nowait(InventoryTaken(connection=connection, reports=reports))
 
-    async def _serve(self, stream: _Stream) -> None:
+    async def _serve(self, connection: int, stream: Stream) -> None:
         """Serve one connection from its dialling to its end; the end is an event, never an
         error."""
-        log.debug("link.dialled", daemon=self._wire.target)
         reason = await stream.run(self._agent.startable)
-        del self._streams[stream.connection]
+        del self._streams[connection]
         if reason != self._cut_reason:  # one line for a daemon that is away all night
             log.info("link.cut", reason=reason)
         self._cut_reason = reason
-        self._handle(Cut(connection=stream.connection, reason=reason))
+        self._inbox.put_nowait(Cut(connection=connection, reason=reason))
         if self._finish is None:
             self.attempted.set()
 
@@ -299,20 +315,20 @@ def describe_error(error: grpc.aio.AioRpcError) -> str:
     return f"{error.code().name}: {error.details()}"
 
 
-class _Stream:
+class _GrpcStream:
     """Connection: a channel, a stream on it, a reader and a writer."""
 
-    def __init__(self, connection: int, wire: Wire, handle: Callable[[Event], None]) -> None:
-        self.connection = connection
+    def __init__(self, connection: int, wire: Wire, post: Post) -> None:
+        self._connection = connection
         self._wire = wire
-        self._handle = handle
+        self._post = post
         self._outbox: asyncio.Queue[Sequence[object]] = asyncio.Queue(wire.queue_max)
         self._ended = asyncio.Event()
         self._is_orderly = False
         self._reason = "hung up"
 
     def send(self, batch: Sequence[object]) -> bool:
-        """Queue a batch of messages; when the queue is full, end the stream and return False."""
+        """See `Stream`."""
         try:
             self._outbox.put_nowait(batch)
         except asyncio.QueueFull:
@@ -321,12 +337,13 @@ class _Stream:
         return True
 
     def hang_up(self, *, is_orderly: bool) -> None:
-        """End the connection; when orderly, after queued messages are written."""
+        """See `Stream`."""
         self._is_orderly = is_orderly
         self._ended.set()
 
     async def run(self, startable: Callable[[], int]) -> str:
-        """Serve until the connection is lost or closed; return why."""
+        """See `Stream`."""
+        log.debug("link.dialled", daemon=self._wire.target)
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             connecting = group.create_task(self._connect(stack))
             ending = group.create_task(self._ended.wait())
@@ -383,7 +400,7 @@ class _Stream:
     ) -> None:
         call = AgentLinkStub(channel).Connect(metadata=(("koala-protocol", str(PROTOCOL)),))
         session = secrets.token_hex(8)
-        self._handle(Dialled(connection=self.connection, session=session, idle=startable()))
+        self._post(Dialled(connection=self._connection, session=session, idle=startable()))
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(self._read(call))
             writing = group.create_task(self._write(call))
@@ -424,9 +441,9 @@ class _Stream:
                 log.warning("link.unknown_message_ignored")
             else:
                 received = Received(
-                    connection=self.connection, message=decoded, mark=self._wire.mark(message)
+                    connection=self._connection, message=decoded, mark=self._wire.mark(message)
                 )
-                self._handle(received)
+                self._post(received)
 
     async def _write(self, call: Call) -> None:
         try:

@@ -12,6 +12,8 @@ same state directory finds them, or finds that they ended.
 
 One task owns all state and takes its events (a process exited, a limit passed, a local job arrived)
 from an inbox. So an error in any of them ends `run` and with it the agent, rather than be logged.
+It is no machine with a driver (`koala.runtime.driver`): each job has timers of its own and starts
+processes.
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from koala_agent.starter.process_tree import RLIMIT_LOCKS, is_over
+from koala_agent.starter import procfs
+from koala_agent.starter.process_tree import RLIMIT_LOCKS
+from koala_agent.starter.procfs import Stat
 
 CLAIM_VARIABLE = "KOALA_CLAIM"
 SCOPE_VARIABLE = "KOALA_LOCAL_MANAGER"
@@ -41,8 +43,6 @@ any."""
 _BRAND_BITS = 62
 _PASSES = 5
 _KERNEL_THREAD = 0x00200000
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,13 +84,13 @@ def boot_id() -> str:
 
 def identify(pid: int) -> Identity | None:
     """Identify the living process that has this pid now."""
-    fields = _fields(pid)
-    return None if is_over(fields) else _identity(pid, fields)
+    stat = Stat(procfs.read(pid, "stat"))
+    return None if stat.is_over else Identity(pid, stat.start_ticks)
 
 
 def identify_child(pid: int) -> Identity:
     """Identify our child that has this pid now, even when it is already a zombie."""
-    return _identity(pid, _fields(pid))
+    return Identity(pid, Stat(procfs.read(pid, "stat")).start_ticks)
 
 
 def is_alive(identity: Identity) -> bool:
@@ -121,25 +121,24 @@ def scan() -> Scan:
     bare: set[int] = set()
     found = []
     for _ in range(_PASSES):
-        # os.listdir, since Path objects for all processes would cost as much as reading them.
-        pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208
         has_missed = False
-        for pid in sorted(pids - read, reverse=True):
-            fields = _fields(pid)
-            if is_over(fields):
+        for pid in sorted(set(procfs.pids()) - read, reverse=True):
+            stat = Stat(procfs.read(pid, "stat"))
+            if stat.is_over:
                 # It may have lived when /proc was listed, and may have left a child since.
                 has_missed = True
-                if fields:
+                if not stat.is_missing:
                     read.add(pid)  # a zombie; it stays one
                 continue
-            environment = b"" if _is_of_kernel(fields) else _read(pid, "environ")
-            if not environment and not _is_of_kernel(fields) and pid not in bare:
+            is_of_kernel = bool(stat.flags & _KERNEL_THREAD)  # it never has an environment
+            environment = b"" if is_of_kernel else procfs.read(pid, "environ")
+            if not environment and not is_of_kernel and pid not in bare:
                 # Gone, in the middle of an exec, or really without: taken at its word next time.
                 has_missed = True
                 bare.add(pid)
                 continue
             read.add(pid)
-            found.append(_seen(pid, fields, environment))
+            found.append(_seen(pid, stat, environment))
         if not has_missed:
             return Scan(tuple(found), is_complete=True)
     return Scan(tuple(found), is_complete=False)
@@ -223,36 +222,18 @@ def kill_group(group: int) -> None:
 # /proc ------------------------------------------------------------------------------------------
 
 
-def _seen(pid: int, fields: list[bytes], environment: bytes) -> Seen:
+def _seen(pid: int, stat: Stat, environment: bytes) -> Seen:
     claim, scope = _claim_and_scope(environment)
     return Seen(
-        identity=_identity(pid, fields),
-        parent=int(fields[1]),
-        group=int(fields[2]),
+        identity=Identity(pid, stat.start_ticks),
+        parent=stat.parent,
+        group=stat.group,
         brand=_brand(pid),
         claim=claim,
         scope=scope,
-        cpu_s=sum(int(ticks) for ticks in fields[11:15]) / _TICKS_PER_S,
-        memory_bytes=int(fields[21]) * _PAGE_BYTES,
+        cpu_s=stat.cpu_s,
+        memory_bytes=stat.memory_bytes,
     )
-
-
-def _is_of_kernel(fields: list[bytes]) -> bool:
-    """Test for a kernel thread, which never has an environment."""
-    return bool(int(fields[6]) & _KERNEL_THREAD)
-
-
-def _fields(pid: int) -> list[bytes]:
-    """Read the fields of /proc/PID/stat from the third (state) on; empty when there is no process.
-
-    The second one is the program's name in parentheses and may hold blanks and parentheses.
-    """
-    content = _read(pid, "stat")
-    return content[content.rfind(b")") + 2 :].split()
-
-
-def _identity(pid: int, fields: list[bytes]) -> Identity:
-    return Identity(pid, int(fields[19]))
 
 
 def _brand(pid: int) -> int | None:
@@ -260,7 +241,7 @@ def _brand(pid: int) -> int | None:
     try:
         _soft, hard = resource.prlimit(pid, RLIMIT_LOCKS)
     except PermissionError:  # another user's, whose limits may be read all the same
-        return brand_in(_read(pid, "limits"))
+        return brand_in(procfs.read(pid, "limits"))
     except OSError:
         return None  # it has just ended
     return None if hard == resource.RLIM_INFINITY else hard
@@ -285,25 +266,3 @@ def _claim_and_scope(content: bytes) -> tuple[str | None, str | None]:
         None if claim is None else os.fsdecode(claim),
         None if scope is None else os.fsdecode(scope),
     )
-
-
-def _read(pid: int, name: str) -> bytes:
-    """Read a file of /proc/PID; empty when the process is gone, one NUL when it is another
-    user's."""
-    try:
-        descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
-    except (FileNotFoundError, ProcessLookupError):
-        return b""
-    except PermissionError:
-        return b"\0"
-    try:
-        parts = []
-        while part := os.read(descriptor, 65536):
-            parts.append(part)
-        return b"".join(parts)
-    except ProcessLookupError:
-        return b""
-    except PermissionError:
-        return b"\0"
-    finally:
-        os.close(descriptor)

@@ -4,7 +4,7 @@
   only after it has arrived. It may arrive long before its claim. Until the attempt is over the
   daemon names the transfer as wanted; afterwards it is kept as long as a claim reads it.
 - A replica of the site is read in place.
-- A part of a replica is copied into the claim's folder by `InputManager`, before the batch job is
+- A part of a replica is copied into the claim's folder before the batch job is
   submitted. So a program is never at the barrier without it, and no processor idles meanwhile.
 """
 
@@ -21,7 +21,6 @@ from koala.errors import LocalManagerError, SpecError
 from koala.files.confined_folder import UnusableFileError
 from koala.protocol.messages import Hold
 from koala.protocol.names import ClaimId
-from koala_agent.lrm.port import Idle, Listed, LocalManager, Placeholder
 
 BLOCK_BYTES = 8 * 1024 * 1024
 CHUNK_FILE = "input"
@@ -108,62 +107,6 @@ class InputPaths:
         except (SpecError, UnusableFileError) as error:
             message = f"{hold.claim} reads {hold.local_input!r}: {error}"
             raise LocalManagerError(message) from error
-
-
-class InputManager:
-    """Decorator of a local manager that prepares inputs before it submits."""
-
-    def __init__(
-        self, manager: LocalManager, inputs: InputPaths, holds: Callable[[str], Hold | None]
-    ) -> None:
-        self._manager = manager
-        self._inputs = inputs
-        self._holds = holds
-
-    @property
-    def starts_after_stop(self) -> bool:
-        """See `LocalManager`."""
-        return self._manager.starts_after_stop
-
-    @property
-    def honours(self) -> tuple[str, ...]:
-        """See `LocalManager`."""
-        return self._manager.honours
-
-    def number(self, claim: str) -> str:
-        """See `LocalManager`."""
-        return self._manager.number(claim)
-
-    async def run(self) -> None:
-        """See `LocalManager`."""
-        await self._manager.run()
-
-    async def opened(self) -> None:
-        """See `LocalManager`."""
-        await self._manager.opened()
-
-    async def close(self, *, kill: bool = False) -> None:
-        """See `LocalManager`."""
-        await self._manager.close(kill=kill)
-
-    async def submit(self, placeholder: Placeholder) -> None:
-        """See `LocalManager`."""
-        hold = self._holds(placeholder.claim)
-        if hold is not None:
-            await self._inputs.prepare(hold)
-        await self._manager.submit(placeholder)
-
-    async def withdraw(self, claim: str) -> None:
-        """See `LocalManager`."""
-        await self._manager.withdraw(claim)
-
-    async def listing(self) -> tuple[Listed, ...]:
-        """See `LocalManager`."""
-        return await self._manager.listing()
-
-    async def idle(self) -> Idle:
-        """See `LocalManager`."""
-        return await self._manager.idle()
 
 
 def _is_part(hold: Hold) -> bool:

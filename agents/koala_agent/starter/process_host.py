@@ -67,7 +67,11 @@ NOT_BROUGHT = "files could not be brought to the agent"
 
 
 class MachineDriver:
-    """Passes events to a machine and carries out its actions, until its world is over."""
+    """Passes events to a machine and carries out its actions, until its world is over.
+
+    It is the loop of `koala.runtime.driver` without asyncio, since starters have only the standard
+    library and start in milliseconds; here events may also follow from an action at once.
+    """
 
     def __init__(self, machine: Machine, world: World) -> None:
         self._machine = machine

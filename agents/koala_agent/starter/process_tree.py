@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from signal import SIGKILL
 
+from koala_agent.starter import procfs
 from koala_agent.starter.compat import log
+from koala_agent.starter.procfs import Stat, read_quietly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,25 +72,11 @@ def has_no_child() -> bool:
 
 def is_alive(pid: int) -> bool:
     """Return True for a process that exists and is no zombie."""
-    return not is_over(_fields(pid))
+    return not _stat(pid).is_over
 
 
-def is_over(fields: list[bytes]) -> bool:
-    """Return True if these fields of /proc/PID/stat, from the third on, are of a dead process.
-
-    None mean no process. A process is dead when it has exited with all its threads; the first
-    thread may exit before the others.
-    """
-    return not fields or (fields[0] in (b"Z", b"X") and int(fields[17]) <= 1)
-
-
-def _fields(pid: int) -> list[bytes]:
-    """Read the fields of /proc/PID/stat behind the name; empty without such a process.
-
-    The name may hold blanks and parentheses.
-    """
-    stat = read_quietly(f"/proc/{pid}/stat")
-    return stat[stat.rfind(b")") + 2 :].split()
+def _stat(pid: int) -> Stat:
+    return Stat(read_quietly(pid, "stat"))
 
 
 def find_tree(nonce: str, excluded: Collection[int] = ()) -> list[int]:
@@ -119,14 +107,14 @@ def used_by(pids: Iterable[int]) -> tuple[float, dict[int, int]]:
 
     Waited-for children are included.
     """
-    ticks = 0
+    cpu_s = 0.0
     groups = {}
     for pid in pids:
-        fields = _fields(pid)
-        if fields:
-            groups[pid] = int(fields[2])
-            ticks += sum(map(int, fields[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK"), groups
+        stat = _stat(pid)
+        if not stat.is_missing:
+            groups[pid] = stat.group
+            cpu_s += stat.cpu_s
+    return cpu_s, groups
 
 
 def groups_elsewhere(pids: Iterable[int]) -> list[int]:
@@ -135,14 +123,14 @@ def groups_elsewhere(pids: Iterable[int]) -> list[int]:
     All members of such a group descend from the makers of the session.
     """
     own = os.getsid(0)
-    found = [_fields(pid) for pid in pids]
-    return sorted({int(fields[2]) for fields in found if fields and int(fields[3]) != own})
+    found = map(_stat, pids)
+    return sorted({stat.group for stat in found if not stat.is_missing and stat.session != own})
 
 
 def started_at(pid: int) -> int:
     """Return the start time, which identifies a process whose number is reused; 0 without one."""
-    fields = _fields(pid)
-    return int(fields[19]) if fields else 0
+    stat = _stat(pid)
+    return 0 if stat.is_missing else stat.start_ticks
 
 
 def offspring() -> list[int]:
@@ -161,7 +149,7 @@ def offspring() -> list[int]:
         except OSError:
             continue  # it has just ended
         for thread in threads:
-            children = read_quietly(f"/proc/{pid}/task/{thread}/children")
+            children = read_quietly(pid, f"task/{thread}/children")
             above += map(int, children.split())
         if pid != os.getpid():
             found.append(pid)
@@ -175,13 +163,8 @@ def descendants() -> list[int]:
 
 
 def _parents() -> dict[int, int]:
-    parents = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            fields = _fields(int(name))
-            if not is_over(fields):
-                parents[int(name)] = int(fields[1])
-    return parents
+    found = {pid: _stat(pid) for pid in procfs.pids()}
+    return {pid: stat.parent for pid, stat in found.items() if not stat.is_over}
 
 
 def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
@@ -195,14 +178,5 @@ def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
 
 
 def _carries(pid: int, mark: bytes) -> bool:
-    content = read_quietly(f"/proc/{pid}/environ")
+    content = read_quietly(pid, "environ")
     return content.startswith(mark) or b"\0" + mark in content
-
-
-def read_quietly(path: str) -> bytes:
-    """Read a file of /proc; empty when its process is gone or not accessible."""
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""

@@ -15,7 +15,6 @@ from koala_agent.starter.compat import (
     to_list,
     to_object,
 )
-from koala_agent.starter.process_tree import read_quietly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -226,8 +225,11 @@ def allocation(manager: str, environment: Mapping[str, str]) -> tuple[tuple[str,
             return ()
         return tuple(zip(names, counts, strict=True)) if len(names) == len(counts) else ()
     if manager == "gridengine":
-        rows = read_quietly(environment.get("PE_HOSTFILE", "")).decode("utf-8", "replace")
-        fields = [row.split() for row in rows.splitlines()]
+        try:
+            with open(environment.get("PE_HOSTFILE", ""), errors="replace") as file:
+                fields = [row.split() for row in file]
+        except OSError:
+            return ()
         return tuple((row[0], int(row[1])) for row in fields if len(row) > 1 and row[1].isdigit())
     return ()
 

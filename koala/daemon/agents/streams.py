@@ -1,7 +1,8 @@
 """gRPC streams of the agents' link, at the daemon's end.
 
 - Each stream has one handler with a reader, a writer behind a bounded outbox, and a timer. The
-  registry makes all decisions.
+  registry makes all decisions, and calls the sessions itself: no driver (`koala.runtime.driver`)
+  stands between them, because a report is rate-limited after it is handled.
 - No read or write has a timeout, because gRPC would then cancel the whole stream. A peer that does
   not read fills its outbox; beats detect one that is silent.
 - Leaving a handler never waits: it may be cancelled anywhere.
@@ -25,6 +26,7 @@ from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.clock import Clock, wall_s
 from koala.daemon.event_loop import EventLoop
 from koala.daemon.quotas import RateLimits
+from koala.runtime.driver import wait_until
 from koala.wire.v1 import link_pb2 as pb
 from koala.wire.v1.link_pb2_grpc import AgentLinkServicer
 
@@ -222,10 +224,5 @@ class Streams(AgentLinkServicer):
             stream.changed.clear()
             wake_at = connection.session.wake_at
             stream.wakes_at = inf if wake_at is None else wake_at
-            try:
-                async with asyncio.timeout(
-                    None if wake_at is None else max(0.0, wake_at - self._clock.now())
-                ):
-                    await stream.changed.wait()
-            except TimeoutError:
+            if not await wait_until(stream.changed, wake_at, self._clock.now):
                 self._registry.wake(connection)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,7 @@ import pytest
 from koala.errors import LocalManagerError, SpecError
 from koala.protocol.messages import Hold, Program
 from koala.protocol.names import ClaimId
-from koala_agent.lrm.port import Idle, Listed, Placeholder
-from koala_agent.placeholders.input_files import InputManager, InputPaths
+from koala_agent.placeholders.input_files import InputPaths
 
 CLAIM = ClaimId("j1/1/0/1")
 
@@ -41,40 +41,6 @@ def inputs(tmp_path: Path) -> InputPaths:
     )
 
 
-class NotedManager:
-    """Notes what is submitted, and whether the input was there then."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.found: list[bytes] = []
-        self.starts_after_stop = True
-        self.honours: tuple[str, ...] = ("queue",)
-
-    async def run(self) -> None:
-        pass
-
-    async def opened(self) -> None:
-        pass
-
-    async def close(self, *, kill: bool = False) -> None:
-        pass
-
-    async def submit(self, placeholder: Placeholder) -> None:
-        self.found.append(self.path.read_bytes())
-
-    async def withdraw(self, claim: str) -> None:
-        pass
-
-    def number(self, claim: str) -> str:
-        return ""
-
-    async def listing(self) -> tuple[Listed, ...]:
-        return ()
-
-    async def idle(self) -> Idle:
-        return Idle(processors=4, idle=4, startable=4, queued_jobs=0, local_processors=0)
-
-
 def test_a_job_without_input_is_told_nothing(inputs: InputPaths) -> None:
     assert inputs.path(a_hold()) == ""
 
@@ -97,18 +63,14 @@ def test_a_replica_that_is_not_here_is_an_error_that_names_it(inputs: InputPaths
     ("offset", "size", "expected"),
     [(0, 4, b"0123"), (4, 4, b"4567"), (8, 2, b"89"), (6, 0, b"6789")],
 )
-async def test_a_part_of_a_replica_is_there_before_the_batch_job(
+async def test_a_part_of_a_replica_is_copied_into_the_claims_folder(
     inputs: InputPaths, tmp_path: Path, offset: int, size: int, expected: bytes
 ) -> None:
     hold = a_hold(local_input="data", chunk_offset=offset, chunk_bytes=size)
     path = Path(inputs.path(hold))
     assert path.parent == tmp_path / "j1-1-0-1"
-    manager = NotedManager(path)
-    placeholder = Placeholder(
-        claim=CLAIM, processors=1, time_limit_s=1.0, argv=("true",), directory=tmp_path
-    )
-    await InputManager(manager, inputs, lambda _: hold).submit(placeholder)
-    assert manager.found == [expected]
+    await inputs.prepare(hold)
+    assert await asyncio.to_thread(path.read_bytes) == expected
 
 
 async def test_a_part_beyond_the_end_fails_the_claim(inputs: InputPaths, tmp_path: Path) -> None:

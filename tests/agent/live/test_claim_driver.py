@@ -90,7 +90,7 @@ async def linked(
         decode=codec.decode,
         queue_max=queue_max,
     )
-    link = Link(session, wire, agent, clock=clock.now)
+    link = Link(session, asyncio.Queue(), wire.stream, agent, clock=clock.now)
     async with asyncio.TaskGroup() as group:
         group.create_task(link.run())
         yield link
@@ -224,7 +224,7 @@ async def test_a_final_refusal_ends_the_link_with_its_reason() -> None:
             encode=lambda message: codec.encode(message, FACTS),
             decode=codec.decode,
         )
-        link = Link(session, wire, agent, clock=clock.now)
+        link = Link(session, asyncio.Queue(), wire.stream, agent, clock=clock.now)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(link.run())
             await refuse(daemon)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from koala.errors import LocalManagerError
+from koala.protocol.messages import Hold
 from koala.protocol.names import ClaimId
 from koala_agent import claim_driver
-from koala_agent.claim_driver import ClaimDriver, Ports, no_input
+from koala_agent.claim_driver import ClaimDriver, Ports, StoreThread
+from koala_agent.claim_folders import LocalFolders
 from koala_agent.claims.events import StoreClaim, Withdraw
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.states import Asked, Claim
@@ -34,6 +35,8 @@ class SilentManager:
         self.honours: tuple[str, ...] = ()
         self.answers = asyncio.Event()
         self.withdrawn: list[str] = []
+        self.calls: list[str] = []
+        self.submitted = asyncio.Event()
 
     async def run(self) -> None:
         """See LocalManager."""
@@ -50,6 +53,13 @@ class SilentManager:
 
     async def submit(self, placeholder: Placeholder) -> None:
         """See LocalManager."""
+        self.calls.append("submit")
+        self.submitted.set()
+
+    async def prepare_input(self, hold: Hold) -> None:
+        """See Ports."""
+        await asyncio.sleep(0)
+        self.calls.append("prepare input")
 
     async def withdraw(self, claim: str) -> None:
         """See LocalManager: it takes until the batch system answers."""
@@ -74,11 +84,12 @@ async def a_site_before(manager: SilentManager, folder: Path) -> AsyncIterator[C
     hold = a_hold(CLAIM)
     claim = Claim(hold=hold, secret="s" * 32, state=Asked(grace_until=boot_now() + 600.0))
     store.commit([StoreClaim(claim=claim)])
+    thread = StoreThread(store)
     claims = ClaimDriver(
         store=store,
         manager=manager,
-        place=LaunchSettings(root=folder / "claims", site="here"),
-        ports=Ports(tell=Daemon().hear, clock=boot_now, unix_clock=time.time, input_path=no_input),
+        folders=LocalFolders(LaunchSettings(root=folder / "claims", site="here")),
+        ports=Ports(tell=Daemon().hear, commit=thread.commit, prepare_input=manager.prepare_input),
         limits=Limits(),
     )
     try:
@@ -88,7 +99,7 @@ async def a_site_before(manager: SilentManager, folder: Path) -> AsyncIterator[C
             yield claims
             running.cancel()
     finally:
-        store.close()
+        thread.close()
 
 
 async def test_what_is_stored_is_told_when_the_batch_system_is_silent(
@@ -114,6 +125,15 @@ async def test_a_withdrawal_that_is_ordered_again_while_it_waits_is_one(tmp_path
         claims._carry_out(Withdraw(claim=CLAIM))
         await withdrawn()
         assert manager.withdrawn == [CLAIM, CLAIM], "it may fail, and is tried again"
+
+
+async def test_the_input_of_a_claim_is_there_before_its_batch_job(tmp_path: Path) -> None:
+    """A program must not be at the barrier without it."""
+    manager = SilentManager()
+    async with asyncio.timeout(LIMIT_S), a_site_before(manager, tmp_path) as claims:
+        claims.order(a_hold("j2/1/0/1"))
+        await manager.submitted.wait()
+        assert manager.calls == ["prepare input", "submit"]
 
 
 async def withdrawn() -> None:

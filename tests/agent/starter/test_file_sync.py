@@ -77,7 +77,7 @@ async def log_of(site: Site, text: str) -> None:
     """Returns when this stands in the first process's output, at the agent."""
 
     def has_come() -> bool:
-        source = site.claims.log_source(CLAIM)
+        source = site.folders.log_source(CLAIM, site.claims.claims.get(CLAIM))
         assert source is not None
         request = LogRequest(
             request=1, claim=CLAIM, stream="stdout", process=0, offset=0, size_max=0
@@ -109,7 +109,7 @@ async def test_input_logs_and_outputs_go_by_the_starters_line(
     async with a_far_site(tmp_path, scratch, given=given) as site:
         await site.passed(a_shell_hold(script, output_files=("result",)))
         end = (await site.gone()).end
-        folder = site.claims.folder(CLAIM)
+        folder = site.folders.folder(CLAIM)
     assert end is not None
     assert end.is_well, end
     mode, path = (folder / "stdout.0").read_text().split()
@@ -132,7 +132,7 @@ async def test_a_program_starts_when_its_input_has_come_to_the_site(
         (tmp_path / "new").rename(given)
         await site.passed(hold)
         end = (await site.gone()).end
-        folder = site.claims.folder(CLAIM)
+        folder = site.folders.folder(CLAIM)
     assert end is not None
     assert end.is_well, end
     assert (folder / "stdout.0").read_text() == "here it is"
@@ -166,7 +166,7 @@ async def test_an_agent_that_is_started_again_gets_the_rest(
     await process_ended(program)
     async with a_far_site(tmp_path, scratch, daemon=daemon) as site:
         end = (await site.gone()).end
-        folder = site.claims.folder(CLAIM)
+        folder = site.folders.folder(CLAIM)
     assert end is not None
     assert end.is_well, end
     assert (folder / "stdout.0").read_text() == "first\nsecond\n"
@@ -182,7 +182,7 @@ async def test_any_two_outputs_come_apart(tmp_path: Path, scratch: Path) -> None
     async with a_far_site(tmp_path, scratch) as site:
         await site.passed(a_shell_hold(script, output_files=names))
         end = (await site.gone()).end
-        folder = site.claims.folder(CLAIM)
+        folder = site.folders.folder(CLAIM)
     assert end is not None
     assert end.is_well, end
     assert not end.reason
@@ -200,7 +200,7 @@ async def test_a_job_writes_nothing_of_ours_by_an_output_or_a_log(
     async with a_far_site(tmp_path, scratch) as site:
         await site.passed(hold)
         end = (await site.gone()).end
-        ours = site.claims.folder(CLAIM) / ".koala"
+        ours = site.folders.folder(CLAIM) / ".koala"
     assert end is not None
     assert end.reason == "file '.koala/passed.json': does not exist"
     assert [path.name for path in ours.iterdir()] == ["spec.json"]
@@ -253,7 +253,7 @@ async def test_a_sync_client_that_is_killed_while_it_brings_the_last_of_it_is_re
         await until(lambda: b"nothing is left" in (folder / "placeholder.out").read_bytes())
         os.kill(client, signal.SIGKILL)
         end = (await site.gone()).end
-        folder = site.claims.folder(CLAIM)
+        folder = site.folders.folder(CLAIM)
     assert end is not None
     assert end.is_well, end
     assert not end.reason
@@ -278,7 +278,7 @@ async def test_outputs_wait_for_an_agent_that_has_no_room_and_logs_do_not(
         (far,) = await asyncio.to_thread(lambda: list(scratch.iterdir()))
         complaint = b"result: the agent's disk is nearly full"
         await until(lambda: complaint in (far / "placeholder.out").read_bytes())
-        near = site.claims.folder(CLAIM)
+        near = site.folders.folder(CLAIM)
         assert not list(near.glob("result*"))
         assert not list(near.rglob("*.part"))
         assert not any(path.stat().st_size for path in near.glob("std*"))
@@ -376,7 +376,7 @@ async def test_a_program_cannot_write_over_files_that_its_job_does_not_name(
     async with a_far_site(tmp_path, scratch) as site:
         await site.passed(a_shell_hold(script, output_files=("result",)))
         assert (await site.gone()).end is not None
-        folder = site.claims.folder(CLAIM)
+        folder = site.folders.folder(CLAIM)
     assert secret.read_text() == "agents-own"
     names = {path.name for path in folder.iterdir()}
     assert names <= {".koala", "stdout.0", "stderr.0", "placeholder.out", "result"}

@@ -73,7 +73,7 @@ async def test_a_flood_of_output_without_lines_takes_no_memory_and_disturbs_nobo
         assert end is not None
         assert end.is_well, end
         assert await watching < LARGEST_BYTES
-        log = site.claims.folder(a_hold().claim) / "stdout.0"
+        log = site.folders.folder(a_hold().claim) / "stdout.0"
         assert log.stat().st_size == megabytes * MEGABYTE
     assert psutil.Process().memory_info().rss - before < LARGEST_BYTES
 

@@ -86,7 +86,7 @@ async def test_words_arrive_byte_for_byte(tmp_path: Path, is_shared: bool) -> No
         site.claims.order(replace(hold))
         end = (await site.gone()).end
         assert end is not None
-        folder = site.claims.folder(hold.claim)
+        folder = site.folders.folder(hold.claim)
         assert end.is_well, (end, (folder / "stderr.0").read_text())
         said = json.loads((folder / "stdout.0").read_text())
     assert [bytes.fromhex(word).decode() for word in said["arguments"]] == words

@@ -392,16 +392,16 @@ async def test_a_claim_that_comes_while_old_folders_are_looked_for_keeps_its_own
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with a_site(tmp_path, keep_s=0.0) as site:
-        find_old, order = site.claims._find_old, asyncio.Event()
+        find_old, order = site.folders.find_old, asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def find_later() -> list[Path]:
+        def find_later(keep_s: float) -> list[Path]:
             loop.call_soon_threadsafe(order.set)
             while not (folder(tmp_path) / ".koala" / "spec.json").exists():
                 os.sched_yield()
-            return find_old()
+            return find_old(keep_s)
 
-        monkeypatch.setattr(site.claims, "_find_old", find_later)
+        monkeypatch.setattr(site.folders, "find_old", find_later)
         async with asyncio.TaskGroup() as group:
             group.create_task(site.claims._sweep_once())
             await order.wait()

@@ -312,7 +312,7 @@ class Copies:
         for transfer in sorted({*self._copies, *self.served, *self.spool} - transfers):
             self.cancel(transfer)
 
-    def inventory(self) -> tuple[TransferReport, ...]:
+    def inventory(self) -> tuple[Report, ...]:
         """See Files."""
         ends = (copy.report for copy in self._copies.values())
         return tuple(report for report in ends if report is not None)

@@ -17,8 +17,9 @@ RINGS_MAX = 1_000
 """Limit on calls at one instant: a machine above it would loop without end."""
 
 
-class CrashedError(Exception):
-    """The process is killed here."""
+class CrashedError(SystemExit):
+    """The process is killed here. No handler of errors sees it, and it leaves an event loop at
+    once."""
 
 
 class Machine:

@@ -219,6 +219,11 @@ class World:
         for happening in self.plan.happenings:
             self.engine.at(happening.at, partial(self._happen, happening))
 
+    def close(self) -> None:
+        """End the agents' tasks."""
+        for site in self.sites.values():
+            site.agent.close()
+
     def _serves(self, site: SiteName, transfer: str) -> bool | None:
         return self.sites[site].agent.serves(transfer)
 

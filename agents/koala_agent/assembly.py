@@ -1,0 +1,286 @@
+"""The assembly of a live site: its carriers, built from the configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import secrets
+import socket
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from koala.files.incoming import Incoming
+from koala.files.rate_limits import RateLimits
+from koala.identity.tls import IdentityFile
+from koala.protocol import messages
+from koala.protocol.codec import mark_of
+from koala.protocol.names import SiteName
+from koala.runtime import clock
+from koala.runtime.disk import MB, Disk
+from koala_agent.accounts import Entries, Served, own_environment, served
+from koala_agent.claim_driver import StoreThread
+from koala_agent.claim_folders import LocalFolders
+from koala_agent.claims.settings import Limits
+from koala_agent.claims.store import Store
+from koala_agent.config import Config, LRMTable, largest_local_job
+from koala_agent.files import Files, FilesSettings
+from koala_agent.link import codec
+from koala_agent.link.enrolment import find_identity
+from koala_agent.link.presence import Presence
+from koala_agent.link.session import Event, Reported, Session, Timing
+from koala_agent.link.stream import Wire
+from koala_agent.lrm.batch import BatchManager, BatchSettings
+from koala_agent.lrm.dialect import Dialect
+from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
+from koala_agent.lrm.local_users import LoadParameters
+from koala_agent.lrm.model import Discipline
+from koala_agent.lrm.port import Idle, Listed, LocalManager, Tell
+from koala_agent.lrm.shell import Shell, plain_environment
+from koala_agent.output_collection import OutputCollection
+from koala_agent.placeholders.input_files import InputPaths
+from koala_agent.placeholders.submission import LaunchSettings
+from koala_agent.site import Carriers, Site, SiteSettings
+from koala_agent.state_folder import check_state
+
+COLLECT_MAX_S = 7 * 86_400.0
+"""Longest wait of outputs for a daemon that is away. While it is there, the limit is an upload's.
+"""
+
+WILDCARDS = ("0.0.0.0", "::", "[::]", "")
+
+
+def live_site(config: Config, *, version: str, umask: int) -> Site:
+    """Build the agent of this configuration. `umask` is that of the processes it starts.
+
+    Raises ConfigError and JournalError when the state directory cannot be used.
+    """
+    site = served(config)
+    settings = SiteSettings(
+        name=config.agent.site,
+        daemon=config.agent.daemon,
+        limits=Limits(
+            grace_s=config.site.grace_s,
+            processors_max=config.site.largest_claim,
+            hold_max_s=config.site.longest_hold_s,
+            users=site.users,
+            users_key=site.key,
+            collect_max_s=COLLECT_MAX_S,
+        ),
+        listen=config.starter.listen,
+        port=config.starter.port,
+        keep_s=config.agent.keep_s,
+    )
+    return Site(settings, _carriers(config, site, version=version, umask=umask))
+
+
+def _carriers(config: Config, site: Served, *, version: str, umask: int) -> Carriers:
+    state = Path(config.agent.state_dir)
+    check_state(state)
+    identity = None if config.agent.plain else find_identity(state, config.agent.site)
+    disk = Disk(
+        state,
+        low_bytes=int(config.agent.low_disk_mb * MB),
+        ballast_bytes=int(config.agent.ballast_mb * MB),
+    )
+    disk.make_room_to_start()
+    store = Store(state, make_room=disk.give_up_ballast)
+    thread = StoreThread(store)
+    session = Session(
+        epoch=store.epoch,
+        timing=Timing(silence_s=config.agent.silence_s),
+        random=Random(os.urandom(8)),
+        now=clock.now(),
+        mark=store.mark,
+    )
+    presence = Presence(session)
+    link_events: asyncio.Queue[Event] = asyncio.Queue()
+    local_reports: asyncio.Queue[Listed | Idle] = asyncio.Queue()
+    files = Files(
+        _files_settings(config, identity, disk),
+        lambda report: link_events.put_nowait(Reported(report)),
+        relay=lambda: presence.relay,
+    )
+    manager = _local_manager(config, site, disk=disk, tell=local_reports.put_nowait, umask=umask)
+    launch = _launch_settings(config, site)
+    folders = LocalFolders(launch)
+    inputs = InputPaths(
+        replica=files.local_path,
+        copy=Incoming(state / "transfers" / "incoming").path,
+        folder=launch.folder,
+        room_bytes=lambda: disk.room_bytes,
+    )
+    wire = Wire(
+        target=config.agent.daemon,
+        encode=lambda message: codec.encode(
+            message, _description(config, site, version=version, manager=manager, files=files)
+        ),
+        decode=codec.decode,
+        mark=mark_of,
+        identity=identity,
+    )
+    return Carriers(
+        store=store,
+        commit=thread.commit,
+        close=thread.close,
+        disk=disk,
+        manager=manager,
+        local_reports=local_reports,
+        files=files,
+        folders=folders,
+        collect=OutputCollection(presence, files.upload, may_leave=launch.shows_all).collect,
+        session=session,
+        link_events=link_events,
+        stream=wire.stream,
+        presence=presence,
+        identity=identity,
+        input_path=inputs.path,
+        prepare_input=inputs.prepare,
+        log_source=folders.log_source,
+        helpers=(site.entries.run,) if isinstance(site.entries, Entries) else (),
+    )
+
+
+def _launch_settings(config: Config, site: Served) -> LaunchSettings:
+    return LaunchSettings(
+        root=Path(config.agent.state_dir) / "claims",
+        site=config.agent.site,
+        address=_address(config),
+        agents=config.starter.addresses or _agent_addresses(config.starter.listen),
+        python=config.starter.python,
+        manager=config.lrm.kind,
+        launcher=config.lrm.launcher,
+        shared=config.starter.shared,
+        scratch=config.starter.scratch,
+        executables=config.site.executables,
+        variables=config.site.variables,
+        accounts=site.accounts,
+    )
+
+
+def _local_manager(
+    config: Config, site: Served, *, disk: Disk, tell: Tell, umask: int
+) -> LocalManager:
+    """Return the site's local manager; jobs get this umask."""
+    state = Path(config.agent.state_dir) / "lrm"
+    match config.lrm:
+        case LRMTable(kind="emulated"):
+            settings = EmulatedSettings(
+                processors=config.site.processors,
+                state_directory=state,
+                discipline=Discipline(config.lrm.discipline),
+                fault_rate=config.lrm.fault_rate,
+                seed=config.lrm.seed,
+                load=_load(config),
+                may_kill_local=config.lrm.may_kill_local,
+                environment=own_environment(),
+                umask=umask,
+                entries=site.entries,
+                make_room=disk.give_up_ballast,
+            )
+            return EmulatedLocalManager(settings, tell=tell, clock=clock.now)
+        case _:
+            batch = BatchSettings(
+                processors=config.site.processors,
+                state_directory=state,
+                scope=secrets.token_hex(4),
+                poll_s=config.lrm.poll_s,
+                account=pwd.getpwuid(os.geteuid()).pw_name,
+                accounts=tuple(site.entries),
+                make_room=disk.give_up_ballast,
+            )
+            return BatchManager(
+                batch,
+                _dialect(config.lrm),
+                Shell(
+                    environment=plain_environment(config.lrm.environment),
+                    umask=umask,
+                    limit_s=config.lrm.command_limit_s,
+                    entries=site.entries,
+                ),
+                tell=tell,
+                clock=clock.now,
+            )
+
+
+def _description(
+    config: Config, site: Served, *, version: str, manager: LocalManager, files: Files
+) -> codec.SiteDescription:
+    """Return what the site says of itself when it registers."""
+    facts = messages.Facts(
+        processors=config.site.processors,
+        grace_s=config.site.grace_s,
+        starts_after_stop=manager.starts_after_stop,
+        address=_address(config) if config.lrm.kind == "emulated" else config.site.address,
+        serves=_served_address(config, files.port),
+        owner=site.owner,
+        users=tuple(sorted(site.accounts or ())),
+        honours=manager.honours,
+        may_kill_local=config.lrm.may_kill_local,
+        mips=config.site.mips,
+        slots=config.site.slots or 0,
+    )
+    name = SiteName(config.agent.site)
+    return codec.SiteDescription(version=version, site=name, facts=facts)
+
+
+def _served_address(config: Config, port: int | None) -> str:
+    """Return the address at which other agents reach our file server; a wildcard is none."""
+    files = config.files
+    if files.serve is None or port is None:
+        return ""
+    host = files.serve.rpartition(":")[0]
+    if files.address:
+        host = f"[{files.address}]" if ":" in files.address else files.address
+    elif host in WILDCARDS:
+        host = _address(config)
+    return f"{host}:{port}"
+
+
+def _address(config: Config) -> str:
+    return config.site.address or "127.0.0.1"
+
+
+def _agent_addresses(listen: str) -> tuple[str, ...]:
+    """Return the addresses at which starters look for this agent, in order."""
+    return (socket.gethostname(), "127.0.0.1") if listen in WILDCARDS else (listen,)
+
+
+def _dialect(lrm: LRMTable) -> Dialect:
+    """Return the dialect of the site's batch system."""
+    if lrm.kind == "slurm":
+        from koala_agent.lrm.slurm import Slurm  # noqa: PLC0415 - late: a site has one of them
+
+        return Slurm(account=lrm.account, partition=lrm.partition, qos=lrm.qos, options=lrm.options)
+    from koala_agent.lrm.gridengine import GridEngine  # noqa: PLC0415
+
+    return GridEngine(
+        queue=lrm.queue,
+        parallel_environment=lrm.parallel_environment,
+        project=lrm.project,
+        options=lrm.options,
+    )
+
+
+def _load(config: Config) -> LoadParameters | None:
+    load = config.load
+    if load.arrivals_per_hour == 0:
+        return None
+    given = {**msgspec.structs.asdict(load), "size_max": largest_local_job(config)}
+    return LoadParameters(**given, speed=config.lrm.speed)
+
+
+def _files_settings(config: Config, identity: IdentityFile | None, disk: Disk) -> FilesSettings:
+    return FilesSettings(
+        site=config.agent.site,
+        store=Path(config.files.store),
+        state=Path(config.agent.state_dir) / "transfers",
+        serve=config.files.serve,
+        identity=identity,
+        rates=RateLimits(default=config.files.rate, by_site=config.files.rates),
+        fetches_max=config.files.concurrent,
+        readers_max=2 * config.files.concurrent,
+        room_bytes=lambda: disk.room_bytes,
+    )

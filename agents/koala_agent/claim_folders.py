@@ -1,0 +1,139 @@
+"""The claims' folders of a site, and the starter that is installed among them.
+
+All calls but `folder` read or write the disk; drivers make them in threads.
+"""
+
+from __future__ import annotations
+
+import stat
+import threading
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from koala.protocol.names import ClaimId
+from koala.runtime import clock
+from koala_agent.claims.folder import StarterRecord, folder_name
+from koala_agent.claims.settings import Leases
+from koala_agent.claims.states import Claim, Collecting, Gone
+from koala_agent.lrm.port import Ended, Placeholder
+from koala_agent.placeholders import submission as placeholders
+from koala_agent.placeholders.cleanup import remove_all
+from koala_agent.placeholders.submission import LaunchSettings
+from koala_agent.starter.program import STATE_FOLDER
+
+if TYPE_CHECKING:
+    from koala_agent.placeholders.logs import LogSource
+
+log = structlog.get_logger()
+
+
+class ClaimFolders(Protocol):
+    """Folders of claims as their driver uses them."""
+
+    @property
+    def is_shared(self) -> bool:
+        """True when the machines of claims see these folders."""
+
+    def install(self) -> None:
+        """Install the starter. Raises OSError."""
+
+    def folder(self, claim: ClaimId) -> Path:
+        """The working directory of the claim's program."""
+
+    def prepare(self, claim: Claim, *, port: int, leases: Leases, input_path: str) -> Placeholder:
+        """Make the claim's folder; return its batch job. Raises OSError, NotAllowedError."""
+
+    def record(self, claim: ClaimId) -> StarterRecord | None:
+        """Read the record that the claim's starter left. Raises OSError when the read failed for
+        now."""
+
+    def why_unstarted(self, ended: Ended) -> str:
+        """Explain the end of a batch job whose starter did not start; else empty."""
+
+    def find_old(self, keep_s: float) -> list[Path]:
+        """List what did not change for `keep_s`. Raises OSError."""
+
+    def remove(self, old: list[Path], *, known: Collection[ClaimId]) -> None:
+        """Remove what was found old, but the folders of these claims."""
+
+
+class LocalFolders:
+    """Folders on the file system of this machine."""
+
+    def __init__(self, settings: LaunchSettings) -> None:
+        self._settings = settings
+        self._command: tuple[str, ...] = ()
+        self._installing = threading.Lock()
+
+    @property
+    def is_shared(self) -> bool:
+        """See `ClaimFolders`."""
+        return self._settings.shared
+
+    def install(self) -> None:
+        """See `ClaimFolders`."""
+        self._command = placeholders.install_starter(self._settings)
+
+    def folder(self, claim: ClaimId) -> Path:
+        """See `ClaimFolders`."""
+        return self._settings.folder(claim)
+
+    def prepare(self, claim: Claim, *, port: int, leases: Leases, input_path: str) -> Placeholder:
+        """See `ClaimFolders`. A starter that somebody removed is installed anew."""
+        with self._installing:
+            if not placeholders.is_installed(self._settings, self._command):
+                log.warning("starter.installed_anew", folder=str(self._settings.root))
+                self.install()
+        return placeholders.prepare(
+            claim,
+            self._settings,
+            command=self._command,
+            port=port,
+            leases=leases,
+            input_path=input_path,
+        )
+
+    def record(self, claim: ClaimId) -> StarterRecord | None:
+        """See `ClaimFolders`."""
+        return placeholders.read_record(claim, self._settings)
+
+    def why_unstarted(self, ended: Ended) -> str:
+        """See `ClaimFolders`."""
+        return placeholders.why_unstarted(ended, self._settings)
+
+    def log_source(self, claim: ClaimId, stored: Claim | None) -> LogSource | None:
+        """Locate the claim's output, also after the claim was forgotten; None when its folder is
+        gone."""
+        is_ended = stored is None or isinstance(stored.state, Gone | Collecting)
+        return placeholders.log_source(claim, self._settings, is_ended=is_ended)
+
+    def find_old(self, keep_s: float) -> list[Path]:
+        """See `ClaimFolders`. Programs can rename their claims' folders and leave links and files
+        beside them, so everything that belongs to no known claim goes."""
+        before = clock.unix_now() - keep_s
+        found = []
+        for path in sorted(self._settings.root.iterdir()):
+            with suppress(OSError):  # removed meanwhile
+                if path.name != placeholders.STARTERS and _last_written_at(path) < before:
+                    found.append(path)
+        return found
+
+    def remove(self, old: list[Path], *, known: Collection[ClaimId]) -> None:
+        """See `ClaimFolders`."""
+        kept = {folder_name(claim) for claim in known}
+        remove_all([path for path in old if path.name not in kept])
+
+
+def _last_written_at(path: Path) -> float:
+    """Wall-clock time of the starter's last write; the creation time of anything but a claim's
+    folder. Uses the change time (ctime), because programs can set the others, even to a future
+    year."""
+    status = path.lstat()
+    state = path / STATE_FOLDER
+    if stat.S_ISDIR(status.st_mode) and state.is_dir():
+        return max(status.st_ctime, state.lstat().st_ctime)
+    return status.st_ctime

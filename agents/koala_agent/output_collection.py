@@ -1,0 +1,44 @@
+"""Collection of a claim's outputs and logs: their upload to the daemon's spool."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from koala.files.orders import Uploaded, UploadOrder
+from koala_agent.claim_driver import check_outputs
+from koala_agent.claims.states import Claim
+from koala_agent.link.presence import Presence
+from koala_agent.placeholders.result_files import missing, upload_order
+
+
+class OutputCollection:
+    """Collects outputs for the claim driver. With `may_leave` they may lie outside the claim's
+    folder."""
+
+    def __init__(
+        self,
+        presence: Presence,
+        upload: Callable[[UploadOrder], Awaitable[tuple[Uploaded, ...]]],
+        *,
+        may_leave: bool,
+    ) -> None:
+        self._presence = presence
+        self._upload = upload
+        self._may_leave = may_leave
+
+    async def collect(self, claim: Claim, folder: Path) -> str:
+        """Upload outputs and logs to the spool; return which outputs did not arrive."""
+        presence = self._presence
+        await presence.welcomed()  # the daemon says where its relay is
+        while True:
+            if not presence.relay:
+                # Without a relay the outputs stay here.
+                return await check_outputs(claim, folder, may_leave=self._may_leave)
+            connection = presence.connection
+            order = upload_order(claim, folder, relay=presence.relay, may_leave=self._may_leave)
+            reason = missing(await self._upload(order))
+            if not reason or (presence.is_live and connection == presence.connection):
+                return reason
+            # The daemon was away, and its relay with it: that is no fault of the program's.
+            await presence.live()

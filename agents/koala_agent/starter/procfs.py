@@ -1,0 +1,85 @@
+"""Read /proc: the only reader, for the starter and for the agent's local managers. Linux only."""
+
+from __future__ import annotations
+
+import os
+
+
+def read(pid: int, name: str) -> bytes:
+    """Read a file of /proc/PID; empty when the process is gone, one NUL when it is another user's.
+
+    Raises OSError when the fault is ours: then nothing is known.
+    """
+    try:
+        with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
+            return file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+    except PermissionError:
+        return b"\0"
+
+
+def read_quietly(pid: int, name: str) -> bytes:
+    """Read a file of /proc/PID; empty when that fails for any reason."""
+    try:
+        return read(pid, name)
+    except OSError:
+        return b""
+
+
+def pids() -> list[int]:
+    """List all processes."""
+    # Path objects for all processes would cost as much as reading them.
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+class Stat:
+    """Parsed content of /proc/PID/stat; of no process when that is empty."""
+
+    def __init__(self, content: bytes) -> None:
+        # The second field is the program's name in parentheses and may hold blanks and parentheses.
+        self._fields = content[content.rfind(b")") + 2 :].split()
+
+    @property
+    def is_missing(self) -> bool:
+        """True when there is no such process."""
+        return not self._fields
+
+    @property
+    def is_over(self) -> bool:
+        """True when the process is missing, or has exited with all its threads; the first thread
+        may exit before the others.
+        """
+        fields = self._fields
+        return not fields or (fields[0] in (b"Z", b"X") and int(fields[17]) <= 1)
+
+    @property
+    def parent(self) -> int:
+        return int(self._fields[1])
+
+    @property
+    def group(self) -> int:
+        return int(self._fields[2])
+
+    @property
+    def session(self) -> int:
+        return int(self._fields[3])
+
+    @property
+    def flags(self) -> int:
+        return int(self._fields[6])
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor-seconds, with those of waited-for children."""
+        return sum(map(int, self._fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def start_ticks(self) -> int:
+        """Start in clock ticks since the boot; it identifies a process whose number is reused."""
+        return int(self._fields[19])
+
+    @property
+    def memory_bytes(self) -> int:
+        """Resident memory."""
+        return int(self._fields[21]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,159 @@
+"""An asyncio event loop in simulated time: the agent's own tasks run on it, unchanged.
+
+The loop has no thread and waits for nothing. The engine runs it whenever one of its calls is due,
+until the present instant has no more work. Threads and sockets are simulated, too: work for a
+thread is done at once, and a server is a factory of protocols.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+from tests.swarm.system.machines import CrashedError, Process, Timer
+
+ROUNDS_MAX = 10_000
+"""Limit on rounds at one instant: a program above it would loop without end."""
+
+
+class NoSelector(selectors.SelectSelector):
+    """Selector that never waits, because nothing comes from the operating system."""
+
+    def select(self, _timeout: float | None = None) -> list[Any]:
+        """See BaseSelector."""
+        return []
+
+
+class Server:
+    """Listening port of a simulated process; it stands for its socket, too."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.sockets = (self,)
+        self._address = address
+
+    def getsockname(self) -> tuple[str, int]:
+        """See socket."""
+        return self._address
+
+    def close(self) -> None:
+        """See asyncio.Server."""
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """Event loop of one life of a process. `factory` makes the protocol of a connection, once the
+    process listens."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__(NoSelector())
+        self.factory: Callable[[], Any] | None = None
+        self.failure: BaseException | None = None
+        self._process = process
+        self._timer = Timer(process, self.turn)
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._count = 0
+        self._has_work = self._is_due = self._is_turning = False
+        self.set_exception_handler(self._fail)
+
+    def time(self) -> float:
+        """See AbstractEventLoop: the clock of the machine."""
+        return self._process.machine.boot()
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        """See AbstractEventLoop."""
+        self._has_work = True
+        if not self._is_due and not self._is_turning:
+            self._is_due = True
+            self._process.soon(self.turn)
+        return super().call_soon(callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        """See AbstractEventLoop."""
+        handle = super().call_at(when, callback, *args, context=context)
+        self._count += 1
+        heappush(self._timers, (when, self._count, handle))
+        if not self._is_turning:
+            self._set_timer()
+        return handle
+
+    def run_in_executor(  # type: ignore[override]
+        self, _executor: Any, func: Any, *args: Any
+    ) -> asyncio.Future[Any]:
+        """See AbstractEventLoop."""
+        done = self.create_future()
+
+        def work() -> None:
+            if not done.cancelled():
+                try:
+                    done.set_result(func(*args))
+                except Exception as error:  # noqa: BLE001 - its waiter gets it
+                    done.set_exception(error)
+
+        self.call_soon(work)
+        return done
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Any, host: Any, port: Any, **_: Any
+    ) -> Any:
+        """See AbstractEventLoop."""
+        self.factory = protocol_factory
+        return Server((host, port or 1))
+
+    def turn(self) -> None:
+        """Run all that is due at this instant."""
+        self._is_due = False
+        self._is_turning = True
+        try:
+            for _ in range(ROUNDS_MAX):
+                if not self._has_work and not self._has_due_timer():
+                    break
+                self._round()
+            else:
+                raise AssertionError(f"{self._process}: goes on and on at {self.time():g}")
+        finally:
+            self._is_turning = False
+        self._set_timer()
+
+    def dispose(self) -> None:
+        """End all tasks; their process is dead, so none of it is seen."""
+        self._is_turning = True  # the engine calls no more
+        self.set_exception_handler(lambda _loop, _context: None)
+        self.failure = None
+        while tasks := asyncio.all_tasks(self):
+            for task in tasks:
+                task.cancel()
+            try:
+                self._round()
+            except CrashedError:
+                continue
+        self.close()
+
+    def _round(self) -> None:
+        """Run each call that is ready now, and none that these calls cause."""
+        self._has_work = False
+        while self._has_due_timer():
+            heappop(self._timers)
+        super().call_soon(self.stop)
+        self.run_forever()
+        if self.failure is not None:
+            raise self.failure
+
+    def _has_due_timer(self) -> bool:
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heappop(timers)
+        return bool(timers) and timers[0][0] <= self.time()
+
+    def _set_timer(self) -> None:
+        self._has_due_timer()  # drops the cancelled ones
+        self._timer.set(self._timers[0][0] if self._timers else None)
+
+    def _fail(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Keep the error of a callback, for `turn` to raise."""
+        self.failure = self.failure or context.get("exception")
