@@ -19,7 +19,7 @@ from koala_agent.claims.events import Withdraw
 from koala_agent.claims.states import Armed, Asked, Granted, Passed, Withdrawing
 from koala_agent.starter import machine, pacing
 from koala_agent.starter.compat import to_number
-from koala_agent.starter.events import Holding
+from koala_agent.starter.machine.phases import Holding
 from tests.swarm.mutating import Patches, mutant, replaced
 
 # The daemon ---------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def a_lease_from_the_answer() -> Patches:
 
     def pong(self: Any, sent_at: float, answered_at: float) -> None:
         real(self, sent_at, answered_at)
-        self._answered_at = self._now
+        self._leases.answered_at = self._now
 
     with replaced((machine.StarterMachine, "_pong"), by=pong):
         yield
@@ -209,7 +209,7 @@ def a_check_in_that_is_a_start() -> Patches:
     real = machine.StarterMachine._adopt
 
     def adopt(self: Any, message: Any) -> None:
-        self._is_wanted = True
+        self._barrier.is_wanted = True
         real(self, message)
 
     with replaced((machine.StarterMachine, "_adopt"), by=adopt):
@@ -236,11 +236,12 @@ def a_start_after_d() -> Patches:
     real = machine.StarterMachine._arm
 
     def arm(self: Any, message: Any, *rest: Any) -> None:
-        before = self.arming
+        barrier = self._barrier
+        before = barrier.arming
         real(self, message, *rest)
-        if self.arming is not before and self.arming.is_promised:
-            object.__setattr__(self.arming, "until", self.arming.until + 1e6)
-            self._promised_until += 1e6
+        if barrier.arming is not before and barrier.arming.is_promised:
+            object.__setattr__(barrier.arming, "until", barrier.arming.until + 1e6)
+            barrier.promised_until += 1e6
 
     with replaced((machine.StarterMachine, "_arm"), by=arm):
         yield
@@ -253,10 +254,10 @@ def a_start_without_release() -> Patches:
 
     def arm(self: Any, message: Any, *rest: Any) -> None:
         real(self, message, *rest)
-        arming = self.arming
+        arming = self._barrier.arming
         if isinstance(self.phase, Holding) and arming is not None and arming.is_promised:
             at = to_number(message, "release_at") - self.clock.offset_s(self._now)
-            self._open_at = min(at, arming.until - 0.01)
+            self._barrier.open_at = min(at, arming.until - 0.01)
 
     with replaced((machine.StarterMachine, "_arm"), by=arm):
         yield
@@ -268,8 +269,9 @@ def a_release_of_another_arm() -> Patches:
     real = machine.StarterMachine._release
 
     def release(self: Any, message: Any) -> None:
-        if self.arming is not None:
-            message = {**message, "number": list(self.arming.number)}
+        arming = self._barrier.arming
+        if arming is not None:
+            message = {**message, "number": list(arming.number)}
         real(self, message)
 
     with replaced((machine.StarterMachine, "_release"), by=release):
@@ -282,7 +284,7 @@ def a_hold_without_an_end() -> Patches:
     real = machine.StarterMachine._tick_holding
 
     def tick_holding(self: Any) -> None:
-        self._hold_until = float("inf")
+        self._barrier.hold_until = float("inf")
         real(self)
 
     with replaced((machine.StarterMachine, "_tick_holding"), by=tick_holding):

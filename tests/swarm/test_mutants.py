@@ -16,7 +16,7 @@ from tests.swarm.mutants import MUTANTS, found_by
 FOUND_BY = {
     "release_before_the_last_armed": 3,
     "paths_count_as_open": 6,
-    "no_fence": 248,
+    "no_fence": 45,
     "early_fence": 45,
     "fences_are_ignored": 3,
     "forgotten_stops": 0,
@@ -29,7 +29,7 @@ FOUND_BY = {
     "stops_are_not_owed": 5,
     "unrecorded_answers": 10,
     "effects_before_the_commit": 32,
-    "stopped_is_gone": 42,
+    "stopped_is_gone": 57,
     "deadlines_may_be_missed": 4,
     "local_jobs_die_without_the_word": 73,
     "release_before_the_last_check_in": 3,
@@ -54,11 +54,11 @@ FOUND_BY = {
     "a_lease_that_does_not_end": 3,
     "a_start_after_d": 3,
     "a_start_without_release": 0,
-    "a_lease_from_the_answer": 267,
+    "a_lease_from_the_answer": 54,
     "a_chain_that_is_not_checked": 58,
     "any_number_arms": 379,
     "a_hold_without_an_end": 24,
-    "an_end_before_the_program_is_dead": 3,
+    "an_end_before_the_program_is_dead": 8,
     "a_program_that_stays_held": 92,
 }
 GUARDS: dict[str, Callable[[], None]] = {

@@ -108,7 +108,7 @@ from koala_agent.claims.states import (
     report_of,
 )
 from koala_agent.lrm.port import EndCause
-from koala_agent.starter.machine import PING_MAX_S, PINGS_A_LEASE
+from koala_agent.starter.machine.line import PING_MAX_S, PINGS_A_LEASE
 
 FORGOTTEN_MAX = 10_000
 """Names of forgotten claims that are kept. Only a daemon that has lost its journal could ask again

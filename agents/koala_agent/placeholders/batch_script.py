@@ -32,7 +32,7 @@ read-only folders."""
 BOOT = """\
 import base64, os, zlib
 base = os.path.join(sys.argv[1], "starter")
-for name, text in json.loads(zlib.decompress(base64.b64decode(given["archive"]))).items():
+for name, text in json.loads(zlib.decompress(base64.b85decode(given["archive"]))).items():
     path = os.path.join(base, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
@@ -53,7 +53,7 @@ INPUT_BYTES_MAX = 65_536
 def archive(modules: dict[str, str]) -> str:
     """Pack the starter's files into a text without blanks; comments and docstrings are left out."""
     bare = {path: _without_comments(text) for path, text in modules.items()}
-    return base64.b64encode(zlib.compress(json.dumps(bare).encode(), 9)).decode()
+    return base64.b85encode(zlib.compress(json.dumps(bare).encode(), 9)).decode()
 
 
 def _without_comments(text: str) -> str:

@@ -44,17 +44,6 @@ class Settings:
     has_outputs: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Arming:
-    """The latest Arm. `until` is D after its receipt; `is_promised` when it was answered."""
-
-    number: tuple[int, int]
-    release_at: float
-    late_s: float
-    until: float
-    is_promised: bool
-
-
 # Events ------------------------------------------------------------------------------------------
 
 
@@ -313,58 +302,7 @@ class Exit:
     """Exit: nothing is left to do."""
 
 
-# Phases ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Holding:
-    """Before the barrier; `is_adopted` once the agent has adopted the starter."""
-
-    is_adopted: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Running:
-    """Past the barrier; the program runs until `wall_until` at most."""
-
-    wall_until: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ending:
-    """All that was started is being ended; by KILL at `kill_at`, None before TERM was sent."""
-
-    kind: str
-    reason: str
-    kill_at: float | None
-    poll_at: float
-    is_dismissed: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Delivering:
-    """All processes have ended; logs and outputs are sent to the agent, until `until`."""
-
-    kind: str
-    reason: str
-    used: Looked
-    until: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Over:
-    """All is done; the end is sent until the agent has acknowledged it."""
-
-    until: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exited:
-    """The starter has exited; terminal."""
-
-
 if TYPE_CHECKING:
-    Phase: TypeAlias = "Holding | Running | Ending | Delivering | Over | Exited"
     Event: TypeAlias = (
         "Connected | Disconnected | Received | Ready | Unexecutable | ProcessEnded | RankEnded"
         " | MachineLost | Opened | OpenedEverywhere | TooLate | SiteSignalled | Looked | Asked"

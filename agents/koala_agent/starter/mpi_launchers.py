@@ -26,7 +26,7 @@ import sys
 
 from koala_agent.starter import process_tree
 from koala_agent.starter.compat import boot_now, to_count, to_list, to_object, to_texts
-from koala_agent.starter.machine import POLL_S
+from koala_agent.starter.machine.starter import POLL_S
 from koala_agent.starter.program import Program, again, machines, rendezvous
 
 TYPE_CHECKING = False

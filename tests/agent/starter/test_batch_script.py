@@ -27,7 +27,7 @@ def test_it_fits_into_what_grid_engine_passes_on_to_a_helper() -> None:
 
 
 def test_what_is_carried_is_the_same_program() -> None:
-    carried = json.loads(zlib.decompress(base64.b64decode(placeholders._archive())))
+    carried = json.loads(zlib.decompress(base64.b85decode(placeholders._archive())))
     package = Path(str(resources.files("koala_agent"))) / "starter"
     names = {str(path.relative_to(package)) for path in package.rglob("*.py")}
     assert names == {path.partition("/starter/")[2] for path in carried if "/starter/" in path}
@@ -38,7 +38,7 @@ def test_what_is_carried_is_the_same_program() -> None:
 
 
 @pytest.mark.parametrize("python", [None, sys.executable])
-@pytest.mark.parametrize("spoilt", ["starter", "koala_agent/starter/machine"])
+@pytest.mark.parametrize("spoilt", ["starter", "koala_agent/starter/machine/barrier"])
 def test_what_a_power_failure_left_of_an_installed_starter_is_replaced(
     tmp_path: Path, python: str | None, spoilt: str
 ) -> None:

@@ -16,7 +16,6 @@ from koala_agent.starter.events import (
     Disconnected,
     Exit,
     Fork,
-    Holding,
     Look,
     Looked,
     MachineLost,
@@ -33,6 +32,7 @@ from koala_agent.starter.events import (
     Woken,
 )
 from koala_agent.starter.machine import StarterMachine
+from koala_agent.starter.machine.phases import Holding
 
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event

@@ -1,0 +1,206 @@
+"""The barrier of one starter: its promise, its release, and the one opening.
+
+- Armed promises: no abort until D, unless by D or because the daemon says Stop or the site signals.
+- It opens if and only if it holds the Release that matches its latest Arm, which it had answered,
+  and neither D nor its lease has run out. Without a barrier it opens at its first answered ping: by
+  then the daemon still wanted it.
+"""
+
+from __future__ import annotations
+
+from koala_agent.starter.compat import dataclass, to_number
+from koala_agent.starter.events import (
+    ClosePaths,
+    Open,
+    Prepare,
+    Send,
+    to_arm_number,
+    to_try_paths,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from koala_agent.starter.events import Action, Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arming:
+    """The latest Arm. `until` is D after its receipt; `is_promised` when it was answered."""
+
+    number: tuple[int, int]
+    release_at: float
+    late_s: float
+    until: float
+    is_promised: bool
+
+
+class Barrier:
+    """State of the barrier. D and T are instants of our clock here."""
+
+    def __init__(self, settings: Settings, now: float) -> None:
+        self.arming: Arming | None = None
+        self.hold_until = now + settings.hold_s
+        self.promised_until: float | None = None
+        self.open_at: float | None = None
+        self.is_wanted = False  # the daemon has answered a ping: it has not given the claim up
+        self.problem: tuple[str, str] | None = None  # kind and reason of an end that must wait
+        self._settings = settings
+        self._released_at = 0.0  # T in the daemon's time, when `open_at` is set by a Release
+        self._is_open_due = True
+        self._is_ready = False
+        self._unready_arm: tuple[float, dict[str, object]] | None = None
+
+    def dues(self, lease_until: float) -> list[float]:
+        """Return the instants at which something is due."""
+        until = self.promised_until
+        dues = [min(lease_until, self.hold_until) if until is None else until]
+        return dues if self.open_at is None else [*dues, self.open_at]
+
+    def is_promising(self, now: float) -> bool:
+        """True while a promise forbids an abort."""
+        return self.promised_until is not None and now < self.promised_until
+
+    def ready(self, now: float) -> tuple[float, dict[str, object]] | None:
+        """Note that all processes are ready; return the Arm that waited for them, with the instant
+        of its receipt.
+        """
+        self._is_ready = True
+        self.open_unarmed(now)
+        waiting, self._unready_arm = self._unready_arm, None
+        return waiting
+
+    def open_unarmed(self, now: float) -> None:
+        """Let a component without a barrier pass, once the daemon has granted a lease.
+
+        Without the lease, an agent that was away might adopt a starter whose claim has been fenced,
+        and whose job runs elsewhere by now (promise 3).
+        """
+        is_free = self._settings.no_barrier and self._is_ready and self.is_wanted
+        if is_free and self._is_open_due:
+            self.open_at = now
+
+    def is_stale(self, number: tuple[int, int]) -> bool:
+        """True for an Arm that is older than the latest."""
+        return self.arming is not None and number < self.arming.number
+
+    def is_promised(self, number: tuple[int, int]) -> bool:
+        """True when this very Arm was answered."""
+        arming = self.arming
+        return arming is not None and number == arming.number and arming.is_promised
+
+    def repeat(self, now: float) -> list[Action]:
+        """Repeat the answer to the latest Arm; at D the promise is over, and the end is due."""
+        assert self.arming is not None
+        return [_armed(self.arming.number)] if now < self.arming.until else []
+
+    def arm(
+        self, message: dict[str, object], received_at: float, *, now: float, lease_until: float
+    ) -> list[Action]:
+        """Promise when lease and hold deadline both outlast D, and all processes are ready.
+
+        D counts from the receipt, however long the processes took.
+        """
+        number = to_arm_number(message)
+        if not self._is_ready:
+            earlier = self._unready_arm
+            if earlier is None or to_arm_number(earlier[1]) <= number:
+                self._unready_arm = (received_at, message)
+            return []
+        late_s = to_number(message, "late_s")
+        until = received_at + late_s
+        is_promised = min(lease_until, self.hold_until) > until > now
+        self.arming = Arming(
+            number=number,
+            release_at=to_number(message, "release_at"),
+            late_s=late_s,
+            until=until,
+            is_promised=is_promised,
+        )
+        self.open_at = None
+        if not is_promised:
+            return []
+        self.promised_until = max(until, self.promised_until or until)
+        bundle = message.get("bundle")
+        return [Prepare(bundle=bundle if isinstance(bundle, dict) else {}), _armed(number)]
+
+    def release(self, message: dict[str, object], offset_s: float) -> bool:
+        """Set T by the Release of the latest Arm; False for any other. The daemon's clock is ahead
+        of ours by `offset_s`.
+        """
+        arming = self.arming
+        if arming is None or not self.is_promised(to_arm_number(message)):
+            return False
+        # The decided instant may be later than the requested one.
+        is_later = "release_at" in message
+        told_at = to_number(message, "release_at") if is_later else arming.release_at
+        self._released_at = max(arming.release_at, told_at)
+        self._set_open_at(arming, offset_s)
+        return True
+
+    def correct(self, offset_s: float) -> None:
+        """Convert T again, by a better sample of the daemon's clock."""
+        if self.arming is not None and self.open_at is not None:
+            self._set_open_at(self.arming, offset_s)
+
+    def _set_open_at(self, arming: Arming, offset_s: float) -> None:
+        """Convert T to our clock. A wrong offset must not carry it past D."""
+        self.open_at = min(self._released_at - offset_s, arming.until - min(1.0, arming.late_s / 2))
+
+    def lost(self, now: float, lease_until: float) -> tuple[str, str] | None:
+        """Return kind and reason of the end when the time at the barrier is over."""
+        if self.promised_until is not None:
+            late = ("late", "armed, and no Release came in time")
+            return (self.problem or late) if now >= self.promised_until else None
+        if now >= lease_until:
+            return "lease", "no ping was answered within the hold lease"
+        if now >= self.hold_until:
+            return "hold", f"held for {self._settings.hold_s:g} s"
+        return None
+
+    def open(self, now: float, lease_until: float) -> list[Action]:
+        """Open the barrier if that is due. It is the only place that does, and never repeats it."""
+        if self.open_at is None or now < self.open_at or not self._is_open_due:
+            return []
+        self._is_open_due = False
+        self.open_at = None
+        is_armed = self.promised_until is not None and self.arming is not None
+        not_after = self.arming.until if is_armed and self.arming else self.hold_until
+        return [Open(not_after=min(not_after, lease_until))]
+
+
+class PathProbing:
+    """Probes of TCP paths before the barrier is armed: once, with one answer."""
+
+    def __init__(self) -> None:
+        self._is_listening = False
+        self._problem: str | None = None
+
+    def begin(self, message: dict[str, object]) -> list[Action]:
+        """Begin the probes; a repeated order gets the same answer."""
+        if self._problem is not None:
+            return [Send(message=self.report)]
+        if self._is_listening:
+            return []
+        order = to_try_paths(message)
+        self._is_listening = True
+        return [order]
+
+    def end(self, problem: str) -> None:
+        """Note the result; empty when all paths are open."""
+        self._problem = problem
+
+    @property
+    def report(self) -> dict[str, object]:
+        """The report of the result."""
+        return {"kind": "tried", "problem": self._problem}
+
+    def close(self) -> list[Action]:
+        """Stop listening: the ports are the program's from here on."""
+        if not self._is_listening:
+            return []
+        self._is_listening = False
+        return [ClosePaths()]
+
+
+def _armed(number: tuple[int, int]) -> Send:
+    return Send(message={"kind": "armed", "number": list(number)})

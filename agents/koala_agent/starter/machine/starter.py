@@ -1,0 +1,544 @@
+"""Pure state machine of the starter: events in, actions out; no I/O, clock or randomness.
+
+- At the end of a lease, and at the hold deadline before the barrier, it stops all that it runs and
+  exits (`leases`). It passes the barrier only at the daemon's Release (`barrier`).
+- It stays the program's parent. When one process fails, the others of the component are ended, too
+  (TERM, then KILL after `kill_s`; their statuses say -15 or -9). What outlives the main processes,
+  daemons that left their session included, is ended in the same way.
+- Its end is written to its folder and sent until it is noted. Then it exits, always with 0.
+
+A component on several machines, or with jobType=mpi, has helpers as its main processes
+(`mpi_launchers`); "processes" are then those. The programs of all
+processes are forked at check-in and wait on a pipe each, so that opening the barrier is one write
+a process.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+
+from koala_agent.starter.compat import to_number, to_whole
+from koala_agent.starter.daemon_clock import DaemonClock
+from koala_agent.starter.events import (
+    Asked,
+    Connected,
+    Deliver,
+    Delivered,
+    Disconnected,
+    Exit,
+    Fork,
+    Look,
+    Looked,
+    MachineLost,
+    Measured,
+    Opened,
+    OpenedEverywhere,
+    Prepare,
+    ProcessEnded,
+    RankEnded,
+    Ready,
+    Received,
+    Send,
+    Settings,
+    Signal,
+    SiteSignalled,
+    TooLate,
+    Tried,
+    Unexecutable,
+    Woken,
+    WriteEnd,
+    to_arm_number,
+)
+from koala_agent.starter.machine.barrier import Barrier, PathProbing
+from koala_agent.starter.machine.leases import Leases
+from koala_agent.starter.machine.line import Line
+from koala_agent.starter.machine.phases import (
+    Delivering,
+    Ending,
+    Exited,
+    Holding,
+    Over,
+    Running,
+    changed,
+)
+from koala_agent.starter.machine.statuses import Statuses, status_text
+from koala_agent.starter.machine.values import Questions, refused
+from koala_agent.starter.pacing import Pacing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from koala_agent.starter.events import Action, Event
+    from koala_agent.starter.machine.phases import Phase
+
+POLL_S = 0.05
+LINGER_S = 60.0
+"""Time for which an end is sent without an acknowledgement; it is on disk anyway."""
+LEASE_LINGER_S = 1.0
+"""The same after a lease: a peer that was silent for all of it will hardly receive the end."""
+PROGRAM_ENDS = ("exited", "unexecutable", "wall-time")
+SPREAD_S = 2.0
+"""Time limit for the reports of other machines before a pass is reported without them."""
+DELIVER_S, DELIVER_LOGS_S = 3600.0, 10.0
+"""Time limits of a delivery: outputs of a program that ended; logs of one that was ended."""
+
+
+class StarterMachine:
+    """State machine of one starter; its first lease counts from the construction."""
+
+    def __init__(self, settings: Settings, *, now: float, wall_offset_s: float) -> None:
+        self.phase: Phase = Holding()
+        self.passed_at: float | None = None
+        self.clock = DaemonClock(wall_offset_s)
+        self._settings = settings
+        self._now = now
+        self._actions: list[Action] = []
+        self._kill_s = settings.kill_s
+        self._leases = Leases(settings, now)
+        self._line = Line(now)
+        self._barrier = Barrier(settings, now)
+        self._paths = PathProbing()
+        self._questions = Questions()
+        self._statuses = Statuses(settings, now)
+        self._pacing = Pacing(settings.progress_s)
+        self._send_passed_at: float | None = None
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """Handle one event; return the actions to carry out, in order."""
+        self._now = now
+        self._actions = []
+        if isinstance(self.phase, Exited):
+            return []
+        if isinstance(event, (Connected, Disconnected, Received, Asked)):
+            self._on_message(event)
+        elif not isinstance(event, Woken):
+            self._on_process(event)
+        self._tick()
+        return self._actions
+
+    @property
+    def wake_at(self) -> float | None:
+        """The next instant at which `Woken` is due."""
+        if isinstance(self.phase, Exited):
+            return None
+        dues = [*self._questions.dues, self._line.wake_at]
+        dues += self._phase_dues()
+        return min(dues)
+
+    def lease_until(self) -> float:
+        """Return the end of the present lease."""
+        return self._leases.until(is_held=self.passed_at is None)
+
+    def to_daemons(self, instant: float) -> float:
+        """Convert an instant of our clock to the daemon's time."""
+        return instant + self.clock.offset_s(self._now)
+
+    # Messages ------------------------------------------------------------------------------------
+
+    def _on_message(self, event: Connected | Disconnected | Received | Asked) -> None:
+        if isinstance(event, Received):
+            self._receive(event.message)
+        elif isinstance(event, Asked):
+            self._ask(event)
+        elif isinstance(event, Connected):
+            self._line.connect()
+            self._emit(Send(message=self._hello()))
+            self._ping()
+        else:
+            self._line.disconnect(self._now)
+
+    def _hello(self) -> dict[str, object]:
+        """Make the check-in; after a reconnection it has the whole state."""
+        arming = self._barrier.arming
+        is_armed = arming is not None and arming.is_promised
+        return {
+            "kind": "hello",
+            "claim": self._settings.claim,
+            "secret": self._settings.secret,
+            "nonce": self._settings.nonce,
+            "hosts": [list(host) for host in self._settings.hosts],
+            "armed": list(arming.number) if arming is not None and is_armed else None,
+            "passed_at": None if self.passed_at is None else self.to_daemons(self.passed_at),
+            "end": self._end_of(self.phase) if isinstance(self.phase, Over) else None,
+        }
+
+    def _receive(self, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
+        kind = message.get("kind")
+        if kind == "pong":
+            self._pong(to_number(message, "sent_at"), to_number(message, "now"))
+        elif kind == "adopted":
+            self._adopt(message)
+        elif kind == "paths":
+            self._try_paths(message)
+        elif kind == "arm":
+            self._arm(message, self._now)
+        elif kind == "release":
+            self._release(message)
+        elif kind == "answer":
+            self._actions += self._questions.answer(to_whole(message, "request"), message)
+        elif kind == "pace" and isinstance(self.phase, Running):
+            self._pacing.set_share(to_number(message, "share"), self._now)
+        elif kind == "stop":
+            if isinstance(self.phase, (Holding, Running)):
+                self._begin_end("stopped", "")
+            elif isinstance(self.phase, Delivering):
+                self._cut_short(self.phase, "stopped", "its outputs are not wanted any more")
+        elif kind == "dismissed":
+            self._dismiss(str(message.get("reason", "")))
+        elif kind == "noted" and isinstance(self.phase, Over):
+            self._exit()
+
+    def _pong(self, sent_at: float, answered_at: float) -> None:
+        if sent_at > self._now:
+            return  # not a ping of ours
+        self._leases.answer(sent_at)
+        self._barrier.is_wanted = True
+        self._line.hear()
+        self._barrier.open_unarmed(self._now)
+        self.clock.sample(sent_at=sent_at, answered_at=answered_at, now=self._now)
+        self._barrier.correct(self.clock.offset_s(self._now))
+        self._actions += self._line.continue_burst(self._now, self._lease_s())
+
+    def _adopt(self, message: dict[str, object]) -> None:
+        hold_s, run_s = to_number(message, "hold_lease_s"), to_number(message, "run_lease_s")
+        if self._leases.change(hold_s, run_s):
+            self._ping()
+        self._kill_s = to_number(message, "kill_s")
+        self._line.start_burst()
+        self._actions += [Send(message=asked) for asked in self._questions.messages]
+        if not isinstance(self.phase, Holding) or self.phase.is_adopted:
+            return
+        self.phase = Holding(is_adopted=True)
+        self._emit(Fork())
+        if self._settings.no_barrier:
+            self._emit(Prepare(bundle={}))
+
+    def _try_paths(self, message: dict[str, object]) -> None:
+        """Probe the paths, before the barrier is armed."""
+        phase = self.phase
+        if isinstance(phase, Holding) and phase.is_adopted and self._barrier.arming is None:
+            self._actions += self._paths.begin(message)
+
+    def _ready(self) -> None:
+        """Continue with what had to wait for the processes."""
+        waiting = self._barrier.ready(self._now)
+        if waiting is not None and isinstance(self.phase, Holding):
+            received_at, message = waiting
+            self._arm(message, received_at)
+
+    def _arm(self, message: dict[str, object], received_at: float) -> None:
+        number = to_arm_number(message)
+        barrier = self._barrier
+        if not isinstance(self.phase, Holding) or not self.phase.is_adopted or barrier.problem:
+            return
+        if barrier.is_stale(number):
+            return
+        if barrier.is_promised(number):
+            self._actions += barrier.repeat(self._now)
+            return
+        self._actions += self._paths.close()
+        self._ping(burst=2)
+        self._actions += barrier.arm(
+            message, received_at, now=self._now, lease_until=self.lease_until()
+        )
+
+    def _release(self, message: dict[str, object]) -> None:
+        if self.passed_at is not None and self._barrier.arming is not None:
+            if to_arm_number(message) == self._barrier.arming.number:
+                self._send_passed()
+        elif isinstance(self.phase, Holding) and self._barrier.release(
+            message, self.clock.offset_s(self._now)
+        ):
+            self._ping(burst=2)
+
+    def _dismiss(self, reason: str) -> None:
+        phase = self.phase
+        if isinstance(phase, Over):
+            self._exit()
+        elif isinstance(phase, Delivering):
+            self._over(phase, "", is_dismissed=True)
+        elif isinstance(phase, Ending):
+            self.phase = changed(phase, is_dismissed=True)
+        elif isinstance(phase, (Holding, Running)):
+            self._begin_end("stopped", reason, is_dismissed=True)
+
+    def _ask(self, event: Asked) -> None:
+        refusal = self._questions.refusal(event)
+        if refusal:
+            self._emit(refused(event.question, refusal))
+        else:
+            self._send(self._questions.ask(event, self._now))
+
+    # Processes -----------------------------------------------------------------------------------
+
+    def _on_process(self, event: Event) -> None:  # noqa: C901 - a line a kind
+        if isinstance(event, (Ready, Opened, OpenedEverywhere, TooLate)):
+            self._on_barrier(event)
+        elif isinstance(event, Unexecutable):
+            self._unexecutable(event.reason)
+        elif isinstance(event, MachineLost):
+            self._lose(event.kind, event.reason)
+        elif isinstance(event, ProcessEnded):
+            self._process_ended(event)
+        elif isinstance(event, RankEnded):
+            self._rank_ended(event)
+        elif isinstance(event, Measured):
+            report = self._pacing.measured(event, self._now)
+            if report is not None and isinstance(self.phase, Running):
+                self._send(report)
+        elif isinstance(event, SiteSignalled):
+            self._signalled_by_site(event.reason)
+        elif isinstance(event, Looked):
+            self._looked(event)
+        elif isinstance(event, Tried):
+            self._paths.end(event.problem)
+            self._send(self._paths.report)
+        elif isinstance(event, Delivered) and isinstance(self.phase, Delivering):
+            if event.is_lost:
+                problem = event.problem or "a machine was lost with what it had to bring"
+                self._cut_short(self.phase, "vanished", problem)
+            else:
+                self._over(self.phase, event.problem)
+
+    def _on_barrier(self, event: Ready | Opened | OpenedEverywhere | TooLate) -> None:
+        if isinstance(event, Opened):
+            self._opened(event)
+        elif isinstance(event, OpenedEverywhere):
+            self._opened_everywhere(event.at)
+        elif isinstance(event, Ready):
+            self._ready()
+        elif isinstance(self.phase, Holding):
+            self._begin_end("late", "the barrier could not be opened in time")
+
+    def _signalled_by_site(self, reason: str) -> None:
+        phase = self.phase
+        if isinstance(phase, (Holding, Running)):
+            self._begin_end("site", reason)
+        elif isinstance(phase, Delivering):
+            self._cut_short(phase, "site", f"{reason}, before its outputs were at the agent")
+        elif isinstance(phase, Ending) and self._now < self._statuses.settled_at:
+            self._begin_end("site", reason, is_dismissed=phase.is_dismissed)
+
+    def _opened(self, event: Opened) -> None:
+        assert isinstance(self.phase, Holding), self.phase
+        assert self.passed_at is None, "the barrier opens once"
+        self.passed_at = event.at
+        wall_time_s = self._settings.wall_time_s
+        self.phase = Running(wall_until=event.at + wall_time_s if wall_time_s > 0 else math.inf)
+        self._pacing.begin(event.at, self._now)
+        if event.is_everywhere:
+            self._send_passed()
+        else:
+            self._send_passed_at = self._now + SPREAD_S
+        if self._barrier.problem:
+            self._begin_end(*self._barrier.problem)
+
+    def _opened_everywhere(self, at: float) -> None:
+        """Set the pass to that of the last process: it determines the skew of a start."""
+        if self.passed_at is not None and self._send_passed_at is not None:
+            self.passed_at = max(self.passed_at, at)
+            self._send_passed()
+
+    def _send_passed(self) -> None:
+        assert self.passed_at is not None
+        self._send_passed_at = None
+        passed_at = self.to_daemons(self.passed_at)
+        self._send({"kind": "passed", "passed_at": passed_at})
+
+    def _unexecutable(self, reason: str) -> None:
+        phase = self.phase
+        if isinstance(phase, Ending) and phase.kind == "exited":
+            # Its exit status was seen before its error text.
+            self.phase = changed(phase, kind="unexecutable", reason=reason)
+        else:
+            self._lose("unexecutable", reason)
+
+    def _lose(self, kind: str, reason: str) -> None:
+        """End the claim, or postpone that while a promise forbids it."""
+        barrier = self._barrier
+        if isinstance(self.phase, Holding) and barrier.is_promising(self._now):
+            barrier.problem = barrier.problem or (kind, reason)  # an abort is not allowed now
+        elif isinstance(self.phase, (Holding, Running)):
+            self._begin_end(kind, reason)
+
+    def _process_ended(self, event: ProcessEnded) -> None:
+        phase, statuses = self.phase, self._statuses
+        if isinstance(phase, Holding):
+            # Only an outsider ends a blocked process: fork another one in its place.
+            is_wanted = not self._barrier.problem
+            if not statuses.may_fork_again(event.index, event.status, is_wanted=is_wanted):
+                self._unexecutable("the blocked processes end again and again")
+            elif is_wanted:
+                self._emit(Fork())
+            return
+        statuses.note(event.index, event.status)
+        if isinstance(phase, Ending):
+            self._emit(Look())
+        elif isinstance(phase, Running):
+            statuses.settle(event.status, self._now)
+            if event.status != 0 and self._settings.processes > 1:
+                reason = f"process {event.index} ended with {status_text(event.status)}"
+                self._begin_end("exited", reason)
+            elif statuses.is_complete:
+                self._actions += self._pacing.end()
+                self.phase = Ending(kind="exited", reason="", kill_at=None, poll_at=self._now)
+
+    def _rank_ended(self, event: RankEnded) -> None:
+        """Handle the end of a rank, which is reported before its launcher ends for it."""
+        if self.passed_at is None or not 0 <= event.rank < self._settings.ranks:
+            return
+        self._statuses.note_rank(event.rank, event.status)
+        if isinstance(self.phase, Running) and event.status != 0:
+            self._statuses.settle(event.status, self._now)
+            reason = f"process {event.rank} ended with {status_text(event.status)}"
+            self._begin_end("exited", reason)
+
+    def _looked(self, event: Looked) -> None:
+        phase = self.phase
+        if not isinstance(phase, Ending):
+            return
+        if event.left == 0:
+            if self._now >= self._statuses.settled_at:
+                self._deliver(phase, event)
+        elif phase.kill_at is None:
+            if not event.is_known:
+                return
+            self._begin_end(phase.kind, phase.reason, is_dismissed=phase.is_dismissed)
+        elif self._now >= phase.kill_at:
+            self._emit(Signal(number=signal.SIGKILL))
+
+    # The end -------------------------------------------------------------------------------------
+
+    def _begin_end(self, kind: str, reason: str, *, is_dismissed: bool = False) -> None:
+        self._actions += [*self._paths.close(), *self._pacing.end()]
+        self._emit(Signal(number=signal.SIGTERM))
+        self.phase = Ending(
+            kind=kind,
+            reason=reason,
+            kill_at=self._now + self._kill_s,
+            poll_at=self._now,
+            is_dismissed=is_dismissed,
+        )
+
+    def _deliver(self, phase: Ending, used: Looked) -> None:
+        """Start the delivery of logs and outputs, which precedes the report of the end."""
+        is_whole = phase.kind in PROGRAM_ENDS
+        until = self._now + (DELIVER_S if is_whole else DELIVER_LOGS_S)
+        done = Delivering(
+            kind=phase.kind, reason=phase.reason, used=used, until=until, ended_at=self._now
+        )
+        self._actions += self._questions.give_up()
+        is_wanted = not phase.is_dismissed and phase.kind != "lease"
+        if not self._settings.delivers or not is_wanted:
+            self._over(done, "", is_dismissed=phase.is_dismissed)
+            return
+        self.phase = done
+        self._emit(Deliver(is_whole=is_whole))
+
+    def _cut_short(self, phase: Delivering, kind: str, problem: str) -> None:
+        """End a delivery early.
+
+        A program that ended well and loses its outputs ends by the cause of the loss, since it had
+        written them. Logs alone fail no job.
+        """
+        is_well = phase.kind == "exited" and not any(self._statuses.final())
+        if is_well and self._settings.has_outputs:
+            phase = Delivering(**{**vars(phase), "kind": kind, "reason": ""})
+        self._over(phase, problem)
+
+    def _over(self, phase: Delivering, problem: str, *, is_dismissed: bool = False) -> None:
+        reason = "; ".join(text for text in (phase.reason, problem) if text)
+        end: dict[str, object] = {
+            "kind": phase.kind,
+            "reason": reason,
+            "statuses": [] if self.passed_at is None else self._statuses.final(),
+            "cpu_s": phase.used.cpu_s,
+            "memory_bytes": phase.used.memory_bytes,
+        }
+        over = Over(until=self._now, end=end, ended_at=phase.ended_at)
+        self._emit(WriteEnd(end=self._end_of(over)))
+        is_by_lease = phase.kind == "lease"
+        if is_dismissed or (is_by_lease and not self._line.is_connected):
+            self._exit()  # the next agent reads it from disk
+            return
+        linger_s = LEASE_LINGER_S if is_by_lease else LINGER_S
+        if self._settings.delivers and not is_by_lease:
+            linger_s = max(
+                linger_s, min(self._leases.length_s(is_held=False), DELIVER_S)
+            )  # the agent cannot read it here
+        self.phase = Over(until=self._now + linger_s, end=end, ended_at=phase.ended_at)
+        self._send({"kind": "ended", "end": self._end_of(over)})
+
+    def _end_of(self, phase: Over) -> dict[str, object]:
+        return {**phase.end, "ended_at": self.to_daemons(phase.ended_at)}
+
+    def _exit(self) -> None:
+        self.phase = Exited()
+        self._emit(Exit())
+
+    # Time ----------------------------------------------------------------------------------------
+
+    def _phase_dues(self) -> list[float]:
+        phase = self.phase
+        if isinstance(phase, Holding):
+            return self._barrier.dues(self.lease_until())
+        if isinstance(phase, Running):
+            dues = [phase.wall_until, self.lease_until(), self._pacing.wake_at]
+            return dues if self._send_passed_at is None else [*dues, self._send_passed_at]
+        if isinstance(phase, Ending):
+            return [phase.poll_at]
+        if isinstance(phase, Delivering):
+            return [phase.until, self.lease_until()]
+        return [phase.until] if isinstance(phase, Over) else []
+
+    def _tick(self) -> None:
+        """Do all that is due by now; called after every event."""
+        self._actions += self._questions.give_up(self._now)
+        self._actions += self._line.tick(self._now, self._lease_s())
+        phase = self.phase
+        if isinstance(phase, Holding):
+            self._tick_holding()
+        elif isinstance(phase, Running):
+            self._tick_running(phase)
+        elif isinstance(phase, Delivering):
+            if self._now >= min(phase.until, self.lease_until()):
+                self._cut_short(phase, "lease", "its outputs took too long to the agent")
+        elif isinstance(phase, Over) and self._now >= phase.until:
+            self._exit()
+        if isinstance(self.phase, Ending) and self._now >= self.phase.poll_at:
+            self._poll_again(self.phase)
+
+    def _tick_running(self, phase: Running) -> None:
+        if self._send_passed_at is not None and self._now >= self._send_passed_at:
+            self._send_passed()
+        if self._now >= self.lease_until():
+            self._begin_end("lease", "no ping was answered within the run lease")
+        elif self._now >= phase.wall_until:
+            limit_s = self._settings.wall_time_s
+            self._begin_end("wall-time", f"the job's limit of {limit_s:g} s")
+        else:
+            is_alone = self._line.is_alone(self._now, self._leases.answered_at)
+            self._actions += self._pacing.tick(self._now, is_alone=is_alone)
+
+    def _tick_holding(self) -> None:
+        lost = self._barrier.lost(self._now, self.lease_until())
+        if lost is not None:
+            self._begin_end(*lost)
+        else:
+            self._actions += self._barrier.open(self._now, self.lease_until())
+
+    def _poll_again(self, phase: Ending) -> None:
+        self.phase = changed(phase, poll_at=self._now + POLL_S)
+        self._emit(Look())
+
+    def _lease_s(self) -> float:
+        return self._leases.length_s(is_held=self.passed_at is None)
+
+    def _ping(self, *, burst: int = 0) -> None:
+        self._actions += self._line.ping(self._now, self._lease_s(), burst=burst)
+
+    def _send(self, message: dict[str, object]) -> None:
+        self._actions += self._line.send(message)
+
+    def _emit(self, action: Action) -> None:
+        self._actions.append(action)

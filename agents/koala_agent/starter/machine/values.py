@@ -1,0 +1,96 @@
+"""Puts and gets of a program that the daemon has not answered yet."""
+
+from __future__ import annotations
+
+from koala_agent.starter.events import Answer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from koala_agent.starter.events import Action, Asked
+
+VALUE_MAX_BYTES = 4096
+NAME_MAX_BYTES = 256
+QUESTIONS_MAX = 1024
+PUT_LIMIT_S = 60.0
+ANSWER_SLACK_S = 1.0
+
+
+class _Question:
+    """A put or get under way; it fails when no answer came until `until`."""
+
+    def __init__(self, message: dict[str, object], until: float) -> None:
+        self.message = message
+        self.until = until
+
+
+class Questions:
+    """Questions under way, by number."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Question] = {}
+
+    @property
+    def messages(self) -> list[dict[str, object]]:
+        """The messages of all questions: an agent that is new asks them again."""
+        return [question.message for question in self._open.values()]
+
+    @property
+    def dues(self) -> list[float]:
+        """The instants at which questions fail."""
+        return [question.until for question in self._open.values()]
+
+    def refusal(self, event: Asked) -> str:
+        """Return why a question may not be asked; empty when it may."""
+        if len(self._open) >= QUESTIONS_MAX:
+            return f"{len(self._open)} requests are under way: no more are taken"
+        try:
+            name_size, size = len(event.name.encode()), len((event.value or "").encode())
+        except UnicodeEncodeError:  # JSON can hold half a pair of surrogates, nothing after us can
+            return f"the name or value of {event.name!r} is no text that UTF-8 can hold"
+        if not 1 <= name_size <= NAME_MAX_BYTES:
+            return f"a name has 1 to {NAME_MAX_BYTES} bytes"
+        if size > VALUE_MAX_BYTES:
+            return f"the value of {event.name!r} has {size} bytes: {VALUE_MAX_BYTES} are allowed"
+        return ""
+
+    def ask(self, event: Asked, now: float) -> dict[str, object]:
+        """Add a question; return its message for the agent."""
+        message: dict[str, object] = {"request": event.question, "name": event.name}
+        if event.value is None:
+            message.update(kind="get", wait_s=event.wait_s)
+            limit_s = event.wait_s + ANSWER_SLACK_S
+        else:
+            message.update(kind="put", value=event.value)
+            limit_s = PUT_LIMIT_S
+        self._open[event.question] = _Question(message, now + limit_s)
+        return message
+
+    def answer(self, number: int, message: dict[str, object]) -> list[Action]:
+        """Answer the process that asked; nobody asks any more, perhaps."""
+        question = self._open.pop(number, None)
+        if question is None:
+            return []
+        if not message.get("ok"):
+            return [refused(number, str(message.get("error", "")))]
+        if question.message["kind"] == "get":
+            return [
+                Answer(question=number, answer={"ok": True, "value": str(message.get("value", ""))})
+            ]
+        return [Answer(question=number, answer={"ok": True})]
+
+    def give_up(self, now: float | None = None) -> list[Action]:
+        """Fail the questions that are due by now; None: all."""
+        due = [n for n, q in self._open.items() if now is None or q.until <= now]
+        return [refused(number, _failure(self._open.pop(number).message)) for number in due]
+
+
+def refused(number: int, error: str) -> Answer:
+    """Return the answer to a question that failed."""
+    return Answer(question=number, answer={"ok": False, "error": error})
+
+
+def _failure(message: dict[str, object]) -> str:
+    name = message["name"]
+    if message["kind"] == "get":
+        return f"no value for {name!r} after {message['wait_s']:g} s"
+    return f"no answer to the put of {name!r} within {PUT_LIMIT_S:g} s"
