@@ -65,6 +65,18 @@ def test_a_dismissed_one_ends_and_exits_without_a_word() -> None:
     assert Exit() in actions
 
 
+def test_one_that_was_dismissed_brings_no_files_though_its_program_could_not_start() -> None:
+    """Its exit status is seen before the error text of the same process."""
+    script = StarterScript(delivers=True)
+    script.running()
+    script.tell(ProcessEnded(index=0, status=127), 3.0)
+    script.hear(3.1, "dismissed", reason="withdrawn")
+    script.tell(Unexecutable(reason="no such file"), 3.2)
+    actions = script.tell(Looked(left=0), 3.3)
+    assert not any(isinstance(action, Deliver) for action in actions)
+    assert Exit() in actions
+
+
 def test_it_pings_at_least_six_times_a_lease() -> None:
     script = StarterScript()
     script.adopted(0.0)

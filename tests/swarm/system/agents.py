@@ -255,7 +255,7 @@ class Agent(Process):
 
     async def _commit(self, store: Store, writes: Sequence[StoreClaim | Forget]) -> None:
         if writes:
-            await asyncio.sleep(self.plan.store_s(self.engine.now))
+            await pass_time(self.plan.store_s(self.engine.now))
         store.commit(writes)
         for write in writes:
             if isinstance(write, Forget):
@@ -271,7 +271,7 @@ class Agent(Process):
             self.well.setdefault(written.id, self.engine.now)
 
     async def _collect(self, _claim: Claim, _folder: Path) -> str:
-        await asyncio.sleep(self.plan.collect_s(self.engine.now))
+        await pass_time(self.plan.collect_s(self.engine.now))
         return ""
 
     def keep(self, end: End[Any]) -> None:
@@ -347,7 +347,7 @@ class Agent(Process):
 
     async def idle(self) -> Idle:
         """Return the processors now; that takes a moment."""
-        await asyncio.sleep(0.005)
+        await pass_time(0.005)
         return self._idle()
 
 
@@ -360,6 +360,17 @@ def _first(error: BaseException | None) -> BaseException | None:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return CrashedError() if isinstance(error, JournalError) else error
+
+
+async def pass_time(duration_s: Seconds) -> None:
+    """Return when this much simulated time has passed."""
+    loop = asyncio.get_running_loop()
+    passed = loop.create_future()
+    timer = loop.call_later(duration_s, passed.set_result, None)
+    try:
+        await passed
+    finally:
+        timer.cancel()
 
 
 class LinkEvents(asyncio.Queue[session.Event]):
