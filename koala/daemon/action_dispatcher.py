@@ -9,7 +9,7 @@ idempotent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from koala.core.model.actions import (
@@ -28,45 +28,39 @@ from koala.protocol import messages
 from koala.protocol.messages import FetchOrder, ServeOrder, ToAgent
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActionDispatcher:
-    """Carry out actions; `send` puts a message into a site's live session, if there is one.
+    """Carry out actions.
 
-    `relay` returns the relay's address as agents reach it.
+    - `send` puts a message into a site's live session, if there is one.
+    - `relay` returns the relay's address as agents reach it.
+    - `secret` is the key of the tokens.
     """
 
-    def __init__(
-        self,
-        *,
-        send: Callable[[SiteName, ToAgent], None],
-        publish: Callable[[PublishOutputs], None],
-        relay: Callable[[], str],
-        sites: Callable[[], Mapping[SiteName, Site]],
-        secret: bytes,
-    ) -> None:
-        self._relay = relay
-        self._send = send
-        self._publish = publish
-        self._sites = sites
-        self._secret = secret
+    send: Callable[[SiteName, ToAgent], None]
+    publish: Callable[[PublishOutputs], None]
+    relay: Callable[[], str]
+    sites: Callable[[], Mapping[SiteName, Site]]
+    secret: bytes
 
     def carry_out(self, action: Action) -> None:
         """Start an action. A site without a session receives it when it registers."""
         match action:
             case StartTransfer():
-                self._send(action.target, self.fetch(action))
-                self._send(action.source, self.serve(action))
+                self.send(action.target, self.fetch(action))
+                self.send(action.source, self.serve(action))
             case CancelTransfer():
                 order = messages.CancelTransfer(transfer=action.transfer)
                 for site in dict.fromkeys((action.target, action.source)):
-                    self._send(site, order)
+                    self.send(site, order)
             case PublishOutputs():
-                self._publish(action)
+                self.publish(action)
             case Announce():
                 pass  # group commit publishes it as a notice
             case ClaimProcessors():
-                self._send(action.site, self.hold(action))
+                self.send(action.site, self.hold(action))
             case _:
-                self._send(action.site, action)
+                self.send(action.site, action)
 
     def messages(self, wanted: Wanted) -> Iterable[ToAgent]:
         """Return the messages for the whole wanted state of a site."""
@@ -77,7 +71,7 @@ class ActionDispatcher:
 
     def hold(self, action: ClaimProcessors) -> ToAgent:
         """Return the message to hold a claim, with the token to store its outputs and logs."""
-        return replace(action, store_token=token(self._secret, Purpose.STORE, action.claim))
+        return replace(action, store_token=token(self.secret, Purpose.STORE, action.claim))
 
     def fetch(self, action: StartTransfer) -> ToAgent:
         """Return the order to the target: read from the source's file server, or from the relay."""
@@ -85,8 +79,8 @@ class ActionDispatcher:
             transfer=action.transfer,
             file=action.file,
             source=action.source,
-            address=self._file_server(action.source) or self._relay(),
-            token=token(self._secret, Purpose.READ, action.transfer),
+            address=self._file_server(action.source) or self.relay(),
+            token=token(self.secret, Purpose.READ, action.transfer),
             offset=action.offset,
             size_bytes=action.size_bytes,
             checksum=action.checksum,
@@ -102,13 +96,13 @@ class ActionDispatcher:
             transfer=action.transfer,
             file=action.file,
             target=action.target,
-            token=token(self._secret, purpose, action.transfer),
+            token=token(self.secret, purpose, action.transfer),
             offset=action.offset,
             size_bytes=action.size_bytes,
-            relay="" if has_server else self._relay(),
+            relay="" if has_server else self.relay(),
             booked_bps=action.booked_bps,
         )
 
     def _file_server(self, site: SiteName) -> str:
-        known = self._sites().get(site)
+        known = self.sites().get(site)
         return known.facts.serves if known is not None else ""

@@ -175,7 +175,21 @@ class File(Table, frozen=True):
     bus: BusTable | None = None
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True):
+class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of the configuration that belongs to the core's state.
+
+    `policy_names` has (slot, name) of each policy; `links` and `bookable` have (from, to, bytes a
+    second) of each link.
+    """
+
+    parameters: Parameters
+    policies: Policies
+    policy_names: tuple[tuple[str, str], ...]
+    links: tuple[tuple[SiteName, SiteName, float], ...] = ()
+    bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
+
+
+class Config(CoreSettings, frozen=True, kw_only=True):
     """The validated configuration of a daemon; paths are absolute."""
 
     listen: str
@@ -191,11 +205,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ballast_bytes: int
     journal: JournalTable
     limits: LimitsTable
-    parameters: Parameters
-    policies: Policies
-    policy_names: tuple[tuple[str, str], ...]
-    links: tuple[tuple[SiteName, SiteName, float], ...]
-    bookable: tuple[tuple[SiteName, SiteName, float], ...]
     sites: dict[SiteName, UserName | None]
     is_open: bool
     relay_listen: str

@@ -20,6 +20,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
@@ -48,7 +49,7 @@ from koala.daemon.clients.event_feed import EventFeed
 from koala.daemon.clients.logs import Logs
 from koala.daemon.clients.outputs import Outputs, Publisher
 from koala.daemon.clients.rsl_parsing import DescriptionParser
-from koala.daemon.clients.service import Parts, Service
+from koala.daemon.clients.service import Service
 from koala.daemon.clients.site_status import SiteStatus
 from koala.daemon.clients.submit_service import SubmitService
 from koala.daemon.config import Config, read_config
@@ -292,7 +293,8 @@ class Daemon:
             address=self.address,
             disconnect=registry.disconnect,
         )
-        parts = Parts(
+        service = Service(
+            version=software_version(),
             scheduler=scheduler,
             event_loop=event_loop,
             event_feed=notices,
@@ -304,7 +306,7 @@ class Daemon:
             archive=ArchiveQueries(journal, calls_per_user=config.limits.calls_per_user),
             call_queue=listeners.call_queue,
             submit_service=SubmitService(
-                event_loop,
+                event_loop=event_loop,
                 description_parser=parser,
                 quotas=quotas,
                 journal=journal,
@@ -312,8 +314,8 @@ class Daemon:
                 disk=self._disk,
             ),
             stream_quota=_watcher_quota(config),
+            metrics=metrics.picture,
         )
-        service = Service(parts, version=software_version(), metrics=metrics.picture)
         for job in recovered.over:
             outputs.settle(job)
         link_pb2_grpc.add_AgentLinkServicer_to_server(streams, server)
@@ -372,65 +374,54 @@ class Daemon:
             raise DiskError(f"{path}: cannot be written: {error.strerror}") from error
 
 
+@dataclass(frozen=True, slots=True)
 class _Receiver:
     """Pass durable actions to the dispatcher, and notices to every publisher."""
 
-    def __init__(
-        self, dispatcher: ActionDispatcher, publishers: Sequence[Callable[[Sequence[Notice]], None]]
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._publishers = publishers
+    dispatcher: ActionDispatcher
+    publishers: Sequence[Callable[[Sequence[Notice]], None]]
 
     def carry_out(self, actions: Sequence[Action]) -> None:
         for action in actions:
-            self._dispatcher.carry_out(action)
+            self.dispatcher.carry_out(action)
 
     def publish(self, notices: Sequence[Notice]) -> None:
-        for publish in self._publishers:
+        for publish in self.publishers:
             publish(notices)
 
 
+@dataclass(frozen=True, slots=True)
 class _OutputSettler:
     """Hand the ended jobs whose files need it to the publisher of outputs."""
 
-    def __init__(self, scheduler: Scheduler, publisher: Publisher) -> None:
-        self._scheduler = scheduler
-        self._publisher = publisher
+    scheduler: Scheduler
+    publisher: Publisher
 
     def settle(self, identity: JobId) -> None:
-        job = self._scheduler.jobs[identity]
+        job = self.scheduler.jobs[identity]
         wants_files = any(part.output_files for part in job.spec.components)
         if job.attempts > 1 or (job.attempts and wants_files):
             is_finished = isinstance(job.phase, Finished)
             over = EndedJob(job=job.id, attempt=job.attempts, is_finished=is_finished)
-            self._publisher.enqueue(over)
+            self.publisher.enqueue(over)
 
     def publish(self, notices: Sequence[Notice]) -> None:
         """Settle the jobs that ended without finishing."""
         for notice in notices:
-            if notice.job in self._scheduler.jobs and notice.phase in ENDS:
+            if notice.job in self.scheduler.jobs and notice.phase in ENDS:
                 self.settle(JobId(notice.job))
 
 
+@dataclass(frozen=True, slots=True)
 class MetricsView:
     """The counters and gauges of `koala metrics`."""
 
-    def __init__(
-        self,
-        event_loop: EventLoop,
-        requests: RequestHandler,
-        registry: AgentRegistry,
-        sessions: SiteSessions,
-        notices: EventFeed,
-        disk: Disk,
-    ) -> None:
-        self._event_loop = event_loop
-        self._requests = requests
-        self._registry = registry
-        self._sessions = sessions
-        self._notices = notices
-        self._disk = disk
-        self._process = psutil.Process()
+    event_loop: EventLoop
+    requests: RequestHandler
+    registry: AgentRegistry
+    sessions: SiteSessions
+    notices: EventFeed
+    disk: Disk
 
     def picture(self, scheduler: Scheduler) -> dict[str, Any]:
         """Return the counters and gauges by name."""
@@ -440,8 +431,8 @@ class MetricsView:
         claims: dict[str, int] = {}
         for claim in scheduler.ledger.values():
             claims[claim.phase.name] = claims.get(claim.phase.name, 0) + 1
-        counters = self._event_loop.counters
-        memory_bytes = self._process.memory_info().rss
+        counters = self.event_loop.counters
+        memory_bytes = psutil.Process().memory_info().rss
         peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return {
             "epoch": scheduler.epoch,
@@ -455,20 +446,20 @@ class MetricsView:
                 "placement": len(scheduler.queues),
                 "delayed": len(scheduler.queues.delayed),
                 "transfers": sum(not t.is_done for t in scheduler.files.transfers.values()),
-                "inbox": self._event_loop.inbox_size,
+                "inbox": self.event_loop.inbox_size,
             },
             "events": counters.events,
             "events_by_kind": dict(sorted(counters.by_kind.items())),
             "commits": counters.commits,
             "commit_longest_s": round(counters.commit_s, 6),
             "handling_s": round(counters.handled_s, 6),
-            "notices": self._notices.last,
-            "watchers": self._notices.watchers,
-            "sessions": len(self._sessions),
-            "floods": self._registry.floods,
+            "notices": self.notices.last,
+            "watchers": self.notices.watchers,
+            "sessions": len(self.sessions),
+            "floods": self.registry.floods,
             "replaced_policies": replaced_policies(scheduler.policies),
-            "disk": {"free_bytes": self._disk.free_bytes, "is_low": self._disk.is_low},
-            "loop_lag_s": round(self._requests.lag_s, 6),
+            "disk": {"free_bytes": self.disk.free_bytes, "is_low": self.disk.is_low},
+            "loop_lag_s": round(self.requests.lag_s, 6),
             "memory_bytes": memory_bytes,
             # The kernel updates its own peak late.
             "memory_peak_bytes": max(memory_bytes, peak_kb * 1024),

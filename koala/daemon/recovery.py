@@ -14,19 +14,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
 from koala.core.model.events import KINDS, DaemonStarted, Event, JobSubmitted, ParametersChanged
 from koala.core.model.parameters import Parameters
-from koala.core.model.values import FOREVER, Instant, JobId, SiteName
-from koala.core.policy_api import Policies
+from koala.core.model.values import FOREVER, Instant, JobId
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import NotSavedError, load, save
 from koala.daemon.auth.authority import FOLDER
 from koala.daemon.clock import Clock, boot_s
-from koala.daemon.config import Config
+from koala.daemon.config import Config, CoreSettings
 from koala.daemon.group_commit import GroupCommit
 from koala.daemon.state_folder import RESTORED
 from koala.daemon.storage.archive import KeptSnapshot
@@ -57,30 +55,6 @@ _KEY = re.compile(rb"[0-9a-f]{64}")
 LOST_EPOCHS_MAX = 1_000
 LOST_JOBS_MAX = 1_000_000
 log = structlog.get_logger()
-
-
-class Settings(Protocol):
-    """The part of the configuration that belongs to the state."""
-
-    @property
-    def parameters(self) -> Parameters:
-        """Parameters of the core."""
-
-    @property
-    def policies(self) -> Policies:
-        """Policies for live decisions."""
-
-    @property
-    def policy_names(self) -> tuple[tuple[str, str], ...]:
-        """(slot, name) of each policy."""
-
-    @property
-    def links(self) -> tuple[tuple[SiteName, SiteName, float], ...]:
-        """(from, to, bytes a second) of each link."""
-
-    @property
-    def bookable(self) -> tuple[tuple[SiteName, SiteName, float], ...]:
-        """(from, to, bytes a second) that jobs may book of each link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +127,7 @@ def begin_life(
 
 def recover(
     journal: Journal,
-    config: Settings,
+    config: CoreSettings,
     make_clock: Callable[[Instant], Clock] = Clock,
     *,
     accept_loss: bool = False,
@@ -239,7 +213,7 @@ def recover(
     )
 
 
-def _start(journal: Journal, config: Settings) -> tuple[KeptSnapshot | None, Scheduler]:
+def _start(journal: Journal, config: CoreSettings) -> tuple[KeptSnapshot | None, Scheduler]:
     """Return the snapshot to start from and its state; None means the first event.
 
     Raises JournalError.

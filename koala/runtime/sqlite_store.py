@@ -23,6 +23,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -39,6 +40,8 @@ _OUT_OF_REACH = {
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_CANTOPEN,
 }
+FORGIVING = partial(str, encoding="utf-8", errors="replace")
+"""Reads invalid UTF-8 too: a damaged row hides no other one, and its checksum exposes it."""
 DURABLE = ("journal_mode = WAL", "synchronous = FULL")
 
 
@@ -110,6 +113,7 @@ class Database:
         self._lock = threading.RLock()
         with reading(path, "it", schema.advice):
             self.connection = _connect(path) if connection is None else connection
+        self.connection.text_factory = FORGIVING
         try:
             self._prepare()
         except BaseException:

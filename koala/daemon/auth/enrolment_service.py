@@ -18,7 +18,6 @@ from koala.daemon.auth.access_rules import Role, caller_of_call
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.authority import Authority
 from koala.daemon.auth.enrolments import Enrolments, site_picture, user_picture
-from koala.daemon.auth.interceptor import abort
 from koala.daemon.clock import wall_s
 from koala.daemon.quotas import RateLimits
 from koala.errors import ExhaustedError, KoalaError, RejectedError, SpecError
@@ -67,21 +66,16 @@ class EnrolmentService(EnrolmentServicer):
                 peer=context.peer(),
                 reason=str(error),
             )
-            await abort(context, error)
-            raise AssertionError("abort returned") from error
+            raise
         log.info("site.joined", site=request.site, peer=context.peer(), certificate=made.serial)
         return self._issued(made.pem)
 
     async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.Issued:  # noqa: N802
         """Issue a further certificate for the site that calls."""
         site = caller_of_call().name
-        try:
-            self._take_renewal_token(site)
-            made = self._authority.sign_site(site, request.request, lifetime_s=self._lifetime_s)
-            self._enrolments.add_renewal(site, made.serial, made.expires_at)
-        except KoalaError as error:
-            await abort(context, error)
-            raise AssertionError("abort returned") from error
+        self._take_renewal_token(site)
+        made = self._authority.sign_site(site, request.request, lifetime_s=self._lifetime_s)
+        self._enrolments.add_renewal(site, made.serial, made.expires_at)
         log.info("site.renewed", site=site, peer=context.peer(), certificate=made.serial)
         return self._issued(made.pem)
 

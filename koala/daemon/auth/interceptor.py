@@ -93,7 +93,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             for key, value in handler_call_details.invocation_metadata
             if not str(key).endswith("-bin")
         }
-        behaviour = behaviour_of(handler)
+        behaviour = _answering(behaviour_of(handler))
         is_clients = call.startswith(_CLIENTS)
 
         async def guarded(messages: AsyncIterator[Any], context: Context) -> Any:  # noqa: ANN401
@@ -300,6 +300,20 @@ def _authorize(rule: Rule | None, caller: Caller, call: str) -> None:
             f"{caller.name} has the role {caller.role}: {call.rpartition('/')[2]} needs"
             f" {rule.needs}"
         )
+
+
+def _answering(
+    behaviour: Callable[[Any, Context], Awaitable[Any]],
+) -> Callable[[Any, Context], Awaitable[Any]]:
+    """Turn the KoalaErrors of a call into gRPC statuses."""
+
+    async def answer(request: Any, context: Context) -> Any:  # noqa: ANN401 - any call
+        try:
+            return await behaviour(request, context)
+        except KoalaError as error:
+            await abort(context, error)
+
+    return answer
 
 
 async def _only(messages: AsyncIterator[Any], context: Context) -> Any:  # noqa: ANN401 - any call

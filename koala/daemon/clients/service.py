@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any, TypeAlias, TypeVar
 
 import grpc
@@ -30,7 +29,6 @@ from koala.core.model.values import JobId, SiteName, UserName
 from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.auth.enrolment_service import Registrar
-from koala.daemon.auth.interceptor import abort
 from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
 from koala.daemon.clients.event_feed import CutError, EventFeed
 from koala.daemon.clients.listing import Listing, damaged_picture
@@ -46,7 +44,6 @@ from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Notice
 from koala.errors import (
     ExhaustedError,
-    KoalaError,
     RejectedError,
     SpecError,
     UnknownJobError,
@@ -75,26 +72,14 @@ Self = TypeVar("Self")
 T = TypeVar("T")
 
 
-def _answering(
-    method: Callable[[Self, Request, Context], Coroutine[Any, Any, Reply]],
-) -> Callable[[Self, Request, Context], Coroutine[Any, Any, Reply]]:
-    """Turn a call's KoalaErrors into gRPC statuses."""
+@dataclass(frozen=True, kw_only=True)
+class Service(KoalaServicer):
+    """gRPC service, one method a call; method names are gRPC's.
 
-    @wraps(method)
-    async def call(self: Self, request: Request, context: Context) -> Reply:
-        try:
-            return await method(self, request, context)
-        except KoalaError as error:
-            await abort(context, error)
-            raise AssertionError("abort returned") from error
+    The interceptor turns the KoalaErrors of a call into gRPC statuses.
+    """
 
-    return call
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Parts of the daemon that the service calls."""
-
+    version: str
     scheduler: Scheduler
     event_loop: EventLoop
     event_feed: EventFeed
@@ -107,40 +92,14 @@ class Parts:
     stream_quota: ConcurrencyQuota
     call_queue: FairQueue
     submit_service: SubmitService
+    metrics: Callable[[Scheduler], dict[str, Any]]
 
-
-class Service(KoalaServicer):
-    """gRPC service, one method a call; method names are gRPC's."""
-
-    def __init__(
-        self,
-        parts: Parts,
-        *,
-        version: str,
-        metrics: Callable[[Scheduler], dict[str, Any]],
-    ) -> None:
-        self._scheduler = parts.scheduler
-        self._event_loop = parts.event_loop
-        self._event_feed = parts.event_feed
-        self._site_status = parts.site_status
-        self._logs = parts.logs
-        self._outputs = parts.outputs
-        self._registrar = parts.registrar
-        self._version = version
-        self._journal = parts.journal
-        self._archive = parts.archive
-        self._stream_quota = parts.stream_quota
-        self._call_queue = parts.call_queue
-        self._metrics = metrics
-        self._submit_service = parts.submit_service
-
-    @_answering
     async def Hello(self, _: pb.HelloRequest, __: Context) -> pb.HelloReply:  # noqa: N802
-        epoch = await self._event_loop.ask(lambda batch: batch.scheduler.epoch)
+        epoch = await self.event_loop.ask(lambda batch: batch.scheduler.epoch)
         caller = caller_of_call()
         return pb.HelloReply(
             protocol=PROTOCOL,
-            version=self._version,
+            version=self.version,
             epoch=epoch,
             user=caller.name,
             role=caller.role.value,
@@ -148,12 +107,11 @@ class Service(KoalaServicer):
 
     # --- submit and cancel ------------------------------------------------------------------------
 
-    @_answering
     async def Submit(self, request: pb.SubmitRequest, _: Context) -> pb.SubmitReply:  # noqa: N802
         if len(request.submissions) > SUBMISSIONS_MAX:
             count = len(request.submissions)
             raise SpecError(f"{count} submissions in one call: allowed are {SUBMISSIONS_MAX}")
-        results = await self._submit_service.submit(
+        results = await self.submit_service.submit(
             request.submissions, caller_of_call().name, is_dry_run=request.dry_run
         )
         errors = [from_submitted(result) for result in results]
@@ -162,7 +120,6 @@ class Service(KoalaServicer):
             raise errors[0]
         return pb.SubmitReply(results=results)
 
-    @_answering
     async def Cancel(self, request: pb.CancelRequest, _: Context) -> pb.CancelReply:  # noqa: N802
         by = caller_of_call()
         if len(request.jobs) > CANCELS_MAX:
@@ -178,24 +135,23 @@ class Service(KoalaServicer):
 
             results += [
                 result if result.phase else await self._cancel_past(result, by)
-                for result in await self._event_loop.ask(cancel)
+                for result in await self.event_loop.ask(cancel)
             ]
         return pb.CancelReply(results=results)
 
     async def _cancel_past(self, result: pb.Cancelled, by: Caller) -> pb.Cancelled:
         """Answer the cancel of an archived job: it is over."""
-        past = await self._journal.job(result.job)
+        past = await self.journal.job(result.job)
         if past is None:
             return result
         return _cancel(read_only_batch(alone(past), past.submitted_at), past.id, by)
 
     # --- queries ----------------------------------------------------------------------------------
 
-    @_answering
     async def List(self, request: pb.ListRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
         listing = Listing.of(request, caller)
-        found, next_after = await listing.read(self._event_loop)
+        found, next_after = await listing.read(self.event_loop)
         if request.past and not 0 < request.last <= len(found):
             found = [*await self._older(listing, found), *found]
         return _document({"jobs": found[-request.last :], "next": next_after})
@@ -209,8 +165,8 @@ class Service(KoalaServicer):
         wanted = ArchiveQuery(owner=owner_wanted(caller, listing.owner))
         older: list[dict[str, Any]] = []
         looked_at = 0
-        slot = self._archive.slot(caller.name)
-        async with slot, aclosing(self._archive.read(wanted)) as parts:
+        slot = self.archive.slot(caller.name)
+        async with slot, aclosing(self.archive.read(wanted)) as parts:
             async for part in parts:
                 looked_at += len(part.jobs) + len(part.damaged)
                 older += map(damaged_picture, part.damaged)
@@ -221,14 +177,12 @@ class Service(KoalaServicer):
         older.reverse()
         return older
 
-    @_answering
     async def Show(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
         return _document(
             await self._query_job(request.job, lambda batch: _picture(batch, request.job, caller))
         )
 
-    @_answering
     async def Why(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
@@ -239,7 +193,6 @@ class Service(KoalaServicer):
 
         return _document(await self._query_job(request.job, explain))
 
-    @_answering
     async def Timeline(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
@@ -252,14 +205,13 @@ class Service(KoalaServicer):
     async def _query_job(self, job: str, decide: Callable[[BatchContext], T]) -> T:
         """Query a job in the state, or else in the journal's archive."""
         try:
-            return await self._event_loop.ask(decide)
+            return await self.event_loop.ask(decide)
         except UnknownJobError:
-            past = await self._journal.job(job)
+            past = await self.journal.job(job)
             if past is None:
                 raise
             return decide(read_only_batch(alone(past), past.submitted_at))
 
-    @_answering
     async def Sites(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
@@ -267,24 +219,22 @@ class Service(KoalaServicer):
             shown = _shown(batch, caller)
             return [
                 picture
-                for picture in self._site_status.pictures(batch.scheduler, batch.now)
+                for picture in self.site_status.pictures(batch.scheduler, batch.now)
                 if picture["site"] in shown
             ]
 
-        return _document({"sites": await self._event_loop.ask(pictures)})
+        return _document({"sites": await self.event_loop.ask(pictures)})
 
-    @_answering
     async def ChangeSite(self, request: pb.SiteRequest, _: Context) -> pb.Document:  # noqa: N802
         by = UserName(caller_of_call().name)
 
         def change(batch: BatchContext) -> dict[str, Any]:
             _change_site(batch, SiteName(request.site), request.verb, by)
-            pictures = self._site_status.pictures(batch.scheduler, batch.now)
+            pictures = self.site_status.pictures(batch.scheduler, batch.now)
             return next(picture for picture in pictures if picture["site"] == request.site)
 
-        return _document(await self._event_loop.ask(change))
+        return _document(await self.event_loop.ask(change))
 
-    @_answering
     async def ListFiles(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
@@ -296,17 +246,15 @@ class Service(KoalaServicer):
             ]
             return [picture for picture in found if picture["sites"] or caller.sees("")]
 
-        return _document({"files": await self._event_loop.ask(pictures)})
+        return _document({"files": await self.event_loop.ask(pictures)})
 
-    @_answering
     async def Metrics(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
-        return _document(await self._event_loop.ask(lambda batch: self._metrics(batch.scheduler)))
+        return _document(await self.event_loop.ask(lambda batch: self.metrics(batch.scheduler)))
 
-    @_answering
     async def Report(self, request: pb.ReportRequest, _: Context) -> pb.Document:  # noqa: N802
         by, period = _wanted_report(request)
         caller = caller_of_call()
-        async with self._archive.slot(caller.name):  # a scan of all jobs takes long, too
+        async with self.archive.slot(caller.name):  # a scan of all jobs takes long, too
             return _document(await self._report(by, period, caller))
 
     async def _report(self, by: By, period: Period, caller: Caller) -> dict[str, Any]:
@@ -316,14 +264,14 @@ class Service(KoalaServicer):
                 raise _unknown_site(shown, period.site)
             return Report(batch.scheduler, by, period, batch.now, caller.sees)
 
-        report = await self._event_loop.ask(begin)  # first: jobs that it lacks are archived by then
+        report = await self.event_loop.ask(begin)  # first: jobs that it lacks are archived by then
         owner = owner_wanted(caller, period.user or "")
         wanted = ArchiveQuery(since=period.since, until=min(period.until, report.now), owner=owner)
         count = 0
-        async with aclosing(self._archive.read(wanted)) as parts:
+        async with aclosing(self.archive.read(wanted)) as parts:
             async for part in parts:
                 if part.damaged:  # figures without it would be wrong
-                    raise not_as_archived(self._journal.path, part.damaged[0])
+                    raise not_as_archived(self.journal.path, part.damaged[0])
                 count += len(part.jobs)
                 if count > REPORT_JOBS_MAX:
                     raise RejectedError(
@@ -335,46 +283,36 @@ class Service(KoalaServicer):
 
     # --- sites and users --------------------------------------------------------------------------
 
-    @_answering
     async def AddSite(self, request: pb.AddSiteRequest, _: Context) -> pb.Document:  # noqa: N802
-        return _document(self._registrar.add_site(request))
+        return _document(self.registrar.add_site(request))
 
-    @_answering
     async def RevokeSite(self, request: pb.NameRequest, _: Context) -> pb.Document:  # noqa: N802
-        return _document(self._registrar.revoke_site(request.name))
+        return _document(self.registrar.revoke_site(request.name))
 
-    @_answering
     async def ListEnrolments(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
-        return _document(self._registrar.sites())
+        return _document(self.registrar.sites())
 
-    @_answering
     async def AddUser(self, request: pb.AddUserRequest, _: Context) -> pb.Document:  # noqa: N802
-        return _document(self._registrar.add_user(request))
+        return _document(self.registrar.add_user(request))
 
-    @_answering
     async def RevokeUser(self, request: pb.NameRequest, _: Context) -> pb.Document:  # noqa: N802
-        return _document(self._registrar.revoke_user(request.name))
+        return _document(self.registrar.revoke_user(request.name))
 
-    @_answering
     async def ListUsers(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
-        return _document(self._registrar.users())
+        return _document(self.registrar.users())
 
-    @_answering
     async def Audit(self, request: pb.AuditRequest, _: Context) -> pb.Document:  # noqa: N802
-        return _document(await self._registrar.audit(request.last))
+        return _document(await self.registrar.audit(request.last))
 
     # --- streams ----------------------------------------------------------------------------------
 
     async def Watch(self, request: pb.WatchRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
         caller = caller_of_call()
-        try:
-            with self._stream_quota.slot(caller.name):
-                after = self._event_feed.start(request.after)  # first: the job may end meanwhile
-                is_over = bool(request.job) and await self._check_job(request.job, caller)
-                until = self._event_feed.last if is_over else None
-                await self._watch(request, context, caller, after, until)
-        except KoalaError as error:
-            await abort(context, error)
+        with self.stream_quota.slot(caller.name):
+            after = self.event_feed.start(request.after)  # first: the job may end meanwhile
+            is_over = bool(request.job) and await self._check_job(request.job, caller)
+            until = self.event_feed.last if is_over else None
+            await self._watch(request, context, caller, after, until)
 
     async def _watch(
         self,
@@ -390,7 +328,7 @@ class Service(KoalaServicer):
         if until is not None and until <= after:
             return
         try:
-            async with aclosing(self._event_feed.since(after)) as lots:
+            async with aclosing(self.event_feed.since(after)) as lots:
                 async for lot in lots:
                     chosen = [notice for notice in lot if _is_wanted(notice, request)]
                     wanted = [_message(n) for n in await self._visible(caller, chosen)]
@@ -411,18 +349,15 @@ class Service(KoalaServicer):
             await context.abort(grpc.StatusCode.ABORTED, reason)
 
     async def Logs(self, request: pb.LogsRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
-        try:
-            caller = caller_of_call()
-            wanted = LogsWanted.of(request, caller.name)
-            with self._stream_quota.slot(caller.name):
-                await self._check_job(request.job, caller)
-                if wanted.is_followed:  # tells the client that it can resume after a cut
-                    await context.send_initial_metadata((("koala-resumes", "1"),))
-                async with aclosing(self._logs.read(wanted)) as parts:
-                    async for part in parts:
-                        await context.write(part)
-        except KoalaError as error:
-            await abort(context, error)
+        caller = caller_of_call()
+        wanted = LogsWanted.of(request, caller.name)
+        with self.stream_quota.slot(caller.name):
+            await self._check_job(request.job, caller)
+            if wanted.is_followed:  # tells the client that it can resume after a cut
+                await context.send_initial_metadata((("koala-resumes", "1"),))
+            async with aclosing(self.logs.read(wanted)) as parts:
+                async for part in parts:
+                    await context.write(part)
 
     async def Outputs(self, request: pb.OutputsRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
         caller = caller_of_call()
@@ -431,15 +366,12 @@ class Service(KoalaServicer):
             job = batch.scheduler.jobs[_known(batch, request.job, caller)]
             return OutputsWanted.of(request, job)
 
-        try:
-            with self._stream_quota.slot(caller.name):
-                async with self._call_queue.slot(caller.name):
-                    wanted = await self._query_job(request.job, read)
-                async with aclosing(self._outputs.read(wanted)) as parts:
-                    async for part in parts:
-                        await context.write(part)
-        except KoalaError as error:
-            await abort(context, error)
+        with self.stream_quota.slot(caller.name):
+            async with self.call_queue.slot(caller.name):
+                wanted = await self._query_job(request.job, read)
+            async with aclosing(self.outputs.read(wanted)) as parts:
+                async for part in parts:
+                    await context.write(part)
 
     async def _check_job(self, job: str, caller: Caller) -> bool:
         """Look a job up; True when it is over. Raises UnknownJobError, ExhaustedError.
@@ -450,7 +382,7 @@ class Service(KoalaServicer):
         def is_over(batch: BatchContext) -> bool:
             return batch.scheduler.jobs[_known(batch, job, caller)].is_over
 
-        async with self._call_queue.slot(caller.name):
+        async with self.call_queue.slot(caller.name):
             return await self._query_job(job, is_over)
 
     async def _visible(self, caller: Caller, notices: Sequence[Notice]) -> Sequence[Notice]:
@@ -462,7 +394,7 @@ class Service(KoalaServicer):
         def sees(notice: Notice) -> bool:
             if notice.job:
                 return notice.job in owners and caller.sees(owners[notice.job])
-            site = self._scheduler.sites.get(SiteName(notice.site))
+            site = self.scheduler.sites.get(SiteName(notice.site))
             return site is None or site.facts.admits(UserName(caller.name))
 
         return [notice for notice in notices if sees(notice)]
@@ -472,12 +404,12 @@ class Service(KoalaServicer):
         found: dict[str, str] = {}
         past = []
         for name in jobs:
-            job = self._event_loop.job(JobId(name))
+            job = self.event_loop.job(JobId(name))
             if job is None:
                 past.append(name)
             else:
                 found[name] = job.spec.owner
-        return found | await self._journal.owners(past) if past else found
+        return found | await self.journal.owners(past) if past else found
 
 
 # --- parts ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from koala.core.model.values import Instant
@@ -12,15 +13,15 @@ from koala.daemon.auth.enrolments import SiteRecord
 from koala.views.documents import sites_picture
 
 
+@dataclass(frozen=True, slots=True)
 class SiteStatus:
     """Renderer of site documents (docs/api.md), with the agents' problems and certificates.
 
     `enrolled` are the sites that were ever added.
     """
 
-    def __init__(self, registry: AgentRegistry, enrolled: Mapping[str, SiteRecord]) -> None:
-        self._registry = registry
-        self._enrolled = enrolled
+    registry: AgentRegistry
+    enrolled: Mapping[str, SiteRecord]
 
     def pictures(self, scheduler: Scheduler, now: Instant) -> list[dict[str, Any]]:
         """Render all sites, in order of name."""
@@ -29,14 +30,14 @@ class SiteStatus:
             {
                 **picture,
                 "is_drained": picture["site"] in drained,
-                "trouble": self._registry.trouble(picture["site"]),
+                "trouble": self.registry.trouble(picture["site"]),
                 **self._enrolment(picture["site"]),
             }
             for picture in sites_picture(scheduler, now)
         ]
 
     def _enrolment(self, site: str) -> dict[str, Any]:
-        record = self._enrolled.get(site)
+        record = self.enrolled.get(site)
         if record is None:
             return {"enrolment": None, "expires_at": None, "revoked_at": None}
         return {

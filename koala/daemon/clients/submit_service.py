@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from koala.core.model.events import JobSubmitted
 from koala.core.model.values import JobId
@@ -41,26 +41,17 @@ class ArchivedKeys:
     jobs: dict[str, tuple[JobId, str]]
 
 
+@dataclass(frozen=True, kw_only=True)
 class SubmitService:
     """Accepts or rejects the submissions of a call."""
 
-    def __init__(
-        self,
-        event_loop: EventLoop,
-        *,
-        description_parser: DescriptionParser,
-        quotas: Quotas,
-        journal: Journal,
-        registry: AgentRegistry,
-        disk: Disk,
-    ) -> None:
-        self._event_loop = event_loop
-        self._description_parser = description_parser
-        self._quotas = quotas
-        self._journal = journal
-        self._registry = registry
-        self._disk = disk
-        self._verdicts = Verdicts()
+    event_loop: EventLoop
+    description_parser: DescriptionParser
+    quotas: Quotas
+    journal: Journal
+    registry: AgentRegistry
+    disk: Disk
+    verdicts: Verdicts = field(default_factory=Verdicts)
 
     async def submit(
         self, submissions: Sequence[pb.Submission], owner: str, *, is_dry_run: bool
@@ -70,12 +61,12 @@ class SubmitService:
         Raises ExhaustedError when the user exceeds the rate limit.
         """
         now = asyncio.get_running_loop().time()
-        self._quotas.require_rate(owner, len(submissions), now)
+        self.quotas.require_rate(owner, len(submissions), now)
         results: list[pb.Submitted] = []
         while len(results) < len(submissions):
             first = len(results)
             lot = submissions[first : first + LOT]
-            readings = await self._description_parser.read_lot(lot, owner)
+            readings = await self.description_parser.read_lot(lot, owner)
             read = lot[: len(readings)]
             results += await self._submit_lot(read, readings, owner, is_dry_run=is_dry_run)
         return results
@@ -101,7 +92,7 @@ class SubmitService:
                     for submission, reading in zip(submissions, readings, strict=True)
                 ]
 
-            results = await self._event_loop.ask(accept)
+            results = await self.event_loop.ask(accept)
             if results is not None:
                 return results
         busy = ExhaustedError(
@@ -113,8 +104,8 @@ class SubmitService:
 
     async def _past_keys(self, keys: Sequence[str]) -> ArchivedKeys:
         """Look up keys among the archived jobs."""
-        forgotten = self._event_loop.keys_archived
-        jobs = await self._journal.jobs_of_keys(keys) if forgotten and keys else {}
+        forgotten = self.event_loop.keys_archived
+        jobs = await self.journal.jobs_of_keys(keys) if forgotten and keys else {}
         return ArchivedKeys(forgotten=forgotten, jobs=jobs)
 
     def _submit(
@@ -134,7 +125,7 @@ class SubmitService:
             key = _key(submission, owner)
             digest = _digest(submission, owner)
             known = batch.scheduler.keys.get(key, past.jobs.get(key)) if key else None
-            ignored = warnings(reading.spec, batch.scheduler, self._registry.owners)
+            ignored = warnings(reading.spec, batch.scheduler, self.registry.owners)
             warned = (*reading.warnings, *ignored)
             if known is not None:
                 if known[1] != digest:
@@ -143,19 +134,19 @@ class SubmitService:
                     )
                 return pb.Submitted(job=known[0], warnings=warned, is_known=True)
             check_deadline(reading.spec, batch.now)
-            owners = self._registry.owners
-            warned = (*warned, *check(reading.spec, batch.scheduler, owners, self._verdicts))
+            owners = self.registry.owners
+            warned = (*warned, *check(reading.spec, batch.scheduler, owners, self.verdicts))
             if submission.no_wait and not batch.scheduler.has_room:
                 limit = batch.scheduler.parameters.queue_jobs_max
                 raise queues_full(len(batch.scheduler.queues), limit)
-            self._quotas.require_job_quota(reading.spec)
+            self.quotas.require_job_quota(reading.spec)
             if is_dry_run or reading.is_dry_run:
                 return pb.Submitted(warnings=warned)
-            _require_room(self._disk)
+            _require_room(self.disk)
             job = batch.new_job()
             spec = with_progress(reading.spec, batch.scheduler)
             batch.emit(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
-            self._quotas.accepted(job, spec)
+            self.quotas.accepted(job, spec)
             return pb.Submitted(job=job, warnings=warned)
         except KoalaError as error:
             return submitted_error(error)

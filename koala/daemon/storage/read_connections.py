@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from koala.runtime.sqlite_store import FORGIVING
+
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
-_FORGIVING = partial(str, encoding="utf-8", errors="replace")
 
 
 class ReadConnection:
@@ -49,18 +48,5 @@ class ReadConnection:
 def connect_reader(path: Path) -> sqlite3.Connection:
     """Open a read-only connection that tolerates invalid UTF-8."""
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
-    connection.text_factory = _FORGIVING
+    connection.text_factory = FORGIVING
     return connection
-
-
-@contextmanager
-def forgiving(connection: sqlite3.Connection) -> Iterator[None]:
-    """Replace invalid UTF-8 within the block instead of failing.
-
-    A damaged row then does not hide its neighbours, and its checksum still exposes it.
-    """
-    before, connection.text_factory = connection.text_factory, _FORGIVING
-    try:
-        yield
-    finally:
-        connection.text_factory = before

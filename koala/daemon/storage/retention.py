@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from koala.daemon.storage.archive import read_snapshots
-from koala.daemon.storage.read_connections import forgiving
 from koala.daemon.storage.records import JournalPosition, damaged, trusted, unchained
 from koala.errors import JournalError
 from koala.runtime.sqlite_store import Database
@@ -50,7 +49,7 @@ def drop_history(database: Database, path: Path) -> int:
     kept = [one.mark for one in found if not isinstance(one, JournalError)]
     if not kept:
         return 0
-    with trusted(path, "its history"), forgiving(connection):
+    with trusted(path, "its history"):
         bad = max((seq for seq, _ in _damaged(connection, kept[0])), default=0)
     if not bad:
         return 0

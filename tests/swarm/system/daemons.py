@@ -17,9 +17,7 @@ from koala.core.model.actions import Action, Announce, PublishOutputs
 from koala.core.model.claim import Claim
 from koala.core.model.events import Event
 from koala.core.model.job import Job
-from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
-from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
 from koala.daemon.action_dispatcher import ActionDispatcher
 from koala.daemon.agents.connections import AgentConnection, SiteSessions
@@ -27,6 +25,7 @@ from koala.daemon.agents.registry import AgentRegistry, LinkCallbacks
 from koala.daemon.agents.requests import RequestHandler
 from koala.daemon.agents.session import Allowlist, Timing
 from koala.daemon.clock import Clock
+from koala.daemon.config import CoreSettings
 from koala.daemon.group_commit import BatchContext, GroupCommit, InboxItem, Upkeep
 from koala.daemon.recovery import Recovered, recover
 from koala.daemon.storage.journal import SCHEMA, Journal, prepare
@@ -93,15 +92,9 @@ class Custody:
 STANDARD_CUSTODY = Custody()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Settings of the configuration that are part of the state (koala.daemon.recovery)."""
+class Settings(CoreSettings, frozen=True, kw_only=True):
+    """Settings of the configuration that are part of the state, and the retention."""
 
-    parameters: Parameters
-    policies: Policies
-    policy_names: tuple[tuple[str, str], ...]
-    links: tuple[tuple[SiteName, SiteName, float], ...] = ()
-    bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
     upkeep: Custody = STANDARD_CUSTODY
 
 

@@ -9,7 +9,8 @@ from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import load
 from koala.daemon.clock import Clock
-from koala.daemon.recovery import Settings, recover
+from koala.daemon.config import CoreSettings
+from koala.daemon.recovery import recover
 from koala.daemon.storage import archive
 from koala.daemon.storage.journal import SCHEMA, Journal, prepare
 from koala.daemon.storage.records import JournalPosition, Notice, Record
@@ -24,7 +25,7 @@ def opened(disk: Disk) -> Journal:
     return Journal(disk, prepare(Database(PATH, SCHEMA, connection=disk.connection)))
 
 
-def state_of(disk: Disk, settings: Settings) -> str | None:
+def state_of(disk: Disk, settings: CoreSettings) -> str | None:
     """Return the digest of the state on a disk; None when it is refused."""
     try:
         journal = opened(disk)
