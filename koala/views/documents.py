@@ -376,6 +376,11 @@ def _claim_for_digest(claim: Claim) -> list[Any]:
     return figures
 
 
+_NOT_IN_DIGEST = ("story", "name", "programs", "started_at", "ended_at")
+"""Fields of a job's document that the digest leaves out: text for people, what the request says
+already, and all that was added later, because a digest in a journal must stay valid."""
+
+
 def digest(state: State) -> str:
     """Checksum of the whole state, without stories and without details of ended jobs."""
     over = dict(state.forgotten)
@@ -388,7 +393,8 @@ def digest(state: State) -> str:
                          job.claim_fraction, job.attempts, job.tried_at])  # fmt: skip
         else:
             picture = job_picture(state, job.id)
-            del picture["story"], picture["name"]  # the request is in the journal as it is
+            for name in _NOT_IN_DIGEST:
+                del picture[name]
             for part in picture["parts"]:
                 if not part["mips"]:  # as in journals of older daemons
                     del part["mips"], part["booked_bps"]
