@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar
 
 from koala.errors import KoalaError
@@ -60,6 +61,7 @@ def replicate(
     # whose end the kernel ends it.
     is_alone = threading.active_count() == 1
     context = multiprocessing.get_context("fork" if is_alone else "spawn")
+    before = multiprocessing.active_children()
     pool = ProcessPoolExecutor(
         count, mp_context=context, initializer=serve, initargs=(os.getpid(),)
     )
@@ -83,7 +85,9 @@ def replicate(
             f" {len(items)} runs; fewer workers at once (--workers) need less memory"
         ) from error
     finally:
-        _end(pool, is_complete=len(done) == len(items))
+        if len(done) < len(items):  # results of runs in progress are discarded
+            _kill_children_but(before)
+        pool.shutdown(wait=True, cancel_futures=True)
     finished = tuple((item, done[index]) for index, item in enumerate(items) if index in done)
     return Replications(finished=finished, is_interrupted=is_interrupted)
 
@@ -107,9 +111,7 @@ def _here(
     return Replications(finished=tuple(finished))
 
 
-def _end(pool: ProcessPoolExecutor, *, is_complete: bool) -> None:
-    """End the pool without delay, also when runs are in progress: their results are discarded."""
-    if not is_complete:
-        for worker in list((pool._processes or {}).values()):  # noqa: SLF001 - no public way before 3.14
-            worker.kill()
-    pool.shutdown(wait=True, cancel_futures=True)
+def _kill_children_but(kept: Sequence[BaseProcess]) -> None:
+    for child in multiprocessing.active_children():
+        if child not in kept:
+            child.kill()
