@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -90,6 +90,16 @@ def say(text: str) -> None:
 def note(text: str) -> None:
     """Print a message on standard error, after the name of the command."""
     say(f"{click.get_current_context().command_path}: {text}")
+
+
+def answer_list(
+    name: str, items: Sequence[object], text: Callable[[], str], *, as_json: bool
+) -> None:
+    """Print a list of what `name` says, as JSON or as text; say so if it is empty."""
+    if items or as_json:
+        answer({name: items}, text, as_json=as_json)
+    else:
+        note(f"no {name}")
 
 
 def answer(document: Mapping[str, object], text: Callable[[], str], *, as_json: bool) -> None:

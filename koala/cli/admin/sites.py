@@ -8,7 +8,7 @@ import click
 
 from koala.cli.arguments import daemon_options, offered, option, site_argument
 from koala.cli.commands import LazyGroup
-from koala.cli.connection import answer, ask, is_coloured, note, show_json, width
+from koala.cli.connection import answer, answer_list, ask, is_coloured, note, show_json, width
 from koala.errors import SpecError
 
 if TYPE_CHECKING:
@@ -48,11 +48,9 @@ def site(context: click.Context, *, json: bool, address: str | None) -> None:
     from koala.cli.render.documents import sites_text
 
     sites = ask(address, lambda client: client.sites())
-    if not (sites or json):
-        note("no sites")
-        return
-    answer(
-        {"sites": sites},
+    answer_list(
+        "sites",
+        sites,
         lambda: sites_text(sites, width=width(), coloured=is_coloured()),
         as_json=json,
     )
@@ -101,10 +99,7 @@ def enrolled(*, json: bool, address: str | None) -> None:
     from koala.cli.render.access import enrolments_text
 
     sites = ask(address, lambda client: client.enrolments())
-    if not (sites or json):
-        note("no enrolled sites")
-        return
-    answer({"sites": sites}, lambda: enrolments_text(sites, width=width()), as_json=json)
+    answer_list("sites", sites, lambda: enrolments_text(sites, width=width()), as_json=json)
 
 
 @click.command
@@ -153,10 +148,7 @@ def files(*, what: str, json: bool, address: str | None) -> None:
     if what != "list":
         raise SpecError(f"{what!r}: allowed is `koala files` or `koala files list`")
     entries = ask(address, lambda client: client.files())
-    if not (entries or json):
-        note("no files")
-        return
-    answer({"files": entries}, lambda: files_text(entries, width=width()), as_json=json)
+    answer_list("files", entries, lambda: files_text(entries, width=width()), as_json=json)
 
 
 @click.command

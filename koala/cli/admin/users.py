@@ -8,7 +8,7 @@ import click
 
 from koala.cli.arguments import Whole, daemon_options, offered, option
 from koala.cli.commands import LazyGroup
-from koala.cli.connection import answer, ask, note, show_json, width
+from koala.cli.connection import answer, answer_list, ask, note, show_json, width
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -69,10 +69,7 @@ def list_users(*, json: bool, address: str | None) -> None:
     from koala.cli.render.access import users_text
 
     users = ask(address, lambda client: client.users())
-    if not (users or json):
-        note("no users")
-        return
-    answer({"users": users}, lambda: users_text(users, width=width()), as_json=json)
+    answer_list("users", users, lambda: users_text(users, width=width()), as_json=json)
 
 
 @click.command
@@ -92,7 +89,4 @@ def audit(*, last: int, json: bool, address: str | None) -> None:
     from koala.cli.render.access import audit_text
 
     lines = ask(address, lambda client: client.audit(last=last))
-    if not (lines or json):
-        note("no lines")
-        return
-    answer({"lines": lines}, lambda: audit_text(lines, width=width()), as_json=json)
+    answer_list("lines", lines, lambda: audit_text(lines, width=width()), as_json=json)

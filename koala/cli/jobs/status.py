@@ -17,7 +17,7 @@ from koala.cli.arguments import (
     read_instant,
 )
 from koala.cli.clock import wall_at
-from koala.cli.connection import answer, ask, is_coloured, note, show_json, width
+from koala.cli.connection import answer, answer_list, ask, is_coloured, note, show_json, width
 from koala.errors import SpecError
 
 if TYPE_CHECKING:
@@ -90,10 +90,7 @@ def list_jobs(
         return chosen[-last:] if last else chosen
 
     jobs = ask(address, request)
-    if not (jobs or json):
-        note("no jobs")
-        return
-    answer({"jobs": jobs}, lambda: render(jobs, width(), is_coloured()), as_json=json)
+    answer_list("jobs", jobs, lambda: render(jobs, width(), is_coloured()), as_json=json)
 
 
 @click.command

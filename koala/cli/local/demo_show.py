@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from koala.cli.clock import now_s
 from koala.cli.connection import ENDS, say
 from koala.cli.local.demo_scenario import PROCESSES_MAX, Planned
 from koala.cli.local.demo_summary import summary_rows
-from koala.cli.local.live_view import LiveView, PlainView, Scene, View
+from koala.cli.local.live_view import LiveView, PlainView, Scene
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -28,9 +27,7 @@ class Show:
         self._planned = planned
         self._begun_s = now_s()
         self._scene = Scene(planned=len(planned))
-        self._view: AbstractContextManager[View] = (
-            LiveView(self._scene) if is_live else PlainView(self._scene.names)
-        )
+        self._view = LiveView(self._scene) if is_live else PlainView(self._scene.names)
 
     async def run(self, client: Client) -> list[dict[str, Any]]:
         """Run the demo on a running grid until all jobs are over, or to the time limit."""
@@ -66,18 +63,18 @@ class Show:
                 return
             await asyncio.sleep(POLL_S)
 
-    async def _poll(self, client: Client, view: View) -> None:
+    async def _poll(self, client: Client, view: LiveView | PlainView) -> None:
         while True:
             await self._update(client, view)
             await asyncio.sleep(POLL_S)
 
-    async def _update(self, client: Client, view: View) -> None:
+    async def _update(self, client: Client, view: LiveView | PlainView) -> None:
         self._scene.jobs = await client.list_jobs()
         self._scene.sites = await client.sites()
         self._scene.elapsed_s = now_s() - self._begun_s
         view.update(self._scene)
 
-    async def _show_events(self, client: Client, view: View) -> None:
+    async def _show_events(self, client: Client, view: LiveView | PlainView) -> None:
         events: AsyncIterator[Any] = client.watch(after=0)
         async for notice in events:
             view.add_event(notice)

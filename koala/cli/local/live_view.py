@@ -8,31 +8,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from koala.cli.connection import say
+from koala.cli.connection import ENDS, say
 from koala.cli.render.documents import notice_text
-from koala.cli.render.table import clean
+from koala.cli.render.table import clean, painted
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
+    from rich.text import Text
 
 BAR_CELLS = 24
 EVENTS_SHOWN = 8
 JOBS_SHOWN = 20
-STYLES = {
-    "Delayed": "dim",
-    "Placing": "yellow",
-    "Claiming": "cyan",
-    "Starting": "cyan",
-    "Releasing": "magenta",
-    "Running": "blue",
-    "Stopping": "yellow",
-    "Finished": "green",
-    "Failed": "red",
-    "Cancelled": "red",
-}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,22 +34,6 @@ class Scene:
     jobs: Sequence[Mapping[str, Any]] = ()
     sites: Sequence[Mapping[str, Any]] = ()
     events: deque[str] = field(default_factory=lambda: deque(maxlen=EVENTS_SHOWN))
-
-
-class View(Protocol):
-    """Interface of a view of the demo."""
-
-    def __enter__(self) -> View:
-        """Start the view."""
-
-    def __exit__(self, *details: object) -> None:
-        """Stop the view; its last output stays."""
-
-    def add_event(self, notice: Mapping[str, Any]) -> None:
-        """Show an event."""
-
-    def update(self, scene: Scene) -> None:
-        """Show the newest state."""
 
 
 class PlainView:
@@ -124,7 +97,7 @@ def panels(scene: Scene) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    over = sum(job["phase"] in ("Finished", "Failed", "Cancelled") for job in scene.jobs)
+    over = sum(job["phase"] in ENDS for job in scene.jobs)
     head = Text.assemble(
         ("koala demo", "bold"),
         f"  {scene.elapsed_s:.0f} s  {len(scene.jobs)} of {scene.planned} jobs submitted,"
@@ -138,7 +111,7 @@ def panels(scene: Scene) -> Group:
         jobs.add_row(
             job["job"],
             scene.names.get(job["job"], ""),
-            Text(job["phase"], style=STYLES.get(job["phase"], "")),
+            Text.from_ansi(painted(clean(job["phase"]))),
             " ".join(job["sites"]),
             Text(clean(job["reason"])[:60], style="dim"),
         )
@@ -150,7 +123,7 @@ def panels(scene: Scene) -> Group:
     return Group(head, Text(), sites, legend, Text(), jobs, Text(), *events)
 
 
-def bar(site: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def bar(site: Mapping[str, Any]) -> Text:
     """Build the bar of a site's processors: claimed ones, those of local users, idle ones."""
     from rich.text import Text
 
