@@ -12,7 +12,7 @@ import sys
 import click
 
 from koala.cli.arguments import Whole, json_option, option
-from koala.cli.connection import note, say, show_json
+from koala.cli.connection import note, say, show_json, width
 from koala.errors import ConfigError, KoalaError
 
 JOBS = 14
@@ -58,7 +58,7 @@ def demo(*, jobs: int, seed: int, keep: bool, plain: bool, json: bool) -> None:
             if json:
                 show_json({"jobs": rows})
             else:
-                print(summary_text(rows))
+                print(summary_text(rows, width=width()))
             if any(row["phase"] != "Finished" for row in rows):
                 count = sum(row["phase"] == "Finished" for row in rows)
                 raise DemoFailedError(
