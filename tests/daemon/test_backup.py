@@ -489,7 +489,7 @@ def test_a_backup_of_an_earlier_release_is_put_back_and_it_is_said(
     make_of_an_earlier_release(older)
     for backup, is_said in ((whole / "backup", False), (older, True)):
         assert main(["restore", str(backup), str(tmp_path / f"back-{backup.name}")]) == 0
-        assert ("without checksums" in capsys.readouterr().err) == is_said
+        assert ("no checksums" in capsys.readouterr().err) == is_said
     assert main(["restore", str(older), str(tmp_path / "back"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["has_sums"] is False
     assert (tmp_path / "back" / SECRET).read_bytes() == (older / SECRET).read_bytes()

@@ -1,7 +1,7 @@
 """Channels to the daemon: plain text, or TLS with the site's identity.
 
-Clients with a certificate connect to a second port of the daemon. Its number is requested on the
-configured port before each connection, because a restarted daemon may have another.
+Agents connect to the daemon's port for certificates. Its number is requested on the configured
+port before each connection, because a restarted daemon may have another.
 """
 
 from __future__ import annotations
