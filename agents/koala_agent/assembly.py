@@ -22,7 +22,7 @@ from koala.runtime import clock
 from koala.runtime.disk import MB, Disk
 from koala_agent.accounts import Entries, Served, own_environment, served
 from koala_agent.claim_driver import StoreThread
-from koala_agent.claim_folders import LocalFolders
+from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.store import Store
 from koala_agent.config import Config, LRMTable, largest_local_job
@@ -105,7 +105,7 @@ def _carriers(config: Config, site: Served, *, version: str, umask: int) -> Carr
     )
     manager = _local_manager(config, site, disk=disk, tell=local_reports.put_nowait, umask=umask)
     launch = _launch_settings(config, site)
-    folders = LocalFolders(launch)
+    folders = ClaimFolders(launch)
     inputs = InputPaths(
         replica=files.local_path,
         copy=Incoming(state / "transfers" / "incoming").path,

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -31,37 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-class ClaimFolders(Protocol):
-    """Folders of claims as their driver uses them."""
-
-    @property
-    def is_shared(self) -> bool:
-        """True when the machines of claims see these folders."""
-
-    def install(self) -> None:
-        """Install the starter. Raises OSError."""
-
-    def folder(self, claim: ClaimId) -> Path:
-        """The working directory of the claim's program."""
-
-    def prepare(self, claim: Claim, *, port: int, leases: Leases, input_path: str) -> Placeholder:
-        """Make the claim's folder; return its batch job. Raises OSError, NotAllowedError."""
-
-    def record(self, claim: ClaimId) -> StarterRecord | None:
-        """Read the record that the claim's starter left. Raises OSError when the read failed for
-        now."""
-
-    def why_unstarted(self, ended: Ended) -> str:
-        """Explain the end of a batch job whose starter did not start; else empty."""
-
-    def find_old(self, keep_s: float) -> list[Path]:
-        """List what did not change for `keep_s`. Raises OSError."""
-
-    def remove(self, old: list[Path], *, known: Collection[ClaimId]) -> None:
-        """Remove what was found old, but the folders of these claims."""
-
-
-class LocalFolders:
+class ClaimFolders:
     """Folders on the file system of this machine."""
 
     def __init__(self, settings: LaunchSettings) -> None:
@@ -71,19 +41,20 @@ class LocalFolders:
 
     @property
     def is_shared(self) -> bool:
-        """See `ClaimFolders`."""
+        """True when the machines of claims see these folders."""
         return self._settings.shared
 
     def install(self) -> None:
-        """See `ClaimFolders`."""
+        """Install the starter. Raises OSError."""
         self._command = placeholders.install_starter(self._settings)
 
     def folder(self, claim: ClaimId) -> Path:
-        """See `ClaimFolders`."""
+        """Return the working directory of the claim's program."""
         return self._settings.folder(claim)
 
     def prepare(self, claim: Claim, *, port: int, leases: Leases, input_path: str) -> Placeholder:
-        """See `ClaimFolders`. A starter that somebody removed is installed anew."""
+        """Make the claim's folder; return its batch job. A starter that somebody removed is
+        installed anew. Raises OSError, NotAllowedError."""
         with self._installing:
             if not placeholders.is_installed(self._settings, self._command):
                 log.warning("starter.installed_anew", folder=str(self._settings.root))
@@ -98,11 +69,12 @@ class LocalFolders:
         )
 
     def record(self, claim: ClaimId) -> StarterRecord | None:
-        """See `ClaimFolders`."""
+        """Read the record that the claim's starter left. Raises OSError when the read failed for
+        now."""
         return placeholders.read_record(claim, self._settings)
 
     def why_unstarted(self, ended: Ended) -> str:
-        """See `ClaimFolders`."""
+        """Explain the end of a batch job whose starter did not start; else empty."""
         return placeholders.why_unstarted(ended, self._settings)
 
     def log_source(self, claim: ClaimId, stored: Claim | None) -> LogSource | None:
@@ -112,8 +84,9 @@ class LocalFolders:
         return placeholders.log_source(claim, self._settings, is_ended=is_ended)
 
     def find_old(self, keep_s: float) -> list[Path]:
-        """See `ClaimFolders`. Programs can rename their claims' folders and leave links and files
-        beside them, so everything that belongs to no known claim goes."""
+        """List what did not change for `keep_s`. Programs can rename their claims' folders and
+        leave links and files beside them, so everything that belongs to no known claim goes.
+        Raises OSError."""
         before = clock.unix_now() - keep_s
         found = []
         for path in sorted(self._settings.root.iterdir()):
@@ -123,7 +96,7 @@ class LocalFolders:
         return found
 
     def remove(self, old: list[Path], *, known: Collection[ClaimId]) -> None:
-        """See `ClaimFolders`."""
+        """Remove what was found old, but the folders of these claims."""
         kept = {folder_name(claim) for claim in known}
         remove_all([path for path in old if path.name not in kept])
 

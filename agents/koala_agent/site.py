@@ -32,6 +32,7 @@ from koala.protocol.messages import (
 )
 from koala.protocol.names import ClaimId
 from koala.runtime import clock
+from koala.runtime.disk import Disk
 from koala_agent.claim_driver import ClaimDriver, Ports, no_input, nothing_to_copy
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.events import Forget, StoreClaim
@@ -53,25 +54,6 @@ LOGS_MAX = 8
 """Logs that are read concurrently."""
 
 log = structlog.get_logger()
-
-
-class Disk(Protocol):
-    """Space of the agent's disk (`koala.runtime.disk`)."""
-
-    @property
-    def room_bytes(self) -> float:
-        """Space for users' files."""
-
-    @property
-    def is_low(self) -> bool:
-        """True when there is too little space for new jobs."""
-
-    @property
-    def shortage(self) -> str:
-        """Describe free and needed space if there is too little for new work; else empty."""
-
-    async def run(self, *, changed: Callable[[], None]) -> None:
-        """Poll the free space until cancelled."""
 
 
 class Files(Protocol):

@@ -31,7 +31,7 @@ from koala.protocol.messages import (
 )
 from koala.protocol.names import ClaimId
 from koala_agent.claim_driver import ClaimDriver, Ports, StoreThread, no_input
-from koala_agent.claim_folders import LocalFolders
+from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.store import Store
 from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
@@ -159,7 +159,7 @@ class Site:
     claims: ClaimDriver
     daemon: Daemon
     manager: EmulatedLocalManager
-    folders: LocalFolders
+    folders: ClaimFolders
 
     async def granted(self, hold: Hold) -> Report:
         self.claims.order(hold)
@@ -212,7 +212,7 @@ async def a_site(
     )
     store = Store(folder / "state")
     thread = StoreThread(store)
-    folders = LocalFolders(
+    folders = ClaimFolders(
         LaunchSettings(
             root=folder / "claims",
             site="here",

@@ -14,7 +14,7 @@ from koala.protocol.messages import Hold
 from koala.protocol.names import ClaimId
 from koala_agent import claim_driver
 from koala_agent.claim_driver import ClaimDriver, Ports, StoreThread
-from koala_agent.claim_folders import LocalFolders
+from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.events import StoreClaim, Withdraw
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.states import Asked, Claim
@@ -88,7 +88,7 @@ async def a_site_before(manager: SilentManager, folder: Path) -> AsyncIterator[C
     claims = ClaimDriver(
         store=store,
         manager=manager,
-        folders=LocalFolders(LaunchSettings(root=folder / "claims", site="here")),
+        folders=ClaimFolders(LaunchSettings(root=folder / "claims", site="here")),
         ports=Ports(tell=Daemon().hear, commit=thread.commit, prepare_input=manager.prepare_input),
         limits=Limits(),
     )

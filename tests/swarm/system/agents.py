@@ -20,7 +20,9 @@ from koala.protocol import messages
 from koala.protocol.codec import mark_of
 from koala.protocol.messages import FileFound
 from koala.protocol.names import ClaimId
+from koala.runtime.disk import Disk
 from koala.wire.v1 import link_pb2 as pb
+from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import Leases, Limits
@@ -29,13 +31,13 @@ from koala_agent.claims.store import Store
 from koala_agent.link import codec, session
 from koala_agent.link.presence import Presence
 from koala_agent.link.stream import Post
-from koala_agent.lrm.port import Ended, Idle, Listed, Placeholder
+from koala_agent.lrm.port import Idle, Listed, Placeholder
 from koala_agent.placeholders import submission as placeholders
 from koala_agent.placeholders.submission import LaunchSettings
 from koala_agent.site import Carriers, Site, SiteSettings
+from tests.swarm.system import disk
 from tests.swarm.system.batch import Answer, BatchSystem, Job, Runs
 from tests.swarm.system.copies import RIGHT, Copies, Sources, Spool
-from tests.swarm.system.disk import Disk
 from tests.swarm.system.loop import SimulatedLoop
 from tests.swarm.system.machines import CrashedError, Machine, Process
 from tests.swarm.system.network import End, Pipe
@@ -127,7 +129,7 @@ class Agent(Process):
         self.looked_at: dict[ClaimId, Instant] = {}  # whether anything is left of a claim
         self.spool: Spool = {}
         self.files: dict[str, int] = {}  # replicas of the site, and their sizes
-        self.disk = Disk(
+        self.disk = disk.Disk(
             point=self.point,
             errs=lambda: self.plan.strikes("disk_error", self.engine.now),
         )
@@ -387,14 +389,13 @@ class LinkEvents(asyncio.Queue[session.Event]):
         super().put_nowait(item)
 
 
-class RoomyDisk:
-    """Space of a disk that is never full (`koala_agent.site.Disk`)."""
+class RoomyDisk(Disk):
+    """Disk that is never full."""
 
-    room_bytes = math.inf
-    is_low = False
-    shortage = ""
+    def __init__(self) -> None:
+        super().__init__(Path("/"), low_bytes=0, ballast_bytes=0)
 
-    async def run(self, *, changed: Callable[[], None]) -> None:
+    async def run(self, *, changed: Callable[[], None] = lambda: None) -> None:
         """See Disk."""
 
 
@@ -422,20 +423,15 @@ class SimulatedFiles(Copies):
         super().retain(transfers | finished)
 
 
-class SimulatedFolders:
-    """Folders of claims (`koala_agent.claim_folders`): the specification goes to the batch job."""
-
-    is_shared = True
+class SimulatedFolders(ClaimFolders):
+    """Folders of claims without files: the specification goes to the batch job."""
 
     def __init__(self, agent: Agent) -> None:
+        super().__init__(agent.launch)
         self._agent = agent
 
     def install(self) -> None:
         """See ClaimFolders."""
-
-    def folder(self, claim: ClaimId) -> Path:
-        """See ClaimFolders."""
-        return self._agent.launch.folder(claim)
 
     def prepare(self, claim: Claim, *, port: int, leases: Leases, input_path: str) -> Placeholder:
         """See ClaimFolders."""
@@ -462,17 +458,6 @@ class SimulatedFolders:
         """See ClaimFolders."""
         folder = self._agent.folders.get(claim)
         return None if folder is None else folder.record()
-
-    def why_unstarted(self, _ended: Ended) -> str:
-        """See ClaimFolders."""
-        return ""
-
-    def find_old(self, _keep_s: float) -> list[Path]:
-        """See ClaimFolders."""
-        return []
-
-    def remove(self, _old: list[Path], *, known: object) -> None:
-        """See ClaimFolders."""
 
 
 class SimulatedManager:
