@@ -28,7 +28,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from gzip import BadGzipFile
 from lzma import LZMAError
 from pathlib import Path
@@ -80,15 +80,8 @@ class Backup:
 
     def document(self) -> dict[str, Any]:
         """Return the backup as `--json` prints it."""
-        return {
-            "backup": str(self.path),
-            "events": self.events,
-            "last_at": self.last_at,
-            "files": self.files,
-            "spooled": self.spooled,
-            "has_spool": self.has_spool,
-            "has_sums": self.has_sums,
-        }
+        document = asdict(self)
+        return {"backup": str(document.pop("path")), **document}
 
 
 class _Version(msgspec.Struct):

@@ -104,22 +104,15 @@ class Counters:
     by_kind: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
 class InboxItem:
     """One inbox item: `decide` runs in the batch, `settle` after the commit."""
 
-    __slots__ = ("came_at", "decide", "error", "result", "settle")
-
-    def __init__(
-        self,
-        decide: Callable[[BatchContext], Any],
-        settle: Callable[[Any, KoalaError | None], None],
-        came_at: Instant,
-    ) -> None:
-        self.came_at = came_at
-        self.decide = decide
-        self.settle = settle
-        self.result: Any = None
-        self.error: KoalaError | None = None
+    decide: Callable[[BatchContext], Any]
+    settle: Callable[[Any, KoalaError | None], None]
+    came_at: Instant
+    result: Any = None
+    error: KoalaError | None = None
 
 
 class LastNumbers(Protocol):

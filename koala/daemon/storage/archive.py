@@ -185,8 +185,7 @@ def not_as_archived(path: Path, job: str) -> JournalError:
 def read_job(connection: sqlite3.Connection, path: Path, job: str) -> Job | None:
     """Read an archived job. Raises JournalError."""
     with trusted(path, "an archived job"):
-        row = connection.execute("SELECT * FROM job WHERE id = ?", (job,)).fetchone()
-        return None if row is None else _job(path, row)
+        return next((_job(row) for _, row in _rows(connection, path, "id", (job,))), None)
 
 
 def read_jobs(connection: sqlite3.Connection, path: Path, wanted: ArchiveQuery) -> ArchivePage:
@@ -209,7 +208,7 @@ def read_jobs(connection: sqlite3.Connection, path: Path, wanted: ArchiveQuery) 
             before = (rows[-1][4], rows[-1][0])
         good = [row for _, *row in rows if is_good(row)]
         bad = [str(row[0]) for _, *row in rows if not is_good(row)]
-        jobs = [_job(path, row) for row in good if row[2] < wanted.until]
+        jobs = [_job(row) for row in good if row[2] < wanted.until]
     return ArchivePage(jobs=jobs, before=before, damaged=bad)
 
 
@@ -220,35 +219,30 @@ def read_keys(
 
     Raises JournalError.
     """
-    found = {}
     with trusted(path, "an archived job"):
-        for key in keys:
-            row = connection.execute("SELECT * FROM job WHERE key = ?", (key,)).fetchone()
-            if row is not None:
-                _check(path, row)
-                found[key] = (JobId(row[0]), str(row[5]))
-    return found
+        rows = _rows(connection, path, "key", keys)
+        return {key: (JobId(row[0]), str(row[5])) for key, row in rows}
 
 
 def read_owners(connection: sqlite3.Connection, path: Path, jobs: Sequence[str]) -> dict[str, str]:
     """Return the owners of those of these jobs that are archived. Raises JournalError."""
-    found = {}
     with trusted(path, "an archived job"):
-        for job in jobs:
-            row = connection.execute("SELECT * FROM job WHERE id = ?", (job,)).fetchone()
-            if row is not None:
-                _check(path, row)
-                found[job] = str(row[1])
-    return found
+        return {job: str(row[1]) for job, row in _rows(connection, path, "id", jobs)}
 
 
-def _check(path: Path, row: Sequence[Any]) -> None:
-    if not is_good(row):
-        raise not_as_archived(path, str(row[0]))
+def _rows(
+    connection: sqlite3.Connection, path: Path, column: str, values: Sequence[str]
+) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield the jobs that have one of these values, each verified. Raises DamagedError."""
+    for value in values:
+        row = connection.execute(f"SELECT * FROM job WHERE {column} = ?", (value,)).fetchone()
+        if row is not None:
+            if not is_good(row):
+                raise not_as_archived(path, str(row[0]))
+            yield value, row
 
 
-def _job(path: Path, row: Sequence[Any]) -> Job:
-    _check(path, row)
+def _job(row: Sequence[Any]) -> Job:
     job = load_object(_unpacked(row[-2]))
     assert isinstance(job, Job), job
     return job
