@@ -16,8 +16,13 @@ from koala.protocol.messages import (
     Hold,
     Hosts,
     KvAnswer,
+    KvGet,
+    KvPut,
     Pace,
+    PathsReport,
+    Ping,
     Pong,
+    Progress,
     Release,
     Stop,
     ToDaemon,
@@ -80,27 +85,6 @@ class StarterArmed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StarterTried:
-    """The starter has tried its TCP paths; `problem` is empty when all are open."""
-
-    claim: ClaimId
-    nonce: str
-    problem: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StarterProgressed:
-    """The claim's program has reported its progress at the end of a cycle."""
-
-    claim: ClaimId
-    nonce: str
-    cycle: int
-    work: float
-    is_told: bool
-    can_pace: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StarterPassed:
     """The starter has opened the barrier, at `passed_at` in the daemon's time."""
 
@@ -127,34 +111,17 @@ class StarterLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StarterPinged:
-    """The starter has sent a ping; `sent_at` is of its own clock."""
+class StarterSaid:
+    """Message for the daemon, of the starter with this nonce; requests have the starter's own
+    numbers."""
 
-    claim: ClaimId
     nonce: str
-    sent_at: float
+    message: PathsReport | Progress | Ping | KvPut | KvGet
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StarterPut:
-    """A process of the claim puts a value; `request` is the starter's number."""
-
-    claim: ClaimId
-    nonce: str
-    request: int
-    name: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StarterGet:
-    """A process of the claim asks for a value."""
-
-    claim: ClaimId
-    nonce: str
-    request: int
-    name: str
-    wait_s: float
+    @property
+    def claim(self) -> ClaimId:
+        """Claim of the starter."""
+        return self.message.claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,15 +190,11 @@ Event: TypeAlias = (
     | WantedComplete
     | LeasesSet
     | CheckedIn
-    | StarterTried
-    | StarterProgressed
     | StarterArmed
     | StarterPassed
     | StarterEnded
     | StarterLost
-    | StarterPinged
-    | StarterPut
-    | StarterGet
+    | StarterSaid
     | SubmitFailed
     | BatchUnlisted
     | BatchFound

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from koala.protocol.messages import KvAnswer, KvGet, KvPut
 from koala.protocol.names import ClaimId
-from koala_agent.claims.events import StarterGet, StarterPut
 
 REQUESTS_MAX = 1_024
 """Unanswered requests of one claim."""
@@ -45,9 +44,9 @@ class PendingRequests:
         """Iterate over the unanswered messages, which a new session sends again."""
         return (pending.message for pending in self._open.values())
 
-    def is_pending(self, event: StarterPut | StarterGet) -> bool:
+    def is_pending(self, nonce: str, asked: KvPut | KvGet) -> bool:
         """Test whether this very request of a starter is pending."""
-        return (event.claim, event.nonce, event.request) in self._keys
+        return (asked.claim, nonce, asked.request) in self._keys
 
     def refusal(self, claim: ClaimId) -> str:
         """Return why the claim may not ask once more; empty when it may. The bound matters while
@@ -58,14 +57,14 @@ class PendingRequests:
             return f"{SITE_REQUESTS_MAX} puts and gets of this site wait for an answer already"
         return ""
 
-    def add(self, event: StarterPut | StarterGet) -> KvPut | KvGet:
+    def add(self, nonce: str, asked: KvPut | KvGet) -> KvPut | KvGet:
         """Register a request and return the message for the daemon."""
         self._last_number += 1
-        message = _numbered(event, self._last_number)
-        pending = PendingRequest(nonce=event.nonce, request=event.request, message=message)
+        message = replace(asked, request=self._last_number)
+        pending = PendingRequest(nonce=nonce, request=asked.request, message=message)
         self._open[message.request] = pending
-        self._counts[event.claim] += 1
-        self._keys.add((event.claim, event.nonce, event.request))
+        self._counts[asked.claim] += 1
+        self._keys.add((asked.claim, nonce, asked.request))
         return message
 
     def pop(self, answer: KvAnswer) -> PendingRequest | None:
@@ -85,11 +84,3 @@ class PendingRequests:
             kept = {n: q for n, q in self._open.items() if q.message.claim != claim}
             self._open = kept
             self._keys = {key for key in self._keys if key[0] != claim}
-
-
-def _numbered(event: StarterPut | StarterGet, number: int) -> KvPut | KvGet:
-    match event:
-        case StarterPut(claim=claim, name=name, value=value):
-            return KvPut(claim=claim, request=number, name=name, value=value)
-        case StarterGet(claim=claim, name=name, wait_s=wait_s):
-            return KvGet(claim=claim, request=number, name=name, wait_s=wait_s)

@@ -38,13 +38,12 @@ from koala.protocol.messages import (
     EndKind,
     Hold,
     KvAnswer,
+    KvGet,
     KvPut,
     Pace,
-    PathsReport,
     Ping,
     Pong,
     Program,
-    Progress,
     Release,
     Report,
     ReportState,
@@ -72,13 +71,9 @@ from koala_agent.claims.events import (
     SendToStarter,
     StarterArmed,
     StarterEnded,
-    StarterGet,
     StarterLost,
     StarterPassed,
-    StarterPinged,
-    StarterProgressed,
-    StarterPut,
-    StarterTried,
+    StarterSaid,
     StoreClaim,
     Submit,
     SubmitFailed,
@@ -189,9 +184,7 @@ class ClaimTable:
                 self._check_in(event)
             case StarterArmed() | StarterPassed() | StarterEnded() | StarterLost():
                 self._on_starter(event)
-            case (
-                StarterPinged() | StarterTried() | StarterProgressed() | StarterPut() | StarterGet()
-            ):
+            case StarterSaid():
                 self._forward_to_daemon(event)
             case Pong() | KvAnswer():
                 self._forward_to_starter(event)
@@ -504,46 +497,32 @@ class ClaimTable:
             case Pong(claim=claim_id, nonce=nonce):
                 self._emit(SendToStarter(claim=claim_id, nonce=nonce, message=event))
 
-    def _forward_to_daemon(
-        self,
-        event: StarterPinged | StarterTried | StarterProgressed | StarterPut | StarterGet,
-    ) -> None:
+    def _forward_to_daemon(self, event: StarterSaid) -> None:
         claim = self.claims.get(event.claim)
         if claim is None or not isinstance(claim.state, BOUND) or claim.state.nonce != event.nonce:
             return
-        match event:
-            case StarterPinged(nonce=nonce, sent_at=sent_at):
-                self._emit(SendToDaemon(message=Ping(claim=claim.id, nonce=nonce, sent_at=sent_at)))
-            case StarterTried(problem=problem):
-                self._emit(SendToDaemon(message=PathsReport(claim=claim.id, problem=problem)))
-            case StarterProgressed():
-                progress = Progress(
-                    claim=claim.id,
-                    cycle=event.cycle,
-                    work=event.work,
-                    is_told=event.is_told,
-                    can_pace=event.can_pace,
-                )
-                self._emit(SendToDaemon(message=progress))
-            case StarterPut() | StarterGet():
-                self._request(claim, event)
+        match event.message:
+            case KvPut() | KvGet() as asked:
+                self._request(claim, event.nonce, asked)
+            case message:
+                self._emit(SendToDaemon(message=message))
 
-    def _request(self, claim: Claim, event: StarterPut | StarterGet) -> None:
-        if self._pending.is_pending(event):
+    def _request(self, claim: Claim, nonce: str, asked: KvPut | KvGet) -> None:
+        if self._pending.is_pending(nonce, asked):
             return
         new: dict[str, str] = {}
-        if isinstance(event, StarterPut) and event.name not in claim.values:
-            new = {event.name: event.value}
+        if isinstance(asked, KvPut) and asked.name not in claim.values:
+            new = {asked.name: asked.value}
         reason = self._pending.refusal(claim.id)
         if not reason and len(claim.values) + len(new) > VALUES_MAX:
             reason = f"this claim has put {VALUES_MAX} values: no more are allowed"
         if reason:
-            refusal = KvAnswer(claim=claim.id, request=event.request, ok=False, error=reason)
-            self._emit(SendToStarter(claim=claim.id, nonce=event.nonce, message=refusal))
+            refusal = KvAnswer(claim=claim.id, request=asked.request, ok=False, error=reason)
+            self._emit(SendToStarter(claim=claim.id, nonce=nonce, message=refusal))
             return
         if new:
             self._store(msgspec.structs.replace(claim, values={**claim.values, **new}))
-        self._emit(SendToDaemon(message=self._pending.add(event)))
+        self._emit(SendToDaemon(message=self._pending.add(nonce, asked)))
 
     def _answer_request(self, answer: KvAnswer) -> None:
         pending = self._pending.pop(answer)

@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from koala.protocol import messages
 from koala.protocol.limits import AMOUNT_MAX, HOSTS_MAX, INSTANT_MAX, STATUSES_MAX, WORK_MAX
-from koala.protocol.messages import REPORTED_ENDS, ArmNumber, ClaimEnd, EndKind
+from koala.protocol.messages import (
+    REPORTED_ENDS,
+    ArmNumber,
+    ClaimEnd,
+    EndKind,
+    KvGet,
+    KvPut,
+    PathsReport,
+    Ping,
+    Progress,
+)
 from koala.protocol.names import ClaimId, is_claim_id
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.claims.events import (
@@ -20,12 +30,8 @@ from koala_agent.claims.events import (
     Event,
     StarterArmed,
     StarterEnded,
-    StarterGet,
     StarterPassed,
-    StarterPinged,
-    StarterProgressed,
-    StarterPut,
-    StarterTried,
+    StarterSaid,
     ToStarter,
 )
 from koala_agent.claims.folder import StarterRecord
@@ -85,46 +91,42 @@ def decode(claim: ClaimId, nonce: str, message: Message) -> Event:
     allowed."""
     kind = message.get("kind")
     match kind:
-        case "ping":
-            sent_at = _number(message, "sent_at", least=-AMOUNT_MAX)
-            return StarterPinged(claim=claim, nonce=nonce, sent_at=sent_at)
         case "armed":
             number = _arm_number(message.get("number"))
             return StarterArmed(claim=claim, nonce=nonce, number=number)
-        case "tried":
-            problem = text(message, "problem", most=2000)
-            return StarterTried(claim=claim, nonce=nonce, problem=problem)
-        case "progress":
-            return StarterProgressed(
-                claim=claim,
-                nonce=nonce,
-                cycle=_whole(message, "cycle"),
-                work=_number(message, "work", most=WORK_MAX),
-                is_told=message.get("is_told") is True,
-                can_pace=message.get("can_pace") is True,
-            )
         case "passed":
             return StarterPassed(claim=claim, nonce=nonce, passed_at=_passed_at(message))
         case "ended":
             return StarterEnded(claim=claim, nonce=nonce, end=end_of(message.get("end")))
-        case "put":
-            return StarterPut(
-                claim=claim,
-                nonce=nonce,
-                request=_whole(message, "request"),
-                name=text(message, "name", most=256),
-                value=text(message, "value", most=4096),
-            )
-        case "get":
-            return StarterGet(
-                claim=claim,
-                nonce=nonce,
-                request=_whole(message, "request"),
-                name=text(message, "name", most=256),
-                wait_s=_number(message, "wait_s"),
-            )
+        case "ping" | "tried" | "progress" | "put" | "get":
+            said = _for_daemon(claim, nonce, kind, message)
+            return StarterSaid(nonce=nonce, message=said)
         case _:
             raise ValueError(f"a message of kind {str(kind)[:40]!r}")
+
+
+def _for_daemon(
+    claim: ClaimId, nonce: str, kind: str, message: Message
+) -> Ping | PathsReport | Progress | KvPut | KvGet:
+    """Decode a message that the daemon gets."""
+    if kind == "ping":
+        sent_at = _number(message, "sent_at", least=-AMOUNT_MAX)
+        return Ping(claim=claim, nonce=nonce, sent_at=sent_at)
+    if kind == "tried":
+        return PathsReport(claim=claim, problem=text(message, "problem", most=2000))
+    if kind == "progress":
+        return Progress(
+            claim=claim,
+            cycle=_whole(message, "cycle"),
+            work=_number(message, "work", most=WORK_MAX),
+            is_told=message.get("is_told") is True,
+            can_pace=message.get("can_pace") is True,
+        )
+    request, name = _whole(message, "request"), text(message, "name", most=256)
+    if kind == "put":
+        value = text(message, "value", most=4096)
+        return KvPut(claim=claim, request=request, name=name, value=value)
+    return KvGet(claim=claim, request=request, name=name, wait_s=_number(message, "wait_s"))
 
 
 def checked_in(message: Message) -> CheckedIn:

@@ -15,6 +15,7 @@ from koala.protocol.messages import (
     ClaimEnd,
     EndKind,
     Hold,
+    KvPut,
     Program,
     Release,
     Report,
@@ -39,7 +40,7 @@ from koala_agent.claims.events import (
     StarterEnded,
     StarterLost,
     StarterPassed,
-    StarterPut,
+    StarterSaid,
     StoreClaim,
     Submit,
     SubmitFailed,
@@ -97,12 +98,15 @@ starters = st.one_of(
     st.builds(StarterEnded, claim=claims, nonce=nonces, end=ends),
     st.builds(StarterLost, claim=claims, nonce=nonces),
     st.builds(
-        StarterPut,
-        claim=claims,
+        StarterSaid,
         nonce=nonces,
-        request=st.integers(1, 3),
-        name=st.just("a"),
-        value=st.sampled_from(["x", "y"]),
+        message=st.builds(
+            KvPut,
+            claim=claims,
+            request=st.integers(1, 3),
+            name=st.just("a"),
+            value=st.sampled_from(["x", "y"]),
+        ),
     ),
 )
 records = st.none() | st.builds(StarterRecord, nonce=nonces, passed_at=maybe, end=st.none() | ends)

@@ -51,13 +51,9 @@ from koala_agent.claims.events import (
     SendToStarter,
     StarterArmed,
     StarterEnded,
-    StarterGet,
     StarterLost,
     StarterPassed,
-    StarterPinged,
-    StarterProgressed,
-    StarterPut,
-    StarterTried,
+    StarterSaid,
     StoreClaim,
     Submit,
     SubmitFailed,
@@ -743,9 +739,16 @@ def test_a_claim_whose_starter_is_over_is_not_submitted_again_after_a_restart(
 
 def test_pings_of_the_bound_starter_are_passed_on_and_answered(script: TableScript) -> None:
     script.held()
-    (output,) = script.tell(StarterPinged(claim=CLAIM, nonce="n", sent_at=7.0))
+    (output,) = script.tell(
+        StarterSaid(nonce="n", message=Ping(claim=CLAIM, nonce="n", sent_at=7.0))
+    )
     assert output == SendToDaemon(message=Ping(claim=CLAIM, nonce="n", sent_at=7.0))
-    assert script.tell(StarterPinged(claim=CLAIM, nonce="other", sent_at=7.0)) == []
+    assert (
+        script.tell(
+            StarterSaid(nonce="other", message=Ping(claim=CLAIM, nonce="other", sent_at=7.0))
+        )
+        == []
+    )
     pong = Pong(claim=CLAIM, nonce="n", sent_at=7.0, now=100.0)
     assert told(script.tell(pong)) == [pong]
 
@@ -759,7 +762,7 @@ def test_new_leases_reach_the_starters_that_are_there(script: TableScript) -> No
 
 def test_a_value_is_stored_and_said_again_in_the_inventory(script: TableScript) -> None:
     script.held()
-    script.tell(StarterPut(claim=CLAIM, nonce="n", request=3, name="a", value="x"))
+    script.tell(StarterSaid(nonce="n", message=KvPut(claim=CLAIM, request=3, name="a", value="x")))
     script.restarted()
     put = KvPut(claim=CLAIM, request=0, name="a", value="x")
     assert put in script.table.inventory()
@@ -767,7 +770,7 @@ def test_a_value_is_stored_and_said_again_in_the_inventory(script: TableScript) 
 
 def test_an_answer_goes_back_under_the_starters_own_number(script: TableScript) -> None:
     script.held()
-    script.tell(StarterPut(claim=CLAIM, nonce="n", request=9, name="a", value="x"))
+    script.tell(StarterSaid(nonce="n", message=KvPut(claim=CLAIM, request=9, name="a", value="x")))
     answer = KvAnswer(claim=CLAIM, request=1, ok=True)
     (told_back,) = told(script.tell(answer))
     assert told_back == KvAnswer(claim=CLAIM, request=9, ok=True)
@@ -776,7 +779,9 @@ def test_an_answer_goes_back_under_the_starters_own_number(script: TableScript) 
 
 def test_questions_are_asked_again_in_the_next_session(script: TableScript) -> None:
     script.held()
-    (asked,) = script.tell(StarterGet(claim=CLAIM, nonce="n", request=1, name="a", wait_s=5.0))
+    (asked,) = script.tell(
+        StarterSaid(nonce="n", message=KvGet(claim=CLAIM, request=1, name="a", wait_s=5.0))
+    )
     assert asked == SendToDaemon(message=KvGet(claim=CLAIM, request=1, name="a", wait_s=5.0))
     assert script.tell(LeasesSet(leases=Leases())) == [asked]
 
@@ -784,7 +789,7 @@ def test_questions_are_asked_again_in_the_next_session(script: TableScript) -> N
 def test_a_question_that_a_starter_repeats_is_asked_and_counted_once(script: TableScript) -> None:
     """It does after each loss of its line; a few losses must not use up what a claim may ask."""
     script.held()
-    get = StarterGet(claim=CLAIM, nonce="n", request=1, name="a", wait_s=5.0)
+    get = StarterSaid(nonce="n", message=KvGet(claim=CLAIM, request=1, name="a", wait_s=5.0))
     (asked,) = script.tell(get)
     assert [script.tell(get) for _ in range(REQUESTS_MAX)] == [[]] * REQUESTS_MAX
     assert script.tell(LeasesSet(leases=Leases())) == [asked]
@@ -794,7 +799,7 @@ def test_a_question_that_a_starter_repeats_is_asked_and_counted_once(script: Tab
 
 def test_a_value_that_was_refused_is_not_said_again(script: TableScript) -> None:
     script.held()
-    script.tell(StarterPut(claim=CLAIM, nonce="n", request=1, name="a", value="x"))
+    script.tell(StarterSaid(nonce="n", message=KvPut(claim=CLAIM, request=1, name="a", value="x")))
     script.tell(KvAnswer(claim=CLAIM, request=1, ok=False, error="has another value"))
     assert not any(isinstance(said, KvPut) for said in script.table.inventory())
 
@@ -832,10 +837,12 @@ def test_paths_are_for_the_starter_and_its_answer_for_the_daemon() -> None:
     script.held()
     assert script.tell(PATHS) == [TELL_PATHS]
     assert script.tell(PATHS) == [TELL_PATHS]  # said again until it is answered
-    answer = StarterTried(claim=CLAIM, nonce="n", problem="a1 -> b1:29500 refused")
+    answer = StarterSaid(
+        nonce="n", message=PathsReport(claim=CLAIM, problem="a1 -> b1:29500 refused")
+    )
     report = PathsReport(claim=CLAIM, problem="a1 -> b1:29500 refused")
     assert script.tell(answer) == [SendToDaemon(message=report)]
-    stranger = StarterTried(claim=CLAIM, nonce="other", problem="")
+    stranger = StarterSaid(nonce="other", message=PathsReport(claim=CLAIM, problem=""))
     assert script.tell(stranger) == []
 
 
@@ -867,11 +874,8 @@ def test_paths_of_a_claim_that_is_over_are_answered_with_its_end() -> None:
 def test_progress_is_told_and_not_kept_and_a_share_is_said_again_to_who_comes_back() -> None:
     script = TableScript()
     script.held()
-    progressed = StarterProgressed(
-        claim=CLAIM, nonce="n", cycle=3, work=1.5, is_told=False, can_pace=True
-    )
     report = Progress(claim=CLAIM, cycle=3, work=1.5, is_told=False, can_pace=True)
-    assert script.tell(progressed) == [SendToDaemon(message=report)]
+    assert script.tell(StarterSaid(nonce="n", message=report)) == [SendToDaemon(message=report)]
     assert not any(isinstance(said, Progress) for said in script.table.inventory())
     pace = Pace(claim=CLAIM, share=0.5)
     told = SendToStarter(claim=CLAIM, nonce="n", message=pace)

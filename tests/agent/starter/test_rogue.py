@@ -12,16 +12,13 @@ from typing import Any
 
 import pytest
 
-from koala.protocol.messages import KvAnswer
+from koala.protocol.messages import KvAnswer, KvGet, KvPut, Ping, Progress
 from koala.protocol.names import ClaimId
 from koala_agent.claims.events import (
     CheckedIn,
     Event,
     SendToStarter,
-    StarterGet,
-    StarterPinged,
-    StarterProgressed,
-    StarterPut,
+    StarterSaid,
 )
 from koala_agent.claims.pending_requests import SITE_REQUESTS_MAX, PendingRequests
 from koala_agent.placeholders import starter_codec
@@ -64,8 +61,9 @@ class Port:
         self.heard.append(event)
         self.changed.set()
 
-    def count(self, claim: ClaimId, kind: type[Event]) -> int:
-        return sum(isinstance(e, kind) and getattr(e, "claim", "") == claim for e in self.heard)
+    def count(self, claim: ClaimId, kind: type) -> int:
+        said = [e.message if isinstance(e, StarterSaid) else e for e in self.heard]
+        return sum(isinstance(e, kind) and getattr(e, "claim", "") == claim for e in said)
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         async with asyncio.timeout(LIMIT_S):
@@ -164,7 +162,7 @@ async def test_what_all_programs_of_a_site_cause_is_bounded_and_pings_do_not_wai
     async with Port(now=clock.now, later=clock.later) as port:
 
         def gets() -> int:
-            return sum(port.count(claim, StarterGet) for claim in SECRETS)
+            return sum(port.count(claim, KvGet) for claim in SECRETS)
 
         get = line({"kind": "get", "request": 1, "name": "a", "wait_s": 0.0})
         programs = [(await port.greeted(claim))[1] for claim in (ROGUE, BUSY)]
@@ -173,7 +171,7 @@ async def test_what_all_programs_of_a_site_cause_is_bounded_and_pings_do_not_wai
         await port.until(lambda: gets() == PROGRAMS_BURST)
         _, honest = await port.greeted(HONEST)
         honest.write(line({"kind": "ping", "sent_at": 2.0}) + get)
-        await port.until(lambda: port.count(HONEST, StarterPinged) == 1)
+        await port.until(lambda: port.count(HONEST, Ping) == 1)
         assert gets() == PROGRAMS_BURST
         # Nobody waits for turns of connections that are gone.
         again = [(await port.greeted(claim))[1] for claim in SECRETS]
@@ -191,15 +189,15 @@ async def test_pings_beyond_a_starters_own_take_their_turn_with_what_programs_ca
         _, rogue = await port.greeted(ROGUE)
         flood = OWN_BURST + PROGRAMS_BURST
         rogue.write(line({"kind": "ping", "sent_at": 1.0}) * 2 * flood)
-        await port.until(lambda: port.count(ROGUE, StarterPinged) == flood - 1)  # and its hello
+        await port.until(lambda: port.count(ROGUE, Ping) == flood - 1)  # and its hello
         again, another = await port.greeted(ROGUE)
         async with asyncio.timeout(LIMIT_S):
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                 await again.readexactly(1)
         _, honest = await port.greeted(HONEST)
         honest.write(line({"kind": "ping", "sent_at": 2.0}))
-        await port.until(lambda: port.count(HONEST, StarterPinged) == 1)
-        assert port.count(ROGUE, StarterPinged) == flood - 1
+        await port.until(lambda: port.count(HONEST, Ping) == 1)
+        assert port.count(ROGUE, Ping) == flood - 1
         for writer in (rogue, another, honest):
             writer.close()
 
@@ -208,7 +206,7 @@ async def test_what_had_to_wait_is_heard_in_its_turn() -> None:
     async with Port() as port:
         _, busy = await port.greeted(BUSY)
         busy.write(line({"kind": "progress", "cycle": 1, "work": 1.0}) * (PROGRAMS_BURST + 100))
-        await port.until(lambda: port.count(BUSY, StarterProgressed) == PROGRAMS_BURST + 100)
+        await port.until(lambda: port.count(BUSY, Progress) == PROGRAMS_BURST + 100)
         busy.close()
 
 
@@ -218,7 +216,7 @@ def test_a_site_has_so_many_open_questions_and_no_more() -> None:
     claims = [ClaimId(f"j{number}/1/0/1") for number in range(SITE_REQUESTS_MAX)]
     for claim in claims:
         assert questions.refusal(claim) == ""
-        questions.add(StarterGet(claim=claim, nonce="n", request=1, name="x", wait_s=1.0))
+        questions.add("n", KvGet(claim=claim, request=1, name="x", wait_s=1.0))
     assert f"{SITE_REQUESTS_MAX} puts and gets of this site" in questions.refusal(ROGUE)
     questions.drop(claims[0])
     assert questions.refusal(ROGUE) == ""
@@ -233,7 +231,7 @@ async def test_a_line_without_an_end_is_cut_and_disturbs_nobody() -> None:
                 await reader.readexactly(1)
         _, honest = await port.greeted(HONEST)
         honest.write(line({"kind": "ping", "sent_at": 2.0}))
-        await port.until(lambda: port.count(HONEST, StarterPinged) == 1)
+        await port.until(lambda: port.count(HONEST, Ping) == 1)
         rogue.close()
         honest.close()
 
@@ -245,9 +243,7 @@ async def test_strangers_who_say_nothing_take_no_ones_place() -> None:
         _, late = await port.greeted(ROGUE)
         for writer in (honest, late):
             writer.write(line({"kind": "ping", "sent_at": 2.0}))
-        await port.until(
-            lambda: all(port.count(claim, StarterPinged) == 1 for claim in (HONEST, ROGUE))
-        )
+        await port.until(lambda: all(port.count(claim, Ping) == 1 for claim in (HONEST, ROGUE)))
         assert len(port.starters._unauthenticated) <= UNAUTHENTICATED_MAX
         for _, writer in (*strangers, (None, honest), (None, late)):
             writer.close()
@@ -316,12 +312,13 @@ def test_a_claim_puts_and_asks_so_much_and_no_more() -> None:
     script.held()
 
     def put(number: int) -> list[Any]:
-        said = StarterPut(
-            claim=script_claim, nonce="n", request=number, name=f"n{number}", value="v"
-        )
-        return script.tell(said)
+        value = KvPut(claim=ROGUE, request=number, name=f"n{number}", value="v")
+        return script.tell(StarterSaid(nonce="n", message=value))
 
-    script_claim = ROGUE
+    def get(number: int) -> list[Any]:
+        asked = KvGet(claim=ROGUE, request=number, name="x", wait_s=1.0)
+        return script.tell(StarterSaid(nonce="n", message=asked))
+
     for number in range(1_000):
         put(number)
     (told,) = put(1_000)
@@ -329,8 +326,8 @@ def test_a_claim_puts_and_asks_so_much_and_no_more() -> None:
     assert isinstance(told.message, KvAnswer)
     assert "has put 1000 values" in told.message.error
     for number in (*range(2_000, 2_024), 2_000):  # who lost its line asks again
-        script.tell(StarterGet(claim=ROGUE, nonce="n", request=number, name="x", wait_s=1.0))
-    (told,) = script.tell(StarterGet(claim=ROGUE, nonce="n", request=2_999, name="x", wait_s=1.0))
+        get(number)
+    (told,) = get(2_999)
     assert isinstance(told, SendToStarter)
     assert isinstance(told.message, KvAnswer)
     assert "1024 puts and gets of this claim wait" in told.message.error
