@@ -111,6 +111,11 @@ bench: $(STAMP)  ## Measure the core, the journal and the live path
 bench-load: $(STAMP)  ## A daemon under load: clients, watchers, sites, a long queue (ARGS="--scale 0.1 --only queue")
 	@$(BIN)/python -m tests.bench.load $(ARGS)
 
+.PHONY: docs
+docs: $(STAMP)  ## Build the documentation as a site, below build/docs
+	@PYTHON="$(PYTHON)" deploy/dev/install.sh $(VENV) dev examples docs
+	@$(BIN)/mkdocs build --strict --quiet --config-file deploy/docs/mkdocs.yml
+
 .PHONY: lint
 lint: $(STAMP)  ## ruff: rules and form
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
