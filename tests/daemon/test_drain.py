@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import click
 import pytest
 
 from koala.cli.admin.sites import _until_empty
@@ -24,18 +25,20 @@ async def test_a_drained_site_ends_what_runs_and_begins_nothing(
     async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
         agent = FakeAgent(daemon.address, ends_at_once=False)
         staying = group.create_task(agent.stay())
+        command = click.Context(click.Command("drain"))
         async with Client(daemon.address) as client, asyncio.timeout(60):
             running_job = (await client.submit(ONE)).job
             await agent.until("release")
             assert (await client.drain("delft"))["state"] == "drained"
             waiting = (await client.submit(ONE)).job
-            emptying = group.create_task(_until_empty(client, ["delft"]))
-            while "delft 4" not in capsys.readouterr().err:
-                assert (await client.show(running_job))["phase"] in ("Releasing", "Running")
-            assert "drained" in " ".join((await client.why(waiting))["why"])
-            agent.end(f"{running_job}/1/0/1")
-            assert await client.wait(running_job) == "Finished"
-            await emptying
+            with command:
+                emptying = group.create_task(_until_empty(client, ["delft"]))
+                while "delft 4" not in capsys.readouterr().err:
+                    assert (await client.show(running_job))["phase"] in ("Releasing", "Running")
+                assert "drained" in " ".join((await client.why(waiting))["why"])
+                agent.end(f"{running_job}/1/0/1")
+                assert await client.wait(running_job) == "Finished"
+                await emptying
             await agent.until("acknowledge")
             assert len(agent.claims) == 0
             await client.resume("delft")

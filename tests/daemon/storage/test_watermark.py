@@ -185,7 +185,7 @@ async def test_an_agent_that_lies_about_the_journal_ends_nothing(tmp_path: Path)
     async with running(config_of(tmp_path)) as daemon, asyncio.timeout(90):
         agent.address, agent.mark = daemon.address, pb.Mark(epoch=1, seq=1, chain=b"x" * 65)
         await agent.connect()
-        assert "mark.chain has 65 bytes" in agent.heard_of("reject")[-1].reject.reason
+        assert "chain has 65 bytes" in agent.heard_of("reject")[-1].reject.reason
 
 
 @pytest.mark.live
