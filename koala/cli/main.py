@@ -7,6 +7,7 @@ quick, because the modules import heavy packages late.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -254,4 +255,4 @@ def _report(error: KoalaError, words: Sequence[str], called: str) -> int:
 
 
 def _is_json(words: Sequence[str]) -> bool:
-    return "--json" in words
+    return "--json" in itertools.takewhile(lambda word: word != "--", words)

@@ -202,6 +202,13 @@ def test_an_error_names_its_command_and_is_a_document_with_json(
         assert koala_here(*words).stderr.startswith(f"{command}: ")
 
 
+def test_an_option_of_a_program_is_no_option_of_ours() -> None:
+    words = ("run", "--site", "a", "--address", NOBODY, "--", "prog", "--json")
+    run = koala_here(*words)
+    assert (run.returncode, run.stdout) == (3, "")
+    assert run.stderr.startswith("koala run: ")
+
+
 def test_debug_shows_where_an_error_came_from() -> None:
     for run in (koala("--debug", "rsl", "/"), koala("rsl", "/", KOALA_DEBUG="1")):
         assert run.returncode == 2
