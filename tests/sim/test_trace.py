@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.errors import ConfigError
-from koala.sim.trace.events import Change, check_changes, read_events
+from koala.sim.trace.event_files import read_events
+from koala.sim.trace.events import Change, check_changes
 from koala.sim.trace.replay import Replay, ReplaySetting
 from koala.sim.trace.run import TraceRun
 from koala.sim.trace.series import BinnedLevel

@@ -180,7 +180,7 @@ def _format(file: Path, name: str | None) -> Format:
 def _changes(path: Path | None) -> tuple[Change, ...]:
     if path is None:
         return ()
-    from koala.sim.trace.events import read_events
+    from koala.sim.trace.event_files import read_events
 
     return read_events(path)
 
