@@ -38,7 +38,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from koala.errors import SpecError
 from koala.protocol import messages
-from koala.protocol.constraints import Claim, OneOf, Printable, Text
+from koala.protocol.constraints import Claim, Constraint, OneOf, Printable, Text
 from koala.protocol.messages import FromAgent, ReportState, ToAgent
 from koala.protocol.names import ClaimId, SiteName
 from koala.protocol.versions import common
@@ -305,7 +305,7 @@ class _Source:
         return f"tuple({value})" if read == one else f"tuple([{read} for {one} in {value}])"
 
 
-def _constraint(hint: Any) -> tuple[Any, Any]:
+def _constraint(hint: Any) -> tuple[Any, Constraint | None]:
     """Split a type from its constraint, if it has one."""
     if get_origin(hint) is Annotated:
         inner, constraint = get_args(hint)
