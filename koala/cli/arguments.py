@@ -232,6 +232,19 @@ def read_instant(option: str, text: str | None) -> float | None:
         ) from error
 
 
+FOLDER_VARIABLE = "HERE"
+"""Variable of RSL that holds the folder of the description."""
+
+
+def definitions_of(text: bytes, source: str, words: Iterable[str] | None) -> dict[str, str]:
+    """Parse `-D` words; add the folder of the description where the text names that."""
+    definitions = read_definitions(words)
+    if source and b"$(" + FOLDER_VARIABLE.encode() in text:
+        folder = Path.cwd() if source == STANDARD_INPUT else Path(source).resolve().parent
+        definitions.setdefault(FOLDER_VARIABLE, str(folder))
+    return definitions
+
+
 class SourceError(SpecError):
     """Error in a text, prefixed with the name of its file."""
 

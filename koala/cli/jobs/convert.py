@@ -9,8 +9,8 @@ import click
 from koala.cli.arguments import (
     SourceError,
     define_option,
+    definitions_of,
     option,
-    read_definitions,
     read_text,
     source_argument,
 )
@@ -32,14 +32,14 @@ def convert(*, source: str, to: str, define: Sequence[str]) -> None:
     from koala.rsl import evaluated_tree, unparse, write_document
     from koala.rsl.jobspec import read_tree
 
-    definitions = read_definitions(define)
+    text = read_text(source)
     try:
-        tree = evaluated_tree(read_text(source), definitions)
+        tree = evaluated_tree(text, definitions_of(text, source, define))
         read_tree(tree)
         if to == "rsl":
-            text = unparse(tree, pretty=True)
+            converted = unparse(tree, pretty=True)
         else:
-            text = write_document(tree, as_json=to == "json")
+            converted = write_document(tree, as_json=to == "json")
     except SpecError as error:
         raise SourceError(source, error) from error
-    print(text, end="")
+    print(converted, end="")

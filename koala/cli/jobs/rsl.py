@@ -10,8 +10,8 @@ import click
 from koala.cli.arguments import (
     SourceError,
     define_option,
+    definitions_of,
     option,
-    read_definitions,
     read_text,
     source_argument,
 )
@@ -36,12 +36,12 @@ def rsl(*, source: str, evaluated: bool, define: Sequence[str]) -> None:
     from koala.rsl import evaluate, parse
     from koala.rsl.tree import canonical_pieces
 
-    definitions = read_definitions(define)
     text = read_text(source)
+    definitions = definitions_of(text, source, define)
     gc.disable()  # a large tree has no cycles; collecting them would take a third of the time
     try:
         tree = parse(text)
-        if evaluated or definitions:
+        if evaluated or define:
             tree = evaluate(tree, definitions)
     except SpecError as error:
         raise SourceError(source, error) from error

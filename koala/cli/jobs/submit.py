@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import (
-    STANDARD_INPUT,
     Number,
     SourceError,
     daemon_options,
     define_option,
+    definitions_of,
     option,
-    read_definitions,
     read_text,
     source_argument,
 )
@@ -32,8 +30,6 @@ from koala.errors import KoalaError, SpecError
 if TYPE_CHECKING:
     from koala.client import Client, Submitted
 
-FOLDER_VARIABLE = "HERE"
-"""Variable of RSL that holds the folder of the description."""
 TEXT_CHARACTERS_MAX = 1_000_000
 """Limit of `koala.rsl`, repeated here to avoid its import; longer texts are refused unsent."""
 
@@ -83,7 +79,7 @@ def submit(
     if key is not None and not key.strip():  # typical of an unset shell variable
         raise SpecError(f"--key {key!r}: the key is empty; leave out --key to submit without one")
     text = _chosen(source, component)
-    definitions = _definitions(text, "" if component else source, define)
+    definitions = definitions_of(text.encode(), source, define)
     if show_rsl:
         print(text)
         return
@@ -129,15 +125,6 @@ def submit(
         has_finished = ask(address, request)
     if not has_finished:
         raise Exit(1)
-
-
-def _definitions(text: str, source: str, words: Sequence[str]) -> dict[str, str]:
-    """Read the variables, and add the folder of the description where it names that."""
-    definitions = read_definitions(words)
-    if source and f"$({FOLDER_VARIABLE}" in text:
-        folder = Path.cwd() if source == STANDARD_INPUT else Path(source).resolve().parent
-        definitions.setdefault(FOLDER_VARIABLE, str(folder))
-    return definitions
 
 
 def _unanswered(key: str | None) -> str:
