@@ -45,6 +45,9 @@ class _Draft:
     tasks_per_node: int | None = None
     is_joined: bool = False
     environment: dict[str, str] = field(default_factory=dict)
+    memory_mb: int | None = None  # on each node
+    memory_per_cpu_mb: int | None = None
+    warnings: list[str] = field(default_factory=list)
 
     def set(self, **changes: object) -> None:
         self.component = replace(self.component, **changes)  # type: ignore[arg-type]
@@ -97,10 +100,17 @@ def read_script(text: str) -> tuple[ComponentSpec, list[str]]:
             elif option in REFUSED:
                 raise SpecError(f"{option}: {REFUSED[option]}")
             else:
-                warnings.append(f"line {position.line}: {option} is left out")
+                draft.warnings.append(f"{option} is left out")
         except SpecError as error:
             raise SpecError(error.message, position) from error
-    draft.set(processors=_processors(draft), environment=tuple(sorted(draft.environment.items())))
+        warnings += [f"line {position.line}: {warning}" for warning in draft.warnings]
+        draft.warnings.clear()
+    processors = _processors(draft)
+    draft.set(
+        processors=processors,
+        environment=tuple(sorted(draft.environment.items())),
+        memory_min_mb=_memory_mb(draft, processors),
+    )
     if draft.is_joined and draft.component.stdout:
         draft.set(stderr=draft.component.stdout)
     return draft.component, warnings
@@ -222,10 +232,10 @@ REFUSED = {
     "--dependency": "let the job that comes first submit the other",
     "$-hold_jid": "let the job that comes first submit the other",
     "--exclusive": "processors are all that can be asked for; ask for those of whole nodes",
-    "--gres": "processors are all that can be asked for",
-    "--gpus": "processors are all that can be asked for",
-    "--gpus-per-node": "processors are all that can be asked for",
-    "--gpus-per-task": "processors are all that can be asked for",
+    "--gres": "GPUs cannot be asked for yet; lrm.options of the site's agent can",
+    "--gpus": "GPUs cannot be asked for yet; lrm.options of the site's agent can",
+    "--gpus-per-node": "GPUs cannot be asked for yet; lrm.options of the site's agent can",
+    "--gpus-per-task": "GPUs cannot be asked for yet; lrm.options of the site's agent can",
     "--constraint": "the agent's lrm.options can name it for all claims of the site",
     "--nodelist": "nodes cannot be chosen",
     "--begin": "allowed is (deadline=...) in RSL",
@@ -288,17 +298,54 @@ def _export(draft: _Draft, text: str) -> None:
 
 
 def _path(draft: _Draft, name: str, text: str) -> None:
-    if "%" in text:
-        raise SpecError(f"{text}: patterns such as %j mean nothing here; name the file")
-    draft.set(**{name: text})
+    """Set a file for output. A name with a pattern such as %j is left out: the output is kept in
+    the job's logs."""
+    if "%" in text or "$JOB_ID" in text:
+        draft.warnings.append(
+            f"{text} is left out: patterns are not replaced here; `koala logs` has the output"
+        )
+    else:
+        draft.set(**{name: text})
+
+
+def _megabytes(option: str, text: str) -> int:
+    found = re.fullmatch(r"(\d{1,12})([KMGT]?)B?", text, re.IGNORECASE)
+    if found is None:
+        raise SpecError(f"{option} {text}: allowed is a size such as 500M or 4G")
+    size = int(found[1]) * _KILOBYTES[found[2].upper()]
+    return max(1, math.ceil(size / 1024))
+
+
+_KILOBYTES = {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3}
+
+
+def _memory(draft: _Draft, text: str) -> None:
+    """Read memory of a node; 0 is all of it, which needs no number."""
+    draft.memory_mb = None if text == "0" else _megabytes("--mem", text)
+
+
+def _memory_per_cpu(draft: _Draft, text: str) -> None:
+    draft.memory_per_cpu_mb = _megabytes("--mem-per-cpu", text)
+
+
+def _memory_mb(draft: _Draft, processors: int) -> int | None:
+    """Return the memory that the script's process needs on each of its nodes."""
+    if draft.memory_per_cpu_mb is None:
+        return draft.memory_mb
+    return draft.memory_per_cpu_mb * math.ceil(processors / (draft.nodes or 1))
 
 
 def _resources(draft: _Draft, text: str) -> None:
     """Read `-l h_rt=1:00:00,h_vmem=2G`."""
     for word in text.split(","):
         name, _, value = word.partition("=")
+        if name in ("h_vmem", "s_vmem", "mem_free"):
+            draft.memory_per_cpu_mb = _megabytes(f"-l {name}", value)
+            continue
         if name not in ("h_rt", "s_rt"):
-            raise SpecError(f"-l {word}: allowed is h_rt; the agent's lrm.options can ask for more")
+            raise SpecError(
+                f"-l {word}: allowed are h_rt and h_vmem; the agent's lrm.options can ask for more"
+            )
         numbers = value.split(":")
         if not all(number.isdigit() for number in numbers) or len(numbers) > 3:
             raise SpecError(f"-l {word}: allowed are seconds, or HH:MM:SS")
@@ -343,6 +390,8 @@ READERS: dict[str, Reader] = {
     "--nodes": _nodes,
     "--ntasks-per-node": _per_node,
     "--cpus-per-task": _cpus,
+    "--mem": _memory,
+    "--mem-per-cpu": _memory_per_cpu,
     "--time": _time,
     "--job-name": lambda draft, text: draft.set(label=text),
     "--output": lambda draft, text: _path(draft, "stdout", text),

@@ -98,14 +98,14 @@ def test_what_concerns_the_batch_system_alone_is_left_out_and_said() -> None:
         ("echo", 1, "does not name an interpreter"),
         ("#!/usr/bin/python3\n", 1, "allowed are sh, bash"),
         ("#!/bin/sh\n#SBATCH --array=1-10\n", 2, "a component is one program"),
-        ("#!/bin/sh\n\n#SBATCH --gres=gpu:1\n", 3, "processors are all"),
+        ("#!/bin/sh\n\n#SBATCH --gres=gpu:1\n", 3, "GPUs cannot be asked for yet"),
         ("#!/bin/sh\n#SBATCH -n four\n", 2, "--ntasks four: allowed is a whole number"),
         ("#!/bin/sh\n#SBATCH -t soon\n", 2, "--time soon: allowed are MINUTES"),
-        ("#!/bin/sh\n#SBATCH -o slurm-%j.out\n", 2, "patterns such as %j"),
+        ("#!/bin/sh\n#SBATCH --mem=lots\n", 2, "allowed is a size such as 500M or 4G"),
         ('#!/bin/sh\n#SBATCH -J "open\n', 2, "No closing quotation"),
         ("#!/bin/sh\n#SBATCH train\n", 2, "'train' is no option"),
         ("#!/bin/sh\n#$ -pe mpi\n", 2, "-pe needs 2 values"),
-        ("#!/bin/sh\n#$ -l h_vmem=2G\n", 2, "allowed is h_rt"),
+        ("#!/bin/sh\n#$ -l gpu=2\n", 2, "allowed are h_rt and h_vmem"),
         ("#!/bin/sh\n#PBS -l nodes=1\n", 2, "allowed are #SBATCH and #\\$"),
     ],
 )
@@ -139,3 +139,25 @@ def test_whatever_a_script_says_reaches_the_interpreter_unchanged(body: str) -> 
     read = read_job(write_job(job.spec))
     assert read.spec.components[0].arguments == ("-c", text)
     assert read.spec.components == job.spec.components
+
+
+@pytest.mark.parametrize(
+    ("directives", "memory_mb"),
+    [
+        ("#SBATCH --mem=4G", 4096),
+        ("#SBATCH --mem=500", 500),
+        ("#SBATCH --mem=0", None),
+        ("#SBATCH -n 8 -N 2 --mem-per-cpu=1G", 4096),
+        ("#SBATCH --mem-per-cpu=1500K", 2),
+        ("#$ -pe mpi 4\n#$ -l h_vmem=2G", 8192),
+    ],
+)
+def test_memory_is_that_of_the_process_on_a_node(directives: str, memory_mb: int | None) -> None:
+    component, warnings = read_script(f"#!/bin/sh\n{directives}\ntrue\n")
+    assert (component.memory_min_mb, warnings) == (memory_mb, [])
+
+
+def test_a_file_name_with_a_pattern_is_left_out_with_a_warning() -> None:
+    component, (warning,) = read_script("#!/bin/sh\n#SBATCH --output=train-%j.out\ntrue\n")
+    assert component.stdout is None
+    assert warning.startswith("line 2: train-%j.out is left out: patterns are not replaced here")
