@@ -193,7 +193,7 @@ def _local_manager(
             )
             return BatchManager(
                 batch,
-                _dialect(config.lrm),
+                dialect_of(config.lrm),
                 Shell(
                     environment=plain_environment(config.lrm.environment),
                     umask=umask,
@@ -248,7 +248,7 @@ def _agent_addresses(listen: str) -> tuple[str, ...]:
     return (socket.gethostname(), "127.0.0.1") if listen in WILDCARDS else (listen,)
 
 
-def _dialect(lrm: LRMTable) -> Dialect:
+def dialect_of(lrm: LRMTable) -> Dialect:
     """Return the dialect of the site's batch system."""
     if lrm.kind == "slurm":
         from koala_agent.lrm.slurm import Slurm  # noqa: PLC0415 - late: a site has one of them

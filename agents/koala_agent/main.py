@@ -1,5 +1,7 @@
-"""`koala-agent CONFIG.toml`, the agent's process, and `koala-agent join CONFIG.toml`, run once
-before it.
+"""`koala-agent CONFIG.toml`, the agent's process, and the commands around it.
+
+`koala-agent join` runs once before it. `start`, `stop` and `status` are about an agent in the
+background, `check` looks for what it needs.
 
 Exit status: 0 ended in order (jobs run on); 1 refused by the daemon, or the local manager or the
 state directory cannot be used; 2 wrong usage or configuration; 74 a decision could not be written
@@ -15,8 +17,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -34,8 +36,8 @@ from koala_agent.assembly import live_site
 from koala_agent.config import Config, read_config
 from koala_agent.link.enrolment import join
 from koala_agent.site import Site
+from koala_agent.state_folder import PID_FILE, REGISTERED, STATUS_FILE
 
-PID_FILE = "agent.pid"
 DISK_FAILED = 74  # EX_IOERR of sysexits.h, as the daemon's
 
 log = structlog.get_logger()
@@ -45,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status."""
     open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] == ["join"]:
-        return _join(words[1:])
+    if words and words[0] in COMMANDS:
+        return _run_command(words[0], words[1:])
     options = _parser().parse_args(words)
     try:
         config = read_config(options.config)
@@ -65,23 +67,88 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail_for(_first(expected))
 
 
-def _join(words: Sequence[str]) -> int:
-    """Run `koala-agent join CONFIG.toml`; the token comes by standard input, where no process list
-    shows it."""
-    options = _join_parser().parse_args(words)
+def _run_command(name: str, words: Sequence[str]) -> int:
+    """Run `koala-agent NAME CONFIG.toml`."""
+    run, description = COMMANDS[name]
+    parser = argparse.ArgumentParser(prog=f"koala-agent {name}", description=description)
+    parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="the configuration")
+    if name == "status":
+        parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    options = parser.parse_args(words)
     try:
-        config = read_config(options.config)
-        if sys.stdin.isatty():
-            text = getpass.getpass("join token (not shown): ")
-        else:
-            text = sys.stdin.readline(SETTINGS_MAX)
-        token = JoinToken.parse(text)
-        state_dir = Path(config.agent.state_dir)
-        path = asyncio.run(join(token, config.agent.site, state_dir))
+        return run(options)
     except (KoalaError, OSError, EOFError) as error:
         return _fail_for(error)
+
+
+def _join(options: argparse.Namespace) -> int:
+    """Get the certificate; the token comes by standard input, where no process list shows it."""
+    config = read_config(options.config)
+    if sys.stdin.isatty():
+        text = getpass.getpass("join token (not shown): ")
+    else:
+        text = sys.stdin.readline(SETTINGS_MAX)
+    token = JoinToken.parse(text)
+    path = asyncio.run(join(token, config.agent.site, Path(config.agent.state_dir)))
     sys.stderr.write(f"koala-agent: {config.agent.site} has joined; its certificate is in {path}\n")
     return 0
+
+
+def _start(options: argparse.Namespace) -> int:
+    from koala_agent import background
+
+    return background.start(options.config)
+
+
+def _stop(options: argparse.Namespace) -> int:
+    from koala_agent import background
+
+    return background.stop(options.config)
+
+
+def _status(options: argparse.Namespace) -> int:
+    from koala_agent import background
+
+    return background.status(options.config, as_json=options.json)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from koala_agent import checks
+
+    return checks.check(options.config)
+
+
+COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], str]] = {
+    "join": (
+        _join,
+        "Gets the certificate by which this site is known to the daemon. The join token comes by "
+        "standard input, as `koala site add` prints it; it can be used once. The private key is "
+        "made here and stays here.",
+    ),
+    "start": (
+        _start,
+        "Starts the agent in the background, and waits for its first attempt to register. It goes "
+        "on after logout; its log is STATE_DIR/agent.log. Exit status: 0 it runs, otherwise that "
+        "of the agent.",
+    ),
+    "stop": (
+        _stop,
+        "Ends the agent in order. Jobs run on, and the next agent with the same state directory "
+        "finds them. Exit status: 0 no agent runs any more, 1 it has not ended in time.",
+    ),
+    "status": (
+        _status,
+        "Prints whether the agent runs, and whether its site is registered. Exit status: 0 it "
+        "runs, 1 it does not.",
+    ),
+    "check": (
+        _check,
+        "Checks all that the agent needs: state directory, batch system, interpreter, ports, "
+        "daemon and certificate. Each need has a line, with what to do where it is not met. Exit "
+        "status: 0 all are met, 1 one is not, 2 the configuration is wrong.",
+    ),
+}
+"""Function and description of each command."""
 
 
 async def serve(config: Config, *, umask: int) -> int:
@@ -98,7 +165,7 @@ async def serve(config: Config, *, umask: int) -> int:
         async with asyncio.TaskGroup() as group:
             helpers = [
                 group.create_task(manager.feed()),
-                group.create_task(_tell_ready(manager, site, config)),
+                group.create_task(_tell_state(manager, site, config)),
             ]
             finish = await site.run()
             for helper in helpers:
@@ -114,26 +181,34 @@ def _end(manager: ServiceManager, site: Site, reason: str) -> None:
     site.close(reason)
 
 
-async def _tell_ready(manager: ServiceManager, site: Site, config: Config) -> None:
-    """Report readiness after the first attempt to register. An agent whose daemon is away keeps
-    dialling, and reports later that it is registered."""
-    trouble = await site.attempted()
+async def _tell_state(manager: ServiceManager, site: Site, config: Config) -> None:
+    """Report readiness after the first attempt to register, and each change afterwards: an agent
+    whose daemon is away keeps dialling. `koala-agent status` reads the last state from a file."""
     where = f"site {config.agent.site}, daemon {config.agent.daemon}"
-    manager.ready(f"{where}: {trouble or 'registered'}")
-    if trouble:
-        await site.welcomed()
-        manager.status(f"{where}: registered")
+    path = Path(config.agent.state_dir) / STATUS_FILE
+    tell, told = manager.ready, ""
+    trouble = await site.attempted()
+    while True:
+        text = trouble or REGISTERED
+        if text != told:
+            with suppress(OSError):  # of a full disk
+                path.write_text(text, encoding="utf-8")
+            tell(f"{where}: {text}")
+            tell, told = manager.status, text
+        trouble = await site.trouble_changed()
 
 
 @contextmanager
 def announced(state_dir: Path) -> Iterator[None]:
     """Keep our process id in `agent.pid`; a file that a killed agent left has no meaning."""
-    path = state_dir / PID_FILE
+    path, status = state_dir / PID_FILE, state_dir / STATUS_FILE
+    status.unlink(missing_ok=True)
     path.write_text(f"{os.getpid()}\n", encoding="ascii")
     try:
         yield
     finally:
         path.unlink(missing_ok=True)
+        status.unlink(missing_ok=True)
 
 
 def configure_logging(level: str) -> None:
@@ -166,26 +241,15 @@ def own_version() -> str:
         return "uninstalled"
 
 
-def _join_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="koala-agent join",
-        description=(
-            "Gets the certificate by which this site is known to the daemon. The join token comes "
-            "by standard input, as `koala site add` prints it; it can be used once. The private "
-            "key is made here and stays here."
-        ),
-    )
-    parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="the configuration")
-    return parser
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="koala-agent",
         description=(
             "The agent of one site: dials the koala daemon, registers the site, and runs claims "
             "through the site's local resource manager. One agent for each state directory. "
-            "`koala-agent join CONFIG.toml` gets the site's certificate first."
+            "Other commands: `koala-agent join CONFIG.toml` gets the site's certificate first, "
+            "`check` looks for what the agent needs, `start`, `stop` and `status` are about an "
+            "agent in the background. `koala-agent COMMAND --help` says more."
         ),
         epilog=(
             "SIGTERM and SIGINT end the agent in order: the daemon is told, and jobs run on; the "

@@ -227,9 +227,11 @@ class Site:
         await self._link.attempted.wait()
         return self._link.trouble
 
-    async def welcomed(self) -> None:
-        """Wait until the daemon has accepted a session for the first time."""
-        await self._link.welcomed.wait()
+    async def trouble_changed(self) -> str:
+        """Wait for the next change, and return why the site is not registered; empty when it is."""
+        await self._link.changed.wait()
+        self._link.changed.clear()
+        return self._link.trouble
 
     # What the link wants (link.Agent) -----------------------------------------------------------
 

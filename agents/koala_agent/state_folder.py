@@ -1,4 +1,4 @@
-"""Permission checks of the agent's state directory at start.
+"""Files of the agent's state directory, and permission checks at start.
 
 Claims, scripts and copies hold secrets and users' data. A wrong owner or mode is refused with the
 path, its mode and what is allowed, as the daemon does: a silent repair would hide that others had
@@ -12,6 +12,13 @@ import os
 from pathlib import Path
 
 from koala.identity.private_files import check_private
+
+PID_FILE = "agent.pid"
+LOG_FILE = "agent.log"
+"""Log of an agent in the background."""
+STATUS_FILE = "agent.status"
+"""Last state of the link to the daemon: why the site is not registered, or REGISTERED."""
+REGISTERED = "registered"
 
 OURS = ("claims", "transfers")
 PRIVATE = (

@@ -30,6 +30,8 @@ from koala_agent.sealed_database import ADVICE, SealedDatabase
 
 Fact = TypeVar("Fact")
 
+LOCK_FILE = "agent.lock"
+"""File that the agent of a state directory has open and locked; it has the process id."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS claim (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS forgotten (number INTEGER PRIMARY KEY, id TEXT NOT NULL);
@@ -64,7 +66,7 @@ class Store:
         if connection is not None:
             self._database = Database(self._path, _SCHEMA, connection=connection)
             return
-        self._lock = lock_folder(folder / "agent.lock", "agent", ConfigError)
+        self._lock = lock_folder(folder / LOCK_FILE, "agent", ConfigError)
         try:
             self._database = SealedDatabase(self._path, _SCHEMA, _COLUMNS, make_room=make_room)
         except BaseException:

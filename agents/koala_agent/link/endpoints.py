@@ -23,7 +23,7 @@ async def dial(target: str, identity: IdentityFile | None, *, options: Options) 
     if identity is None:
         return grpc.aio.insecure_channel(target, options=options)
     own = identity.read()
-    address, _ = await _certified_address(target, own, options=options)
+    address, _ = await certified_address(target, own, options=options)
     return secure_channel(
         address, DAEMON_HOST, authority=own.authority, identity=own, options=options
     )
@@ -32,12 +32,12 @@ async def dial(target: str, identity: IdentityFile | None, *, options: Options) 
 async def why_refused(target: str, identity: IdentityFile) -> str:
     """Return why the daemon rejects our certificate; empty when that is not the problem."""
     own = identity.read()
-    address, now = await _certified_address(target, own, options=())
+    address, now = await certified_address(target, own, options=())
     finding = await why_not(address, DAEMON_HOST, authority=own.authority, identity=own, now=now)
     return finding.text if finding.is_refusal else ""
 
 
-async def _certified_address(target: str, own: Identity, *, options: Options) -> tuple[str, float]:
+async def certified_address(target: str, own: Identity, *, options: Options) -> tuple[str, float]:
     """Return the address for clients with a certificate, and the daemon's clock. Raises
     UnreachableError."""
     asking = secure_channel(target, DAEMON_HOST, authority=own.authority, options=options)

@@ -170,8 +170,8 @@ class Link:
     ) -> None:
         self.attempted = asyncio.Event()
         """Set when the first attempt to register is over, successful or not."""
-        self.welcomed = asyncio.Event()
-        """Set when the daemon has accepted a session, at any time."""
+        self.changed = asyncio.Event()
+        """Set when `trouble` has changed; whoever waits for it clears it."""
         self._session = session
         self._inbox = inbox
         self._stream = stream
@@ -266,10 +266,9 @@ class Link:
                 self._agent.store_epoch(epoch)
             case BeginSession(welcome):
                 log.info("link.welcomed", epoch=welcome.epoch)
-                self._cut_reason = ""
+                self._set_trouble("")
                 self._agent.begin_session(welcome)
                 self.attempted.set()
-                self.welcomed.set()
             case Apply(order):
                 self._agent.apply(order)
             case StopOthers(claims=claims, transfers=transfers):
@@ -288,6 +287,10 @@ class Link:
         if stream is not None and not stream.send(batch):
             self._inbox.put_nowait(Cut(connection=connection, reason="the daemon does not read"))
 
+    def _set_trouble(self, reason: str) -> None:
+        self._cut_reason = reason
+        self.changed.set()
+
     async def _take_inventory(self, connection: int) -> None:
         await self._agent.prepare()
         # No await from here on: later changes are reported after the inventory.
@@ -301,7 +304,7 @@ class Link:
         del self._streams[connection]
         if reason != self._cut_reason:  # one line for a daemon that is away all night
             log.info("link.cut", reason=reason)
-        self._cut_reason = reason
+        self._set_trouble(reason)
         self._inbox.put_nowait(Cut(connection=connection, reason=reason))
         if self._finish is None:
             self.attempted.set()

@@ -1,0 +1,184 @@
+"""`koala-agent start`, `stop` and `status`: an agent that runs in the background.
+
+For machines without `systemctl --user`. The lock file of the state directory has the agent's
+process id. It counts only while that process has the file open, so that no other process is ever
+taken for the agent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from koala.errors import ConfigError
+from koala.runtime import clock
+from koala_agent.claims.store import LOCK_FILE
+from koala_agent.config import Config, read_config
+from koala_agent.state_folder import LOG_FILE, REGISTERED, STATUS_FILE
+
+START_S = 120.0
+"""Longest wait for the first attempt to register, as in the unit for systemd."""
+STOP_S = 30.0
+LOOK_S = 0.1
+"""Period at which a starting agent is looked at: its end sends no notice."""
+PROGRAM = ("-P", "-m", "koala_agent.main")
+
+
+def start(path: Path) -> int:
+    """Start the agent of this configuration, and print what became of it."""
+    config = read_config(path)
+    state_dir = Path(config.agent.state_dir)
+    if (running := find(state_dir)) is not None:
+        print(f"the agent of site {config.agent.site} runs already (process {running.pid})")
+        return 0
+    log = state_dir / LOG_FILE
+    with tempfile.TemporaryDirectory(prefix="koala-") as folder, _notices(folder) as notices:
+        offset, process = _spawn(path, log, notices.getsockname())
+        try:
+            status = _first_status(notices, process)
+        except KeyboardInterrupt:
+            status = "it goes on by itself"
+    if process.returncode is not None:
+        said = _last_line(log, offset)
+        sys.stderr.write(f"{said}\nThe agent ended with status {process.returncode}; log: {log}\n")
+        return process.returncode if process.returncode > 0 else 1
+    print(f"started (process {process.pid}), {status}")
+    print(f"log: {log}")
+    if not status.endswith(f": {REGISTERED}"):
+        print(f"It tries again by itself. `koala-agent check {path}` looks for the cause.")
+    return 0
+
+
+def stop(path: Path) -> int:
+    """End the agent of this configuration in order."""
+    config = read_config(path)
+    running = find(Path(config.agent.state_dir))
+    if running is None:
+        print(f"no agent of site {config.agent.site} runs here")
+        return 0
+    with suppress(psutil.NoSuchProcess):
+        running.terminate()
+        try:
+            running.wait(STOP_S)
+        except psutil.TimeoutExpired:
+            sys.stderr.write(
+                f"koala-agent: process {running.pid} has not ended in {STOP_S:g} s; its log:"
+                f" {Path(config.agent.state_dir) / LOG_FILE}\n"
+            )
+            return 1
+    print(f"the agent of site {config.agent.site} has ended (process {running.pid}); jobs run on")
+    return 0
+
+
+def status(path: Path, *, as_json: bool) -> int:
+    """Print whether the agent runs, and whether its site is registered."""
+    config = read_config(path)
+    found = _status(config)
+    if as_json:
+        print(json.dumps(found, indent=2))
+    elif found["running"]:
+        print(f"site {found['site']}: running (process {found['pid']}, since {found['since']})")
+        print(f"daemon {found['daemon']}: {found['status']}")
+    else:
+        print(f"site {found['site']}: not running; start it with: koala-agent start {path}")
+    return 0 if found["running"] else 1
+
+
+def find(state_dir: Path) -> psutil.Process | None:
+    """Return the agent that has this state directory on this machine."""
+    lock = state_dir / LOCK_FILE
+    try:
+        process = psutil.Process(int(lock.read_text(encoding="ascii")))
+        files = process.open_files()
+    except (OSError, ValueError, psutil.Error):
+        return None
+    return process if any(file.path == str(lock.resolve()) for file in files) else None
+
+
+def _status(config: Config) -> dict[str, object]:
+    state_dir = Path(config.agent.state_dir)
+    running = find(state_dir)
+    text, since = "", None
+    if running is not None:
+        with suppress(psutil.NoSuchProcess):
+            started = datetime.fromtimestamp(running.create_time(), UTC)
+            since = f"{started:%Y-%m-%d %H:%M:%S} UTC"
+        text = "it has not yet tried to register"
+        with suppress(OSError):
+            text = (state_dir / STATUS_FILE).read_text(encoding="utf-8") or text
+    return {
+        "site": config.agent.site,
+        "daemon": config.agent.daemon,
+        "state_dir": str(state_dir),
+        "running": running is not None,
+        "pid": None if running is None else running.pid,
+        "since": since,
+        "registered": text == REGISTERED,
+        "status": text,
+    }
+
+
+def _notices(folder: str) -> socket.socket:
+    """Open the socket at which the agent reports as to a service manager."""
+    notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        notices.bind(f"{folder}/notify")
+    except OSError as error:
+        notices.close()
+        raise ConfigError(
+            f"TMPDIR = {folder!r}: a socket cannot be made there ({error}): allowed is a folder"
+            " with a short name"
+        ) from error
+    notices.settimeout(LOOK_S)
+    return notices
+
+
+def _spawn(path: Path, log: Path, address: str) -> tuple[int, subprocess.Popen[bytes]]:
+    """Start the agent apart from this terminal; return where its part of the log begins, too."""
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(log, flags, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+        offset = os.fstat(descriptor).st_size
+        process = subprocess.Popen(
+            [sys.executable, *PROGRAM, str(path.resolve())],
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            env={**os.environ, "NOTIFY_SOCKET": address},
+            cwd="/",  # the agent keeps no file system busy
+            start_new_session=True,
+        )
+        return offset, process
+    finally:
+        os.close(descriptor)
+
+
+def _first_status(notices: socket.socket, process: subprocess.Popen[bytes]) -> str:
+    """Wait until the agent is ready or has ended, and return its status line."""
+    end = clock.now() + START_S
+    while process.poll() is None and clock.now() < end:
+        try:
+            lines = notices.recv(65536).decode(errors="replace").splitlines()
+        except TimeoutError:
+            continue
+        if "READY=1" in lines:
+            return lines[-1].removeprefix("STATUS=")
+    return f"no attempt to register was over within {START_S:g} s"
+
+
+def _last_line(log: Path, offset: int) -> str:
+    with log.open("rb") as file:
+        file.seek(offset)
+        lines = file.read().decode(errors="replace").split("\n")
+    return next((line for line in reversed(lines) if line.strip()), "It printed nothing.")

@@ -1,0 +1,189 @@
+"""`koala-agent check`: look for all that the agent of a configuration needs.
+
+Each need is looked at as the agent would use it, and has one line: "ok", or "FAILED" with the
+reason and what to do. A need that is not met does not hide the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from koala.errors import ConfigError, KoalaError, LocalManagerError, UnreachableError
+from koala.identity.keys import expires_at
+from koala.runtime import clock
+from koala.wire.listen_ports import check_free
+from koala_agent.accounts import served
+from koala_agent.assembly import dialect_of
+from koala_agent.background import find
+from koala_agent.config import Config, LRMTable, read_config
+from koala_agent.link.endpoints import certified_address, why_refused
+from koala_agent.link.enrolment import find_identity
+from koala_agent.lrm.shell import Command, Shell, plain_environment
+from koala_agent.state_folder import check_state
+
+PYTHON_MIN = (3, 11)
+CONNECT_S = 5.0
+PROGRAMS = {
+    "emulated": (),
+    "slurm": ("sbatch", "squeue", "scancel", "sinfo", "scontrol", "srun"),
+    "gridengine": ("qsub", "qstat", "qdel", "qacct", "qconf", "qrsh"),
+}
+"""Commands of each batch system that the agent and its starters use."""
+
+Check = Callable[[Config], Awaitable[str]]
+
+
+def check(path: Path) -> int:
+    """Check each need of this configuration, and print a line for each."""
+    config = read_config(path)
+    served(config)
+    print(f"ok      configuration: {path} is valid")
+    return asyncio.run(_check_all(config))
+
+
+async def _check_all(config: Config) -> int:
+    is_met = True
+    for name, need in NEEDS.items():
+        try:
+            line = f"ok      {name}: {await need(config)}"
+        except (KoalaError, OSError) as error:
+            line, is_met = f"FAILED  {name}: {error}", False
+        print(line, flush=True)
+    return 0 if is_met else 1
+
+
+async def _state_directory(config: Config) -> str:
+    state_dir = Path(config.agent.state_dir)
+    check_state(state_dir)
+    there = next(folder for folder in (state_dir, *state_dir.parents) if folder.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"agent.state_dir = {str(state_dir)!r}: {there} is not a folder that this account can"
+            " write: allowed is a folder of yours"
+        )
+    return f"{state_dir} {'is ours' if there == state_dir else 'can be made'}"
+
+
+async def _batch_system(config: Config) -> str:
+    lrm = config.lrm
+    if lrm.kind == "emulated":
+        return f"emulated, {config.site.processors} processors on this machine"
+    environment = plain_environment(lrm.environment)
+    path = environment.get("PATH", os.defpath)
+    if lost := [name for name in PROGRAMS[lrm.kind] if shutil.which(name, path=path) is None]:
+        raise ConfigError(
+            f"{', '.join(lost)} not found in PATH = {path!r}: name the folder in lrm.environment,"
+            ' as in environment = { PATH = "/opt/slurm/bin:/usr/bin:/bin" }'
+        )
+    shell = Shell(environment=environment, limit_s=lrm.command_limit_s)
+    dialect = dialect_of(lrm)
+    await _check_environment_of(lrm, shell)
+    dialect.read_jobs(await shell.run(dialect.list_jobs()))
+    answers = tuple([await shell.run(command) for command in dialect.figures()])
+    figures = dialect.read_figures(answers)
+    return f"{lrm.kind} answers: {figures.idle} of {figures.processors} processors are idle"
+
+
+async def _check_environment_of(lrm: LRMTable, shell: Shell) -> None:
+    """Check the parallel environment of a Grid Engine cell: a wrong one looks like a full cell."""
+    if lrm.kind != "gridengine":
+        return
+    answer = await shell.run(Command(argv=("qconf", "-spl")))
+    if answer.status:
+        raise LocalManagerError(f"qconf -spl: {answer.complaint()}")
+    if lrm.parallel_environment not in (known := answer.out.split()):
+        raise ConfigError(
+            f"lrm.parallel_environment = {lrm.parallel_environment!r}: allowed is one of"
+            f" {', '.join(known) or 'none: an administrator makes one with qconf -ap'}"
+        )
+
+
+async def _interpreter(config: Config) -> str:
+    python = config.starter.python or sys.executable
+    question = "import sys; print(*sys.version_info[:3], sep='.')"
+    shell = Shell(environment=plain_environment({}))
+    allowed = f"allowed is Python {'.'.join(map(str, PYTHON_MIN))} or newer, here and on the nodes"
+    try:
+        answer = await shell.run(Command(argv=(python, "-I", "-S", "-c", question)))
+    except LocalManagerError as error:
+        raise ConfigError(f"starter.python = {python!r}: {error}: {allowed}") from error
+    version = answer.out.strip()
+    if answer.status or tuple(map(int, version.split("."))) < PYTHON_MIN:
+        said = f"Python {version}" if version else answer.complaint()
+        raise ConfigError(f"starter.python = {python!r}: {said}: {allowed}")
+    return f"{python} is Python {version}; the compute nodes need it at the same path"
+
+
+async def _ports(config: Config) -> str:
+    addresses = {"files.serve": config.files.serve or ""}
+    if config.starter.port:
+        addresses["starter.port"] = f"{config.starter.listen}:{config.starter.port}"
+    fixed = {key: text for key, text in addresses.items() if text}
+    running = find(Path(config.agent.state_dir))
+    if running is None:
+        for key, address in fixed.items():
+            check_free(key, address)
+    said = ", ".join(f"{key} {address}" for key, address in fixed.items())
+    free = f"in use by this agent (process {running.pid})" if running else "free"
+    return f"{said}: {free}" if said else "any free port for starters; none for files"
+
+
+async def _daemon(config: Config) -> str:
+    await _connect(config.agent.daemon, "agent.daemon", "the daemon's `daemon.listen`")
+    return f"{config.agent.daemon} accepts connections"
+
+
+async def _connect(address: str, key: str, what: str) -> None:
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        writer.close()
+    except OSError as error:  # TimeoutError, too
+        reason = error.strerror or str(error) or f"no answer in {CONNECT_S:g} s"
+        raise UnreachableError(
+            f"{key} = {address!r}: {reason}. It must be the address of {what}: does the daemon run,"
+            " and does a firewall let this machine dial it?"
+        ) from error
+
+
+async def _certificate(config: Config) -> str:
+    if config.agent.plain:
+        return "none is needed: agent.plain = true"
+    identity = find_identity(Path(config.agent.state_dir), config.agent.site)
+    ends_at = expires_at(identity.read().certificate)
+    ends = f"{datetime.fromtimestamp(ends_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if ends_at < clock.unix_now():
+        raise ConfigError(
+            f"expired at {ends}: join again, with the command that an operator's"
+            f" `koala site add {config.agent.site}` prints"
+        )
+    return f"joined; valid until {ends}"
+
+
+async def _port_for_agents(config: Config) -> str:
+    if config.agent.plain:
+        return f"{config.agent.daemon}: agent.plain = true"
+    identity = find_identity(Path(config.agent.state_dir), config.agent.site)
+    address, _ = await certified_address(config.agent.daemon, identity.read(), options=())
+    await _connect(address, "the port for agents", "the daemon's `daemon.agents`")
+    if reason := await why_refused(config.agent.daemon, identity):
+        raise UnreachableError(f"{address}: {reason}")
+    return f"{address} accepts our certificate"
+
+
+NEEDS: dict[str, Check] = {
+    "state directory": _state_directory,
+    "batch system": _batch_system,
+    "interpreter": _interpreter,
+    "ports": _ports,
+    "daemon": _daemon,
+    "certificate": _certificate,
+    "port for agents": _port_for_agents,
+}

@@ -1,0 +1,176 @@
+"""`koala-agent start`, `stop`, `status` and `check`, with real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from koala_agent.background import find
+from tests.agent.live.agent_process import COMMAND, environment
+from tests.agent.live.fake_daemon import fake_daemon, patiently
+from tests.harness.ports import free_port
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+
+@dataclass
+class Said:
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Site:
+    """A configuration, and the commands of its agent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = folder / "agent.toml"
+        self.state_dir = folder / "state"
+        self.write("127.0.0.1:1")
+
+    def write(self, daemon: str, rest: str = "") -> None:
+        self.config.write_text(
+            f'[agent]\nplain = true\nsite = "delft"\ndaemon = "{daemon}"\nstate_dir = "state"\n'
+            f'[accounts]\nmode = "anyone"\n[site]\nprocessors = 4\n{rest}',
+            encoding="utf-8",
+        )
+
+    async def run(self, name: str, *words: str) -> Said:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            name,
+            str(self.config),
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment(),
+        )
+        out, err = await patiently(process.communicate())
+        assert process.returncode is not None
+        return Said(process.returncode, out.decode(), err.decode())
+
+    async def check(self) -> dict[str, str]:
+        """Answers what `check` says of each need; its status is 1 if one is not met."""
+        said = await self.run("check")
+        lines = [line.partition(": ") for line in said.out.splitlines()]
+        assert said.status == (1 if "\nFAILED" in said.out else 0), said
+        return {name: text for name, _, text in lines}
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    if (left := find(site.state_dir)) is not None:
+        with suppress(psutil.NoSuchProcess):
+            left.kill()
+            left.wait()
+
+
+async def test_an_agent_starts_apart_from_its_terminal_and_stops(site: Site) -> None:
+    async with fake_daemon() as daemon:
+        site.write(daemon.target)
+        async with asyncio.TaskGroup() as group:
+            starting = group.create_task(site.run("start"))
+            (await daemon.session()).welcome()
+        said = starting.result()
+        assert said.status == 0, said
+        assert f"site delft, daemon {daemon.target}: registered" in said.out
+        running = find(site.state_dir)
+        assert running is not None
+        assert os.getsid(running.pid) == running.pid, "it has a session of its own"
+        assert (site.state_dir / "agent.log").stat().st_mode & 0o777 == 0o600
+
+        again = await site.run("start")
+        assert (again.status, f"process {running.pid}" in again.out) == (0, True)
+        shown = await site.run("status", "--json")
+        found = json.loads(shown.out)
+        assert (found["pid"], found["status"]) == (running.pid, "registered")
+
+        ended = await site.run("stop")
+        assert (ended.status, "jobs run on" in ended.out) == (0, True)
+        assert not running.is_running()
+    shown = await site.run("status")
+    assert (shown.status, "not running" in shown.out) == (1, True)
+    assert (await site.run("stop")).status == 0
+
+
+async def test_an_agent_without_its_daemon_runs_and_says_what_is_wrong(site: Site) -> None:
+    said = await site.run("start")
+    assert (said.status, "is not reached" in said.out) == (0, True), said
+    assert "koala-agent check" in said.out
+    shown = await site.run("status")
+    assert (shown.status, "is not reached" in shown.out) == (0, True), shown
+
+
+async def test_an_agent_that_ends_at_once_leaves_its_last_line_and_status(site: Site) -> None:
+    site.state_dir.mkdir()
+    (site.state_dir / "claims").mkdir(mode=0o700)
+    (site.state_dir / "claims").chmod(0o777)
+    said = await site.run("start")
+    assert said.status == 2
+    assert "has mode 0777" in said.err
+    assert "status 2" in said.err
+
+
+async def test_another_process_with_the_number_of_a_killed_agent_is_left_alone(site: Site) -> None:
+    other = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=-1)
+    try:
+        site.state_dir.mkdir(mode=0o700)
+        for name in ("agent.lock", "agent.pid"):
+            (site.state_dir / name).write_text(f"{other.pid}\n")
+        assert (await site.run("status")).status == 1
+        assert "no agent" in (await site.run("stop")).out
+        assert other.returncode is None
+    finally:
+        other.send_signal(signal.SIGKILL)
+        await other.wait()
+
+
+async def test_a_check_finds_all_needs_met(site: Site) -> None:
+    async with fake_daemon() as daemon:
+        site.write(daemon.target, f"[starter]\nport = {free_port()}\n")
+        found = await site.check()
+        assert [name for name in found if name.startswith("FAILED")] == []
+        assert found["ok      daemon"] == f"{daemon.target} accepts connections"
+
+
+async def test_a_check_names_each_need_that_is_not_met(site: Site, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        site.write(
+            f"127.0.0.1:{free_port()}",
+            f'[starter]\nport = {port}\npython = "/bin/false"\n'
+            f'[lrm]\nkind = "slurm"\nenvironment = {{ PATH = "{tmp_path}" }}\n',
+        )
+        site.config.write_text(site.config.read_text().replace("plain = true\n", ""))
+        site.state_dir.mkdir()
+        site.state_dir.chmod(0o777)
+        found = await site.check()
+    assert "mode 0777" in found["FAILED  state directory"]
+    assert "sbatch, squeue" in found["FAILED  batch system"]
+    assert "Python 3.11 or newer" in found["FAILED  interpreter"]
+    assert f"port {port} is taken" in found["FAILED  ports"]
+    assert "does the daemon run" in found["FAILED  daemon"]
+    assert "koala site add delft" in found["FAILED  certificate"]
+
+
+async def test_a_wrong_configuration_is_an_error_of_each_command(site: Site) -> None:
+    site.write("nowhere")
+    for name in ("start", "stop", "status", "check"):
+        said = await site.run(name)
+        assert (said.status, "agent.daemon" in said.err) == (2, True)
