@@ -150,8 +150,11 @@ class Grid:
         self.at(at, lambda: self.site(site).submit_local(processors, run_s))
 
     def told(self, until: Instant) -> Told:
-        """Run, and take notes of the journal."""
-        self.world.engine.run(until)
+        """Run to the end, and take notes of the journal."""
+        try:
+            self.world.engine.run(until)
+        finally:
+            self.world.close()  # else the agents' loops and tasks are warned of in another test
         return told(self.records())
 
     def records(self) -> list[Record]:
