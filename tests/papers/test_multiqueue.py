@@ -173,7 +173,7 @@ def test_a_figure_is_reproduced_from_the_command_line(
         (["tetris"], "tetris: allowed are"),
         (["multiqueue", "--figure", "2"], "--figure 2: allowed for multiqueue are 3, 4"),
         (["multiqueue", "--length", "0"], "--length 0: allowed is 1 or more"),
-        (["multiqueue", "--quick", "--full"], "--quick and --full: allowed is one of them"),
+        (["multiqueue", "--quick", "--full"], "--quick and --full cannot be combined"),
     ],
 )
 def test_what_cannot_be_reproduced_is_refused(
