@@ -22,6 +22,12 @@ FAILED, WRONG, UNREACHABLE = 1, 2, 3
 INTERRUPTED = 130
 
 SECTIONS: dict[str, dict[str, str]] = {
+    "Start": {
+        "up": "koala.cli.local.up:up",
+        "demo": "koala.cli.local.demo:demo",
+        "examples": "koala.cli.local.examples:examples",
+        "init": "koala.cli.local.init:init",
+    },
     "Jobs": {
         "run": "koala.cli.jobs.run:run",
         "submit": "koala.cli.jobs.submit:submit",
@@ -40,10 +46,6 @@ SECTIONS: dict[str, dict[str, str]] = {
         "files": "koala.cli.admin.sites:files",
     },
     "Administration": {
-        "up": "koala.cli.local.up:up",
-        "demo": "koala.cli.local.demo:demo",
-        "examples": "koala.cli.local.examples:examples",
-        "init": "koala.cli.local.init:init",
         "daemon": "koala.cli.local.up:daemon",
         "user": "koala.cli.admin.users:user",
         "admin": "koala.cli.admin:admin",

@@ -1,4 +1,4 @@
-"""Invariants of the state between two events (design: promises). A violation is a bug and raises
+"""Invariants of the state between two events. A violation is a bug and raises
 AssertionError with the job's story.
 """
 

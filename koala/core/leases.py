@@ -4,7 +4,7 @@
   `run_lease_s` after the daemon sent that answer.
 - The fence adds the time for clock drift and stopping (`Parameters.fence_s`, or that of an earlier,
   longer lease: `Claim.fence_s`).
-- A daemon that starts counts its start as the last answer to every ping (design: Fence).
+- A daemon that starts counts its start as the last answer to every ping.
 - A claim that was not released cannot pass. If its site is disconnected, it is fenced after the
   shorter hold lease.
 

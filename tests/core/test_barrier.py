@@ -1,6 +1,4 @@
-"""The start barrier: arm, release, pass; the fence after it (design: Attempts, barrier and
-fence).
-"""
+"""The start barrier: arm, release, pass; the fence after it."""
 
 from __future__ import annotations
 

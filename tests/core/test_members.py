@@ -1,4 +1,4 @@
-"""Members of a barrier: quorum, loose and no barrier (design: Members)."""
+"""Members of a barrier: quorum, loose and no barrier."""
 
 from __future__ import annotations
 

@@ -3,5 +3,4 @@
 table                the claim table, a pure state machine; `events`, `states`, `ends` are its parts
 pending_requests     key-value requests of starters that the daemon has not answered
 store                claims on disk; `committed` is the committed view, the source of all reports
-messages             orders and reports of claims, as the link carries them
 """

@@ -4,7 +4,7 @@
       └─grace, Stop──> Withdrawing ────────────────────────────────────────────────> Gone
                        Granted, Armed, Passed ──Stop, the site──> Stopping ────────> Gone
 
-Events in, outputs out; no I/O, clock or randomness. Guarantees (design: attempts, barrier):
+Events in, outputs out; no I/O, clock or randomness. Guarantees:
 
 - Every order is idempotent by claim.
 - Write before report: `StoreClaim` and `Forget` are carried out, durably, before all other outputs

@@ -91,9 +91,7 @@ class Site:
     narrowed_at_ask: int = 0  # the last ask number when a refusal decreased the window
 
     def idle(self) -> int:
-        """Idle processors of the last report minus the claims asked or granted since (design:
-        GridView.idle).
-        """
+        """Idle processors of the last report minus the claims asked or granted since."""
         if not self.unreported:
             return self.reported_idle
         return self.reported_idle - sum([processors for _, processors in self.unreported.values()])

@@ -102,9 +102,7 @@ class Parameters:
 
     @property
     def fence_s(self) -> Seconds:
-        """Seconds after the last answered ping until a released claim is certainly dead (design:
-        fence).
-        """
+        """Seconds after the last answered ping until a released claim is certainly dead."""
         return self.run_lease_s * (1 + self.clock_rate_error) + self.kill_s + self.pause_max_s
 
     @property

@@ -105,7 +105,7 @@ def mark_unreachable(
 
 
 def count_end_for_site(state: State, site: Site, claim: Claim, end: ClaimEnd, now: Instant) -> None:
-    """Count the end for or against its site (design: Failure)."""
+    """Count the end for or against its site."""
     if end.is_well:
         if ended_well(site):
             state.announce_site(site, "usable again: a component ended well", now)

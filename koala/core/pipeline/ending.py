@@ -231,7 +231,7 @@ def drop_member(state: State, attempt: Attempt, member: Member, reason: str, now
 
 
 def requeue_if_fenced(state: State, stopping: Stopping, now: Instant) -> None:
-    """Queue a stopped job again once the fence allows it (design, 8).
+    """Queue a stopped job again once the fence allows it.
 
     A released attempt must be wholly gone before the next one. If all its programs had ended well
     before their Stop arrived, the job is Finished and must not start again (promise 3).

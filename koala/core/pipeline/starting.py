@@ -1,4 +1,4 @@
-"""The start barrier: pre-flight, arm, release, pass (design: Attempts, barrier and fence).
+"""The start barrier: pre-flight, arm, release, pass.
 
 In the pre-flight, starters try the TCP paths that the job needs before the barrier is armed. It
 finds a closed path (a firewall, a wrong address, a port in use) before a program starts. A closed
@@ -134,7 +134,7 @@ def latest_start_at(state: State, job: Job, release_at: Instant) -> Instant:
 
 
 def arm(state: State, starting: Starting, release_at: Instant, now: Instant) -> None:
-    """Ask every member to promise to wait for a release at `release_at` (design: Arm)."""
+    """Ask every member to promise to wait for a release at `release_at`."""
     attempt = starting.attempt
     if starting.arms >= state.parameters.arms_max:
         set_back(state, attempt, f"not all components armed in {starting.arms} rounds", now)

@@ -1,4 +1,4 @@
-"""Wanted state of a site as a function of the state (design: wanted)."""
+"""Wanted state of a site as a function of the state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from koala.protocol.world_port import world_port
 
 
 def wanted(state: State, site: SiteName) -> Wanted:
-    """Compute all claims and transfers that the site must know (design: wanted)."""
+    """Compute all claims and transfers that the site must know."""
     holds: list[ClaimProcessors] = []
     paths: list[TryPaths] = []
     releases: list[ReleaseClaim] = []

@@ -2,7 +2,7 @@
 
 A ping is answered only while its claim is wanted, at this site, by this starter, and while commits
 succeed. A daemon that cannot write must let leases expire, because its successor may not know what
-it promised (design: Fence).
+it promised.
 """
 
 from __future__ import annotations
