@@ -23,7 +23,7 @@ from koala_agent.assembly import dialect_of
 from koala_agent.background import find
 from koala_agent.config import Config, LRMTable, read_config
 from koala_agent.link.endpoints import certified_address, why_refused
-from koala_agent.link.enrolment import find_identity
+from koala_agent.link.enrolment import find_identity, identity_path
 from koala_agent.lrm.shell import Command, Shell, plain_environment
 from koala_agent.state_folder import check_state
 
@@ -170,6 +170,8 @@ async def _certificate(config: Config) -> str:
 async def _port_for_agents(config: Config) -> str:
     if config.agent.plain:
         return f"{config.agent.daemon}: agent.plain = true"
+    if not identity_path(Path(config.agent.state_dir)).exists():
+        raise ConfigError("can be tried when the site has joined")
     identity = find_identity(Path(config.agent.state_dir), config.agent.site)
     address, _ = await certified_address(config.agent.daemon, identity.read(), options=())
     await _connect(address, "the port for agents", "the daemon's `daemon.agents`")

@@ -50,6 +50,30 @@ def test_each_template_is_valid(tmp_path: Path, kind: str) -> None:
         assert read_agent(path).lrm.kind == expected
 
 
+@pytest.mark.parametrize(
+    "kind", [kind for kind in TEMPLATES if kind not in ("job", "daemon", "site-mode")]
+)
+def test_init_fills_in_the_site_and_the_daemon(tmp_path: Path, kind: str) -> None:
+    run = init(tmp_path, kind, "--site", "boreas", "--daemon", "head.test:7740")
+    assert run.stdout.split() == ["boreas.toml"], run.stderr
+    agent = read_agent(tmp_path / "boreas.toml").agent
+    assert (agent.site, agent.daemon) == ("boreas", "head.test:7740")
+    if kind != "emulated":
+        text = (tmp_path / "boreas.toml").read_text(encoding="utf-8")
+        assert "koala-agent start boreas.toml" in text
+        assert agent.state_dir.endswith("koala/boreas"), (
+            "agents of one home have folders of their own"
+        )
+
+
+def test_what_init_cannot_fill_in_is_refused(tmp_path: Path) -> None:
+    run = init(tmp_path, "slurm", "--daemon", "nowhere")
+    assert (run.returncode, "agent.daemon = 'nowhere'" in run.stderr) == (2, True)
+    run = init(tmp_path, "job", "--site", "boreas")
+    assert (run.returncode, "allowed with slurm, gridengine" in run.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_that_exists_is_kept(tmp_path: Path) -> None:
     tmp_path.joinpath("daemon.toml").write_text("mine", encoding="utf-8")
     run = init(tmp_path)

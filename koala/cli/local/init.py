@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import click
 
-from koala.cli.arguments import file
+from koala.cli.arguments import file, option
 from koala.cli.connection import note
 from koala.errors import ConfigError
 
@@ -20,13 +21,19 @@ TEMPLATES = {
 }
 """Maps each kind to its template below deploy/; the new file has the same name."""
 
+TEMPLATE_NAME = "AGENT.toml"
+"""Name of an agent's configuration in the steps at the head of its template."""
+AGENTS = tuple(kind for kind in TEMPLATES if kind not in ("job", "daemon"))
+
 
 @click.command
 @click.argument("kind", type=click.Choice(list(TEMPLATES)), required=False, help="What to write.")
 @click.argument(
     "path", type=file, required=False, help="The new file; default: the template's name, here."
 )
-def init(*, kind: str | None, path: Path | None) -> None:
+@option("--site", metavar="SITE", help="Name of the site; the new file is then SITE.toml.")
+@option("--daemon", metavar="HOST:PORT", help="Address that the agent dials.")
+def init(*, kind: str | None, path: Path | None, site: str | None, daemon: str | None) -> None:
     """Write a commented file to start from.
 
     \b
@@ -42,12 +49,18 @@ def init(*, kind: str | None, path: Path | None) -> None:
     from koala.cli.local.folders import shipped
 
     kinds = [kind] if kind else ["job", "daemon", "slurm"]
+    if (site or daemon) and kind not in AGENTS:
+        raise ConfigError(f"--site and --daemon: allowed with {', '.join(AGENTS)}")
+    if site and path is None:
+        path = Path(f"{site}.toml")
     targets = {one: path or Path(Path(TEMPLATES[one]).name) for one in kinds}
     for target in targets.values():
         if target.exists():
             raise ConfigError(f"{target} exists: allowed is a new file")
     for one, target in targets.items():
         text = (shipped("deploy") / TEMPLATES[one]).read_text(encoding="utf-8")
+        if one in AGENTS:
+            text = _filled_in(text, target, site=site, daemon=daemon)
         try:
             with target.open("x", encoding="utf-8") as new:
                 new.write(text)
@@ -56,3 +69,16 @@ def init(*, kind: str | None, path: Path | None) -> None:
         print(target)
     if "job" in kinds:
         note(f"submit it with: koala submit --watch {targets['job']}")
+
+
+def _filled_in(text: str, target: Path, *, site: str | None, daemon: str | None) -> str:
+    """Put the site and the daemon's address into an agent's template, and its name into the steps.
+    Raises ConfigError."""
+    from koala_agent.config import parse_config
+
+    agent = tomllib.loads(text)["agent"]
+    text = text.replace(TEMPLATE_NAME, str(target))
+    text = text.replace(agent["site"], site or agent["site"])
+    text = text.replace(agent["daemon"], daemon or agent["daemon"])
+    parse_config(text, source=str(target), folder=target.resolve().parent)
+    return text
