@@ -108,7 +108,9 @@ async def test_a_daemon_refuses_and_says_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_grid_whose_state_is_away_gets_no_new_authority(tmp_path: Path) -> None:
     grid = tmp_path / "grid.toml"
-    grid.write_text("[daemon]\nplain = false\n[sites.delft.site]\nprocessors = 2\n")
+    grid.write_text(
+        '[daemon]\nlisten = "127.0.0.1:0"\nplain = false\n[sites.delft.site]\nprocessors = 2\n'
+    )
     state = tmp_path / "state" / "daemon"
     state.mkdir(parents=True)
     witness_path(state).touch()
