@@ -108,14 +108,13 @@ class Run:
         before = structlog.get_config()["wrapper_class"]
         structlog.configure(wrapper_class=SILENT)  # daemon and agents log all that they do
         try:
-            return self._play()
+            with self.world.running():
+                return self._play()
         finally:
-            self.world.close()
             structlog.configure(wrapper_class=before)
 
     def _play(self) -> Outcome:
         world, scenario = self.world, self.scenario
-        world.begin()
         for file, site, size_bytes in scenario.replicas:
             world.add_replica(file, site, size_bytes)
         for job, spec in scenario.specs.items():

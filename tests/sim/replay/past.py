@@ -128,7 +128,6 @@ class Grid:
             program=self._program,
             bandwidth=lambda _source, _target: BANDWIDTH_BPS,
         )
-        self.world.begin()
 
     def _program(self, claim: ClaimId) -> tuple[Seconds, int]:
         return self.run_s.get(claim.partition("/")[0], 10.0), 0
@@ -151,10 +150,8 @@ class Grid:
 
     def told(self, until: Instant) -> Told:
         """Run to the end, and take notes of the journal."""
-        try:
+        with self.world.running():
             self.world.engine.run(until)
-        finally:
-            self.world.close()  # else the agents' loops and tasks are warned of in another test
         return told(self.records())
 
     def records(self) -> list[Record]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Callable
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import Any
 
@@ -121,18 +122,24 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._set_timer()
 
     def dispose(self) -> None:
-        """End all tasks; their process is dead, so none of it is seen."""
+        """End all tasks and close the loop. The process is dead: nobody sees an error of these
+        tasks. Raises AssertionError when a task refuses to end."""
+        assert not self.is_running(), f"{self._process}: is killed by its own task"
         self._is_turning = True  # the engine calls no more
         self.set_exception_handler(lambda _loop, _context: None)
-        self.failure = None
-        while tasks := asyncio.all_tasks(self):
-            for task in tasks:
-                task.cancel()
-            try:
-                self._round()
-            except CrashedError:
-                continue
-        self.close()
+        try:
+            for _ in range(ROUNDS_MAX):
+                tasks = asyncio.all_tasks(self)
+                if not tasks:
+                    return
+                for task in tasks:
+                    task.cancel()
+                self.failure = None
+                with suppress(Exception, CrashedError):
+                    self._round()
+            raise AssertionError(f"{self._process}: tasks never end: {asyncio.all_tasks(self)}")
+        finally:
+            self.close()
 
     def _round(self) -> None:
         """Run each call that is ready now, and none that these calls cause."""

@@ -7,7 +7,8 @@ daemon has answered, as the command line does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -211,18 +212,19 @@ class World:
         self._jobs: list[JobId] = []
         self._pipes: dict[SiteName, Pipe[Any]] = {}
 
-    def begin(self) -> None:
-        """Start the daemon, let the agents dial, and schedule the incidents."""
-        self.daemon.start()
-        for site in self.sites.values():
-            site.agent.start()
-        for happening in self.plan.happenings:
-            self.engine.at(happening.at, partial(self._happen, happening))
-
-    def close(self) -> None:
-        """End the agents' tasks."""
-        for site in self.sites.values():
-            site.agent.close()
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Start the daemon, let the agents dial, and schedule the incidents; at the end of the
+        block, however it ends, dispose of the agents' event loops."""
+        with ExitStack() as stack:
+            for site in self.sites.values():
+                stack.callback(site.agent.close)
+            self.daemon.start()
+            for site in self.sites.values():
+                site.agent.start()
+            for happening in self.plan.happenings:
+                self.engine.at(happening.at, partial(self._happen, happening))
+            yield
 
     def _serves(self, site: SiteName, transfer: str) -> bool | None:
         return self.sites[site].agent.serves(transfer)
