@@ -15,7 +15,9 @@ BLOCK = re.compile(re.escape(RUNS) + r"\n```sh\n(.*?)```", re.DOTALL)
 DIAGRAM = re.compile(r"```mermaid\nstateDiagram-v2\n(.*?)```", re.DOTALL)
 GROUP = re.compile(r"state (\w+) \{\n(.*?)\n\s*\}", re.DOTALL)
 ARROW = re.compile(r"^\s*(\S+)\s+-->\s+(\w+)", re.MULTILINE)
-LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+CODE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +84,24 @@ def parameter_rows(text: str) -> Iterator[tuple[list[str], str]]:
             yield re.findall(r"`(\w+)`", cells[1]), cells[4]
 
 
+def anchors(path: Path) -> set[str]:
+    """Derive the anchors of a document from its headings, as GitHub and mkdocs do."""
+    headings = HEADING.findall(CODE.sub("", path.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def broken_links(path: Path) -> list[str]:
-    """Links to files that are not there; those to the web are not followed."""
-    targets = LINK.findall(path.read_text(encoding="utf-8"))
-    return [
-        f"{path.name}: {target}"
-        for target in targets
-        if "://" not in target and not (path.parent / target).exists()
-    ]
+    """List links to missing files and missing headings; those to the web are not followed."""
+    broken = []
+    for name, anchor in LINK.findall(path.read_text(encoding="utf-8")):
+        target = path.parent / name if name else path
+        if "://" in name:
+            continue
+        if not target.exists():
+            broken.append(f"{path.name}: {name}")
+        elif anchor and target.suffix == ".md" and anchor not in anchors(target):
+            broken.append(f"{path.name}: {name}#{anchor}")
+    return broken
 
 
 TERM = re.compile(r"^\| ([a-z][^|]*) \|.*\| `([^`]+)` \|$", re.MULTILINE)

@@ -103,8 +103,9 @@ def test_links_between_documents_lead_somewhere() -> None:
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("[a](page.md) [b](gone.md#x) [c](https://example.org)", encoding="utf-8")
-    assert broken_links(page) == ["page.md: gone.md"]
+    links = "[a](page.md) [b](gone.md#x) [c](https://example.org) [d](#the-end) [e](page.md#start)"
+    page.write_text(f"# The end\n```sh\n# start\n```\n{links}\n", encoding="utf-8")
+    assert broken_links(page) == ["page.md: gone.md", "page.md: page.md#start"]
 
 
 def test_the_glossary_names_modules_that_are_there() -> None:
