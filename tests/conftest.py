@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.harness.pythons import missing
 from tests.harness.workers import Together
 
 settings.register_profile(
@@ -79,6 +80,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says why tests are left out; of those that were skipped pytest does (-rs)."""
     if leaves_root_out():
         terminalreporter.write_line("Left out: tests that need root (`-m root` as root runs them).")
+    if names := missing():
+        terminalreporter.write_line(f"Left out: starters under {', '.join(names)} (not found).")
 
 
 def leaves_root_out() -> bool:

@@ -7,7 +7,6 @@ scratch folder, which only its owner can read; never in arguments or environment
 
 from __future__ import annotations
 
-import ast
 import base64
 import json
 import shlex
@@ -51,20 +50,8 @@ INPUT_BYTES_MAX = 65_536
 
 
 def archive(modules: dict[str, str]) -> str:
-    """Pack the starter's files into a text without blanks; comments and docstrings are left out."""
-    bare = {path: _without_comments(text) for path, text in modules.items()}
-    return base64.b85encode(zlib.compress(json.dumps(bare).encode(), 9)).decode()
-
-
-def _without_comments(text: str) -> str:
-    """Remove comments and docstrings from a program."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
-            node
-        ):
-            node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(tree)
+    """Pack the starter's files into a text without blanks."""
+    return base64.b85encode(zlib.compress(json.dumps(modules).encode(), 9)).decode()
 
 
 def body(specification: dict[str, object], *, archive: str, python: str, scratch: str) -> str:

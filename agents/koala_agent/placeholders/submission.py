@@ -35,6 +35,7 @@ from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Ended, Placeholder
 from koala_agent.placeholders.allowed_programs import NotAllowedError, permitted
 from koala_agent.placeholders.batch_script import archive, body
 from koala_agent.placeholders.logs import LogSource
+from koala_agent.placeholders.portable_source import portable
 from koala_agent.placeholders.starter_codec import record_of
 from koala_agent.starter.program import STATE_FOLDER
 
@@ -58,10 +59,11 @@ class LaunchSettings:
 
     `root` holds a folder for each claim; compute nodes see it if it is `shared`, else they make
     folders in `scratch` (default: their own scratch). `python` None means the interpreter of this
-    agent, for which the starter is compiled ahead. `manager` names the kind of allocation, for the
-    starter; `launcher` starts an MPI program. `executables` are the folders of allowed programs,
-    none: any; `variables` are the environment variables that jobs may set for them. `accounts` maps
-    grid users to the accounts of their claims; None: the agent's own account.
+    agent, for which the starter is compiled ahead; any other may be as old as Python 3.6. `manager`
+    names the kind of allocation, for the starter; `launcher` starts an MPI program. `executables`
+    are the folders of allowed programs, none: any; `variables` are the environment variables that
+    jobs may set for them. `accounts` maps grid users to the accounts of their claims; None: the
+    agent's own account.
     """
 
     root: Path
@@ -109,8 +111,8 @@ def install_starter(settings: LaunchSettings) -> tuple[str, ...]:
     if not settings.shared:
         _archive()  # here and once: Python 3.11 fails to parse in two threads at the same time
         return ("/bin/sh",)
-    modules = _modules()
     is_compiled = settings.python is None
+    modules = _modules() if is_compiled else _portable_modules()
     mark = hashlib.sha256(repr((modules, is_compiled, sys.version)).encode()).hexdigest()[:16]
     folder = settings.root / STARTERS / mark
     name = "starter.pyc" if is_compiled else "starter.py"
@@ -154,8 +156,13 @@ def _checksum(folder: Path) -> str:
 @cache
 def _archive() -> str:
     """The starter as an archive, for machines without a shared file system."""
-    modules = {f"koala_agent/starter/{name}": text for name, text in _modules()}
+    modules = {f"koala_agent/starter/{name}": text for name, text in _portable_modules()}
     return archive({"starter.py": BOOT, "koala_agent/__init__.py": "", **modules})
+
+
+def _portable_modules() -> tuple[tuple[str, str], ...]:
+    """Read all modules of the starter, for interpreters from Python 3.6 on."""
+    return tuple((name, portable(text)) for name, text in _modules())
 
 
 def _modules() -> tuple[tuple[str, str], ...]:
@@ -282,7 +289,8 @@ def why_unstarted(ended: Ended, settings: LaunchSettings) -> str:
         return ""
     return (
         f"the starter ended with status {ended.exit_status} before it checked in, as when the"
-        f" claim's account cannot execute {settings.python or sys.executable} (starter.python)"
+        f" claim's account cannot execute {settings.python or sys.executable} (starter.python,"
+        " Python 3.6 or newer)"
     )
 
 

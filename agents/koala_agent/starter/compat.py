@@ -1,4 +1,5 @@
-"""Parsing and logging for all starter modules, and `dataclasses` without its 10 ms import."""
+"""Parsing and logging for all starter modules, `dataclasses` without its 10 ms import, and what
+Python 3.6 lacks."""
 
 from __future__ import annotations
 
@@ -43,11 +44,31 @@ else:
 
 
 WHOLE_MAX = 2**63 - 1
+CLOCK_BOOTTIME = 7
+"""Number of the clock in Linux; `time` names it from Python 3.7 on."""
 
 
 def boot_now() -> float:
     """Return seconds since the machine started, suspends included."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.clock_gettime(CLOCK_BOOTTIME)
+
+
+def to_bytes(text: str) -> bytes:
+    """Encode a word of a command or environment as UTF-8; Python 3.6 would do so in some locales
+    only."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def to_exit_code(status: int) -> int:
+    """Convert a status of `waitpid`: minus the signal for a process that was ended by one."""
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def to_shell(command: list[str]) -> str:
+    """Quote a command for a shell."""
+    import shlex  # noqa: PLC0415 - late: no check-in waits for it
+
+    return " ".join(map(shlex.quote, command))
 
 
 def log(text: str) -> None:

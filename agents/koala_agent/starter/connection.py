@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -53,6 +54,34 @@ class Watch:
             call = self._calls.get(descriptor)
             if call is not None:
                 call(events)
+
+
+def open_listener(family: int, address: str, port: int) -> socket.socket:
+    """Listen at an address, as `socket.create_server` does from Python 3.8 on.
+
+    At no address in particular IPv6 takes callers by IPv4, too.
+    """
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if address else 0)
+        listener.bind((address, port))
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def listen_everywhere(port: int) -> socket.socket:
+    """Listen at all addresses of this machine, by IPv4 alone where it has no IPv6."""
+    try:
+        return open_listener(socket.AF_INET6, "", port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise
+        return open_listener(socket.AF_INET, "", port)
 
 
 class JsonSocket:

@@ -110,9 +110,10 @@ def _serve(request: SyncRequest, starter: socket.socket, parent: int) -> NoRetur
                 getattr(signal, name), signal.SIG_IGN
             )  # the rest of the files is still wanted
         os.setsid()
-        kept = os.dup2(starter.fileno(), 3) if starter.fileno() != 3 else 3
+        if starter.fileno() != 3:
+            os.dup2(starter.fileno(), 3)
         os.closerange(4, 4096)
-        _Worker(request, socket.socket(fileno=os.dup(kept))).run()
+        _Worker(request, socket.socket(socket.AF_UNIX, fileno=os.dup(3))).run()
     except Exception as error:  # noqa: BLE001 - a process of its own: this is its last word
         log(f"file sync: {type(error).__name__}: {error}")
     finally:
@@ -213,7 +214,10 @@ class _Worker:
             size = self._sent[name]
             digest, left = hashlib.sha256(), size
             with open(path, "rb") as file:
-                while left > 0 and (block := file.read(min(left, BLOCK_BYTES))):
+                while left > 0:
+                    block = file.read(min(left, BLOCK_BYTES))
+                    if not block:
+                        break
                     digest.update(block)
                     left -= len(block)
             answer = self._ask("done", name=name, size=size, checksum=digest.hexdigest())

@@ -25,13 +25,23 @@ import subprocess
 import sys
 
 from koala_agent.starter import process_tree
-from koala_agent.starter.compat import boot_now, to_count, to_list, to_object, to_texts
+from koala_agent.starter.compat import (
+    boot_now,
+    to_count,
+    to_exit_code,
+    to_list,
+    to_object,
+    to_shell,
+    to_texts,
+)
 from koala_agent.starter.machine.starter import POLL_S
 from koala_agent.starter.program import Program, again, machines, rendezvous
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
+
+    Json = dict[str, object]
 
 WAIT_S = 120.0
 """Time limit for the commands of the lead: until then all have passed, or one has failed and the
@@ -43,8 +53,6 @@ FIRST = "KOALA_MPI_FIRST"
 """The rank in MPI_COMM_WORLD of the component's first process."""
 WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 RANK = 'eval "$KOALA_RANK"'
-
-Json = dict[str, object]
 
 
 class ClaimFolder:
@@ -73,7 +81,8 @@ class ClaimFolder:
         """Find a program of the site, whatever the job made of PATH. Raises FileNotFoundError."""
         places = (os.environ.get("PATH"), str(self.launch["path"]))
         for path in places:
-            if found := shutil.which(name, path=path):
+            found = shutil.which(name, path=path)
+            if found:
                 return found
         raise FileNotFoundError(f"{name}: not found in PATH={places[0]}")
 
@@ -147,9 +156,11 @@ def _supervise(pid: int, kill_s: float) -> int:
     kill_at = None
     while True:
         try:
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] == pid:
-                    status = os.waitstatus_to_exitcode(ended[1])
+            ended, how = os.waitpid(-1, os.WNOHANG)
+            while ended:
+                if ended == pid:
+                    status = to_exit_code(how)
+                ended, how = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             break
         if status is not None and kill_at is None:
@@ -245,9 +256,7 @@ def _mpiexec(claim_folder: ClaimFolder) -> str:
 def _fill(launcher: list[str], claim_folder: ClaimFolder) -> list[str]:
     """Fill in the site's launcher command for this component."""
     counts = machines(claim_folder.member)
-    hosts = ",".join(
-        f"{h}:{n}" for h, n in zip(to_texts(claim_folder.member["hosts"]), counts, strict=False)
-    )
+    hosts = ",".join(f"{h}:{n}" for h, n in zip(to_texts(claim_folder.member["hosts"]), counts))
     known = {"{processes}": str(claim_folder.member["processes"]), "{hosts}": hosts}
     filled = []
     for word in launcher:
@@ -270,7 +279,7 @@ def node(claim_folder: ClaimFolder, number: int) -> None:
         leader = str(claim_folder.members[claim_folder.world[0]]["address"])
         _redirect(command, leader)
     variables = {
-        "KOALA_RANK": shlex.join(["exec", *claim_folder.rank_command()]),
+        "KOALA_RANK": to_shell(["exec", *claim_folder.rank_command()]),
         FIRST: str(claim_folder.before(claim_folder.index)),
     }
     os.environ.update(variables)

@@ -8,6 +8,7 @@ import socket
 import struct
 
 from koala_agent.starter.compat import boot_now
+from koala_agent.starter.connection import listen_everywhere, open_listener
 from koala_agent.starter.events import Tried
 
 TYPE_CHECKING = False
@@ -175,10 +176,8 @@ def _listener(address: str, port: int) -> socket.socket:
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, address)
-            return socket.create_server((address, port), family=family)
+            return open_listener(family, address, port)
         except OSError as error:
             if error.errno not in (None, errno.EADDRNOTAVAIL):
                 raise
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    return socket.create_server(("", port))
+    return listen_everywhere(port)

@@ -8,6 +8,7 @@ import json
 import os
 import select
 import signal
+import sys
 
 from koala_agent.starter.compat import boot_now, log
 from koala_agent.starter.connection import Watch
@@ -343,7 +344,10 @@ class ProcessHost:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
-        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        if sys.version_info >= (3, 7):  # noqa: UP036 - 3.6 can only warn, in the log
+            signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        else:
+            signal.set_wakeup_fd(writing)
         for name in (*SITE_SIGNALS, *PAUSE_SIGNALS, "SIGCHLD"):
             signal.signal(getattr(signal, name), lambda _number, _frame: None)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

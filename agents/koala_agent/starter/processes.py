@@ -6,6 +6,7 @@ import json
 import os
 import signal
 
+from koala_agent.starter.compat import to_bytes, to_exit_code
 from koala_agent.starter.process_tree import (
     become_subreaper,
     die_with_parent,
@@ -108,9 +109,9 @@ class Processes:
                 writing = self._go.pop(index, None)
                 if writing is not None:
                     os.close(writing)
-                ended.append((index, os.waitstatus_to_exitcode(status)))
+                ended.append((index, to_exit_code(status)))
             else:
-                self._others.append((pid, os.waitstatus_to_exitcode(status)))
+                self._others.append((pid, to_exit_code(status)))
         return ended
 
     def pop_others(self) -> list[tuple[int, int]]:
@@ -168,7 +169,8 @@ def _child(program: Program, main: Main, reading: int, error_pipe: int) -> NoRet
         if _wait_for_go(reading, environment):
             if what == program.path:
                 program.limit()
-            os.execve(what, command, environment)
+            variables = {to_bytes(name): to_bytes(value) for name, value in environment.items()}
+            os.execve(to_bytes(what), [to_bytes(word) for word in command], variables)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         text = f"{what}: {why}".replace("\n", " ")
@@ -180,11 +182,11 @@ def _child(program: Program, main: Main, reading: int, error_pipe: int) -> NoRet
 def _keep_only(reading: int, error_pipe: int) -> tuple[int, int]:
     """Close all inherited descriptors but these: siblings' pipes would keep siblings waiting."""
     top = max(reading, error_pipe, 64)
-    low = [os.dup2(reading, top + 1, inheritable=False)]
-    low += [os.dup2(error_pipe, top + 2, inheritable=False)]
+    os.dup2(reading, top + 1, inheritable=False)
+    os.dup2(error_pipe, top + 2, inheritable=False)
     os.closerange(3, top + 1)
     os.closerange(top + 3, max(4096, top + 3))
-    return low[0], low[1]
+    return top + 1, top + 2
 
 
 def _wait_for_go(reading: int, environment: dict[str, str]) -> bool:

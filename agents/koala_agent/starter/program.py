@@ -223,7 +223,7 @@ def allocation(manager: str, environment: Mapping[str, str]) -> tuple[tuple[str,
         except ValueError as error:  # a newer version's format: run everything here
             log(f"the machines of this batch job cannot be read: {error}")
             return ()
-        return tuple(zip(names, counts, strict=True)) if len(names) == len(counts) else ()
+        return tuple(zip(names, counts)) if len(names) == len(counts) else ()
     if manager == "gridengine":
         try:
             with open(environment.get("PE_HOSTFILE", ""), errors="replace") as file:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import signal
 
-from koala_agent.starter.compat import log
+from koala_agent.starter.compat import log, to_exit_code
 from koala_agent.starter.process_tree import (
     become_subreaper,
     descendants,
@@ -98,7 +98,7 @@ def _run_keeper(starter: int, ready: int) -> NoReturn:
         _kill_rest()
         signal.sigtimedwait(SEEN, PAUSE_S)
         _reap(starter)
-    _exit_as(os.waitstatus_to_exitcode(status))
+    _exit_as(to_exit_code(status))
 
 
 def _reap(starter: int) -> int | None:

@@ -47,7 +47,8 @@ class WorkMeter:
         self._strays = {pid: started_at(pid) for pid in strays}
         for process in range(self._program.processes):
             # A file is empty for a moment while it is rewritten: keep the last value.
-            if (work := self._read(process)) is not None:
+            work = self._read(process)
+            if work is not None:
                 self._reported[process] = work
         everywhere = sum(map(len, self._program.layout)) / max(1, len(self._program.mains))
         return Measured(

@@ -519,7 +519,7 @@ async def test_an_interpreter_that_cannot_be_executed_is_named(tmp_path: Path) -
         end = await end_of(site)
     assert end.kind is EndKind.FAILED
     assert "status 126" in end.reason
-    assert f"{python} (starter.python)" in end.reason
+    assert f"{python} (starter.python, Python 3.6 or newer)" in end.reason
 
 
 async def test_sixty_four_processes_pass_together(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ from koala_agent.starter.challenge_response import (
     is_proof,
     proof,
 )
-from koala_agent.starter.compat import boot_now, log, to_count, to_number, to_object
-from koala_agent.starter.connection import JsonSocket
+from koala_agent.starter.compat import boot_now, log, to_count, to_number, to_object, to_shell
+from koala_agent.starter.connection import JsonSocket, listen_everywhere
 from koala_agent.starter.events import (
     QUESTION_BITS,
     Asked,
@@ -44,6 +44,7 @@ from koala_agent.starter.program import again
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import NoReturn
 
     from koala_agent.starter.connection import Watch
     from koala_agent.starter.events import Event
@@ -208,12 +209,7 @@ class Nodes:
     # Starting them -------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        if socket.has_dualstack_ipv6():
-            self._listener = socket.create_server(
-                ("", 0), family=socket.AF_INET6, dualstack_ipv6=True
-            )
-        else:
-            self._listener = socket.create_server(("", 0))
+        self._listener = listen_everywhere(0)
         self._listener.settimeout(0)
         self._watch.add(self._listener.fileno(), select.POLLIN, self._accept)
 
@@ -240,7 +236,7 @@ class Nodes:
             return json.dumps(given) + "\n"
         names = [str(self._carried[name]) for name in ("scratch", "python")]
         text = json.dumps({**self._carried, **given})
-        how = [shlex.join(["set", "--", *names]), str(self._carried["shell"])]
+        how = [to_shell(["set", "--", *names]), str(self._carried["shell"])]
         return "\n".join(["exec 3<<'KOALA'", text, "KOALA", *how])
 
     def _launch(self, command: list[str], nodes: list[Node], address: str, *, machine: int) -> None:
@@ -263,12 +259,10 @@ class Nodes:
         with open(os.open(given_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(content)
         stdin = os.open(given_path, os.O_RDONLY)
-        actions = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, 2, 1)]
-        reset = [signal.SIGPIPE, signal.SIGHUP]
         try:
-            pid = os.posix_spawn(
-                path, command, os.environ, file_actions=actions, setpgroup=0, setsigdef=reset
-            )
+            pid = os.fork()
+            if pid == 0:
+                _become_launcher(path, command, stdin)
         finally:
             os.close(stdin)
         self._launchers[pid] = nodes
@@ -430,3 +424,21 @@ class _Caller:
     def _lost(self, reason: str) -> None:
         if self._node is not None and self.on_lost is not None:
             self.on_lost(self._node, reason)
+
+
+def _become_launcher(path: str, command: list[str], stdin: int) -> NoReturn:
+    """Run a forked process: lead a process group, and exec the launcher of helpers. Never returns.
+
+    `os.posix_spawn` would need Python 3.8.
+    """
+    try:
+        os.setpgid(0, 0)
+        for number in (signal.SIGPIPE, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        os.dup2(stdin, 0)
+        os.dup2(2, 1)
+        os.execv(path, command)
+    except OSError as error:
+        log(f"{path}: {error.strerror}")
+    finally:
+        os._exit(127)

@@ -1,0 +1,60 @@
+"""Source of the starter for interpreters of compute nodes, from Python 3.6 on.
+
+The modules of the starter use no function and no syntax that is newer than 3.6, but annotations,
+which a type checker reads as those of our own Python. So annotations are removed on the way, with
+comments and docstrings. Those of classes become texts, as `from __future__ import annotations`
+makes them from 3.7 on: the starter's `dataclass` and `read_fields` read them.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+
+def portable(text: str) -> str:
+    """Return a module without comments, docstrings and annotations."""
+    module = _Portable().visit(ast.parse(text))
+    return ast.unparse(ast.fix_missing_locations(module))
+
+
+class _Portable(ast.NodeTransformer):
+    """Remover of what a program does not need to run."""
+
+    def __init__(self) -> None:
+        self._fields: set[ast.AnnAssign] = set()
+
+    def visit(self, node: ast.AST) -> Any:  # noqa: ANN401 - as it is declared there
+        """Visit a node, after its docstring is removed."""
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+            node
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+        return super().visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """Keep the fields of a class; their annotations are texts then."""
+        fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+        for field in fields:
+            field.annotation = ast.Constant(ast.unparse(field.annotation))
+        self._fields.update(fields)
+        return self.generic_visit(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """Make an assignment of an annotated one, or nothing where it assigns nothing."""
+        if node in self._fields:
+            return node
+        if node.value is None:
+            return ast.Pass()
+        return self.generic_visit(ast.Assign([node.target], node.value))
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        return None if node.module == "__future__" else node

@@ -1,0 +1,152 @@
+"""Starters under the interpreters of compute nodes, as old as Python 3.6: installed in a shared
+folder, and carried by a batch script."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from koala.protocol.messages import EndKind
+from koala.protocol.names import ClaimId
+from koala_agent.claims.settings import Leases
+from koala_agent.placeholders.portable_source import portable
+from koala_agent.placeholders.submission import LaunchSettings, install_starter
+from tests.agent.live.agent_process import until
+from tests.agent.site import Site, a_shell_hold, a_site, an_arm
+from tests.agent.watching import Ear, process_ended
+from tests.harness.pythons import interpreters
+from tests.lrm.harness import find_by_claim
+
+pytestmark = pytest.mark.live
+
+OWN_CLAIM = f"o{os.getpid()}/1/0/1"
+EVERY_MODULE = """
+import importlib, pkgutil, sys
+sys.path.insert(0, sys.argv[1])
+import koala_agent.starter as starter
+for module in pkgutil.walk_packages(starter.__path__, "koala_agent.starter."):
+    print(importlib.import_module(module.name).__name__)
+"""
+
+
+@pytest.fixture(params=[pytest.param(path, id=name) for name, path in interpreters().items()])
+def python(request: pytest.FixtureRequest) -> Path:
+    return Path(request.param)
+
+
+@pytest.fixture(params=["installed", "carried"])
+def scratch(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    """The folder of a node that shares nothing with the agent."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder if request.param == "carried" else None
+
+
+@pytest.fixture
+def ear(tmp_path: Path) -> Iterator[Ear]:
+    ear = Ear(tmp_path / "ear")
+    yield ear
+    ear.close()
+
+
+def output(site: Site, claim: str) -> str:
+    folder = site.folders.folder(ClaimId(claim))
+    return (folder / "stdout.0").read_text()
+
+
+async def test_a_program_runs_after_the_barrier(
+    tmp_path: Path, python: Path, scratch: Path | None
+) -> None:
+    """Checked in, armed, released; its words, output and statuses are as they should be."""
+    script = 'echo "$KOALA_PROCESS of $WORLD_SIZE, $WORD"; exit $((3 * KOALA_PROCESS))'
+    hold = a_shell_hold(script, processes=2, environment=(("WORD", "Grüße"),))
+    async with a_site(tmp_path, python=python, scratch=scratch) as site:
+        arm = an_arm(hold)
+        await site.armed(hold, arm)
+        site.release(arm)
+        end = (await site.gone()).end
+        assert end is not None
+        said = output(site, "j1/1/0/1")
+    assert (end.kind, end.statuses) == (EndKind.EXITED, (0, 3)), end
+    assert said == "0 of 2, Grüße\n"
+
+
+async def test_leases_end_programs(tmp_path: Path, python: Path, scratch: Path | None) -> None:
+    """Also those that ignore TERM."""
+    script = "trap '' TERM; while :; do sleep 600; done"
+    async with a_site(tmp_path, python=python, scratch=scratch) as site:
+        await site.passed(a_shell_hold(script, OWN_CLAIM))
+        before = site.daemon.answered
+        site.claims.set_leases(Leases(hold_lease_s=1.0, run_lease_s=1.0, kill_s=0.3))
+        await until(lambda: site.daemon.answered > before)
+        site.daemon.is_answering = False
+        end = (await site.gone(OWN_CLAIM)).end
+        assert end is not None
+        assert (end.kind, end.statuses) == (EndKind.LEASE, (-signal.SIGKILL,)), end
+        await until(lambda: not find_by_claim(OWN_CLAIM))
+
+
+@pytest.mark.parametrize("kind", ["", "gridengine"])
+async def test_signals_of_the_site_end_programs(
+    tmp_path: Path, python: Path, ear: Ear, kind: str
+) -> None:
+    """With a keeper above the starter, and without."""
+    script = f"echo $$ $PPID > {ear.path}; exec sleep 600"
+    async with a_site(tmp_path, python=python, kind=kind) as site:
+        await site.passed(a_shell_hold(script))
+        program, starter = map(int, (await ear.line()).split())
+        os.kill(starter, signal.SIGCONT)
+        os.kill(starter, signal.SIGUSR2)
+        end = (await site.gone()).end
+        assert end is not None
+        await process_ended(program)
+    assert (end.kind, end.statuses) == (EndKind.SITE, (-signal.SIGTERM,)), end
+
+
+def test_every_module_can_be_imported(tmp_path: Path, python: Path) -> None:
+    """Those of other machines and of launchers as well, which few jobs need."""
+    command = install_starter(LaunchSettings(root=tmp_path, site="here", python=str(python)))
+    run = subprocess.run(
+        [*command[:-1], "-c", EVERY_MODULE, str(Path(command[-1]).parent)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "koala_agent.starter.node.driver" in run.stdout.split()
+    assert "koala_agent.starter.mpi_launchers" in run.stdout.split()
+
+
+def test_annotations_are_left_out_but_the_fields_of_classes() -> None:
+    """These are texts."""
+    text = '''"""A module."""
+from __future__ import annotations
+LIMIT: int | None = 3  # as it was
+class Record:
+    """A record."""
+    names: tuple[str, ...]
+    size: int = 0
+    def total(self, *given: int, more: dict[str, int] | None = None) -> int:
+        left: int
+        left: list[int] = [*given]
+        self.left: list[int] = left
+        return sum(left)
+'''
+    assert portable(text).splitlines() == [
+        "LIMIT = 3",
+        "",
+        "class Record:",
+        "    names: 'tuple[str, ...]'",
+        "    size: 'int' = 0",
+        "",
+        "    def total(self, *given, more=None):",
+        "        pass",
+        "        left = [*given]",
+        "        self.left = left",
+        "        return sum(left)",
+    ]

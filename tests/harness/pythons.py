@@ -1,0 +1,40 @@
+"""Interpreters that compute nodes may have, as far as this machine has them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+
+NAMES = tuple(f"python3.{minor}" for minor in range(6, 14))
+
+
+@cache
+def interpreters() -> dict[str, str]:
+    """Find interpreters by their names: those of the variable KOALA_TEST_PYTHONS (paths, as in
+    PATH) or else of PATH, and always our own."""
+    given = os.environ.get("KOALA_TEST_PYTHONS")
+    paths = given.split(os.pathsep) if given else [shutil.which(name) or "" for name in NAMES]
+    found = {_name(path): path for path in paths if path}
+    found.pop("", None)
+    own = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return {own: sys.executable} | found
+
+
+def missing() -> list[str]:
+    """Return the names of the interpreters that were not found."""
+    return [name for name in NAMES if name not in interpreters()]
+
+
+def _name(path: str) -> str:
+    """Return the name of an interpreter; empty for one that does not run."""
+    code = "import sys; print('python%d.%d' % sys.version_info[:2])"
+    try:
+        run = subprocess.run(
+            [path, "-I", "-S", "-c", code], capture_output=True, text=True, check=False, timeout=60
+        )
+    except OSError:
+        return ""
+    return run.stdout.strip() if run.returncode == 0 else ""
