@@ -17,10 +17,9 @@ def interpreters() -> dict[str, str]:
     PATH) or else of PATH, and always our own."""
     given = os.environ.get("KOALA_TEST_PYTHONS")
     paths = given.split(os.pathsep) if given else [shutil.which(name) or "" for name in NAMES]
-    found = {_name(path): path for path in paths if path}
+    found = dict(_identify(path) for path in paths if path)
     found.pop("", None)
-    own = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return {own: sys.executable} | found
+    return found | dict([_identify(sys.executable)])
 
 
 def missing() -> list[str]:
@@ -28,13 +27,15 @@ def missing() -> list[str]:
     return [name for name in NAMES if name not in interpreters()]
 
 
-def _name(path: str) -> str:
-    """Return the name of an interpreter; empty for one that does not run."""
-    code = "import sys; print('python%d.%d' % sys.version_info[:2])"
+def _identify(path: str) -> tuple[str, str]:
+    """Return the name of an interpreter, empty for one that does not run, and its own path: PATH
+    may have a script that looks for it."""
+    code = "import sys; print('python%d.%d' % sys.version_info[:2], sys.executable)"
     try:
         run = subprocess.run(
             [path, "-I", "-S", "-c", code], capture_output=True, text=True, check=False, timeout=60
         )
     except OSError:
-        return ""
-    return run.stdout.strip() if run.returncode == 0 else ""
+        return "", path
+    name, _blank, own_path = run.stdout.strip().partition(" ")
+    return (name, own_path) if run.returncode == 0 else ("", path)

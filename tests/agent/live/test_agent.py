@@ -44,6 +44,7 @@ from tests.agent.live.fake_daemon import (
     hold,
     patiently,
 )
+from tests.harness.pythons import interpreters
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -657,3 +658,29 @@ async def test_an_asked_claim_is_in_the_inventory_as_asked(tmp_path: Path) -> No
         session.want(*wanted)
         report = await session.next("site", lambda report: report.through == 2)
         assert report.idle == 0
+
+
+async def test_an_agent_runs_its_starters_with_the_interpreter_of_its_configuration(
+    tmp_path: Path,
+) -> None:
+    """Here the oldest one that there is."""
+    name, path = min(interpreters().items(), key=lambda item: int(item[0].rpartition(".")[2]))
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    python = f'[starter]\npython = "{path}"'
+    script = "tr '\\0' ' ' < /proc/$PPID/cmdline"
+    async with (
+        fake_daemon() as daemon,
+        agent_process(tmp_path, daemon.target, job=job, rest=python) as agent,
+    ):
+        session = await daemon.live(hold(claim, "-c", script, executable="/bin/sh"))
+        await session.claim(claim, GRANTED)
+        await passed(session, claim)
+        gone = await session.claim(claim, GONE)
+        assert list(gone.end.statuses) == [0], (name, str(agent))
+    (said,) = [stdout.read_text() for stdout in everything_named(tmp_path, "stdout.0")]
+    assert said.startswith(f"{path} -I -S ")
+
+
+def everything_named(folder: Path, name: str) -> list[Path]:
+    return list(folder.rglob(name))

@@ -108,6 +108,42 @@ async def test_signals_of_the_site_end_programs(
     assert (end.kind, end.statuses) == (EndKind.SITE, (-signal.SIGTERM,)), end
 
 
+SRUN = """\
+#!/bin/sh
+while [ "${1#--}" != "$1" ]; do shift; done
+trap - HUP
+exec env SLURMD_NODENAME=node2 "$@"
+"""
+
+
+@pytest.mark.usefixtures("two_machines")
+async def test_a_helper_runs_processes_on_another_machine(
+    tmp_path: Path, python: Path, scratch: Path | None
+) -> None:
+    """Started by `srun`, which here is a script that runs it on this machine."""
+    hold = a_shell_hold('echo "$KOALA_PROCESS on ${SLURMD_NODENAME:-node1}"', processes=2)
+    async with a_site(tmp_path, python=python, scratch=scratch, kind="slurm") as site:
+        await site.passed(hold)
+        end = (await site.gone()).end
+        assert end is not None
+        folder = site.folders.folder(hold.claim)
+        assert end.is_well, (end, (folder / "placeholder.out").read_text())
+        said = [(folder / f"stdout.{number}").read_text() for number in range(2)]
+    assert said == ["0 on node1\n", "1 on node2\n"]
+
+
+@pytest.fixture
+def two_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An allocation of Slurm with two machines, and its `srun`."""
+    srun = tmp_path / "bin" / "srun"
+    srun.parent.mkdir()
+    srun.write_text(SRUN)
+    srun.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{srun.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "node[1-2]")
+    monkeypatch.setenv("SLURM_TASKS_PER_NODE", "1(x2)")
+
+
 def test_every_module_can_be_imported(tmp_path: Path, python: Path) -> None:
     """Those of other machines and of launchers as well, which few jobs need."""
     command = install_starter(LaunchSettings(root=tmp_path, site="here", python=str(python)))
