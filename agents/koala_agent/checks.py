@@ -27,7 +27,7 @@ from koala_agent.link.enrolment import find_identity, identity_path
 from koala_agent.lrm.shell import Command, Shell, plain_environment
 from koala_agent.state_folder import check_state
 
-PYTHON_MIN = (3, 11)
+PYTHON_MIN = (3, 6)
 CONNECT_S = 5.0
 PROGRAMS = {
     "emulated": (),

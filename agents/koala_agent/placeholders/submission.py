@@ -160,6 +160,7 @@ def _archive() -> str:
     return archive({"starter.py": BOOT, "koala_agent/__init__.py": "", **modules})
 
 
+@cache
 def _portable_modules() -> tuple[tuple[str, str], ...]:
     """Read all modules of the starter, for interpreters from Python 3.6 on."""
     return tuple((name, portable(text)) for name, text in _modules())

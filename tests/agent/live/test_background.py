@@ -163,7 +163,7 @@ async def test_a_check_names_each_need_that_is_not_met(site: Site, tmp_path: Pat
         found = await site.check()
     assert "mode 0777" in found["FAILED  state directory"]
     assert "sbatch, squeue" in found["FAILED  batch system"]
-    assert "Python 3.11 or newer" in found["FAILED  interpreter"]
+    assert "Python 3.6 or newer" in found["FAILED  interpreter"]
     assert f"port {port} is taken" in found["FAILED  ports"]
     assert "does the daemon run" in found["FAILED  daemon"]
     assert "koala site add delft" in found["FAILED  certificate"]
