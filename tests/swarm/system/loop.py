@@ -21,10 +21,16 @@ ROUNDS_MAX = 10_000
 
 
 class NoSelector(selectors.SelectSelector):
-    """Selector that never waits, because nothing comes from the operating system."""
+    """Selector that never waits, because nothing comes from the operating system. Asyncio calls it
+    before each round of calls, with the timeout 0 if there are any."""
 
-    def select(self, _timeout: float | None = None) -> list[Any]:
+    def __init__(self, begin_round: Callable[[bool], None]) -> None:
+        super().__init__()
+        self._begin_round = begin_round
+
+    def select(self, timeout: float | None = None) -> list[Any]:
         """See BaseSelector."""
+        self._begin_round(timeout == 0)
         return []
 
 
@@ -48,14 +54,14 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     process listens."""
 
     def __init__(self, process: Process) -> None:
-        super().__init__(NoSelector())
+        super().__init__(NoSelector(self._begin_round))
         self.factory: Callable[[], Any] | None = None
         self.failure: BaseException | None = None
         self._process = process
         self._timer = Timer(process, self.turn)
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
-        self._count = 0
-        self._has_work = self._is_due = self._is_turning = False
+        self._count = self._rounds = 0
+        self._is_due = self._is_turning = False
         self.set_exception_handler(self._fail)
 
     def time(self) -> float:
@@ -66,7 +72,6 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.Handle:
         """See AbstractEventLoop."""
-        self._has_work = True
         if not self._is_due and not self._is_turning:
             self._is_due = True
             self._process.soon(self.turn)
@@ -111,14 +116,12 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._is_due = False
         self._is_turning = True
         try:
-            for _ in range(ROUNDS_MAX):
-                if not self._has_work and not self._has_due_timer():
-                    break
-                self._round()
-            else:
-                raise AssertionError(f"{self._process}: goes on and on at {self.time():g}")
+            self._run()
         finally:
             self._is_turning = False
+        timers, now = self._timers, self.time()
+        while timers and timers[0][0] <= now:
+            heappop(timers)
         self._set_timer()
 
     def dispose(self) -> None:
@@ -135,31 +138,33 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
                 for task in tasks:
                     task.cancel()
                 self.failure = None
+                self.call_soon(self.stop)  # a task may need to be cancelled again
                 with suppress(Exception, CrashedError):
-                    self._round()
+                    self._run()
             raise AssertionError(f"{self._process}: tasks never end: {asyncio.all_tasks(self)}")
         finally:
             self.close()
 
-    def _round(self) -> None:
-        """Run each call that is ready now, and none that these calls cause."""
-        self._has_work = False
-        while self._has_due_timer():
-            heappop(self._timers)
-        super().call_soon(self.stop)
+    def _run(self) -> None:
+        self._rounds = 0
         self.run_forever()
+
+    def _begin_round(self, has_work: bool) -> None:
+        """Stop the loop when no call is ready and no timer is due. Raises the error of a call of
+        the round before."""
         if self.failure is not None:
             raise self.failure
+        self._rounds += 1
+        if self._rounds > ROUNDS_MAX:
+            raise AssertionError(f"{self._process}: goes on and on at {self.time():g}")
+        if not has_work:
+            self.stop()
 
-    def _has_due_timer(self) -> bool:
+    def _set_timer(self) -> None:
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heappop(timers)
-        return bool(timers) and timers[0][0] <= self.time()
-
-    def _set_timer(self) -> None:
-        self._has_due_timer()  # drops the cancelled ones
-        self._timer.set(self._timers[0][0] if self._timers else None)
+        self._timer.set(timers[0][0] if timers else None)
 
     def _fail(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Keep the error of a callback, for `turn` to raise."""
