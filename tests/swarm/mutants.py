@@ -20,13 +20,19 @@ MODULES = (core_mutants, outer_mutants)
 """Imported for registration of their mutants."""
 
 
+UNFIT = ("AttributeError", "NameError", "ImportError")
+
+
 def found_by(name: str, seeds: Iterable[int]) -> tuple[int, str] | None:
     """Return the first seed that finds a mutant, and its failure; None when none does."""
     with MUTANTS[name]():
         for seed in seeds:
             story = attempt(seed).story
             if story:
-                return seed, story.strip().rsplit("\n", 1)[1]
+                failure = story.strip().rsplit("\n", 1)[1]
+                # A mutant that does not fit the code any more finds itself.
+                assert not failure.startswith(UNFIT), f"{name} is broken: {failure}"
+                return seed, failure
     return None
 
 

@@ -12,7 +12,7 @@ from koala.daemon import group_commit as turns
 from koala.daemon.agents import connections, reports
 from koala.daemon.storage import journal, records
 from koala.files import transfer
-from koala.protocol.messages import EndKind
+from koala.protocol.messages import Acknowledge, EndKind
 from koala_agent.claims import ends as claim_ends
 from koala_agent.claims import table as claims
 from koala_agent.claims.events import Withdraw
@@ -68,7 +68,7 @@ def ends_that_are_never_acknowledged() -> Patches:
     real = connections.SiteSessions.send
 
     def send(self: Any, site: Any, message: Any) -> None:
-        if message.WhichOneof("kind") != "acknowledge":
+        if not isinstance(message, Acknowledge):
             real(self, site, message)
 
     with replaced((connections.SiteSessions, "send"), by=send):
@@ -95,8 +95,8 @@ def gone_before_the_local_manager_says_so() -> Patches:
     """A withdrawn claim is gone at once, before the local manager confirms it."""
 
     def withdraw(self: Any, claim: Any, end: Any) -> None:
-        self._say(Withdraw(claim=claim.id))
-        self._go(claim, end)
+        self._emit(Withdraw(claim=claim.id))
+        self._finish(claim, end)
 
     with replaced((claims.ClaimTable, "_withdraw"), by=withdraw):
         yield
