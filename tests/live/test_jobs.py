@@ -175,7 +175,7 @@ async def test_logs_are_followed_while_they_are_written(calm_grid: Grid, client:
 async def test_outputs_are_published_from_the_job_that_finished(
     calm_grid: Grid, client: Client
 ) -> None:
-    script = "echo $KOALA_LABEL > result.txt; mkdir sub; echo deep > sub/more.txt"
+    script = "echo $KOALA_LABEL $KOALA_SITE > result.txt; mkdir sub; echo deep > sub/more.txt"
     parts = [
         shell(script, site=site, more=f"(label={label})(outputFile=result.txt sub/more.txt)")
         for site, label in (("delft", "left"), ("amsterdam", "right"))
@@ -186,7 +186,7 @@ async def test_outputs_are_published_from_the_job_that_finished(
     await until((folder / "right" / "sub" / "more.txt").exists)
     await until((folder / "left" / "sub" / "more.txt").exists)
     texts = {label: (folder / label / "result.txt").read_text() for label in ("left", "right")}
-    assert texts == {"left": "left\n", "right": "right\n"}
+    assert texts == {"left": "left delft\n", "right": "right amsterdam\n"}
 
 
 async def test_what_daemon_and_agent_make_is_their_own_whatever_the_umask(

@@ -325,6 +325,7 @@ def rendezvous(bundle: dict[str, object], process: int) -> dict[str, str]:
         "KOALA_ATTEMPT": str(bundle["attempt"]),
         "KOALA_COMPONENT": str(members[index]["component"]),
         "KOALA_LABEL": str(bundle["label"]),
+        "KOALA_SITE": str(members[index]["site"]),
         "KOALA_PROCESS": str(process),
         "MASTER_ADDR": str(master["address"]),
         "MASTER_PORT": str(master["port"]),
