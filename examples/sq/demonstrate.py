@@ -149,7 +149,7 @@ def work_at(points, at):
 
 
 def figures(points):
-    """Of the skew over time."""
+    """Summarise the skew over time."""
     values = [value for _, value in points]
     return {
         "mean_s": sum(values) / len(values),

@@ -184,7 +184,7 @@ class MqttPublisher:
                     group.create_task(self._drain(client))
                     group.create_task(_until_lost(client))
             except BaseExceptionGroup as group:
-                # Whether `except*` raises a group again depends on the Python version.
+                # Not `except*`: Python versions differ in what it raises again.
                 lost, others = group.split(aiomqtt.MqttError)
                 if lost is None or others is not None:
                     raise

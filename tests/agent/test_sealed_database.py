@@ -28,7 +28,7 @@ FLIPS = 100
 
 
 class Row(msgspec.Struct, frozen=True):
-    """Of a table of jobs."""
+    """Row of a table of jobs."""
 
     text: str
 

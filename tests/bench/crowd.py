@@ -41,7 +41,7 @@ PLACES = 32
 
 
 def shape(values: Sequence[float]) -> dict[str, float]:
-    """Of what was measured, in the unit of the values."""
+    """Summarise what was measured, in the unit of the values."""
     if not values:
         return {"count": 0}
     return {
@@ -150,7 +150,7 @@ async def flood(agent: CountedAgent) -> None:
 
 
 def credentials(settings: dict[str, Any]) -> Credentials | None:
-    """Of a user that was made for this; None: those of this account."""
+    """Return those of a user that was made for this; None: those of this account."""
     if "token" not in settings:
         return None
     return Credentials(token=settings["token"], authority=settings["authority"].encode())

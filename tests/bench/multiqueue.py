@@ -45,7 +45,7 @@ def measure(_folder: Path, is_quick: bool) -> list[Figure]:
 
 
 def jobs_per_s(policy: str, jobs: int) -> float:
-    """Of one process on one core, from its start to its end."""
+    """Measure one process on one core, from its start to its end."""
     words = (
         f"simulate multiqueue --policy {policy} --utilization 0.75 --jobs {jobs} --warmup 1000"
         " --reps 1 --workers 1 --json"

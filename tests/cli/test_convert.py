@@ -38,3 +38,12 @@ def test_the_folder_of_a_description_is_a_variable_of_it(tmp_path: Path) -> None
     assert "executable: /opt/run" in run.stdout
     assert str(tmp_path) in koala_here("rsl", "--eval", str(path)).stdout
     assert '"var": "HERE"' in koala_here("rsl", str(path)).stdout
+
+
+def test_submit_shows_a_yaml_description_as_rsl(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("executable: /bin/true\nprocessors: 2\n", encoding="utf-8")
+    run = koala_here("submit", str(path), "--show-rsl")
+    assert run.returncode == 0, run.stderr
+    assert read_job(run.stdout).spec == read_job("&(executable=/bin/true)(count=2)").spec
+    assert run.stdout.startswith("&(")

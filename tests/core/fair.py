@@ -12,7 +12,7 @@ from koala.core.scheduler import Scheduler
 
 
 def news(scheduler: Scheduler, now: Instant) -> Iterator[ev.Event]:
-    """Of all claims and copies, each once; nothing when all wait for an instant."""
+    """Generate events of all claims and copies, each once; none when all wait for an instant."""
     for claim in list(scheduler.ledger.values()):
         found = _of_claim(scheduler, claim, now)
         if claim.id in scheduler.ledger and found is not None:

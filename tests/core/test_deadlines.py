@@ -445,7 +445,7 @@ def test_nobody_is_killed_unless_all_components_get_room(begin: Begin) -> None:
 
 
 def test_claims_of_other_jobs_are_no_room(begin: Begin) -> None:
-    """Of 8 processors 5 are held for another job: 3 are left, whoever else runs there."""
+    """Leave 3 of 8 processors: 5 are held for another job, whoever else runs there."""
     script = kill(begin)
     script.tell(a_site("a", may_kill_local=True), a_job("other", 5)).running("other")
     script.report("a", 0, local=3).tell(a_job("j", 4, deadline=D)).at(98)

@@ -1,4 +1,4 @@
-"""Of several tasks that end with an error, the first cause is raised."""
+"""Raise the first cause when several tasks end with an error."""
 
 from koala.errors import ConfigError, first_error
 

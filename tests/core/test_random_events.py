@@ -385,7 +385,7 @@ class Machine(RuleBasedStateMachine):
         assert not any(site.unreported for site in scheduler.sites.values())
 
     def stories(self) -> list[object]:
-        """Of the jobs that are not over."""
+        """Return the stories of the jobs that are not over."""
         jobs = [job for job in self.scheduler.jobs.values() if not job.is_over]
         return [(self.now, job.id, job.phase, job.story) for job in jobs]
 

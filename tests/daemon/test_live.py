@@ -451,7 +451,7 @@ async def test_logs_come_from_the_agent_while_the_program_runs(tmp_path: Path) -
 
 
 async def test_logs_are_followed_over_a_restart_without_gap_or_double(tmp_path: Path) -> None:
-    """Of two sources, one of which has said nothing before the first daemon ends."""
+    """Follow two sources; one has written nothing before the first daemon ends."""
     config = msgspec.structs.replace(config_of(tmp_path), listen=f"127.0.0.1:{free_port()}")
     agent = FakeAgent(config.listen, ends_at_once=False)
     agent.logs = {"stdout.0": b"first\n"}
@@ -589,7 +589,7 @@ async def test_who_goes_on_reads_first_what_earlier_attempts_wrote_meanwhile(
 async def test_what_an_earlier_attempt_wrote_is_read_at_the_site_where_it_was(
     tmp_path: Path, is_there: bool
 ) -> None:
-    """Of an attempt that was set back nothing is brought home: its site keeps it for a while. One
+    """Bring home nothing of an attempt that was set back: its site keeps it for a while. One
     that is away keeps nobody from the newest attempt."""
     asked: list[Logs] = []
 

@@ -24,7 +24,7 @@ DESCRIPTIONS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES
 SITES = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
 """The grid that the descriptions are written for (KOALA 2.1): the DAS."""
 TWO = {"quiet": 2, "busy": 2}
-"""That of sq/two.toml."""
+"""Grid of sq/two.toml."""
 SHELL = ("deadline.rsl", "hello.rsl", "mpi/mpi.rsl")
 """They start programs that every site has, or that their user compiles."""
 PROGRAMS: dict[str, Any] = {

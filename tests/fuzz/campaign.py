@@ -46,7 +46,7 @@ MODULES = (
 TARGETS = {target.name: target for module in MODULES for target in module.TARGETS}
 SERVICES = "services"
 LIMIT_S = 5.0
-"""Of processor time for one case; most take less than a thousandth of it."""
+"""Seconds of processor time for one case; most take less than a thousandth of it."""
 MEMORY_MAX_BYTES = 4 * 2**30
 LOT = 1_000
 

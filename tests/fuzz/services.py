@@ -66,7 +66,7 @@ async def answer(channel: Any, method: MethodDescriptor, lot: list[bytes], metad
 async def _status(
     channel: Any, method: MethodDescriptor, lot: list[bytes], metadata: Any
 ) -> tuple[grpc.StatusCode, str]:
-    """Of a call, once it is over."""
+    """Return the status of a call, once it is over."""
     path = f"/{method.containing_service.full_name}/{method.name}"
     call: Any
     if method.client_streaming:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.fuzz.campaign import TARGETS, Lot, run
 
 CASES = (400, pytest.param(3_000, marks=pytest.mark.long))
-"""Of a target of ordinary pace."""
+"""Cases of a target of ordinary speed."""
 DRAWN = 25
 
 

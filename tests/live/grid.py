@@ -211,7 +211,7 @@ class Grid:
             )
 
     def environment(self) -> dict[str, str]:
-        """That of a shell in which nothing is installed, and the grid's mark."""
+        """Return the environment of a shell in which nothing is installed, and the grid's mark."""
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(

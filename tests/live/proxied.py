@@ -85,7 +85,7 @@ class ProxiedGrid(Grid):
 
     @property
     def far_address(self) -> str:
-        """Of the daemon, for clients whose connections may be spoilt."""
+        """Address of the daemon for clients whose connections may be spoilt."""
         return f"{CLIENT_HOST}:{self._daemon_port}"
 
     @property

@@ -20,7 +20,7 @@ QUICK_BYTES = 20_000_000
 SLOW_BYTES = 6_000_000
 RATE_BPS = 1_500_000.0
 GUESS_BPS = 100_000.0
-"""Of a link that nobody has observed: 200 s for the quick file, a minute for the slow one."""
+"""Estimate for an unobserved link: 200 s for the quick file, a minute for the slow one."""
 
 
 @pytest.fixture(scope="module")

@@ -117,7 +117,7 @@ async def test_two_bookings_share_a_link_and_keep_their_rates(client: Client) ->
 
 
 async def test_a_booking_outlives_the_daemon(grid: Grid, client: Client) -> None:
-    """Of 400 kB/s, 2 are booked for five minutes; the daemon is killed meanwhile, and knows it: who
+    """Book 2 of 400 kB/s for five minutes; the daemon is killed meanwhile, and knows it: who
     needs all of them waits."""
     first = (await client.submit(job("(hint=cpu)(length=600000)"))).job
     await grid.phase(client, first, "Claiming", "Starting")

@@ -181,7 +181,7 @@ class PlainQueue:
         ]
 
     def earliest(self, key: int, now: float) -> float:
-        """Of all instants at which something ends, the first that will do."""
+        """Return the first instant at which enough ends."""
         size, estimate_s = self.waiting[key]
         held = [(now, until, size) for size, until in self.running.values()]
         for other, at in self.reserved.items():

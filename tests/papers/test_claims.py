@@ -28,7 +28,7 @@ EFFORT = Effort(name="quick", replications=1, length=1, levels=(LOW, HIGH))
 
 
 def results(*, a: list[float], b: list[float], saturated: str = "") -> Results:
-    """Of two settings, a value for each seed; the saturated ones in all replications."""
+    """Make results of two settings, a value for each seed; saturated ones in all of them."""
     finished = [
         (
             Run(setting=name, seed=seed, effort=EFFORT),
@@ -43,7 +43,7 @@ def results(*, a: list[float], b: list[float], saturated: str = "") -> Results:
 
 
 def verdict(comparison: Comparison, found: Results) -> Verdict:
-    """That of a claim of one comparison at one level near saturation."""
+    """Judge a claim of one comparison at one level near saturation."""
     claim = Claim("", lambda _: (comparison,))
     return judge(claim, (HIGH,), found).verdict
 

@@ -192,6 +192,6 @@ def _points(view: object) -> set[Point]:
 
 
 def _maximum(point: Point) -> float:
-    """Of a policy where it is the same as another, that of the other."""
+    """Return the maximum of a policy; one that equals another has the other's."""
     known = MAXIMA[point.case.mix, point.case.is_balanced]
     return known.get(point.policy, known["LS-DO" if point.case.mix[0] else "GS"])

@@ -33,7 +33,7 @@ def results(paper: Paper, effort: Effort, claim: Claim, world: World) -> Results
 
 
 def verdict(paper: Paper, effort: Effort, claim: Claim, world: World) -> Verdict:
-    """Of a claim in such a world."""
+    """Judge a claim in such a world."""
     return judge(claim, effort.levels, results(paper, effort, claim, world)).verdict
 
 

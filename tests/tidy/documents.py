@@ -76,7 +76,7 @@ def allowed(parameter: str) -> str:
 
 
 def parameter_rows(text: str) -> Iterator[tuple[list[str], str]]:
-    """Of the table of parameters in docs/policies.md: the names of each row, and what it allows."""
+    """Read the table of parameters in docs/policies.md: names and allowed values of each row."""
     section = text.partition("\n## Parameters\n")[2].partition("\n## ")[0]
     for line in section.splitlines():
         if line.startswith("| `"):

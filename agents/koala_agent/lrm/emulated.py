@@ -122,7 +122,7 @@ class _Job:
     """The first process until its exit has been taken."""
     limit: asyncio.TimerHandle | None = None
     usage: Usage = field(default_factory=Usage)
-    """Of the first process and those it waited for, once it has exited."""
+    """Usage of the first process and of those it waited for, once it has exited."""
 
     @property
     def claim(self) -> str:

@@ -81,7 +81,7 @@ def submit(
     text = _chosen(source, component)
     definitions = definitions_of(text.encode(), source, define)
     if show_rsl:
-        print(text)
+        print(_as_rsl(text))
         return
 
     interrupt = InterruptNotice(address)
@@ -125,6 +125,14 @@ def submit(
         has_finished = ask(address, request)
     if not has_finished:
         raise Exit(1)
+
+
+def _as_rsl(text: str) -> str:
+    """Return a description in RSL; text that is RSL already stays as it is."""
+    from koala.rsl import evaluated_tree, unparse
+    from koala.rsl.document import is_document
+
+    return unparse(evaluated_tree(text), pretty=True) if is_document(text) else text
 
 
 def _unanswered(key: str | None) -> str:

@@ -105,7 +105,7 @@ COMMAND = (sys.executable, "-c", program_of("koala_agent.main"))
 
 
 def environment() -> dict[str, str]:
-    """That of a shell in which nothing is installed."""
+    """Return the environment of a shell in which nothing is installed."""
     return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'agents'}"}
 
 

@@ -228,7 +228,7 @@ async def test_an_agent_killed_at_every_step_runs_the_program_exactly_once(tmp_p
 
 
 def lines(path: Path) -> list[str]:
-    """Of a text file."""
+    """Return the lines of a text file."""
     return path.read_text(encoding="utf-8").splitlines()
 
 

@@ -109,7 +109,7 @@ def test_the_agent_tells_all_that_a_specification_reads(tmp_path: Path) -> None:
 
 
 def whole_spec(folder: Path, executable: str) -> dict[str, Any]:
-    """Of one component with four processes."""
+    """Make the specification of one component with four processes."""
     itself = peer(0, 4)
     return {
         **spec("multiple", 4, "slurm"),

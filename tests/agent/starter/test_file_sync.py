@@ -348,7 +348,7 @@ def test_a_checksum_is_waited_for_as_long_as_the_file_takes(
 async def test_the_secret_is_in_no_argument_environment_or_open_file(
     tmp_path: Path, scratch: Path, ear: Ear
 ) -> None:
-    """Of any process that the batch script starts, and of all files only private ones have it."""
+    """Keep the secret from all processes of the batch script; only private files have it."""
     script = f"env > env; echo $PPID > {ear.path}; exec sleep 600"
     async with a_far_site(tmp_path, scratch) as site:
         hold = a_shell_hold(script)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.live
 MEGABYTE = 2**20
 OTHER = "j2/1/0/1"
 LARGEST_BYTES = 80 * MEGABYTE
-"""Of a starter, its sync client or a helper; an interpreter alone takes a tenth of it."""
+"""Memory limit of a starter, its sync client or a helper; an interpreter takes a tenth."""
 LIMIT_S = 60.0
 
 

@@ -33,7 +33,7 @@ from tests.lrm.harness import find_by_claim
 pytestmark = pytest.mark.live
 
 OWN_CLAIM = f"t{os.getpid()}/1/0/1"
-"""That of no other test or grid on this machine."""
+"""Name that no other test or grid on this machine has."""
 NOBODY = 65_534
 
 # A daemon that leaves its session and its parent, says its pid, and lives on.
