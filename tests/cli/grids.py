@@ -67,12 +67,20 @@ class Up:
 
 
 @contextmanager
-def up(folder: Path, text: str = GRID) -> Iterator[Up]:
-    """`koala up` on a grid file; if it still runs at the end, Ctrl-C ends it in order."""
+def up(folder: Path, text: str | None = GRID) -> Iterator[Up]:
+    """`koala up` on a grid file, or on its own grid; Ctrl-C ends it, if it still runs then."""
     path = folder / "grid.toml"
-    path.write_text(text, encoding="utf-8")
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
     process = subprocess.Popen(
-        [sys.executable, "-m", "koala.cli", "up", str(path), "--any-port"],
+        [
+            sys.executable,
+            "-m",
+            "koala.cli",
+            "up",
+            *([str(path)] if text is not None else []),
+            "--any-port",
+        ],
         env=environment(TMPDIR=str(folder), PYTHONUNBUFFERED="1"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -33,8 +33,9 @@ Other spellings still work: `koala sites` is `koala site`; `koala drain` and `ko
 commands of `koala site`; `koala metrics`, `audit`, `authority`, `backup` and `restore` are commands
 of `koala admin`.
 
-A session, with a grid of one machine in another terminal (`koala up deploy/das.toml`):
+A session, with a grid of one machine in another terminal (`koala up`):
 
+<!-- grid -->
 ```sh
 JOB=$(koala submit examples/hello.rsl)
 koala wait $JOB
@@ -52,7 +53,7 @@ def reference(commands: Iterable[tuple[str, ...]]) -> str:
         run = koala_here(*words, "--help")
         assert run.returncode == 0, run.stderr
         help_text = run.stdout.rstrip()
-        parts.append(f"## koala {' '.join(words)}\n\n```\n{help_text}\n```\n")
+        parts.append(f"## koala {' '.join(words)}\n\n```text\n{help_text}\n```\n")
     return "\n".join(parts)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import pytest
 
 from tests.cli.command import LIMIT_S, environment
 from tests.cli.grids import Up, marked_with, up
-from tests.tidy.sources import ROOT
 
 pytestmark = pytest.mark.live
 
@@ -46,19 +44,6 @@ def test_output_is_labelled_by_site_and_process(grid: Up) -> None:
     labels = [f"{site}.{process} | hi" for site in ("delft", "vu") for process in (0, 1)]
     assert sorted(done.stdout.splitlines()) == labels
     assert "submitted j" in done.stderr
-
-
-def test_the_session_of_the_readme_is_what_happens(grid: Up) -> None:
-    """The sites of this grid have the names of those in the README."""
-    readme = ROOT.joinpath("README.md").read_text(encoding="utf-8")
-    block = readme.partition("```console\n")[2].partition("```")[0]
-    command = next(line for line in block.splitlines() if line.startswith("$ koala run "))
-    done = koala(grid, *shlex.split(command.removeprefix("$ koala ")))
-    assert done.returncode == 0, done.stderr
-    shown = [line for line in block.splitlines() if " | " in line]
-    assert sorted(done.stdout.splitlines()) == sorted(shown)
-    phases = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("j")]
-    assert phases == [line.split()[1] for line in block.splitlines() if line.startswith("j1 ")]
 
 
 def test_the_status_is_that_of_the_command(grid: Up) -> None:

@@ -1,17 +1,12 @@
-"""Reading what documents claim: shell blocks that run, state diagrams, links."""
+"""Reading what documents claim: state diagrams, tables, links."""
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from koala.core.model.parameters import _BOUNDS, _WORDS
 from tests.tidy.sources import ROOT
 
-RUNS = "<!-- runs -->"
-"""A shell block below this mark is run by the tests."""
-
-BLOCK = re.compile(re.escape(RUNS) + r"\n```sh\n(.*?)```", re.DOTALL)
 DIAGRAM = re.compile(r"```mermaid\nstateDiagram-v2\n(.*?)```", re.DOTALL)
 GROUP = re.compile(r"state (\w+) \{\n(.*?)\n\s*\}", re.DOTALL)
 ARROW = re.compile(r"^\s*(\S+)\s+-->\s+(\w+)", re.MULTILINE)
@@ -20,33 +15,12 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 CODE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShellBlock:
-    """A block of commands in a document, and the line where it starts."""
-
-    place: str
-    commands: str
-
-
 def documents() -> list[Path]:
     """All Markdown files of the project itself."""
     folders = [ROOT / "docs", ROOT / "deploy", ROOT / "examples"]
     return sorted(ROOT.glob("*.md")) + sorted(
         path for folder in folders for path in folder.rglob("*.md")
     )
-
-
-def shell_blocks(path: Path) -> Iterator[ShellBlock]:
-    """The blocks that are marked as running."""
-    text = path.read_text(encoding="utf-8")
-    for found in BLOCK.finditer(text):
-        line = text.count("\n", 0, found.start()) + 3
-        yield ShellBlock(place=f"{path.name}:{line}", commands=found.group(1))
-
-
-def marked_blocks(path: Path) -> int:
-    """Count the blocks that claim to run; more than are found means a mark at the wrong place."""
-    return path.read_text(encoding="utf-8").count(RUNS)
 
 
 def transitions(text: str) -> Mapping[str, set[str]]:
