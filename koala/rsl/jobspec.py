@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from koala.core.model.job import ComponentSpec, JobSpec, StartType
 from koala.core.model.tcp_paths import count_of, names_of
@@ -187,15 +188,20 @@ class _JobReader:
             if isinstance(operand, Compound):
                 message = f"found {operand.connective} inside &, expected relations"
                 raise self._error(f"{message}: a job is & or + of &", operand)
-            with self._gathered():
+            try:
                 self._sort(operand, relations)
+            except SpecError as error:
+                self._gather(error)
         with self._gathered():
             if "executable" not in relations:
                 raise self._error("this component has no executable, which each needs", clause)
-        spec = ComponentSpec(executable="")
+        values: dict[str, Any] = {"executable": ""}
         for name, relation in relations.items():
-            with self._gathered():
-                spec = self._with_attribute(spec, name, relation, relations)
+            try:
+                self._read_attribute(values, name, relation, relations)
+            except SpecError as error:
+                self._gather(error)
+        spec = ComponentSpec(**values)
         if len(self._errors) == before:
             with self._gathered():
                 self._check(spec, clause, relations)
@@ -214,25 +220,25 @@ class _JobReader:
         else:
             relations[name] = relation
 
-    def _with_attribute(
-        self, spec: ComponentSpec, name: str, relation: Relation, relations: dict[str, Relation]
-    ) -> ComponentSpec:
-        """Set the field that an attribute describes."""
+    def _read_attribute(
+        self, values: dict[str, Any], name: str, relation: Relation, relations: dict[str, Relation]
+    ) -> None:
+        """Set the field of the component that an attribute describes."""
         given = self._given(relation)
         attribute = KNOWN[name]
         if attribute.read is not None:
-            return replace(spec, **{attribute.field: attribute.read(given)})
-        if name == "dryrun":
+            values[attribute.field] = attribute.read(given)
+        elif name == "dryrun":
             self._is_dry_run |= fields.is_yes(given)
-            return spec
-        if name == "resourcemanagercontact":
-            return replace(spec, site=self._site(given))
-        assert name == "maxtime"
-        wall_time_s = fields.time_limit_s(given)
-        if "maxwalltime" not in relations:
-            return replace(spec, wall_time_s=wall_time_s)
-        self._warn("maxtime", "maxTime is ignored: maxWallTime is given", relation)
-        return spec
+        elif name == "resourcemanagercontact":
+            values["site"] = self._site(given)
+        else:
+            assert name == "maxtime"
+            wall_time_s = fields.time_limit_s(given)
+            if "maxwalltime" not in relations:
+                values["wall_time_s"] = wall_time_s
+            else:
+                self._warn("maxtime", "maxTime is ignored: maxWallTime is given", relation)
 
     def _check(self, spec: ComponentSpec, clause: Compound, relations: dict[str, Relation]) -> None:
         """Check constraints between several attributes, or several components."""
@@ -312,9 +318,12 @@ class _JobReader:
         try:
             yield
         except SpecError as error:
-            self._errors.append(error)
-            if len(self._errors) == ERRORS_MAX:
-                self._raise_gathered()
+            self._gather(error)
+
+    def _gather(self, error: SpecError) -> None:
+        self._errors.append(error)
+        if len(self._errors) == ERRORS_MAX:
+            self._raise_gathered()
 
     def _raise_gathered(self) -> None:
         if self._errors:

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from itertools import islice
 from typing import TypeAlias
 
 from koala.errors import SpecError
-from koala.rsl.lexer import Kind, Token, tokens
+from koala.rsl.lexer import Kind, Lexer, Token
 from koala.rsl.tree import (
     Compound,
     Concatenation,
@@ -43,13 +42,16 @@ def parse(text: str | bytes, *, tokens_max: int | None = None) -> Tree:
     """Parse a whole text; bytes must be UTF-8. Raises SpecError with the position. For a text of
     more tokens than allowed the error has no position, and the rest is not read."""
     source = Source.of(text)
-    parser = _Parser(source)
+    lexer, parser = Lexer(source), _Parser(source)
     state: _State = parser.specification
-    for token in islice(tokens(source), tokens_max):
-        state = state(token)
-    if parser.root is None:  # END is the last token, and finishes the root
-        message = f"the text has more than {tokens_max} names, values and signs, which is the limit"
-        raise SpecError(message)
+    while parser.root is None:  # END is the last token, and finishes the root
+        if state == parser.clauses and (relation := lexer.relation()) is not None:
+            parser.add(relation)
+        else:
+            state = state(lexer.token())
+        if tokens_max is not None and lexer.read > tokens_max:
+            limit = f"more than {tokens_max} names, values and signs, which is the limit"
+            raise SpecError(f"the text has {limit}")
     return Tree(root=parser.root, source=source)
 
 
@@ -140,7 +142,7 @@ class _Parser:
         """State: the text begins, or a clause was opened."""
         if token.kind is Kind.CONNECTIVE:
             self._compounds.append(_OpenCompound(token))
-            return self._clauses
+            return self.clauses
         if token.kind in (Kind.UNQUOTED, Kind.QUOTED):
             self._name = token
             return self._operator
@@ -161,7 +163,11 @@ class _Parser:
         self._lists.append(relation)
         return self._values
 
-    def _clauses(self, token: Token) -> _State:
+    def add(self, relation: Relation) -> None:
+        """Add a whole relation to the innermost compound request."""
+        self._compounds[-1].operands.append(relation)
+
+    def clauses(self, token: Token) -> _State:
         """State: inside a compound request, before or behind a clause."""
         compound = self._compounds[-1]
         if token.kind is Kind.OPEN:
@@ -263,7 +269,7 @@ class _Parser:
             self.root = specification
             return self._nothing
         self._compounds[-1].operands.append(specification)
-        return self._clauses
+        return self.clauses
 
     def _nothing(self, token: Token) -> _State:
         raise AssertionError(token)  # END is the last token, and only END finishes the root

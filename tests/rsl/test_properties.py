@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -23,6 +24,8 @@ from koala.rsl import (
     write_job,
 )
 from koala.rsl.attributes import ATTRIBUTES
+from koala.rsl.lexer import Lexer
+from koala.rsl.tree import AnyNode, Compound
 from tests.rsl.examples import TREES
 from tests.rsl.outcomes import outcome
 from tests.rsl.strategies import jobs, near_texts, trees
@@ -33,6 +36,30 @@ def test_any_tree_parses_back_from_its_text(tree: Tree, pretty: bool) -> None:
     text = unparse(tree, pretty=pretty)
     assert parse(text) == tree
     assert not text.endswith(("'", '"'))
+
+
+@given(text=near_texts)
+@example(text="""&(a=b'c''d'"e"f)( g\n=\t"h" i )""")
+@example(text='+(a="b)(&(c=d""e)(f=(g=h)))')
+@example(text="&(a=b)(c=" + "d" * 50_000)
+def test_relations_read_as_one_piece_give_the_tree_and_the_error_of_their_tokens(text: str) -> None:
+    """`Lexer.relation` is a second grammar of a small part of the language."""
+    piecewise = outcome(lambda: parse(text))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Lexer, "relation", lambda _: None)
+        by_tokens = outcome(lambda: parse(text))
+    if isinstance(by_tokens, SpecError):
+        assert isinstance(piecewise, SpecError)
+        assert (piecewise.message, piecewise.position) == (by_tokens.message, by_tokens.position)
+    else:
+        assert piecewise == by_tokens
+        assert [*_offsets(piecewise.root)] == [*_offsets(by_tokens.root)]
+
+
+def _offsets(node: AnyNode) -> Iterator[int]:
+    yield node.offset
+    for value in node.operands if isinstance(node, Compound) else getattr(node, "values", ()):
+        yield from _offsets(value)
 
 
 @given(tree=trees)

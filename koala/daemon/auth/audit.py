@@ -53,7 +53,9 @@ def note(state_dir: Path, *, verb: str, subject: str) -> None:
     line = _line(who=account(), role="account", peer="", verb=verb, subject=subject, outcome="done")
     # A file made by another account, such as root, would keep the daemon from starting.
     is_ours = state_dir.stat().st_uid == os.geteuid()
-    _add(state_dir / FILE, line, bytes_max=BYTES_MAX, may_create=is_ours)
+    file = _AuditFile(state_dir / FILE, BYTES_MAX, may_create=is_ours)
+    file.add(line)
+    file.close()
 
 
 def account() -> str:
@@ -69,9 +71,9 @@ class Audit:
     """Audit log of a state directory."""
 
     def __init__(self, state_dir: Path, *, bytes_max: int = BYTES_MAX) -> None:
-        self._known = state_dir / FILE
-        self._strangers = state_dir / STRANGERS_FILE
-        self._bytes_max = bytes_max
+        self._known = _AuditFile(state_dir / FILE, bytes_max)
+        strangers_max = min(bytes_max, STRANGERS_BYTES_MAX)
+        self._strangers = _AuditFile(state_dir / STRANGERS_FILE, strangers_max)
         self._bucket = TokenBucket(STRANGERS_PER_S, burst=STRANGERS_PER_S, now=boot_s())
         self._skipped = 0
 
@@ -87,9 +89,8 @@ class Audit:
         is_unauthenticated: bool = False,
     ) -> bool:
         """Add a line; return False when a call of an unauthenticated caller was only counted."""
-        path, bytes_max = self._known, self._bytes_max
+        file = self._strangers if is_unauthenticated else self._known
         if is_unauthenticated:
-            path, bytes_max = self._strangers, min(bytes_max, STRANGERS_BYTES_MAX)
             if self._bucket.wait_s(boot_s()) > 0:
                 self._skipped += 1
                 return False
@@ -98,38 +99,76 @@ class Audit:
                 outcome = f"{outcome[: TEXT_MAX // 2]} (and {self._skipped} more calls before)"
                 self._skipped = 0
         line = _line(who=who, role=role, peer=peer, verb=verb, subject=subject, outcome=outcome)
-        _add(path, line, bytes_max=bytes_max)
+        file.add(line)
         return True
 
     def last(self, count: int) -> list[dict[str, Any]]:
         """Read the newest lines of both files, oldest first. Blocks."""
         most = min(count or LAST, LAST_MAX)
-        both = (_last(self._known, most), _last(self._strangers, most))
+        both = (_last(self._known.path, most), _last(self._strangers.path, most))
         return list(heapq.merge(*both, key=lambda line: str(line.get("at", ""))))[-most:]
 
 
-def _add(path: Path, line: dict[str, str], *, bytes_max: int, may_create: bool = True) -> None:
-    """Append a line; rename a file that is full then. Report a line that cannot be written.
+class _AuditFile:
+    """Appends lines to a file, and renames one that is full.
 
-    The file is opened anew each time, so an operator or logrotate may rename it at any time.
+    The file stays open while it is the one at the path and nobody else has written, so an operator
+    or logrotate may rename it at any time.
     """
-    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        file = os.open(path, flags | (os.O_CREAT if may_create else 0), 0o600)
+
+    def __init__(self, path: Path, bytes_max: int, *, may_create: bool = True) -> None:
+        self.path = path
+        self._bytes_max = bytes_max
+        self._flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        if may_create:
+            self._flags |= os.O_CREAT
+        self._file: int | None = None
+        self._seen: tuple[int, int, int] | None = None  # device, inode and size after the last line
+        self._is_torn = False
+
+    def add(self, line: dict[str, str]) -> None:
+        """Append a line; report one that cannot be written."""
         try:
-            size = os.fstat(file).st_size
-            is_torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
-            text = (b"\n" if is_torn else b"") + msgspec.json.encode(line) + b"\n"
+            file = self._current()
+            text = (b"\n" if self._is_torn else b"") + msgspec.json.encode(line) + b"\n"
             if os.write(file, text) < len(text):
                 raise OSError(errno.ENOSPC, "written in part: there is no room")
-        finally:
-            os.close(file)
-    except OSError as error:
-        log.error("audit.not_written", reason=str(error), **line)  # noqa: TRY400 - no traceback needed
-        return
-    if size + len(text) > bytes_max:
-        with suppress(OSError):  # the next line tries again
-            path.replace(_older(path))
+        except OSError as error:
+            self.close()
+            log.error("audit.not_written", reason=str(error), **line)  # noqa: TRY400 - no traceback needed
+            return
+        assert self._seen is not None
+        device, inode, size = self._seen
+        self._seen, self._is_torn = (device, inode, size + len(text)), False
+        if size + len(text) > self._bytes_max:
+            self.close()
+            with suppress(OSError):  # the next line tries again
+                self.path.replace(_older(self.path))
+
+    def close(self) -> None:
+        """Close the file; the next line opens it."""
+        if self._file is not None:
+            os.close(self._file)
+        self._file = self._seen = None
+
+    def _current(self) -> int:
+        """Return the descriptor of the file at the path. Raises OSError."""
+        if self._file is not None and self._seen == _identity(self.path):
+            return self._file
+        self.close()
+        file = self._file = os.open(self.path, self._flags, 0o600)
+        found = os.fstat(file)
+        self._seen = (found.st_dev, found.st_ino, found.st_size)
+        self._is_torn = found.st_size > 0 and os.pread(file, 1, found.st_size - 1) != b"\n"
+        return file
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size
 
 
 def _last(path: Path, count: int) -> list[dict[str, Any]]:

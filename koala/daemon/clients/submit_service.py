@@ -27,7 +27,7 @@ from koala.runtime.disk import Disk
 from koala.wire.status import submitted_error
 from koala.wire.v1 import koala_pb2 as pb
 
-LOT = 25  # submissions or cancels of one call in one batch, for fairness to other calls
+LOT = 100  # submissions or cancels of one call in one batch, for fairness to other calls
 KEY_TRIES = 5  # to look up keys while jobs move from memory to the archive
 KEY_RETRY_S = 1.0
 DISK_RETRY_S = 10.0  # an operator has to make room

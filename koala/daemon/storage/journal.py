@@ -27,8 +27,8 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import astuple
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 from koala.core.model.job import Job
@@ -69,6 +69,7 @@ INSERT INTO fact SELECT 'core', '{CORE}' WHERE NOT EXISTS (SELECT 1 FROM event);
 """
 SCHEMA = Schema(format=JOURNAL, tables=_TABLES, advice=RESTORE)
 _NOTICES = "SELECT number, at, job, site, phase, text FROM notice"
+_NOTICE_FIELDS = attrgetter("number", "at", "job", "site", "phase", "text")
 SNAPSHOTS_KEPT = 2  # the older one is a fallback
 REMOVED_MAX = 1_000  # rows per commit, so that no commit takes long
 CORE_FACT = "core"
@@ -300,7 +301,7 @@ class Journal:
                 run(f"DELETE FROM {table} WHERE seq > ?", (self.seq,))
         connection.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)", rows)
         connection.executemany(
-            "INSERT INTO notice VALUES (?, ?, ?, ?, ?, ?)", map(astuple, batch.notices)
+            "INSERT INTO notice VALUES (?, ?, ?, ?, ?, ?)", map(_NOTICE_FIELDS, batch.notices)
         )
         if first_notice > self.first_notice:
             run("DELETE FROM notice WHERE number < ?", (first_notice,))
