@@ -214,20 +214,35 @@ class Client:
         return [{"job": r.job, "phase": r.phase, "error": r.error} for r in reply.results]
 
     async def list_jobs(
-        self, *, phases: Sequence[str] = (), owner: str = "", last: int = 0, past: bool = False
+        self,
+        *,
+        phases: Sequence[str] = (),
+        owner: str = "",
+        last: int = 0,
+        past: bool = False,
+        jobs: Sequence[str] = (),
     ) -> list[Document]:
-        """List summaries of jobs in order of submission; with `past` also archived jobs."""
-        jobs: list[Document] = []
+        """List summaries of jobs in order of submission; with `past` also archived jobs.
+
+        `jobs` restricts the list to these ids; unknown ones are left out.
+        """
+        found: list[Document] = []
         after, page = "", 0 if last or past else PAGE
         while True:
             request = pb.ListRequest(
-                phases=phases, owner=owner, last=last, past=past, after=after, page=page
+                phases=phases,
+                owner=owner,
+                last=last,
+                past=past,
+                after=after,
+                page=page,
+                jobs=jobs,
             )
             document = await self._document("List", request)
-            jobs += document["jobs"]
+            found += document["jobs"]
             after = document.get("next") or ""
             if not after:  # also true for an older daemon, which answers without pages
-                return jobs
+                return found
 
     async def show(self, job: str) -> Document:
         """Return the full document of a job. Raises UnknownJobError."""
@@ -405,23 +420,26 @@ class Client:
     # --- watching ---------------------------------------------------------------------------------
 
     async def watch(
-        self, *, after: int = -1, job: str = "", site: str = ""
+        self, *, after: int = -1, job: str = "", site: str = "", is_marked: bool = False
     ) -> AsyncIterator[Document]:
         """Stream notices with numbers above `after`; 0: from the oldest kept, -1: only new ones.
 
         - With `job` the stream ends after the job's last notice, at once if it has none left.
         - Without `job` the stream does not end.
+        - With `is_marked` an empty document comes each time the watch has (re)started.
         - A daemon that goes away later is waited for; if it is away at the start, that is an
           error.
 
         Raises UnknownJobError.
         """
-        async for notice in self._watch(after=after, job=job, site=site):
-            yield notice
+        stream = self._watch(after=after, job=job, site=site, is_marked=is_marked)
+        async with aclosing(stream) as notices:
+            async for notice in notices:
+                yield notice
 
     async def _watch(
         self, *, after: int, job: str = "", site: str = "", is_marked: bool = False
-    ) -> AsyncIterator[Document]:
+    ) -> AsyncGenerator[Document, None]:
         """Stream as `watch`; if marked, yield an empty document each time the watch (re)starts."""
 
         async def open_stream() -> Any:  # noqa: ANN401 - gRPC's call

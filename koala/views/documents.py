@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from typing import Any
 
 from koala.core.model.claim import Claim, Stopped
@@ -288,10 +289,21 @@ def _end(end: ClaimEnd) -> dict[str, Any]:
 
 def sites_picture(state: State, now: Instant = 0.0) -> list[dict[str, Any]]:
     """Make the documents of all sites, in order of name."""
-    held: dict[SiteName, int] = {}
+    claimed, held, running = Counter[SiteName](), Counter[SiteName](), Counter[SiteName]()
     for claim in state.ledger.values():
-        held[claim.site] = held.get(claim.site, 0) + claim.processors
-    return [_site(site, held.get(site.name, 0), now) for site in state.sites.values()]
+        claimed[claim.site] += claim.processors
+        if claim.passed_at is not None:
+            running[claim.site] += claim.processors
+        elif claim.grant is not None:
+            held[claim.site] += claim.processors
+    return [
+        {
+            **_site(site, claimed[site.name], now),
+            "held": held[site.name],
+            "running": running[site.name],
+        }
+        for site in state.sites.values()
+    ]
 
 
 def _site(site: Site, held: int, now: Instant) -> dict[str, Any]:

@@ -506,3 +506,5 @@ async def test_a_list_comes_in_pages_and_is_whole(tmp_path: Path) -> None:
             await page("", 2, last=3)
         assert [job["job"] for job in await client.list_jobs(last=2)] == names[-2:]
         assert [job["job"] for job in await client.list_jobs()] == names
+        some = await client.list_jobs(jobs=[names[5], "j999", "x", names[2]])
+        assert [job["job"] for job in some] == [names[2], names[5]]

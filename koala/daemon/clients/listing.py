@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ _ID = re.compile(r"j(\d{1,18})")
 class Listing:
     """Query for a list of jobs: the newest `last`, or a page of those after number `after`.
 
-    `page` 0 means all.
+    `page` 0 means all. `jobs` restricts it to these, if any are named.
     """
 
     caller: Caller
@@ -41,6 +41,7 @@ class Listing:
     last: int
     after: int
     page: int
+    jobs: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, request: pb.ListRequest, caller: Caller) -> Listing:
@@ -58,11 +59,12 @@ class Listing:
             last=request.last,
             after=_number(request.after) if request.after else -1,
             page=min(request.page, PAGE_MAX),
+            jobs=frozenset(request.jobs),
         )
 
     async def read(self, event_loop: EventLoop) -> tuple[list[dict[str, Any]], JobId | None]:
         """Read summaries of the jobs in order; after a full page also the next page's `after`."""
-        names = await event_loop.ask(lambda batch: list(batch.scheduler.jobs))
+        names = await event_loop.ask(lambda batch: self._names(batch.scheduler.jobs))
         if self.last:
             names.reverse()
         elif self.after >= 0:
@@ -85,6 +87,12 @@ class Listing:
         is_full = self.page > 0 and len(found) == self.page
         return found, JobId(found[-1]["job"]) if is_full else None
 
+    def _names(self, known: Mapping[JobId, Job]) -> list[JobId]:
+        """Ids of the jobs to read, in order of submission."""
+        if not self.jobs:
+            return list(known)
+        return sorted((JobId(job) for job in self.jobs if job in known), key=_number)
+
     def pictures(self, jobs: Iterable[Job]) -> list[dict[str, Any]]:
         """Summarize the jobs that match and that the caller may see."""
         return [summary(job) for job in jobs if self._is_wanted(job)]
@@ -95,6 +103,7 @@ class Listing:
             (self.sees_all or self.caller.sees(owner))
             and (not self.phases or job.phase_name in self.phases)
             and (not self.owner or owner == self.owner)
+            and (not self.jobs or job.id in self.jobs)
         )
 
 

@@ -331,6 +331,7 @@ class ListRequest(_message.Message):
     PAST_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
     PAGE_FIELD_NUMBER: _builtins.int
+    JOBS_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """empty: everybody's"""
     last: _builtins.int
@@ -345,6 +346,10 @@ class ListRequest(_message.Message):
     def phases(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """empty: all"""
 
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """only these; unknown ones are left out. Empty: all"""
+
     def __init__(
         self,
         *,
@@ -354,10 +359,11 @@ class ListRequest(_message.Message):
         past: _builtins.bool = ...,
         after: _builtins.str = ...,
         page: _builtins.int = ...,
+        jobs: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "last", b"last", "owner", b"owner", "page", b"page", "past", b"past", "phases", b"phases"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "jobs", b"jobs", "last", b"last", "owner", b"owner", "page", b"page", "past", b"past", "phases", b"phases"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
