@@ -245,11 +245,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="koala-agent",
         description=(
-            "The agent of one site: dials the koala daemon, registers the site, and runs claims "
-            "through the site's local resource manager. One agent for each state directory. "
-            "Other commands: `koala-agent join CONFIG.toml` gets the site's certificate first, "
-            "`check` looks for what the agent needs, `start`, `stop` and `status` are about an "
-            "agent in the background. `koala-agent COMMAND --help` says more."
+            "Runs the agent of one site in the foreground. The agent connects to the daemon, "
+            "registers the site, and submits claims to the site's batch system. Each agent has a "
+            "state directory of its own. Other commands: `koala-agent join CONFIG.toml` gets the "
+            "site's certificate; `check` tests what the agent needs; `start`, `stop` and `status` "
+            "control an agent in the background. `koala-agent COMMAND --help` has more."
         ),
         epilog=(
             "SIGTERM and SIGINT end the agent in order: the daemon is told, and jobs run on; the "

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Iterable
 
-from tests.cli.command import koala_here
+import pytest
+
+from koala_agent.main import COMMANDS as AGENT_COMMANDS
+from koala_agent.main import main as agent_main
+from tests.cli.command import SHOWN, koala_here
 
 HEAD = """# The command line
 
@@ -52,9 +58,24 @@ def reference(commands: Iterable[tuple[str, ...]]) -> str:
     for words in commands:
         run = koala_here(*words, "--help")
         assert run.returncode == 0, run.stderr
-        help_text = run.stdout.rstrip()
-        parts.append(f"## koala {' '.join(words)}\n\n```text\n{help_text}\n```\n")
+        parts.append(_section(f"koala {' '.join(words)}", run.stdout))
+    parts.append(_section("koala-agent", _agent_help()))
+    parts.extend(_section(f"koala-agent {name}", _agent_help(name)) for name in AGENT_COMMANDS)
     return "\n".join(parts)
+
+
+def _section(name: str, help_text: str) -> str:
+    return f"## {name}\n\n```text\n{help_text.rstrip()}\n```\n"
+
+
+def _agent_help(*words: str) -> str:
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
+        for name, value in SHOWN.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit):
+            agent_main([*words, "--help"])
+    return out.getvalue()
 
 
 if __name__ == "__main__":

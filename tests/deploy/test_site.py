@@ -71,7 +71,8 @@ def test_the_image_is_built_of_what_is_there_and_starts_what_is_installed() -> N
         PROJECT["project"]["readme"],
         *PROJECT["project"]["license-files"],
         *(package.split("/")[0] for package in build["packages"]),
-        *build["force-include"],
+        *{path.split("/")[0] for path in build["force-include"]},
+        "docs",  # the manual pages are made from them
     ]
     assert sorted(copied) == sorted(needed)
     (command,) = [line for line in lines if line.startswith("CMD ")]
