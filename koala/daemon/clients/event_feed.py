@@ -17,6 +17,8 @@ from koala.errors import RejectedError, SpecError
 RECENT_MAX = 20_000
 LOT_MAX = 100
 """Notices in one batch, for watchers that lag or read in batches."""
+LOTS_PER_S = 2_000
+"""Batches a second for all watchers together; many watchers get fewer and longer ones each."""
 
 
 class CutError(Exception):
@@ -87,6 +89,11 @@ class EventFeed:
                 await self._changed.wait()
         finally:
             self.watchers -= 1
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds that a watcher of batches rests after each."""
+        return self.watchers / LOTS_PER_S
 
     def _from_memory(self, after: int) -> list[Notice] | None:
         """Next notices from memory; None when it does not reach back that far."""

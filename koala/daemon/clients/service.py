@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import grpc
@@ -331,17 +332,16 @@ class Service(KoalaServicer):
             async with aclosing(self.event_feed.since(after)) as lots:
                 async for lot in lots:
                     chosen = [notice for notice in lot if _is_wanted(notice, request)]
-                    wanted = [_message(n) for n in await self._visible(caller, chosen)]
-                    if request.in_lots and wanted:
-                        wanted[0].more.extend(wanted[1:])
-                        del wanted[1:]
-                    for message in wanted:
+                    visible = await self._visible(caller, chosen)
+                    for message in _messages(visible, in_lots=request.in_lots):
                         async with asyncio.timeout(WRITE_S_MAX):
                             await context.write(message)
                     if until is None and any(_is_end(notice, request.job) for notice in lot):
                         return
                     if until is not None and until <= lot[-1].number:
                         return
+                    if request.in_lots:
+                        await asyncio.sleep(self.event_feed.pause_s)
         except CutError as cut:
             await context.abort(grpc.StatusCode.ABORTED, str(cut))
         except TimeoutError:
@@ -415,6 +415,17 @@ class Service(KoalaServicer):
 # --- parts ----------------------------------------------------------------------------------------
 
 
+def _messages(notices: Sequence[Notice], *, in_lots: bool) -> list[pb.Notice]:
+    """Return a message for each notice, or one for all: the first, with the others in it."""
+    messages = [_message(notice) for notice in notices]
+    if not in_lots or len(messages) < 2:
+        return messages
+    lot = pb.Notice(more=messages[1:])
+    lot.MergeFrom(messages[0])
+    return [lot]
+
+
+@lru_cache(maxsize=1_000)  # all watchers read the newest notices
 def _message(notice: Notice) -> pb.Notice:
     return pb.Notice(
         number=notice.number,
