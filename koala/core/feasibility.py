@@ -82,6 +82,7 @@ def empty_view(
             users=site.facts.users,
             mips=site.facts.mips,
             slots=site.facts.slots,
+            gpus=site.facts.resources.gpus,
         )
         for site in sites
         if site.name not in closed
@@ -117,6 +118,18 @@ def pieces_of(spec: JobSpec, only_at: SiteName | None = None) -> list[Piece]:
         )
         for one in spec.components
     ]
+
+
+def gpu_pieces_of(spec: JobSpec) -> list[Piece]:
+    """GPUs that the job needs, as pieces; empty if it can start without some of them."""
+    if spec.needed < len(spec.components):
+        return []
+    return [Piece(one.gpus, one.site) for one in spec.components if one.gpus]
+
+
+def gpu_rooms_of(sites: Iterable[Site]) -> list[Room]:
+    """GPUs of the sites, idle or not, as rooms."""
+    return [Room(site.name, site.facts.resources.gpus) for site in sites]
 
 
 def fits(pieces: Sequence[Piece], needed: int, rooms: Sequence[Room]) -> bool:

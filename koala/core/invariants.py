@@ -138,7 +138,11 @@ def _check_one_attempt(state: State) -> None:
 
 def _check_sites(state: State) -> None:
     for site in state.sites.values():
-        strangers = [claim for claim in site.unreported if claim not in state.ledger]
+        strangers = [
+            claim
+            for claim in (*site.unreported, *site.unreported_gpus)
+            if claim not in state.ledger
+        ]
         assert not strangers, f"{site.name} counts claims that are over: {strangers}"
         assert site.errors >= 0, f"{site.name} has {site.errors} errors"
 

@@ -36,6 +36,11 @@ class PendingPart:
     fixed: SiteName | None
     size_bytes: int
     is_optional: bool = False
+    gpus: int = 0
+
+    def fits(self, view: GridView, site: SiteName) -> bool:
+        """Return True if it could start at a site now."""
+        return view.has_room(site, processors=self.processors, gpus=self.gpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +56,17 @@ class ReclaimableSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """A low-priority job that may be preempted, and the processors it holds at each site."""
+    """A low-priority job that may be preempted, and the processors and GPUs that it holds at each
+    site."""
 
     job: JobId
     start_at: Instant
     held: tuple[tuple[SiteName, int], ...]
+    held_gpus: tuple[tuple[SiteName, int], ...] = ()
+
+    def gpus_at(self, site: SiteName) -> int:
+        """Return the GPUs that it holds at a site."""
+        return next((gpus for name, gpus in self.held_gpus if name == site), 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

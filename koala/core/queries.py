@@ -10,6 +10,7 @@ from koala.core.model.placement_queues import local_site
 from koala.core.model.timeline import chunk
 from koala.core.model.values import Instant, JobId, SiteName
 from koala.core.policy_api import PlacementPolicy, distinct
+from koala.core.resources import asks, heeding
 from koala.core.sites import site_views
 from koala.core.state import State
 
@@ -32,7 +33,10 @@ def is_optional_member(job: Job, component: int) -> bool:
 
 def placement_policy(state: State, job: Job) -> PlacementPolicy:
     """Return the placement policy for a job."""
-    return distinct(state.policies.place) if job.spec.distinct else state.policies.place
+    place = state.policies.place
+    if any(asks(component) for component in job.spec.components):
+        place = heeding(place, job.spec, state.sites)
+    return distinct(place) if job.spec.distinct else place
 
 
 def part_of_file(state: State, job: Job, component: int) -> tuple[int, int]:
@@ -211,11 +215,11 @@ def sites_asked_enough(state: State) -> list[SiteName]:
     ]
 
 
-def placed_processors(state: State, own: JobId | None) -> dict[SiteName, int]:
-    """Processors that other jobs have placed and not yet claimed, by site (option
+def placed_processors(state: State, own: JobId | None) -> dict[SiteName, tuple[int, int]]:
+    """Processors and GPUs that other jobs have placed and not yet claimed, by site (option
     `count_placed`).
     """
-    counts: dict[SiteName, int] = {}
+    counts: dict[SiteName, tuple[int, int]] = {}
     for attempt in state.placed.values():
         job = state.jobs[attempt.job]
         if not isinstance(job.phase, Claiming) or job.id == own:
@@ -224,6 +228,8 @@ def placed_processors(state: State, own: JobId | None) -> dict[SiteName, int]:
             continue  # its time has not come
         for member in attempt.present:
             if member.claim is None and member.site is not None:
-                processors = job.spec.components[member.component].processors
-                counts[member.site] = counts.get(member.site, 0) + processors
+                component = job.spec.components[member.component]
+                processors, gpus = counts.get(member.site, (0, 0))
+                gpus += component.gpus or 0
+                counts[member.site] = (processors + component.processors, gpus)
     return counts

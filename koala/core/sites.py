@@ -23,14 +23,14 @@ def is_usable(site: Site) -> bool:
 def site_views(
     sites: Mapping[SiteName, Site],
     *,
-    placed: Mapping[SiteName, int],
+    placed: Mapping[SiteName, tuple[int, int]],
     busy: Iterable[Claim],
     slots: Mapping[SiteName, int],
     closed: Iterable[SiteName] = (),
 ) -> list[SiteView]:
     """Make the views of the usable sites.
 
-    - `placed` processors are subtracted from the idle ones.
+    - `placed` processors and GPUs are subtracted from the idle ones.
     - A site shows no idle processors if it is `closed`, has none of its `slots` left, or is probed
       by a claim already.
     """
@@ -43,26 +43,36 @@ def site_views(
         if site.is_probing and claimed is None:
             claimed = {claim.site for claim in busy}
         is_taken = name in shut or (claimed is not None and site.is_probing and name in claimed)
+        processors, gpus = placed.get(name, (0, 0))
         views.append(
             SiteView(
                 name=name,
                 processors=site.facts.processors,
-                idle=0 if is_taken else max(0, site.idle() - placed.get(name, 0)),
+                idle=0 if is_taken else max(0, site.idle() - processors),
                 owner=site.facts.owner,
                 users=site.facts.users,
                 is_probing=site.is_probing,
                 mips=site.facts.mips,
                 slots=slots.get(name),
+                gpus=max(0, site.idle_gpus() - gpus) if site.reported_gpus else 0,
             )
         )
     return views
 
 
-def note_ask(site: Site, claim: ClaimId, processors: int) -> int:
+def note_ask(site: Site, claim: ClaimId, processors: int, gpus: int = 0) -> int:
     """Count a claim that the site's next reports may not include yet; return its ask number."""
     site.asks += 1
     site.unreported[claim] = (site.asks, processors)
+    if gpus:
+        site.unreported_gpus[claim] = gpus
     return site.asks
+
+
+def note_gone(site: Site, claim: ClaimId) -> None:
+    """Drop a claim that the site's reports did not include yet."""
+    site.unreported.pop(claim, None)
+    site.unreported_gpus.pop(claim, None)
 
 
 def increase_window(site: Site, *, limit: int) -> None:
@@ -77,15 +87,16 @@ def decrease_window(site: Site, ask_number: int) -> None:
         site.narrowed_at_ask = site.asks
 
 
-def note_report(site: Site, *, idle: int, through: int) -> bool:
-    """Apply a report that includes all claims up to `through`; return True if more processors are
-    idle than before.
+def note_report(site: Site, *, idle: int, through: int, idle_gpus: int = 0) -> bool:
+    """Apply a report that includes all claims up to `through`; return True if more processors or
+    GPUs are idle than before.
     """
-    before = site.idle()
+    before, gpus_before = site.idle(), site.idle_gpus()
     site.reported_idle = idle
+    site.reported_gpus = idle_gpus
     for claim in [c for c, (number, _) in site.unreported.items() if number <= through]:
-        del site.unreported[claim]
-    return site.idle() > before
+        note_gone(site, claim)
+    return site.idle() > before or site.idle_gpus() > gpus_before
 
 
 # --- the circuit breaker (KOALA 3.4) ---

@@ -36,6 +36,7 @@ from koala.core.pipeline.rounds import Rounds
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
 from koala.core.state import State
+from koala.protocol.messages import SiteResources
 
 Plain: TypeAlias = Any
 """Data that JSON can express."""
@@ -51,6 +52,7 @@ TAGS: dict[str, type] = {
     **_tagged("claim", claim.Released, claim.Passed, claim.Stopped),
     **_tagged("files", files.Transfer),
     **_tagged("grid", grid.SiteFacts, grid.Replica, grid.Site),
+    **_tagged("grid", SiteResources),
     **_tagged("job", job.JobType, job.StartType, job.InputMode, job.InputFile, job.Deadline),
     **_tagged("job", job.Hint, job.ComponentSpec, job.JobSpec, job.Delayed, job.Placing),
     **_tagged("job", job.Member, job.EndKind, job.ClaimEnd, job.ArmNumber, job.Arming),

@@ -31,3 +31,5 @@ HONOURS_MAX = 100
 USERS_MAX = 10_000
 WATERMARK_BYTES_MAX = 64
 """Bytes of a watermark's chain, and of its seal."""
+NAMES_MAX = 1_000
+"""Names in one list of a site's resources, or of a component's licences."""

@@ -7,7 +7,7 @@ are checked where a message is decoded (`codec`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Annotated, TypeAlias
 
@@ -36,6 +36,7 @@ from koala.protocol.limits import (
     FILE_NAME_MAX,
     HONOURS_MAX,
     HOSTS_MAX,
+    NAMES_MAX,
     PROCESSORS_MAX,
     REASON_MAX,
     STATUSES_MAX,
@@ -53,6 +54,7 @@ Transfer: TypeAlias = Annotated[str, Matching(TRANSFER)]
 FileName: TypeAlias = Annotated[str, Text(least=1, most=FILE_NAME_MAX)]
 NO_SITE = SiteName("")
 Took: TypeAlias = Annotated[float, Amount()]
+Names: TypeAlias = Annotated[tuple[Annotated[str, Printable()], ...], Cut(NAMES_MAX)]
 
 # Parts of several messages -----------------------------------------------------------------------
 
@@ -155,7 +157,56 @@ Hosts: TypeAlias = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramSpec:
+class Resources:
+    """Resources that a component asks for beside its processors; None and empty mean no wish.
+
+    - `hosts` machines, with `tasks_per_host` processes on each and `cpus_per_task` processors for
+      each process.
+    - `memory_min_mb`: memory that one process needs.
+    - `gpus` of all its processes together, of `gpu_type`.
+    - `constraint`: features of its machines, as `ib&haswell`; `licenses` by name.
+    - `queue` (partition), `project` (account) and `qos` of the local manager.
+    - `is_exclusive`: no other job on its machines.
+    - `native`: options for the local manager, passed on as they are.
+    """
+
+    hosts: int | None = None
+    tasks_per_host: int | None = None
+    cpus_per_task: int | None = None
+    memory_min_mb: int | None = None
+    gpus: int | None = None
+    gpu_type: str | None = None
+    constraint: str | None = None
+    licenses: Annotated[tuple[tuple[str, int], ...], Cut(NAMES_MAX)] = ()
+    queue: str | None = None
+    project: str | None = None
+    qos: str | None = None
+    is_exclusive: bool = False
+    native: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteResources:
+    """Resources that a site has beside its processors, idle or not.
+
+    `host_memory_mb` is that of its largest machine, 0: unknown. `features` are those of its
+    machines. If `is_complete`, the site has no other features, licences and queues than these.
+    """
+
+    gpus: Processors = 0
+    gpu_types: Names = ()
+    host_memory_mb: Size = 0
+    features: Names = ()
+    licenses: Annotated[tuple[tuple[Annotated[str, Printable()], int], ...], Cut(NAMES_MAX)] = ()
+    queues: Names = ()
+    is_complete: bool = False
+
+
+NO_RESOURCES = SiteResources()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramSpec(Resources):
     """Program of a component as its user asks for it; None means no wish, or no limit."""
 
     executable: str
@@ -165,14 +216,10 @@ class ProgramSpec:
     stdin: str | None = None
     stdout: str | None = None
     stderr: str | None = None
-    hosts: int | None = None
     job_type: JobType = JobType.MULTIPLE
     wall_time_s: Annotated[float | None, Duration()] = None
     cpu_time_s: Annotated[float | None, Duration()] = None
-    memory_min_mb: int | None = None
     memory_max_mb: int | None = None
-    queue: str | None = None
-    project: str | None = None
     output_files: tuple[str, ...] = ()
 
 
@@ -181,7 +228,15 @@ class Program(ProgramSpec):
     """Program of a claim."""
 
     label: str = ""
+    job_name: str = ""
     processes: int = 1
+
+    def resources(self) -> Resources:
+        """Return what it asks of its site."""
+        return Resources(**{name: getattr(self, name) for name in RESOURCES})
+
+
+RESOURCES = tuple(field.name for field in fields(Resources))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,7 +378,7 @@ class SiteFigures:
     """Current figures of a site.
 
     They include all asks up to number `through`. `trouble` is the reason why the site takes no new
-    claims, or none of some users; empty when nothing is wrong.
+    claims, or none of some users; empty when nothing is wrong. `resources` are all that it has.
     """
 
     idle: Processors
@@ -332,6 +387,8 @@ class SiteFigures:
     local_processors: Processors
     queued_jobs: int
     trouble: Reason = ""
+    idle_gpus: Processors = 0
+    resources: SiteResources = NO_RESOURCES
 
 
 # Orders about claims -----------------------------------------------------------------------------

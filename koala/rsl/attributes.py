@@ -15,12 +15,12 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from koala.core.model.job import JobType, StartType
-from koala.rsl import fields
+from koala.rsl import fields, resource_fields
 from koala.rsl.evaluation import canonical_name, nearest
 from koala.rsl.fields import Given
 
 Reader: TypeAlias = Callable[[Given], Any]
-Writer: TypeAlias = Callable[[Any], str]
+Writer: TypeAlias = Callable[[Any], str | list[str]]
 
 PROCESSORS_MAX = 1_000_000
 
@@ -83,8 +83,17 @@ def _honoured(
     )
 
 
-def _handed(name: str, values: str, note: str, *, field: str, read: Reader) -> Attribute:
-    honoured = _honoured(name, values, note, field=field, read=read)
+def _handed(
+    name: str,
+    values: str,
+    note: str,
+    origin: str = "GRAM",
+    *,
+    field: str,
+    read: Reader,
+    write: Writer = str,
+) -> Attribute:
+    honoured = _honoured(name, values, note, origin, field=field, read=read, write=write)
     return replace(honoured, treatment=Treatment.HANDED)
 
 
@@ -225,6 +234,75 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         field="project",
         read=fields.word,
     ),
+    _handed("qos", "string", "quality of service", "Koala", field="qos", read=fields.word),
+    _handed(
+        "tasksPerNode",
+        "integer",
+        "processes on each host, where a site can say so",
+        "Koala",
+        field="tasks_per_host",
+        read=resource_fields.count,
+    ),
+    _honoured(
+        "cpusPerTask",
+        "integer",
+        "processors of each process; it divides count, which stays the sum (default: 1)",
+        "Koala",
+        field="cpus_per_task",
+        read=resource_fields.count,
+    ),
+    _honoured(
+        "gpus",
+        "integer",
+        "GPUs of the component, of all its processes together; only sites with so many are used",
+        "Koala",
+        field="gpus",
+        read=resource_fields.count,
+    ),
+    _honoured(
+        "gpuType",
+        "string",
+        "type of these GPUs, as the site calls it, such as a100",
+        "Koala",
+        field="gpu_type",
+        read=fields.word,
+    ),
+    _honoured(
+        "constraint",
+        "string",
+        "features that the hosts must have, such as ib or ib&haswell; only sites with them are"
+        " used",
+        "Koala",
+        field="constraint",
+        read=resource_fields.constraint,
+    ),
+    _honoured(
+        "licenses",
+        "NAME, NAME:COUNT or (NAME COUNT) ...",
+        "software licences; only sites with them are used",
+        "Koala",
+        field="licenses",
+        read=resource_fields.licenses,
+        write=resource_fields.licenses_text,
+    ),
+    _handed(
+        "exclusive",
+        "yes or no",
+        "yes: no other job on the hosts (default: no)",
+        "Koala",
+        field="is_exclusive",
+        read=fields.is_yes,
+        write=fields.yes_or_no,
+    ),
+    _handed(
+        "native",
+        "string",
+        "options for the site's batch system that no attribute covers, in quotes; a site may"
+        " refuse them",
+        "Koala",
+        field="native",
+        read=resource_fields.native,
+    ),
     _honoured("dryRun", "yes or no", "yes: check and place the job, submit nothing (as --dry-run)"),
     _honoured("rsl_substitution", "(NAME value) ...", "definitions of variables"),
     _ignored("gramMyJob", "the rendezvous bundle tells each component of the others"),
@@ -361,14 +439,18 @@ PLAIN_NAMES = {
 }
 """Plain names of attributes whose name in RSL is older than the words of today's batch systems."""
 
+ALIASES = {"nodes": "hostCount", "partition": "queue", "tasksPerHost": "tasksPerNode"}
+"""Further names that are read, and never written."""
+
 KNOWN: dict[str, Attribute] = {
     **{canonical_name(row.name): row for row in ATTRIBUTES},
     **{canonical_name(PLAIN_NAMES[row.name]): row for row in ATTRIBUTES if row.name in PLAIN_NAMES},
 }
+KNOWN.update({canonical_name(name): KNOWN[canonical_name(of)] for name, of in ALIASES.items()})
 
 
 _SPELT = {
-    **{canonical_name(name): name for name in PLAIN_NAMES.values()},
+    **{canonical_name(name): name for name in (*PLAIN_NAMES.values(), *ALIASES)},
     **{canonical_name(row.name): row.name for row in ATTRIBUTES},
 }
 
@@ -391,7 +473,8 @@ def known_names_near(name: str) -> list[str]:
 
 def _names(row: Attribute) -> str:
     plain = PLAIN_NAMES.get(row.name)
-    return f"`{row.name}`" + (f", `{plain}`" if plain else "")
+    others = [alias for alias, name in ALIASES.items() if name == row.name]
+    return ", ".join(f"`{name}`" for name in (row.name, plain, *others) if name)
 
 
 def markdown_table() -> str:

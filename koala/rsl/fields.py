@@ -125,6 +125,11 @@ def is_yes(given: Given) -> bool:
     return found
 
 
+def yes_or_no(value: bool) -> str:  # noqa: FBT001 - a writer of one value
+    """Format a choice as `yes` or `no`."""
+    return "yes" if value else "no"
+
+
 def time_limit_s(given: Given) -> Seconds:
     """Read a time limit: whole minutes, as GRAM writes times, or a duration; in seconds."""
     literal = string(given)

@@ -245,6 +245,12 @@ class _JobReader:
         if spec.hosts is not None and spec.hosts > spec.processors:
             message = f"hostCount is {spec.hosts}, expected at most count, {spec.processors}"
             raise self._error(message, relations["hostcount"])
+        each = spec.cpus_per_task
+        if each is not None and spec.processors % each:
+            message = f"cpusPerTask is {each}, expected a divisor of count, {spec.processors}"
+            raise self._error(message, relations["cpuspertask"])
+        if spec.gpu_type is not None and spec.gpus is None:
+            raise self._error("gpuType needs gpus, their number", relations["gputype"])
         low, high = spec.memory_min_mb, spec.memory_max_mb
         if low is not None and high is not None and low > high:
             message = f"minMemory is {low}, expected at most maxMemory, {high}"

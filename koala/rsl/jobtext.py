@@ -95,7 +95,9 @@ def _component_relations(spec: ComponentSpec) -> list[Relation]:
     for row in _COMPONENT_FIELDS:
         value = getattr(spec, row.field)
         if value != _DEFAULTS[row.field] or row.field == "processors":
-            written = value if isinstance(value, tuple) else [row.write(value)]
+            written = value if row.write is str and isinstance(value, tuple) else row.write(value)
+            if isinstance(written, str):
+                written = [written]
             relations.append(_relation(row.name, written))
     return relations
 

@@ -33,6 +33,7 @@ from koala.core.pipeline.claiming_schedule import tries_left
 from koala.core.queries import claim_of
 from koala.core.sites import is_resting
 from koala.core.state import State
+from koala.protocol.messages import NO_RESOURCES, SiteResources
 from koala.views.accounting import charges_picture
 
 CHARGES_SHOWN = 60
@@ -249,6 +250,7 @@ def _part(state: State, job: Job, index: int) -> dict[str, Any]:
         "label": job.spec.label(index),
         "processors": component.processors,
         "processes": component.processes,
+        "gpus": component.gpus or 0,
         "executable": component.executable,
         "fixed_site": component.site,
         "start_type": component.start_type.value,
@@ -312,6 +314,9 @@ def _site(site: Site, held: int, now: Instant) -> dict[str, Any]:
         "state": _site_state(site, now),
         "processors": site.facts.processors,
         "idle": max(0, site.idle()),
+        "gpus": site.facts.resources.gpus,
+        "idle_gpus": max(0, site.idle_gpus()),
+        "resources": _resources(site.facts.resources),
         "claimed": held,
         "errors": site.errors,
         "unusable_until": None if site.unusable_until == float("inf") else site.unusable_until,
@@ -324,6 +329,19 @@ def _site(site: Site, held: int, now: Instant) -> dict[str, Any]:
         "local": site.reported_local,
         "rtt_s": site.rtt_s,
         "address": site.facts.address,
+    }
+
+
+def _resources(resources: SiteResources) -> dict[str, Any]:
+    """Document of what a site has beside processors and GPUs; empty if it says nothing."""
+    if resources == NO_RESOURCES:
+        return {}
+    return {
+        "gpu_types": list(resources.gpu_types),
+        "features": list(resources.features),
+        "licenses": dict(resources.licenses),
+        "queues": list(resources.queues),
+        "host_memory_mb": resources.host_memory_mb,
     }
 
 
@@ -408,6 +426,8 @@ def digest(state: State) -> str:
             for name in _NOT_IN_DIGEST:
                 del picture[name]
             for part in picture["parts"]:
+                if not part["gpus"]:
+                    del part["gpus"]
                 if not part["mips"]:  # as in journals of older daemons
                     del part["mips"], part["booked_bps"]
             if picture["progress"] is None:  # as in journals that are older than this

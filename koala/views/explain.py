@@ -134,7 +134,8 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
 
 def _misfit(state: State, job: Job) -> str:
     """Explain that the job would not fit even if no other job ran; empty if it would."""
-    spec, most = job.spec, most_at_a_site(placement_policy(state, job))
+    spec = job.spec
+    most = 1 if spec.distinct else most_at_a_site(state.policies.place)
     only_at = local_site(job.queue) if len(spec.components) == 1 else None
     pieces, needed = pieces_of(spec, only_at), job.needed
     for sites, what in (

@@ -189,12 +189,16 @@ class Script:
 
     # --- what agents say ---
 
-    def report(self, site: str, idle: int, through: int | None = None, *, local: int = 0) -> Script:
+    def report(
+        self, site: str, idle: int, through: int | None = None, *, local: int = 0, gpus: int = 0
+    ) -> Script:
         """A site's report that includes every claim asked there, unless said otherwise."""
         name = SiteName(site)
         asks = self.scheduler.sites[name].asks if through is None else through
         return self.tell(
-            ev.SiteReported(site=name, idle=idle, through=asks, rtt_s=0.0, local=local)
+            ev.SiteReported(
+                site=name, idle=idle, through=asks, rtt_s=0.0, local=local, idle_gpus=gpus
+            )
         )
 
     def grant(self, *claims: str) -> Script:

@@ -101,10 +101,16 @@ _minutes = st.none() | st.integers(1, 5_256_000).map(lambda minutes: minutes * 6
 _amounts = st.floats(1e-6, 1e15)
 
 
+_licenses = st.dictionaries(
+    st.sampled_from(["matlab", "a.b@c", "x/y-z"]), st.integers(1, 1_000_000), max_size=3
+).map(lambda counts: tuple(counts.items()))
+
+
 @st.composite
 def components(draw: st.DrawFn) -> ComponentSpec:
     """A component that can be written."""
     processors = draw(st.integers(1, 1000))
+    gpus = draw(st.none() | st.integers(1, 1000))
     low, high = sorted(draw(st.tuples(st.integers(1, 10**9), st.integers(1, 10**9))))
     return ComponentSpec(
         executable=draw(_paths),
@@ -125,6 +131,17 @@ def components(draw: st.DrawFn) -> ComponentSpec:
         memory_max_mb=draw(st.sampled_from([None, high])),
         queue=draw(st.none() | _words),
         project=draw(st.none() | _words),
+        qos=draw(st.none() | _words),
+        tasks_per_host=draw(st.none() | st.integers(1, 1000)),
+        cpus_per_task=draw(
+            st.none() | st.sampled_from([n for n in (1, 2, 7) if processors % n == 0])
+        ),
+        gpus=gpus,
+        gpu_type=None if gpus is None else draw(st.none() | _words),
+        constraint=draw(st.none() | st.sampled_from(["ib", "ib&haswell", "[a|b]*2"])),
+        licenses=draw(_licenses),
+        is_exclusive=draw(st.booleans()),
+        native=draw(st.none() | st.sampled_from(["--reservation=course", "-l 'a b=1'", "-p -10"])),
         output_files=draw(_output_files),
         rate=draw(st.none() | _amounts),
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from koala.core.model.job import ComponentSpec
 from koala.rsl import read_job
 from koala.rsl.attributes import (
+    ALIASES,
     ATTRIBUTES,
     KNOWN,
     PLAIN_NAMES,
@@ -36,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_names_are_unique_after_canonicalisation() -> None:
-    assert len(KNOWN) == len(ATTRIBUTES) + len(PLAIN_NAMES)
+    assert len(KNOWN) == len(ATTRIBUTES) + len(PLAIN_NAMES) + len(ALIASES)
     plain = [canonical_name(plain_name(row)) for row in ATTRIBUTES]
     assert [KNOWN[name] for name in plain] == list(ATTRIBUTES)
 

@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "koala.core.feasibility",
         "koala.core.queries",
+        "koala.core.resources",
         "koala.core.sites",
         "koala.core.state",
     ),

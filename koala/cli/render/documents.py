@@ -29,6 +29,7 @@ def sites_text(
         column("STATE", _site_state),
         column(">PROCESSORS", "processors"),
         column(">IDLE", "idle"),
+        *([column(">GPUS", _gpus)] if any(site.get("gpus") for site in sites) else []),
         column(">CLAIMED", "claimed"),
         column(">ERRORS", "errors", rank=1),
         column(">ROUND TRIP", lambda site: milliseconds(site["rtt_s"]), rank=3),
@@ -43,6 +44,12 @@ def sites_text(
         f"{clean(site['site'])} is away: {why}" for site in sites if (why := _why_away(site, zone))
     ]
     return "\n".join((table(heads, sites, width=width, coloured=coloured), *absences, *troubles))
+
+
+def _gpus(site: Document) -> str:
+    """Format the GPUs of a site, as in `2 of 4 idle`; daemons of earlier releases name none."""
+    gpus = site.get("gpus") or 0
+    return f"{site['idle_gpus']} of {gpus} idle" if gpus else NOTHING
 
 
 def _site_state(site: Document) -> str:

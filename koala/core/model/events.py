@@ -97,6 +97,7 @@ class SiteReported:
     through: int
     rtt_s: Seconds = 0.0
     local: int = 0
+    idle_gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from koala.core.model.values import ClaimId, FileName, Instant, JobId, Seconds, SiteName, UserName
+from koala.protocol.messages import NO_RESOURCES, SiteResources
 
 MIPS_DEFAULT = 1000.0
 """Speed of a processor whose speed is not configured."""
@@ -33,6 +34,7 @@ class SiteFacts:
     - `may_kill_local`: the administrator allows killing local jobs for a job that must start now.
     - `mips`: speed of one processor.
     - `slots`: limit of concurrent claims, None for no limit (Hints 3.2).
+    - `resources`: what it has beside processors, by its newest report.
     """
 
     processors: int
@@ -46,6 +48,7 @@ class SiteFacts:
     mips: float = MIPS_DEFAULT
     slots: int | None = None
     users: tuple[UserName, ...] = ()
+    resources: SiteResources = NO_RESOURCES
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""
@@ -81,6 +84,8 @@ class Site:
     unreported: dict[ClaimId, tuple[int, int]] = field(
         default_factory=dict
     )  # ask number, processors
+    reported_gpus: int = 0  # idle ones
+    unreported_gpus: dict[ClaimId, int] = field(default_factory=dict)  # of claims in `unreported`
     errors: int = 0  # consecutive
     erring: dict[JobId, int] = field(default_factory=dict)  # errors of each live job among them
     unusable_until: Instant | None = None  # None: usable
@@ -96,12 +101,17 @@ class Site:
             return self.reported_idle
         return self.reported_idle - sum([processors for _, processors in self.unreported.values()])
 
+    def idle_gpus(self) -> int:
+        """Idle GPUs of the last report minus those of the claims asked or granted since."""
+        return self.reported_gpus - sum(self.unreported_gpus.values())
+
 
 class SiteView(NamedTuple):
     """View of a usable site for policies, with `idle` processors of `processors`.
 
     `mips`: rate that a part gets here now: live, the speed of the processors; simulated, the
     largest slice that is left. `slots`: number of further parts it takes, None for no limit.
+    `gpus`: idle ones.
 
     A named tuple, because every claiming try makes one for each of perhaps a thousand sites, and a
     frozen dataclass takes twice as long to make.
@@ -115,6 +125,7 @@ class SiteView(NamedTuple):
     mips: float = MIPS_DEFAULT
     slots: int | None = None
     users: tuple[UserName, ...] = ()
+    gpus: int = 0
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""
@@ -216,6 +227,7 @@ class GridView:
         self.sites: tuple[SiteView, ...] = tuple(sites)
         self._idle = {site.name: site.idle for site in self.sites}
         self._slots = {site.name: site.slots for site in self.sites if site.slots is not None}
+        self._gpus = {site.name: site.gpus for site in self.sites if site.gpus}
         self._free = dict(free or {})
         self._idle_max: int | None = None  # worked out when asked
         self._idle_sum: int | None = None
@@ -255,6 +267,14 @@ class GridView:
         """Idle processors of one site; 0 when it is not usable."""
         return self._idle.get(site, 0)
 
+    def gpus_at(self, site: SiteName) -> int:
+        """Idle GPUs of one site."""
+        return self._gpus.get(site, 0)
+
+    def has_room(self, site: SiteName, *, processors: int, gpus: int = 0) -> bool:
+        """Return True if a part of this size could start at a site now."""
+        return self._idle.get(site, 0) >= processors and self._gpus.get(site, 0) >= gpus
+
     def slots(self) -> dict[SiteName, int]:
         """Number of further parts that each site with a limit takes; a copy to modify."""
         return dict(self._slots)
@@ -280,6 +300,7 @@ class GridView:
         """Copy the view for a tentative placement."""
         other = copy(self)
         own = {"_idle": dict(self._idle), "_slots": self.slots(), "_free": self.free()}
+        own["_gpus"] = dict(self._gpus)
         vars(other).update(own, _refused=set())
         return other
 
@@ -297,9 +318,11 @@ class GridView:
         self._idle_max = self._idle_sum = None
         self._refused.clear()
 
-    def take(self, site: SiteName, processors: int) -> None:
+    def take(self, site: SiteName, processors: int, gpus: int = 0) -> None:
         """Count a component placed in this scan, or claimed in this try."""
         self._idle[site] -= processors
+        if gpus:
+            self._gpus[site] = self._gpus.get(site, 0) - gpus
         if site in self._slots:
             self._slots[site] -= 1
             if self._slots[site] <= 0:
@@ -332,10 +355,11 @@ class GridView:
                 self._idle[site] = 0
                 self._change()
 
-    def give(self, site: SiteName, processors: int) -> None:
-        """Count processors that a preempted job will give back."""
+    def give(self, site: SiteName, processors: int, gpus: int = 0) -> None:
+        """Count processors and GPUs that a preempted job will give back."""
         if site in self._idle:
             self._idle[site] += processors
+            self._gpus[site] = self._gpus.get(site, 0) + gpus
             self._change()
 
     def near(

@@ -97,12 +97,14 @@ class ComponentSpec(messages.ProgramSpec):
     @property
     def processes(self) -> int:
         """Number of processes of the component's program."""
-        return 1 if self.job_type is JobType.SINGLE else self.processors
+        if self.job_type is JobType.SINGLE:
+            return 1
+        return self.processors // (self.cpus_per_task or 1)
 
-    def program(self, label: str) -> messages.Program:
+    def program(self, label: str, job_name: str = "") -> messages.Program:
         """Return the program as the component's site gets it."""
         spec = {name: getattr(self, name) for name in _PROGRAM_FIELDS}
-        return messages.Program(label=label, processes=self.processes, **spec)
+        return messages.Program(label=label, job_name=job_name, processes=self.processes, **spec)
 
 
 _PROGRAM_FIELDS = tuple(field.name for field in fields(messages.ProgramSpec))

@@ -36,7 +36,7 @@ from koala.core.pipeline.progress_control import restore_full_speed
 from koala.core.pipeline.refusals import is_for_good, note_error, note_refusal
 from koala.core.pipeline.starting import advance_start, run_if_passed
 from koala.core.queries import describe, is_optional_member, member_of
-from koala.core.sites import decrease_window, ended_well
+from koala.core.sites import decrease_window, ended_well, note_gone
 from koala.core.state import State
 
 
@@ -76,7 +76,7 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
         job = state.jobs[claim.job]
         job.ran_s += claim.processors * max(0.0, (end.ended_at or now) - claim.passed_at)
     site = state.sites[claim.site]
-    site.unreported.pop(identity, None)
+    note_gone(site, identity)
     if end.kind is not EndKind.FENCED:
         state.actions.append(AcknowledgeClaim(claim=identity, site=claim.site))
     if not (isinstance(claim.phase, Stopped) and claim.phase.is_silent):

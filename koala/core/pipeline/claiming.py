@@ -38,6 +38,7 @@ from koala.core.queries import (
     starts_early,
     unanswered,
 )
+from koala.core.resources import asks
 from koala.core.sites import increase_window, is_usable, note_ask
 from koala.core.state import State
 
@@ -128,6 +129,7 @@ def claim_question(
             fixed=fixed_site(job, m.component),
             size_bytes=part_of_file(state, job, m.component)[1],
             is_optional=is_optional_member(job, m.component),
+            gpus=job.spec.components[m.component].gpus or 0,
         )
         for m in present
         if m.claim is None and m.end is None
@@ -165,10 +167,13 @@ def grounds(
 ) -> tuple[ReclaimableSite, ...]:
     """Reclaimable sites for the last try before a deadline, at which local jobs may be killed.
     Processors that neither a local job nor a claim holds are idle there, even if queued local jobs
-    wait for them. For a job on distinct sites no local job is killed.
+    wait for them. For a job on distinct sites, or with needs beside
+    processors, no local job is killed.
     """
     is_last = job.deadline_at is not None and next_claim(state, job, attempt, now) is None
     if state.parameters.at_deadline != "kill" or not is_last or job.spec.distinct:
+        return ()
+    if any(asks(component) for component in job.spec.components):
         return ()
     ours: dict[SiteName, int] = {}
     for claim in state.ledger.values():
@@ -195,11 +200,21 @@ def victims(state: State) -> tuple[Victim, ...]:
         if job.spec.priority is not Priority.LOW or not is_open:
             continue
         held: dict[SiteName, int] = {}
+        gpus: dict[SiteName, int] = {}
         for claim in claims_of(state, attempt.present):
             if not isinstance(claim.phase, Asked):
                 held[claim.site] = held.get(claim.site, 0) + claim.processors
+                if count := job.spec.components[claim.component].gpus:
+                    gpus[claim.site] = gpus.get(claim.site, 0) + count
         if held:
-            victims.append(Victim(job=job.id, start_at=attempt.start_at, held=tuple(held.items())))
+            victims.append(
+                Victim(
+                    job=job.id,
+                    start_at=attempt.start_at,
+                    held=tuple(held.items()),
+                    held_gpus=tuple(gpus.items()),
+                )
+            )
     return tuple(sorted(victims, key=lambda victim: -victim.start_at))
 
 
@@ -340,7 +355,7 @@ def claim(
         processors=component.processors,
         start_type=component.start_type,
         asked_at=now,
-        ask_number=note_ask(site, identity, component.processors),
+        ask_number=note_ask(site, identity, component.processors, component.gpus or 0),
         hold_s=hold_s,
         grace_until=now + site.facts.grace_s + (state.parameters.kill_s if is_preempting else 0.0),
         fence_s=state.parameters.fence_s,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from koala.core.feasibility import empty_view
 from koala.core.model.grid import Assignment, GridView, Part, Placement, PlacementRequest
-from koala.core.model.job import Attempt, Claiming, Job, Member, Placing
+from koala.core.model.job import Attempt, Claiming, ComponentSpec, Job, Member, Placing
 from koala.core.model.placement_queues import queued_at
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import FOREVER, Instant, SiteName, UserName
@@ -25,8 +25,10 @@ from koala.core.queries import (
     placement_policy,
     sites_asked_enough,
 )
+from koala.core.resources import asks, lack
 from koala.core.sites import is_usable
 from koala.core.state import State
+from koala.protocol.messages import RESOURCES
 
 
 def place_timed(state: State, now: Instant) -> None:
@@ -72,7 +74,11 @@ class CapacityCheck:
         for index, component in enumerate(job.spec.components):
             fixed = fixed_site(job, index)
             owner = job.spec.owner
-            most = self._most(owner, closed) if fixed is None else self._at(fixed, owner, closed)
+            shut = closed
+            if asks(component):
+                lacking = [n for n, facts in self._sites.items() if lack(component, facts)]
+                shut = (*closed, *lacking)
+            most = self._most(owner, shut) if fixed is None else self._at(fixed, owner, shut)
             if most >= component.processors:
                 fitting += 1
             elif not is_optional_member(job, index):
@@ -152,7 +158,8 @@ def find_placement(
         one = ask_placement(state, job, replace(request, parts=(part,), beside=beside), trial)
         if one is not None:
             found.append(one.assignments[0])
-            trial.take(one.assignments[0].site, part.processors)
+            gpus = job.spec.components[part.component].gpus or 0
+            trial.take(one.assignments[0].site, part.processors, gpus)
             trial.book(one.assignments[0])
         elif not is_optional_member(job, part.component):
             break
@@ -192,8 +199,15 @@ def _shape(job: Job) -> Hashable:
         spec.length_mi,
         spec.preferred_mips,
         spec.distinct,
-        tuple([(component.processors, component.site) for component in spec.components]),
+        tuple([(c.processors, c.site, _needs(c)) for c in spec.components]),
     )
+
+
+def _needs(component: ComponentSpec) -> Hashable:
+    """Part of a cache key: what a component needs beside processors."""
+    if not asks(component):
+        return None
+    return tuple([getattr(component, name) for name in RESOURCES])
 
 
 def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
@@ -253,7 +267,8 @@ def place(state: State, job: Job, placement: Placement, picture: GridView, now: 
     for member in attempt.members:
         assignment = by_component.get(member.component)
         if assignment is not None:
-            picture.take(assignment.site, job.spec.components[member.component].processors)
+            component = job.spec.components[member.component]
+            picture.take(assignment.site, component.processors, component.gpus or 0)
             picture.book(assignment)
             settle_member(state, attempt, member, assignment, now)
     picture.close_probed(a.site for a in placement.assignments)

@@ -91,7 +91,10 @@ def on_registered(state: State, event: ev.SiteRegistered, now: Instant) -> None:
     site.is_connected = True
     site.renewed_at = now
     site.reported_idle = event.idle
-    state.announce_site(site, f"connected with {event.facts.processors} processors", now)
+    site.reported_gpus = min(site.reported_gpus, event.facts.resources.gpus)
+    gpus = event.facts.resources.gpus
+    more = f" and {gpus} GPUs" if gpus else ""
+    state.announce_site(site, f"connected with {event.facts.processors} processors{more}", now)
     state.ask_scan(site.name)
 
 
@@ -128,7 +131,8 @@ def on_reported(state: State, event: ev.SiteReported) -> None:
         return
     site.rtt_s = event.rtt_s
     site.reported_local = event.local
-    if note_report(site, idle=event.idle, through=event.through):
+    gpus = event.idle_gpus
+    if note_report(site, idle=event.idle, through=event.through, idle_gpus=gpus):
         state.ask_scan(site.name)
 
 

@@ -94,7 +94,9 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
         processors=claim.processors,
         hold_s=claim.hold_s,
         no_barrier=claim.start_type is StartType.NONE,
-        program=job.spec.components[claim.component].program(job.spec.label(claim.component)),
+        program=job.spec.components[claim.component].program(
+            job.spec.label(claim.component), job.spec.name
+        ),
         progress_s=state.parameters.progress_cycle_s
         if job.spec.is_controlled and claim.start_type is not StartType.NONE
         else 0.0,

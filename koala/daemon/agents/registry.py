@@ -341,9 +341,10 @@ class AgentRegistry:
             connection.report = news
             connection.reported_rtt_s = connection.session.rtt_s or 0.0
             known = self._scheduler.sites.get(site)
-            is_other = known is not None and news.processors not in (0, known.facts.processors)
-            if is_other and not self._take_registration_token(connection):
-                news = replace(news, processors=0)  # its next report repeats the change
+            is_other = known is not None and reports.is_other(news, known.facts)
+            if known and is_other and not self._take_registration_token(connection):
+                # Its next report repeats the change.
+                news = replace(news, processors=0, resources=known.facts.resources)
 
         def handle_report(batch: BatchContext) -> bool:
             is_known = not isinstance(news, Report) or news.claim in batch.scheduler.ledger
@@ -396,5 +397,6 @@ class AgentRegistry:
             through=report.through,
             rtt_s=rtt_s,
             local=report.local_processors,
+            idle_gpus=report.idle_gpus,
         )
         self._event_loop.post(lambda batch: batch.emit(event))

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from koala.core.model import events as ev
 from koala.core.model.claim import Asked, Claim
+from koala.core.model.grid import SiteFacts
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import Instant, Seconds, SiteName, TransferId
 from koala.core.scheduler import Scheduler
@@ -53,6 +54,8 @@ def of_registration(
     if site is not None and site.is_connected:
         yield ev.SiteDisconnected(site=name)  # the newest session wins
     facts = facts_of(registration.facts)
+    if site is not None:  # until its first report says more
+        facts = replace(facts, resources=site.facts.resources)
     yield ev.SiteRegistered(site=name, facts=facts, idle=min(registration.idle, facts.processors))
     replica_reports.reset(name)
     for news in inventory:
@@ -131,12 +134,18 @@ def _of_claim(news: Report, claim: Claim) -> Iterator[ev.Event]:
         yield ev.ClaimGone(claim=claim.id, end=news.end, batch_job=news.batch_job)
 
 
+def is_other(news: SiteFigures, facts: SiteFacts) -> bool:
+    """Return True if a site's figures name another size, or other resources, than its facts."""
+    return news.processors not in (0, facts.processors) or news.resources != facts.resources
+
+
 def _of_site(
     news: SiteFigures, name: SiteName, scheduler: Scheduler, rtt_s: Seconds
 ) -> Iterator[ev.Event]:
     site = scheduler.sites.get(name)
-    if site is not None and news.processors not in (0, site.facts.processors):
-        facts = replace(site.facts, processors=news.processors)
+    if site is not None and is_other(news, site.facts):
+        processors = news.processors or site.facts.processors
+        facts = replace(site.facts, processors=processors, resources=news.resources)
         yield ev.SiteRegistered(site=name, facts=facts, idle=news.idle)
     yield ev.SiteReported(
         site=name,
@@ -144,6 +153,7 @@ def _of_site(
         through=news.through,
         rtt_s=rtt_s,
         local=news.local_processors,
+        idle_gpus=min(news.idle_gpus, news.resources.gpus),
     )
 
 

@@ -20,19 +20,24 @@ from koala.core.feasibility import (
     describe_misfit,
     empty_view,
     fits,
+    gpu_pieces_of,
+    gpu_rooms_of,
     most_at_a_site,
     pieces_of,
     rooms_of,
 )
 from koala.core.model.grid import GridView, Part, PlacementRequest, Site, SiteView, Unplaceable
-from koala.core.model.job import JobSpec, StartType
+from koala.core.model.job import ComponentSpec, JobSpec, StartType
 from koala.core.model.values import Instant, SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
 from koala.core.queries import demand_of
+from koala.core.resources import able_sites, describe_lack
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_usable
 from koala.errors import RejectedError, SpecError
 from koala.policies import BUILT_IN
+from koala.protocol.messages import RESOURCES
+from koala.rsl.attributes import ATTRIBUTES, Treatment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +83,7 @@ def _shape(spec: JobSpec, unseen: tuple[SiteName, ...]) -> Hashable:
         *(unseen, spec.owner, spec.queue, spec.quorum),
         *(spec.hint, spec.length_mi, spec.preferred_mips, spec.distinct),
         tuple([(c.processors, c.site, c.start_type, c.label) for c in spec.components]),
+        tuple([tuple([getattr(c, name) for name in RESOURCES]) for c in spec.components]),
     )
 
 
@@ -140,9 +146,12 @@ def _check_components(
         label = spec.label(index)
         try:
             if component.site is None:
-                _check_size(label, component.processors, sites, unseen)
+                able = _able(label, component, sites, spec.owner, is_known=not unseen)
+                _check_size(label, component.processors, able, unseen)
             elif component.site not in unseen:
                 _require_site(label, component.site, sites, unseen)
+                here = {component.site: sites[component.site]}
+                _able(label, component, here, spec.owner, is_known=True)
                 _check_fixed(label, component.processors, sites[component.site])
         except _TooLargeError as error:
             if spec.quorum is None and component.start_type is StartType.STRICT:
@@ -152,7 +161,22 @@ def _check_components(
 
 
 class _TooLargeError(Exception):
-    """A component is larger than the sites where it may run."""
+    """A component is larger than the sites where it may run, or needs what none of them has."""
+
+
+def _able(
+    label: str,
+    component: ComponentSpec,
+    sites: Mapping[SiteName, Site],
+    owner: UserName,
+    *,
+    is_known: bool,
+) -> Mapping[SiteName, Site]:
+    """Return the sites that lack nothing for a component; there must be one if all are known."""
+    able = able_sites(component, sites, owner)
+    if is_known and sites and not able:
+        raise _TooLargeError(f"component {label} {describe_lack(component, sites.values())}")
+    return able
 
 
 def _check_together(
@@ -173,6 +197,11 @@ def _check_together(
             f"{describe_misfit(pieces, needed, rooms)}; the job waits until more registers, and"
             f" nobody knows how large that is: {_few(unseen)}"
         ]
+    gpus = gpu_pieces_of(spec)
+    if gpus and not unseen and not fits(gpus, len(gpus), gpu_rooms := gpu_rooms_of(sites.values())):
+        asked = " + ".join(str(piece.processors) for piece in gpus)
+        each = ", ".join(f"{room.name} has {room.processors:g}" for room in gpu_rooms)
+        raise RejectedError(f"the job can never start: its components need {asked} GPUs; {each}")
     usable = [room for room in rooms if is_usable(sites[room.name])]
     if len(usable) < len(rooms) and not fits(pieces, needed, usable):
         away = [_state(site) for site in sites.values() if not is_usable(site)]
@@ -252,13 +281,7 @@ def warnings(
     placement policy ignores."""
     found: dict[str, list[str]] = {}
     for index, component in enumerate(spec.components):
-        asked = {
-            "hostCount": component.hosts,
-            "minMemory": component.memory_min_mb,
-            "queue": component.queue,
-            "project": component.project,
-        }
-        names = [name for name, value in asked.items() if value]
+        names = [row.name for row in HANDED if getattr(component, row.field)]
         if not names:
             continue
         honoured = _honoured(component.site, spec.owner, scheduler, listed)
@@ -283,6 +306,9 @@ def _ignored_demands(spec: JobSpec, place: PlacementPolicy) -> Iterator[tuple[st
         if policy and value is not None and name not in supported:
             yield name, policy
 
+
+HANDED = tuple(row for row in ATTRIBUTES if row.treatment is Treatment.HANDED)
+"""Attributes for the local manager of a site, which may not act on them."""
 
 DEMANDS_SUPPORTED = {
     "NoNetwork": ("mips",),

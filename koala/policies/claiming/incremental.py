@@ -26,7 +26,7 @@ def incremental(question: ClaimQuestion, view: GridView, place: PlacementPolicy)
         beside = (*question.held_at, *(site for site in sites.values() if site is not None))
         move = None if part.fixed is not None else place(_anywhere(part, question, beside), view)
         if isinstance(move, Placement):
-            view.take(move.assignments[0].site, part.processors)
+            view.take(move.assignments[0].site, part.processors, part.gpus)
             view.book(move.assignments[0])
             moves.append(move.assignments[0])
             sites[part.component] = move.assignments[0].site
@@ -47,8 +47,8 @@ def _split(question: ClaimQuestion, view: GridView) -> tuple[list[PendingPart], 
     startable: list[PendingPart] = []
     blocked: list[PendingPart] = []
     for part in sorted(question.pending, key=lambda p: (-p.processors, p.component)):
-        if part.site is not None and view.idle_at(part.site) >= part.processors:
-            view.take(part.site, part.processors)
+        if part.site is not None and part.fits(view, part.site):
+            view.take(part.site, part.processors, part.gpus)
             startable.append(part)
         else:
             blocked.append(part)

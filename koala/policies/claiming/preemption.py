@@ -27,9 +27,9 @@ def choose_victims(
         for victim in chosen:
             victims.append(victim.job)
             for site, processors in victim.held:
-                view.give(site, processors)
+                view.give(site, processors, victim.gpus_at(site))
         assert part.site is not None
-        view.take(part.site, part.processors)
+        view.take(part.site, part.processors, part.gpus)
         served.append(part.component)
     if question.preempt == "complete" and len(served) < len(stuck):
         return (), ()
@@ -39,18 +39,20 @@ def choose_victims(
 def _enough(
     part: PendingPart, question: ClaimQuestion, taken: list[JobId], view: GridView
 ) -> list[Victim] | None:
-    """Take victims in order until they free enough processors for one part; None if they do not
-    suffice.
+    """Take victims in order until they free enough processors and GPUs for one part; None if they
+    do not suffice.
     """
     if part.site is None or part.site not in question.preemptible:
         return None
-    idle = view.idle_at(part.site)
+    lacking = part.processors - view.idle_at(part.site)
+    gpus_lacking = part.gpus - view.gpus_at(part.site)
     chosen: list[Victim] = []
     for victim in question.victims:
-        if idle >= part.processors:
+        if lacking <= 0 and gpus_lacking <= 0:
             break
-        here = dict(victim.held).get(part.site, 0)
-        if here and victim.job not in taken:
+        here, gpus = dict(victim.held).get(part.site, 0), victim.gpus_at(part.site)
+        if victim.job not in taken and ((here and lacking > 0) or (gpus and gpus_lacking > 0)):
             chosen.append(victim)
-            idle += here
-    return chosen if idle >= part.processors else None
+            lacking -= here
+            gpus_lacking -= gpus
+    return chosen if lacking <= 0 and gpus_lacking <= 0 else None

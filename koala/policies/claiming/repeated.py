@@ -38,8 +38,8 @@ def _placed(
     found: list[Assignment] = []
     blocked: list[PendingPart] = []
     for part in by_decreasing_size(question.pending):
-        if part.site is not None and view.idle_at(part.site) >= part.processors:
-            view.take(part.site, part.processors)
+        if part.site is not None and part.fits(view, part.site):
+            view.take(part.site, part.processors, part.gpus)
             found.append(Assignment(component=part.component, site=part.site))
         else:
             blocked.append(part)
@@ -47,9 +47,9 @@ def _placed(
     for parts in (strict, *([part] for part in blocked if part.is_optional)):
         answer = place(_request(parts, question, found), view) if parts else None
         if isinstance(answer, Placement):
-            sizes = {part.component: part.processors for part in parts}
+            sizes = {part.component: (part.processors, part.gpus) for part in parts}
             for assignment in answer.assignments:
-                view.take(assignment.site, sizes[assignment.component])
+                view.take(assignment.site, *sizes[assignment.component])
                 view.book(assignment)
                 found.append(assignment)
     return tuple(sorted(found, key=lambda assignment: assignment.component))

@@ -23,6 +23,7 @@ from koala.daemon.clients.admission import (
 )
 from koala.errors import RejectedError, SpecError
 from koala.policies import chosen
+from koala.protocol.messages import SiteResources
 
 DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
 NOBODY_LISTED: Mapping[SiteName, UserName | None] = {}
@@ -348,3 +349,46 @@ def test_verdicts_are_kept_until_the_grid_is_another_one() -> None:
     scheduler.handle(SiteRegistered(site=LEIDEN, facts=SiteFacts(processors=4), idle=4), 4.0)
     with pytest.raises(RejectedError):
         check(wide, scheduler, NOBODY_LISTED, kept)
+
+
+def with_resources(**gpus: int) -> Scheduler:
+    """Sites of eight processors with so many GPUs."""
+    scheduler = Scheduler(Parameters(), chosen())
+    for name, count in gpus.items():
+        facts = SiteFacts(processors=8, resources=SiteResources(gpus=count, is_complete=True))
+        scheduler.handle(SiteRegistered(site=SiteName(name), facts=facts, idle=8), 1.0)
+    return scheduler
+
+
+def test_more_gpus_than_any_site_has_are_refused_with_the_numbers() -> None:
+    sites = with_resources(delft=4, leiden=0)
+    check(job(replace(part(1), gpus=4)), sites, NOBODY_LISTED)
+    with pytest.raises(
+        RejectedError, match="component 0 needs 5 GPUs; delft has 4 GPUs, leiden has no GPUs"
+    ):
+        check(job(replace(part(1), gpus=5)), sites, NOBODY_LISTED)
+    with pytest.raises(RejectedError, match="component 0 needs 1 GPU; leiden has no GPUs"):
+        check(job(replace(part(1, LEIDEN), gpus=1)), sites, NOBODY_LISTED)
+    with pytest.raises(RejectedError, match="takes no constraint"):
+        check(job(replace(part(1), constraint="ib")), sites, NOBODY_LISTED)
+
+
+def test_gpus_of_all_components_must_fit_together() -> None:
+    sites = with_resources(delft=4, leiden=2)
+    one = replace(part(1), gpus=2)
+    check(job(one, one, one), sites, NOBODY_LISTED)
+    with pytest.raises(RejectedError, match=r"need 2 \+ 2 \+ 2 \+ 2 GPUs; delft has 4, leiden"):
+        check(job(one, one, one, one), sites, NOBODY_LISTED)
+
+
+def test_processors_count_at_the_sites_with_gpus_only() -> None:
+    sites = with_resources(delft=4)
+    facts = SiteFacts(processors=64)
+    sites.handle(SiteRegistered(site=LEIDEN, facts=facts, idle=64), 2.0)
+    check(job(part(64)), sites, NOBODY_LISTED)
+    with pytest.raises(RejectedError, match="largest site is delft with 8"):
+        check(job(replace(part(64), gpus=1)), sites, NOBODY_LISTED)
+
+
+def test_a_job_with_gpus_may_wait_for_a_site_that_never_registered() -> None:
+    check(job(replace(part(1), gpus=9)), with_resources(delft=4), {LEIDEN: None})

@@ -1,0 +1,188 @@
+"""Resources beside processors: what a site lacks for a component, and placement that heeds it.
+
+GPUs are counted as processors are. The other resources (features, licences, queues, memory of a
+machine) a site has or lacks; its local manager counts them. Policies know of none of this: they are
+asked for one component at a time, on a view without the sites that lack something.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from koala.core.model.grid import (
+    Assignment,
+    GridView,
+    Part,
+    Placement,
+    PlacementRequest,
+    Site,
+    SiteFacts,
+    Unplaceable,
+)
+from koala.core.model.job import ComponentSpec, JobSpec
+from koala.core.model.values import SiteName, UserName
+from koala.core.policy_api import PlacementPolicy
+
+SITES_NAMED = 6
+_FEATURES = re.compile(r"[A-Za-z0-9_.:=-]+(?:&[A-Za-z0-9_.:=-]+)*")
+"""A constraint that needs all of its features."""
+
+
+def asks(component: ComponentSpec) -> bool:
+    """Return True if a component asks for something that sites may lack."""
+    return bool(
+        component.gpus
+        or component.constraint
+        or component.licenses
+        or component.queue
+        or component.memory_min_mb
+    )
+
+
+def lack(component: ComponentSpec, facts: SiteFacts) -> str:
+    """Describe what a site lacks for a component, idle or busy; empty if nothing is known to be
+    missing. Processors do not count."""
+    has = facts.resources
+    if (component.gpus or 0) > has.gpus:
+        return f"has {has.gpus} GPUs" if has.gpus else "has no GPUs"
+    if component.gpu_type and has.gpu_types and component.gpu_type not in has.gpu_types:
+        return f"has no GPUs of type {component.gpu_type} ({', '.join(has.gpu_types)})"
+    for name, wish in (("constraint", component.constraint), ("licenses", component.licenses)):
+        if wish and name not in facts.honours:
+            return f"takes no {name}"
+    if not has.is_complete:
+        return ""
+    return (
+        _missing_feature(component, facts)
+        or _missing_license(component, facts)
+        or _missing_queue(component, facts)
+        or _missing_memory(component, facts)
+    )
+
+
+def _missing_feature(component: ComponentSpec, facts: SiteFacts) -> str:
+    constraint, known = component.constraint or "", facts.resources.features
+    features = constraint.split("&") if _FEATURES.fullmatch(constraint) else []
+    missing = next((feature for feature in features if feature not in known), "")
+    return f"has no hosts with {missing} ({_list(known)})" if missing else ""
+
+
+def _missing_license(component: ComponentSpec, facts: SiteFacts) -> str:
+    known = dict(facts.resources.licenses)
+    for name, count in component.licenses:
+        if count > known.get(name, 0):
+            return f"has {known.get(name, 0)} licences of {name}"
+    return ""
+
+
+def _missing_queue(component: ComponentSpec, facts: SiteFacts) -> str:
+    known = facts.resources.queues
+    names = component.queue.split(",") if component.queue and "queue" in facts.honours else []
+    if not names or any(name in known for name in names):
+        return ""
+    return f"has no queue {component.queue} ({_list(known)})"
+
+
+def _missing_memory(component: ComponentSpec, facts: SiteFacts) -> str:
+    most = facts.resources.host_memory_mb
+    if "minMemory" in facts.honours and most and (component.memory_min_mb or 0) > most:
+        return f"has at most {most} MB on a host"
+    return ""
+
+
+def _list(names: Iterable[str]) -> str:
+    return "it has " + (", ".join(names) or "none")
+
+
+def needs(component: ComponentSpec) -> str:
+    """Describe what a component asks for that sites may lack."""
+    kind = f" of type {component.gpu_type}" if component.gpu_type else ""
+    gpus = f"{component.gpus} GPU{'s' if component.gpus != 1 else ''}{kind}"
+    licenses = ", ".join(f"{count} of {name}" for name, count in component.licenses)
+    words = (
+        gpus if component.gpus else "",
+        f"constraint {component.constraint}" if component.constraint else "",
+        f"licences: {licenses}" if licenses else "",
+        f"queue {component.queue}" if component.queue else "",
+        f"{component.memory_min_mb} MB for a process" if component.memory_min_mb else "",
+    )
+    return ", ".join(filter(None, words))
+
+
+def able_sites(
+    component: ComponentSpec, sites: Mapping[SiteName, Site], user: UserName
+) -> dict[SiteName, Site]:
+    """Return the sites of a user that lack nothing for a component."""
+    return {
+        name: site
+        for name, site in sites.items()
+        if site.facts.admits(user) and not lack(component, site.facts)
+    }
+
+
+def describe_lack(component: ComponentSpec, sites: Iterable[Site]) -> str:
+    """Describe a component's needs, and what each of these sites lacks for it."""
+    words = [f"{site.name} {lack(component, site.facts)}" for site in sites]
+    more = ", ..." if len(words) > SITES_NAMED else ""
+    return f"needs {needs(component)}; {', '.join(words[:SITES_NAMED])}{more}"
+
+
+def heeding(
+    place: PlacementPolicy, spec: JobSpec, sites: Mapping[SiteName, Site]
+) -> PlacementPolicy:
+    """Make a policy that puts components only where nothing is missing for them and enough GPUs
+    are idle: the given one is asked for one part at a time."""
+
+    def place_able(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+        trial = view.copy()
+        found: list[Assignment] = []
+        for part in sorted(request.parts, key=lambda part: _rank(part, spec)):
+            component = spec.components[part.component]
+            gpus = component.gpus or 0
+            able = able_sites(component, sites, request.user)
+            seen = trial.copy()
+            seen.close(
+                s.name for s in trial.sites if s.name not in able or trial.gpus_at(s.name) < gpus
+            )
+            beside = (*request.beside, *(assignment.site for assignment in found))
+            answer = place(replace(request, parts=(part,), beside=beside), seen)
+            if isinstance(answer, Unplaceable):
+                reason = _why_not(component, part.site, able, sites, trial, request.user)
+                return replace(answer, reason=reason or answer.reason)
+            (assignment,) = answer.assignments
+            trial.take(assignment.site, part.processors, gpus)
+            trial.book(assignment)
+            found.append(assignment)
+        return Placement(assignments=tuple(sorted(found, key=lambda one: one.component)))
+
+    return place_able
+
+
+def _rank(part: Part, spec: JobSpec) -> tuple[bool, int, int, int]:
+    """Sort key of parts: those with a fixed site, those with most GPUs, the largest."""
+    gpus = spec.components[part.component].gpus or 0
+    return part.site is None, -gpus, -part.processors, part.component
+
+
+def _why_not(
+    component: ComponentSpec,
+    fixed: SiteName | None,
+    able: Mapping[SiteName, Site],
+    sites: Mapping[SiteName, Site],
+    view: GridView,
+    user: UserName,
+) -> str:
+    """Explain which resource beside processors is missing; empty if none is."""
+    seen = [site.name for site in view.sites if site.admits(user) and fixed in (None, site.name)]
+    here = [name for name in seen if name in able]
+    if not here:
+        return describe_lack(component, [sites[name] for name in seen]) if seen else ""
+    gpus = component.gpus or 0
+    if not gpus or any(view.gpus_at(name) >= gpus for name in here):
+        return ""
+    here.sort(key=lambda name: -view.gpus_at(name))
+    words = [f"{name} has {view.gpus_at(name)} idle" for name in here[:SITES_NAMED]]
+    more = ", ..." if len(here) > SITES_NAMED else ""
+    return f"needs {needs(component)}; {', '.join(words)}{more}"

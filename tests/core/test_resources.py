@@ -1,0 +1,180 @@
+"""Resources beside processors: GPUs are counted, features, licences and queues are there or not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from koala.core.model.actions import (
+    CancelTransfer,
+    ClaimProcessors,
+    StartTransfer,
+    StopClaim,
+)
+from koala.core.model.events import SiteRegistered
+from koala.core.model.grid import SiteFacts
+from koala.core.model.job import ComponentSpec
+from koala.core.model.values import JobId, SiteName
+from koala.core.resources import lack
+from koala.core.snapshot import load, save
+from koala.policies import chosen
+from koala.protocol.messages import SiteResources
+from koala.views.documents import digest, sites_picture
+from koala.views.explain import why
+from tests.core.conftest import Begin
+from tests.harness.builders import HIGH, a_component, a_job, a_site
+from tests.harness.script import Script
+
+PLACERS = ("CF", "WF", "WF-distinct", "NoNetwork", "PreferLocal", "Service")
+
+
+def with_gpus(script: Script, **gpus: int) -> Script:
+    """Sites of eight processors with so many GPUs, all idle."""
+    for name, count in gpus.items():
+        script.tell(a_site(name, resources=SiteResources(gpus=count, is_complete=True)))
+        script.report(name, 8, gpus=count)
+    return script
+
+
+def sites_of(script: Script, job: str) -> list[str | None]:
+    return [
+        claim.site for claim in script.take(ClaimProcessors) if claim.claim.split("/")[0] == job
+    ]
+
+
+@pytest.mark.parametrize("policy", PLACERS)
+def test_each_policy_places_a_component_where_enough_gpus_are_idle(
+    policy: str, begin: Begin
+) -> None:
+    script = with_gpus(begin(chosen(placement=policy)), aachen=0, delft=2, vu=4)
+    script.tell(a_job("j", a_component(2, gpus=3), a_component(1, gpus=2)))
+    assert sites_of(script, "j") == ["vu", "delft"]
+
+
+def test_gpus_are_not_given_twice_before_the_site_reports_again(script: Script) -> None:
+    with_gpus(script, delft=4)
+    script.tell_together(a_job("j1", a_component(1, gpus=3)), a_job("j2", a_component(1, gpus=2)))
+    assert sites_of(script, "j1") == ["delft"]
+    assert script.phase("j2") == "Placing"
+    assert sites_picture(script.scheduler)[0]["idle_gpus"] == 1
+    script.report("delft", 7, gpus=1)
+    assert script.phase("j2") == "Placing"
+    script.report("delft", 8, gpus=4)
+    assert sites_of(script, "j2") == ["delft"]
+
+
+def test_one_scan_does_not_give_the_same_gpus_twice(script: Script) -> None:
+    with_gpus(script, delft=4).report("delft", 0, gpus=4)
+    script.tell(*(a_job(name, a_component(1, gpus=3)) for name in ("j1", "j2")), a_job("j3", 2))
+    script.report("delft", 8, gpus=4)
+    assert {claim.claim.split("/")[0] for claim in script.take(ClaimProcessors)} == {"j1", "j3"}
+
+
+def test_a_component_without_gpus_does_not_wait_for_them(script: Script) -> None:
+    with_gpus(script, delft=2)
+    script.tell_together(a_job("j1", a_component(1, gpus=2)), a_job("j2", 1))
+    assert len(script.take(ClaimProcessors)) == 2
+
+
+def test_the_explanation_has_the_sites_numbers(script: Script) -> None:
+    with_gpus(script, delft=2, vu=8).report("vu", 8, gpus=1)
+    script.tell(a_job("j", a_component(1, gpus=4)))
+    said = " ".join(why(script.scheduler, JobId("j"), script.now))
+    assert "component 0 (1 processors): needs 4 GPUs; vu has 1 idle" in said
+    script.tell(a_job("k", a_component(1, gpus=9)))
+    said = " ".join(why(script.scheduler, JobId("k"), script.now))
+    assert "needs 9 GPUs; delft has 2 GPUs, vu has 8 GPUs" in said
+
+
+@pytest.mark.parametrize(("gpus", "victims"), [(4, ["low"]), (0, [])])
+def test_a_high_priority_job_preempts_who_holds_the_gpus(
+    gpus: int, victims: list[str], begin: Begin
+) -> None:
+    script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer, CancelTransfer)
+    facts = SiteFacts(processors=8, starts_after_stop=True, resources=SiteResources(gpus=4))
+    script.tell(SiteRegistered(site=SiteName("delft"), facts=facts, idle=8))
+    script.report("delft", 8, gpus=4)
+    script.tell(a_job("plain", 2)).running("plain")
+    script.tell(a_job("low", a_component(2, gpus=4))).running("low")
+    script.tell(a_site("home", 1)).replica("data", "home", 10).report("delft", 4, gpus=4)
+    script.tell(a_job("high", a_component(2, gpus=gpus or None), priority=HIGH, file="data"))
+    script.report("delft", 4, gpus=0).at(0.75)
+    assert script.expect(ClaimProcessors, site="delft").is_preempting == bool(victims)
+    assert [stop.claim.split("/")[0] for stop in script.take(StopClaim)] == victims
+
+
+def test_a_state_with_gpus_is_saved_and_restored(script: Script) -> None:
+    with_gpus(script, delft=4)
+    script.tell(a_job("j", a_component(1, gpus=3)))
+    script.take(ClaimProcessors)
+    script.tell(a_job("k", a_component(1, gpus=3, gpu_type="a", licenses=(("matlab", 2),))))
+    again = load(json.loads(json.dumps(save(script.scheduler))), chosen())
+    assert digest(again) == digest(script.scheduler)
+    assert sites_picture(again) == sites_picture(script.scheduler)
+    assert again.jobs[JobId("k")].spec == script.scheduler.jobs[JobId("k")].spec
+
+
+def test_a_state_saved_before_there_were_gpus_is_restored(script: Script) -> None:
+    script.tell(a_site("delft")).report("delft", 8)
+    plain = save(script.scheduler)
+    ((_, site),) = zip(*[iter(plain["parts"]["sites"][1:])] * 2, strict=True)
+    for name in ("reported_gpus", "unreported_gpus"):
+        site[2].pop(name, None)
+    del site[2]["facts"][2]["resources"]
+    assert digest(load(plain, chosen())) == digest(script.scheduler)
+
+
+HAS = SiteResources(
+    gpus=2,
+    gpu_types=("a100", "v100"),
+    features=("ib", "haswell"),
+    licenses=(("matlab", 3),),
+    queues=("batch", "debug"),
+    host_memory_mb=1000,
+    is_complete=True,
+)
+TAKES = ("constraint", "licenses", "queue", "minMemory")
+
+
+@pytest.mark.parametrize(
+    ("component", "missing"),
+    [
+        ({}, ""),
+        ({"gpus": 2}, ""),
+        ({"gpus": 3}, "has 2 GPUs"),
+        ({"gpus": 1, "gpu_type": "v100"}, ""),
+        ({"gpus": 1, "gpu_type": "h100"}, "has no GPUs of type h100 (a100, v100)"),
+        ({"constraint": "ib&haswell"}, ""),
+        ({"constraint": "ib&rome"}, "has no hosts with rome (it has ib, haswell)"),
+        ({"constraint": "rome|[x*2]"}, ""),  # the batch system decides
+        ({"licenses": (("matlab", 3),)}, ""),
+        ({"licenses": (("matlab", 4),)}, "has 3 licences of matlab"),
+        ({"licenses": (("ansys", 1),)}, "has 0 licences of ansys"),
+        ({"queue": "debug"}, ""),
+        ({"queue": "night"}, "has no queue night (it has batch, debug)"),
+        ({"memory_min_mb": 1000}, ""),
+        ({"memory_min_mb": 1001}, "has at most 1000 MB on a host"),
+    ],
+)
+def test_what_a_site_lacks(component: dict[str, object], missing: str) -> None:
+    wanted = ComponentSpec(executable="x", **component)  # type: ignore[arg-type]
+    assert lack(wanted, SiteFacts(processors=4, honours=TAKES, resources=HAS)) == missing
+
+
+def test_a_site_that_does_not_take_an_attribute() -> None:
+    facts = SiteFacts(processors=4, resources=HAS)
+    for wish in ({"constraint": "ib"}, {"licenses": (("matlab", 1),)}):
+        (name,) = wish
+        assert lack(ComponentSpec(executable="x", **wish), facts) == f"takes no {name}"
+    for handed in ({"queue": "night"}, {"memory_min_mb": 2000}):  # ignored there, with a warning
+        assert lack(ComponentSpec(executable="x", **handed), facts) == ""
+
+
+def test_jobs_go_to_the_site_with_the_features_and_licences(script: Script) -> None:
+    script.tell(
+        a_site("delft", 16),
+        a_site("vu", 8, honours=TAKES, resources=HAS),
+        a_job("j", a_component(2, constraint="ib"), a_component(2, licenses=(("matlab", 1),))),
+    )
+    assert sites_of(script, "j") == ["vu", "vu"]
