@@ -137,6 +137,7 @@ def _carriers(config: Config, site: Served, *, version: str, umask: int) -> Carr
         presence=presence,
         identity=identity,
         input_path=inputs.path,
+        input_named=inputs.named,
         prepare_input=inputs.prepare,
         log_source=folders.log_source,
         helpers=(site.entries.run,) if isinstance(site.entries, Entries) else (),

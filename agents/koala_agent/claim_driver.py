@@ -107,7 +107,7 @@ log = structlog.get_logger()
 Order = Hold | TryPaths | Arm | Release | Pace | Stop | Acknowledge | Pong | KvAnswer
 
 
-def no_input(_hold: Hold) -> str:
+def no_input(_hold: Hold, _name: str = "") -> str:
     """Return no path: an input resolver for sites whose jobs read no file."""
     return ""
 
@@ -134,8 +134,9 @@ class Ports:
 
     `tell` receives reports; `commit` writes to the store, one batch after the other.
     `input_path` returns the path at which the claim's program will read its input file, empty when
-    it has none; the file may come later. `prepare_input` copies the part of a file that it reads.
-    Both raise LocalManagerError. `collect` returns what is missing, empty when everything was
+    it has none; the file may come later. `input_named` returns that of one of several input files.
+    `prepare_input` brings names and parts of files to their places. All raise LocalManagerError.
+    `collect` returns what is missing, empty when everything was
     brought back; it is never cancelled, but the table waits no longer than its limit. `room_bytes`
     is the disk space that programs' files may use.
     """
@@ -144,6 +145,7 @@ class Ports:
     commit: Callable[[Sequence[StoreClaim | Forget]], Awaitable[None]]
     clock: Callable[[], float] = clock.now
     input_path: Callable[[Hold], str] = no_input
+    input_named: Callable[[Hold, str], str] = no_input
     prepare_input: Callable[[Hold], Awaitable[None]] = nothing_to_copy
     collect: Callable[[Claim, Path], Awaitable[str]] = check_outputs
     room_bytes: Callable[[], float] = lambda: math.inf
@@ -206,6 +208,7 @@ class ClaimDriver:
             claim=self._committed.stored.get,
             folder=folders.folder,
             input_path=ports.input_path,
+            input_named=ports.input_named,
             room_bytes=ports.room_bytes,
         )
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()

@@ -98,9 +98,9 @@ class Carriers:
 
     `link_events` and `local_reports` are the inboxes of the link and of the local manager's
     reports: files and manager were built with their ends. `stream` makes the stream of a
-    connection. `commit` writes claims to the store. `input_path`, `prepare_input` and `collect` are
-    those of `claim_driver.Ports`. With an `identity` its certificate is renewed. `close` is called
-    at the end, `helpers` run meanwhile.
+    connection. `commit` writes claims to the store. `input_path`, `input_named`, `prepare_input`
+    and `collect` are those of `claim_driver.Ports`. With an `identity` its certificate is renewed.
+    `close` is called at the end, `helpers` run meanwhile.
     """
 
     store: Store
@@ -118,6 +118,7 @@ class Carriers:
     presence: Presence
     identity: IdentityFile | None = None
     input_path: Callable[[messages.Hold], str] = no_input
+    input_named: Callable[[messages.Hold, str], str] = no_input
     prepare_input: Callable[[messages.Hold], Awaitable[None]] = nothing_to_copy
     log_source: Callable[[ClaimId, Claim | None], LogSource | None] = no_logs
     clock: Callable[[], float] = clock.now
@@ -158,6 +159,7 @@ class Site:
                 commit=carriers.commit,
                 clock=carriers.clock,
                 input_path=carriers.input_path,
+                input_named=carriers.input_named,
                 prepare_input=carriers.prepare_input,
                 collect=carriers.collect,
                 room_bytes=lambda: carriers.disk.room_bytes,

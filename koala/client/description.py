@@ -63,7 +63,7 @@ class Job:
     name: str | None = None
     distinct: bool | None = None  # True: no two components at one site
     priority: str | None = None
-    input_files: str | Mapping[str, int | str] | None = None
+    input_files: str | Sequence[str] | Mapping[str, int | str] | None = None
     input_mode: str | None = None
     deadline: datetime | str | None = None
     hint: str | Sequence[str | float] | None = None

@@ -20,7 +20,7 @@ from koala.core.model.grid import (
     Unplaceable,
 )
 from koala.core.model.progress_reports import Correction, ProgressQuestion
-from koala.core.model.values import FileName, Instant, JobId, Priority, Seconds, SiteName, UserName
+from koala.core.model.values import Inputs, Instant, JobId, Priority, Seconds, SiteName, UserName
 from koala.core.model.visiting import Discipline
 
 
@@ -85,7 +85,7 @@ class ClaimQuestion:
     pending: tuple[PendingPart, ...]
     user: UserName
     priority: Priority
-    file: FileName | None
+    file: Inputs | None
     remaining_s: Seconds
     threshold: float
     preempt: str

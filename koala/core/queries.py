@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from koala.core.model.claim import Asked, Claim
 from koala.core.model.grid import Demand, GridView, Link
-from koala.core.model.job import Attempt, Claiming, InputMode, Job, JobSpec, Member, StartType
+from koala.core.model.job import (
+    Attempt,
+    Claiming,
+    InputFile,
+    InputMode,
+    Job,
+    JobSpec,
+    Member,
+    StartType,
+)
 from koala.core.model.parameters import Parameters
 from koala.core.model.placement_queues import local_site
 from koala.core.model.timeline import chunk
@@ -40,15 +49,16 @@ def placement_policy(state: State, job: Job) -> PlacementPolicy:
 
 
 def part_of_file(state: State, job: Job, component: int) -> tuple[int, int]:
-    """Offset and size of the part of the input file that a component reads."""
-    file = job.spec.input_file
-    if file is None:
-        return 0, 0
-    replica = state.files.replicas.get(file.name)
-    size_bytes = replica.size_bytes if replica is not None else file.size_bytes or 0
+    """Offset and size of the part of the input files that a component reads."""
+    size_bytes = sum([_size_of(state, file) for file in job.spec.input_files])
     if job.spec.input_mode is InputMode.WHOLE:
         return 0, size_bytes
     return chunk([c.processors for c in job.spec.components], component, size_bytes)
+
+
+def _size_of(state: State, file: InputFile) -> int:
+    replica = state.files.replicas.get(file.name)
+    return replica.size_bytes if replica is not None else file.size_bytes or 0
 
 
 def demand_of(spec: JobSpec, parameters: Parameters) -> Demand:
@@ -123,7 +133,7 @@ def files_at(state: State, job: Job, attempt: Attempt) -> Instant:
         return min(there_at, attempt.start_at)
     if job.awaits_files:
         return attempt.start_at
-    transfers = [state.files.transfers.get(m.transfer) for m in lacking if m.transfer is not None]
+    transfers = [state.files.transfers.get(one) for m in lacking for one in m.transfers]
     expected = [transfer.expected_at for transfer in transfers if transfer is not None]
     return min(max(expected, default=attempt.start_at), attempt.start_at)
 

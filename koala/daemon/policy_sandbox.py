@@ -217,7 +217,10 @@ def _assignment_error(
     text = f"component {part.component} at {site}: "
     if part.site not in (None, site):
         return f"{text}it is fixed to {part.site}"
-    if request.file is not None and (source or site) not in view.holders(request.file):
+    files = request.file if isinstance(request.file, tuple) else (request.file,)
+    holders = [view.holders(file) for file in files if file is not None]
+    enough = any if source else all  # of several files, the source holds one
+    if holders and not enough((source or site) in sites for sites in holders):
         return f"{text}{source or site} has no copy of its file"
     if not 0 <= assignment.transfer_s <= request.transfer_s_max:
         return f"{text}a transfer of {assignment.transfer_s} s"

@@ -60,6 +60,11 @@ def escape(text: str) -> str:
     return f"{result[:100]}%~{digest}"
 
 
+def own_prefix(user: str) -> str:
+    """Return the beginning of the names of a user's files: `~ann/`."""
+    return f"~{escape(user)}/"
+
+
 def shown(name: str) -> str:
     """Quote, escape and cut a name for a message."""
     quoted = ascii(name) if any(_is_unshown(c) for c in name) else repr(name)

@@ -395,6 +395,14 @@ class SiteFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldFile:
+    """Input file of a claim: its logical name, and the copy that brings it; empty for a replica."""
+
+    file: FileName
+    transfer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     """Order to hold a claim: start a placeholder of so many processors.
 
@@ -402,8 +410,9 @@ class Hold:
     - `is_granted`: known as granted; an agent that does not know the claim has lost it.
     - The starter gives up at `hold_s` after check-in, unless released.
     - `no_barrier`: the program starts when it can.
-    - `inputs` are the copies, fetched files, that the program reads; `local_input` is the site's
-      own replica that it reads, or of it `chunk_bytes` from `chunk_offset` on. 0: all.
+    - `files` are the input files; each is a replica of the site, or a copy that is fetched.
+    - `inputs` are the copies among them. `local_input` is the first file where that is a replica;
+      of it `chunk_bytes` from `chunk_offset` on are read. 0: all.
     - `store_token` is shown to the relay with the claim's outputs and logs.
     - `is_preempting`: other claims are stopped for it, which may take `kill_s`.
     - `may_kill`: local jobs may be killed for it, the youngest first, if it finds no room.
@@ -426,6 +435,7 @@ class Hold:
     is_preempting: bool = False
     may_kill: bool = False
     progress_s: Annotated[float, Duration(zero=True)] = 0.0
+    files: tuple[HeldFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,3 +18,15 @@ SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 def is_claim_id(text: str) -> bool:
     """Check that a text is job/attempt/component/n; no other text becomes a path."""
     return CLAIM.fullmatch(text) is not None
+
+
+SHARED = "shared/"
+"""Beginning of the names, after that of their owner, of files that everybody may read."""
+
+
+def visible_name(name: str) -> str:
+    """Return the name under which a program finds an input file: without its owner's `~ann/`."""
+    if not name.startswith("~"):
+        return name
+    rest = name.partition("/")[2]
+    return rest.removeprefix(SHARED) or rest or name

@@ -375,11 +375,16 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _of_job("priority", "high or low", "importance relative to other jobs (default: low)"),
     _of_job(
         "inputFile",
-        "NAME or (NAME SIZE)",
-        "the logical file that the job reads; the size, in bytes or with K, M or G (1024, 1024², "
-        "1024³ bytes), counts where the catalogue does not know the file",
+        "list of NAME or (NAME SIZE)",
+        "the logical files that the job reads, see guides/files.md; `NAME/` is a folder. The size,"
+        " in bytes or with K, M or G (1024, 1024², 1024³ bytes), counts where the catalogue does"
+        " not know the file",
     ),
-    _of_job("inputMode", "whole or chunk", "each component gets all of it (default), or its share"),
+    _of_job(
+        "inputMode",
+        "whole or chunk",
+        "each component gets all of it (default), or its share of a single file",
+    ),
     _of_job(
         "deadline",
         "instant or +minutes",

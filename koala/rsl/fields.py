@@ -8,7 +8,8 @@ no sign, no exponent, inside stated bounds.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -18,6 +19,7 @@ from typing import TypeVar
 from koala.core.model.job import Deadline, Hint, InputFile
 from koala.core.model.values import ALL, FileName, Instant, Seconds, TcpPath
 from koala.errors import SpecError
+from koala.protocol.names import visible_name
 from koala.rsl.tree import AnyNode, Literal, Relation, Sequence, Source
 
 ENVIRONMENT_BYTES_MAX = 128 * 1024
@@ -25,6 +27,7 @@ ARGUMENTS_BYTES_MAX = 128 * 1024
 PATH_BYTES_MAX = 4096
 WORD_CHARACTERS_MAX = 256
 OUTPUT_FILES_MAX = 1000
+INPUT_FILES_MAX = 1000
 MINUTES_MAX = 5_256_000  # ten years
 YEAR_MIN, YEAR_MAX = 1970, 9998  # so that every zone can write it
 PORT_MAX = 65_535
@@ -293,12 +296,29 @@ def output_files(given: Given) -> tuple[str, ...]:
     return tuple(seen)
 
 
-def input_file(given: Given) -> InputFile:
+def input_files(given: Given) -> tuple[InputFile, ...]:
+    """Read names, each NAME or (NAME SIZE); programs see each under another name."""
+    values = given.relation.values
+    if len(values) > INPUT_FILES_MAX:
+        raise given.error(f"found {len(values)} files, at most {INPUT_FILES_MAX} are allowed")
+    files = tuple(_input_file(given, value) for value in values)
+    if twice := seen_twice(files):
+        raise given.error(f"found two files that a program sees as {shown(twice)}, expected one")
+    return files
+
+
+def seen_twice(files: Iterable[InputFile]) -> str:
+    """Return a name under which a program would see two of these files; empty if there is none."""
+    names = [visible_name(file.name) for file in files]
+    return next((name for name, uses in Counter(names).items() if uses > 1), "")
+
+
+def _input_file(given: Given, value: AnyNode) -> InputFile:
     """Read NAME, or (NAME SIZE) where the size is bytes or has a suffix K, M or G."""
-    match given.relation.values:
-        case (Literal() as name,):
+    match value:
+        case Literal() as name:
             size = None
-        case (Sequence(values=(Literal() as name, Literal() as size)),):
+        case Sequence(values=(Literal() as name, Literal() as size)):
             pass
         case _:
             raise given.error("found another form, expected NAME or (NAME SIZE)")

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from koala.core.model.job import ComponentSpec, JobSpec, StartType
+from koala.core.model.job import ComponentSpec, InputMode, JobSpec, StartType
 from koala.core.model.tcp_paths import count_of, names_of
 from koala.core.model.values import ALL, SiteName, UserName
 from koala.errors import SpecError
@@ -114,6 +114,9 @@ class _JobReader:
             message = f"quorum is {spec.quorum}, expected at most the number of components"
             raise self._error(f"{message}, {len(components)}", self._job_relations["quorum"])
         self._check_paths(spec)
+        if spec.more_files and spec.input_mode is InputMode.CHUNK:
+            message = "inputMode=chunk divides one input file, found several in inputFile"
+            raise self._error(message, self._job_relations["inputmode"])
         if spec.retries and not spec.rerun:
             message = "retry means nothing with rerun=no: a program that failed has started"
             self._warn("retry", message, self._job_relations["retry"])

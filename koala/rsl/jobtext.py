@@ -65,10 +65,12 @@ def _job_relations(spec: JobSpec) -> list[Relation]:
         ("deviation", _amount(spec.deviation_s)),
     ]
     relations = [_relation(name, [text]) for name, text in single if text is not None]
-    if spec.input_file is not None:
-        name, size_bytes = spec.input_file.name, spec.input_file.size_bytes
-        pair = name if size_bytes is None else (name, str(size_bytes))
-        relations.append(_relation("inputFile", [pair]))
+    if spec.input_files:
+        pairs = [
+            one.name if one.size_bytes is None else (one.name, str(one.size_bytes))
+            for one in spec.input_files
+        ]
+        relations.append(_relation("inputFile", pairs))
     if spec.hint is not None:
         deviation = spec.hint.deviation
         number = [] if deviation is None else [f"{Decimal(repr(float(deviation))):f}"]

@@ -30,7 +30,7 @@ JOB_READERS: dict[str, Callable[[JobSpec, Given], JobSpec]] = {
     "name": lambda spec, given: replace(spec, name=fields.label(given)),
     "distinct": lambda spec, given: replace(spec, distinct=fields.is_yes(given)),
     "priority": lambda spec, given: replace(spec, priority=fields.choice(given, _PRIORITIES)),
-    "inputfile": lambda spec, given: replace(spec, input_file=fields.input_file(given)),
+    "inputfile": lambda spec, given: spec.with_inputs(fields.input_files(given)),
     "inputmode": lambda spec, given: replace(spec, input_mode=fields.choice(given, _INPUT_MODES)),
     "deadline": lambda spec, given: replace(spec, deadline=fields.deadline(given)),
     "hint": lambda spec, given: replace(spec, hint=fields.hint(given)),

@@ -120,7 +120,7 @@ def _transfer(job: Job, attempt: Attempt, transfer: Transfer, now: Instant) -> d
         "components": [
             job.spec.label(member.component)
             for member in attempt.members
-            if member.transfer == transfer.id
+            if transfer.id in member.transfers
         ],
         "size_bytes": transfer.size_bytes,
         "moved_bytes": transfer.moved_bytes,
@@ -272,10 +272,11 @@ def _part(state: State, job: Job, index: int) -> dict[str, Any]:
 
 def _booked_bps(state: State, member: Member) -> float:
     """Bandwidth now booked for the member: on the link of its copy, or on its site's own link."""
-    transfer = state.files.transfers.get(member.transfer) if member.transfer is not None else None
-    if transfer is None:
+    found = [state.files.transfers.get(one) for one in member.transfers]
+    transfers = [transfer for transfer in found if transfer is not None]
+    if not transfers:
         return member.booked_bps
-    return 0.0 if transfer.is_done else transfer.booked_bps
+    return max([0.0 if one.is_done else one.booked_bps for one in transfers])
 
 
 def _end(end: ClaimEnd) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from koala.core.model.job import (
 )
 from koala.core.model.placement_queues import local_site
 from koala.core.model.replicas import Transfer
-from koala.core.model.values import FOREVER, Instant, JobId, SiteName
+from koala.core.model.values import FOREVER, FileName, Instant, JobId, SiteName
 from koala.core.pipeline.claiming_schedule import tries_left
 from koala.core.pipeline.placing import empty_grid_view, whole_request
 from koala.core.pipeline.refusals import closed_to, left_alone, open_to
@@ -164,19 +164,23 @@ def _doubts(state: State, job: Job, now: Instant) -> list[str]:
 
 
 def _holders(state: State, job: Job) -> list[str]:
-    """Name the sites that hold its input file, if none of them is usable now."""
-    file = job.spec.input_file
-    replica = None if file is None else state.files.replicas.get(file.name)
-    if file is None or replica is None:
-        return []
+    """Name the sites that hold an input file, if none of them is usable now."""
+    lines = [_holders_of(state, job, file.name) for file in job.spec.input_files]
+    return [line for line in lines if line]
+
+
+def _holders_of(state: State, job: Job, name: FileName) -> str:
+    replica = state.files.replicas.get(name)
+    if replica is None:
+        return ""
     known = [state.sites[name] for name in replica.sites if name in state.sites]
     shown = [site for site in known if site.facts.admits(job.spec.owner)]
     if any(is_usable(site) for site in shown):
-        return []
+        return ""
     if not shown:
-        return [f"no site that its owner may use holds {file.name}"]
+        return f"no site that its owner may use holds {name}"
     names = " and ".join(site.name for site in shown)
-    return [f"{file.name} is at {names} only; the job waits until one of them can be used again"]
+    return f"{name} is at {names} only; the job waits until one of them can be used again"
 
 
 def _left(site: SiteName, one: Refusal, now: Instant) -> str:
@@ -283,10 +287,11 @@ def _fetching(state: State, job: Job, attempt: Attempt, now: Instant) -> list[st
     for member in attempt.present:
         if member.lacks_file:
             label = job.spec.label(member.component)
-            way = f"its input file travels from {member.source} to {member.site}"
-            transfer = state.files.transfers.get(member.transfer) if member.transfer else None
-            far = "" if transfer is None else f": {_far(transfer, now)}"
-            lines.append(f"component {label}: {way}{far}")
+            copies = [state.files.transfers.get(one) for one in member.transfers]
+            for transfer in [one for one in copies if one is not None and not one.is_done]:
+                what = transfer.file if job.spec.more_files else "its input file"
+                way = f"{what} travels from {transfer.source} to {member.site}"
+                lines.append(f"component {label}: {way}: {_far(transfer, now)}")
     return lines
 
 

@@ -17,6 +17,7 @@ from koala.core.model.job import (
     StartType,
 )
 from koala.core.model.values import FileName, Priority, SiteName, TcpPath
+from koala.protocol.names import visible_name
 from koala.rsl.tree import (
     Compound,
     Concatenation,
@@ -186,14 +187,17 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         | st.just([None] * len(parts))
     )
     labelled = [replace(part, label=label) for part, label in zip(parts, labels, strict=True)]
+    files = draw(st.lists(_input_files, max_size=3, unique_by=lambda file: visible_name(file.name)))
+    modes = InputMode if len(files) < 2 else [InputMode.WHOLE]
     has_barrier = all(part.start_type is not StartType.NONE for part in parts)
     return JobSpec(
         components=tuple(labelled),
         name=draw(st.just("") | _labels),
         distinct=draw(st.booleans()),
         priority=draw(st.sampled_from(Priority)),
-        input_file=draw(st.none() | _input_files),
-        input_mode=draw(st.sampled_from(InputMode)),
+        input_file=files[0] if files else None,
+        more_files=tuple(files[1:]),
+        input_mode=draw(st.sampled_from(modes)),
         deadline=draw(st.none() | _deadlines),
         hint=draw(st.none() | _hints),
         length_mi=draw(st.none() | _amounts),

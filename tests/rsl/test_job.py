@@ -130,6 +130,13 @@ def test_an_input_file_may_have_a_size_with_a_unit(text: str, file: InputFile) -
     assert read_job(f"&(executable=a)(inputFile={text})").spec.input_file == file
 
 
+def test_a_job_may_have_several_input_files() -> None:
+    spec = read_job("&(executable=a)(inputFile=a/x (b 1K) c/)").spec
+    assert [(file.name, file.size_bytes) for file in spec.input_files] == [
+        ("a/x", None), ("b", 1024), ("c/", None)
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("text", "deadline"),
     [
@@ -287,7 +294,8 @@ REFUSALS = [
     ("(priority=medium)", "priority: found 'medium', expected high or low"),
     ("(priority=high)(priority=low)", "has another value at line 1"),
     ("+(&(executable=a)(retry=1))(&(executable=a)(retry=2))", "has another value at line 1"),
-    ("(inputFile=a b)", "expected NAME or (NAME SIZE)"),
+    ("(inputFile=a b/c '~ann/a')", "found two files that a program sees as 'a', expected one"),
+    ("(inputFile=a b)(inputMode=chunk)", "inputMode=chunk divides one input file, found several"),
     ("(inputFile=(a b c))", "expected NAME or (NAME SIZE)"),
     ("(inputFile=(a -1))", "inputFile: found '-1'"),
     ("(inputFile=(a 1T))", "inputFile: found '1T'"),

@@ -1,7 +1,7 @@
 """File sync server: the agent's end of file transfers from and to machines without a shared folder.
 
 A courier beside each starter, and each of its helpers, sends requests: the size of a file here
-(`size`), more of its content (`put`), a check that it is complete (`done`), and the input file
+(`size`), more of its content (`put`), a check that it is complete (`done`), and the input files
 (`get`, `sum`). Received content is written into the claim's folder, from which logs are read and
 outputs collected as usual. Limits:
 
@@ -44,11 +44,13 @@ Message = dict[str, object]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSyncServer:
     """Server for couriers. `claim` finds a claim as it is stored, `folder` its folder, `input_path`
-    the file that its program reads; `room_bytes` is the disk space that files may use."""
+    the file that its program reads, and `input_named` one of several; `room_bytes` is the disk
+    space that files may use."""
 
     claim: Callable[[ClaimId], Claim | None]
     folder: Callable[[ClaimId], Path]
     input_path: Callable[[Hold], str]
+    input_named: Callable[[Hold, str], str] = lambda _hold, _name: ""
     room_bytes: Callable[[], float] = lambda: math.inf
 
     def is_bound(self, claim: ClaimId, nonce: str) -> bool:
@@ -68,7 +70,7 @@ class FileSyncServer:
                 case "get":
                     return await asyncio.to_thread(self._input, found, request)
                 case "sum":
-                    return await self._sum_input(found)
+                    return await self._sum_input(found, request)
                 case "size" | "put":
                     return await asyncio.to_thread(self._file, found, request)
                 case "done":
@@ -83,17 +85,19 @@ class FileSyncServer:
             return {**_failure(error.strerror or str(error)), "again": is_passing(error)}
 
     def _input(self, claim: Claim, request: Message) -> Message:
-        with Path(self._input_path(claim)).open("rb") as file:
+        with Path(self._input_path(claim, request)).open("rb") as file:
             file.seek(_whole(request, "offset"))
             return {"ok": True, "data": base64.b64encode(file.read(BLOCK_BYTES)).decode()}
 
-    async def _sum_input(self, claim: Claim) -> Message:
-        path = self._input_path(claim)
+    async def _sum_input(self, claim: Claim, request: Message) -> Message:
+        path = self._input_path(claim, request)
         opened = await in_thread(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
         return {"ok": True, "checksum": await _checksum(opened)}
 
-    def _input_path(self, claim: Claim) -> str:
+    def _input_path(self, claim: Claim, request: Message) -> str:
         try:
+            if "name" in request:
+                return self.input_named(claim.hold, str(request["name"]))
             return self.input_path(claim.hold)
         except LocalManagerError as error:
             raise _NotOursError(str(error)) from error

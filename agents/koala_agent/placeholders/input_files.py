@@ -1,9 +1,13 @@
-"""Input files of claims: the path that a program gets, and the file's arrival in time.
+"""Input files of claims: the paths that a program gets, and the files' arrival in time.
+
+A program finds each file under its own name in the folder `inputs` of its claim's folder, as a
+symbolic link:
 
 - A fetched copy lies in the spool folder, under a path that is known in advance; the daemon arms
   only after it has arrived. It may arrive long before its claim. Until the attempt is over the
   daemon names the transfer as wanted; afterwards it is kept as long as a claim reads it.
 - A replica of the site is read in place.
+- Of a daemon that does not name the files the program gets these paths themselves.
 - A part of a replica is copied into the claim's folder before the batch job is
   submitted. So a program is never at the barrier without it, and no processor idles meanwhile.
 """
@@ -19,11 +23,13 @@ from pathlib import Path
 
 from koala.errors import LocalManagerError, SpecError
 from koala.files.confined_folder import UnusableFileError
-from koala.protocol.messages import Hold
-from koala.protocol.names import ClaimId
+from koala.files.names import check_name, shown
+from koala.protocol.messages import HeldFile, Hold
+from koala.protocol.names import ClaimId, visible_name
 
 BLOCK_BYTES = 8 * 1024 * 1024
 CHUNK_FILE = "input"
+INPUTS = "inputs"
 
 
 class InputPaths:
@@ -45,16 +51,43 @@ class InputPaths:
         self._folder = folder
 
     def path(self, hold: Hold) -> str:
-        """Return the path of the claim's input; empty without an input. Raises LocalManagerError
-        when the replica is missing."""
+        """Return the path of the claim's first input; empty without an input. Raises
+        LocalManagerError when the replica is missing."""
+        if hold.files:
+            return self.named(hold, visible_name(hold.files[0].file))
         if hold.inputs:
             return str(self._copy(hold.inputs[0]))
         if not hold.local_input:
             return ""
         return str(self._chunk(hold) if _is_part(hold) else self._find(hold))
 
+    def named(self, hold: Hold, name: str) -> str:
+        """Return the path of an input by the name under which its program finds it. Raises
+        LocalManagerError when it has no such input."""
+        if name not in {visible_name(file.file) for file in hold.files}:
+            raise LocalManagerError(f"{hold.claim} has no input {shown(name)}")
+        return str(self._folder(hold.claim) / INPUTS / name)
+
     async def prepare(self, hold: Hold) -> None:
-        """Copy the part of a replica that the program reads. Raises LocalManagerError."""
+        """Link the inputs by their names, and copy the part of a replica that the program reads.
+        Raises LocalManagerError."""
+        await self._prepare_part(hold)
+        links = {file.file: self._target(hold, file) for file in hold.files}
+        try:
+            for name, target in links.items():
+                check_name(name)
+                path = self._folder(hold.claim) / INPUTS / visible_name(name)
+                await asyncio.to_thread(_link, path, target)
+        except (OSError, SpecError) as error:
+            raise LocalManagerError(f"inputs of {hold.claim}: {error}") from error
+
+    def _target(self, hold: Hold, file: HeldFile) -> Path:
+        """Return the path of an input, which may come later. Raises LocalManagerError."""
+        if file.transfer:
+            return self._copy(file.transfer)
+        return self._chunk(hold) if _is_part(hold) else self._find(hold, file.file)
+
+    async def _prepare_part(self, hold: Hold) -> None:
         if hold.inputs or not hold.local_input or not _is_part(hold):
             return
         source, target = self._find(hold), self._chunk(hold)
@@ -101,12 +134,19 @@ class InputPaths:
     def _chunk(self, hold: Hold) -> Path:
         return self._folder(hold.claim) / CHUNK_FILE
 
-    def _find(self, hold: Hold) -> Path:
+    def _find(self, hold: Hold, name: str = "") -> Path:
         try:
-            return self._replica(hold.local_input)
+            return self._replica(name or hold.local_input)
         except (SpecError, UnusableFileError) as error:
-            message = f"{hold.claim} reads {hold.local_input!r}: {error}"
+            message = f"{hold.claim} reads {name or hold.local_input!r}: {error}"
             raise LocalManagerError(message) from error
+
+
+def _link(path: Path, target: Path) -> None:
+    """Make a symbolic link, also in place of an older one. Raises OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(target.absolute())
 
 
 def _is_part(hold: Hold) -> bool:

@@ -25,7 +25,7 @@ from pathlib import Path
 from koala.files.confined_folder import Folder, UnusableFileError, is_passing
 from koala.protocol import messages
 from koala.protocol.messages import Program
-from koala.protocol.names import ClaimId
+from koala.protocol.names import ClaimId, visible_name
 from koala.runtime.disk_formats import STARTER
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.claims.folder import StarterRecord, folder_name
@@ -271,6 +271,7 @@ def specification(
         "no_barrier": hold.no_barrier,
         "progress_s": hold.progress_s,
         "input": input_path,
+        "inputs": [visible_name(file.file) for file in hold.files],
         "bundle": build_bundle(claim.id, (itself,)),
         "shared": settings.shared,
         "fetches": bool(input_path) and not settings.shared,

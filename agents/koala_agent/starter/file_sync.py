@@ -45,13 +45,15 @@ KEEPALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 class SyncRequest:
     """Files to sync: logs by their paths below `folder`, outputs by name and path.
 
-    `identity` authenticates to the agent; `fetches` when there is an input.
+    `identity` authenticates to the agent; `fetches` when there is an input. `inputs` are the input
+    files by name and path; empty where the agent names none.
     """
 
     folder: str
     agents: list[tuple[str, int]]
     identity: dict[str, object]
     fetches: bool
+    inputs: list[tuple[str, str]]
     logs: list[str]
     outputs: list[tuple[str, str]]
 
@@ -133,7 +135,10 @@ class _Worker:
 
     def run(self) -> None:
         if self._request.fetches:
-            self._fetch()
+            for name, path in self._request.inputs:
+                self._fetch(path, name=name)
+            if not self._request.inputs:
+                self._fetch("input")
         self._send({"ready": True})
         while not self._command:
             self._upload_logs()
@@ -228,29 +233,30 @@ class _Worker:
             log(f"file sync: {name}: {answer.get('error')}")
         raise RefusedError("the checksum is another one at the agent")
 
-    def _fetch(self) -> None:
-        """Fetch the input once it is there; the claim may ask for it earlier."""
+    def _fetch(self, below: str, **named: object) -> None:
+        """Fetch an input once it is there; the claim may ask for it earlier."""
         import hashlib  # noqa: PLC0415 - late: a starter waits for nothing of it
 
-        path = self._path("input")
+        path = self._path(below)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         digest, size = hashlib.sha256(), 0
         with open(f"{path}.part", "wb") as file:
             while True:
-                answer = self._ask("get", offset=size)
+                answer = self._ask("get", offset=size, **named)
                 if answer.get("wait") or answer.get("again"):
                     self._wait(POLL_S)
                     continue
                 if not answer.get("ok"):
-                    raise RefusedError(f"input: {answer.get('error')}")
+                    raise RefusedError(f"{below}: {answer.get('error')}")
                 block = base64.b64decode(str(answer["data"]))
                 if not block:
                     break
                 file.write(block)
                 digest.update(block)
                 size += len(block)
-        answer = self._ask("sum", size=size)
+        answer = self._ask("sum", size=size, **named)
         if answer.get("checksum") != digest.hexdigest():
-            raise RefusedError("input: the checksum is another one here")
+            raise RefusedError(f"{below}: the checksum is another one here")
         os.replace(f"{path}.part", path)
 
     def _path(self, name: str) -> str:

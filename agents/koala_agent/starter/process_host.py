@@ -139,6 +139,7 @@ def make_sync_request(
         return None
     from koala_agent.starter.file_sync import SyncRequest  # noqa: PLC0415 - late: most need none
 
+    inputs = [(name, os.path.join(program.inputs, name)) for name in spec.inputs]
     streams = [
         program.stream(kind, process) for process in range(program.processes) for kind in (1, 2)
     ]
@@ -149,6 +150,7 @@ def make_sync_request(
         agents=list(spec.agents),
         identity={"claim": spec.claim, "secret": spec.secret, "nonce": nonce},
         fetches=spec.fetches,
+        inputs=[(name, os.path.relpath(path, program.folder)) for name, path in inputs],
         logs=[*own, *logs],
         outputs=[(os.path.relpath(path, program.folder), path) for path in outputs],
     )

@@ -39,8 +39,9 @@ class Specification:
     """Content of spec.json: what the agent tells a starter. A field that is missing there has its
     default; those of the program have the names that they have on the link.
 
-    `agents` are the addresses of the agent. `input` is the path of the input file, which the
-    starter `fetches` where the agent cannot show it; files are `shared` or brought.
+    `agents` are the addresses of the agent. `input` is the path of the input file, `inputs` are the
+    names of all input files in the folder `inputs`, from agents that tell them. The starter
+    `fetches` them where the agent cannot show them; files are `shared` or brought.
     """
 
     claim: str
@@ -52,6 +53,7 @@ class Specification:
     manager: str = ""
     launcher: tuple[str, ...] = ()
     input: str = ""
+    inputs: tuple[str, ...] = ()
     fetches: bool = False
     hold_s: float = 0.0
     hold_lease_s: float = 0.0
@@ -110,7 +112,11 @@ class Program:
                 to_object(member).update(hosts=names, slots=counts)
         self.open_files = 1024
         self._streams = (self.spec.stdin, self.spec.stdout, self.spec.stderr)
-        if self.spec.fetches:
+        self.inputs = os.path.join(self.folder, "inputs")
+        if self.spec.inputs:
+            self.environment["KOALA_INPUTS"] = self.inputs
+            self.environment["KOALA_INPUT"] = os.path.join(self.inputs, self.spec.inputs[0])
+        elif self.spec.fetches:
             self.environment["KOALA_INPUT"] = os.path.join(self.folder, "input")
         elif self.spec.input:
             self.environment["KOALA_INPUT"] = self.spec.input

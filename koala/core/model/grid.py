@@ -8,7 +8,16 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from koala.core.model.values import ClaimId, FileName, Instant, JobId, Seconds, SiteName, UserName
+from koala.core.model.values import (
+    ClaimId,
+    FileName,
+    Inputs,
+    Instant,
+    JobId,
+    Seconds,
+    SiteName,
+    UserName,
+)
 from koala.protocol.messages import NO_RESOURCES, SiteResources
 
 MIPS_DEFAULT = 1000.0
@@ -134,7 +143,7 @@ class SiteView(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A component to be placed: `site` fixes it; `size_bytes` of the input file must be there."""
+    """A component to be placed: `site` fixes it; `size_bytes` of input files must be there."""
 
     component: int
     processors: int
@@ -160,12 +169,13 @@ class PlacementRequest:
     """Question to a placement policy: place all parts, or none.
 
     `transfer_s_max`: longest allowed transfer. `beside`: sites of other components of the same job
-    that are placed already. `home`: the site at whose queue the job was submitted.
+    that are placed already. `home`: the site at whose queue the job was submitted. `file`: the name
+    of the input file, or the names of several.
     """
 
     parts: tuple[Part, ...]
     user: UserName = UserName("")
-    file: FileName | None = None
+    file: Inputs | None = None
     transfer_s_max: Seconds = float("inf")
     beside: tuple[SiteName, ...] = ()
     demand: Demand | None = None
@@ -239,7 +249,7 @@ class GridView:
         self._bandwidth = bandwidth
         self._bandwidth_default = bandwidth_default
         self._near: dict[
-            tuple[FileName, UserName | None], tuple[tuple[float, SiteName | None, SiteName], ...]
+            tuple[Inputs, UserName | None], tuple[tuple[float, SiteName | None, SiteName], ...]
         ] = {}
 
     def idle(self, user: UserName | None = None) -> dict[SiteName, int]:
@@ -283,8 +293,11 @@ class GridView:
         """Bytes a second that can still be booked on each bookable link; a copy."""
         return dict(self._free)
 
-    def holders(self, file: FileName | None) -> tuple[SiteName, ...]:
-        """The sites with a replica of a file, usable ones or not."""
+    def holders(self, file: Inputs | None) -> tuple[SiteName, ...]:
+        """The sites with a replica of a file, or of all of several files, usable ones or not."""
+        if isinstance(file, tuple):
+            first, *others = [self.holders(one) for one in file]
+            return tuple([site for site in first if all(site in sites for sites in others)])
         replica = None if file is None else self._replicas.get(file)
         return () if replica is None else replica.sites
 
@@ -363,13 +376,14 @@ class GridView:
             self._change()
 
     def near(
-        self, file: FileName, user: UserName | None = None
+        self, file: Inputs, user: UserName | None = None
     ) -> tuple[tuple[float, SiteName | None, SiteName], ...]:
         """Routes of a file as (seconds a byte, file site, execution site), fastest first, among the
         sites that `user` may use; ties in site order (KOALA 2.6).
 
         The file site is None where the execution site holds a replica itself. Sites that no usable
-        replica can reach are left out.
+        replica can reach are left out. Several files take one after the other: their seconds a byte
+        are the mean by size, and the file site is that of the file that takes longest.
         """
         key = (file, user if self._guarded else None)
         if key not in self._near:
@@ -379,9 +393,28 @@ class GridView:
             self._near[key] = tuple(sorted(reachable, key=lambda entry: entry[0]))
         return self._near[key]
 
-    def _nearest(
-        self, file: FileName, target: SiteName, sites: Mapping[SiteName, int]
+    def source(
+        self, file: FileName, target: SiteName, user: UserName | None = None
+    ) -> SiteName | None:
+        """The site from which a file reaches `target` fastest; None if it is there already."""
+        return self._nearest(file, target, self.idle(user))[1]
+
+    def _nearest_all(
+        self, files: tuple[FileName, ...], target: SiteName, sites: Mapping[SiteName, int]
     ) -> tuple[float, SiteName | None]:
+        """Route of several files, as `near` describes it."""
+        sizes = [max(1, self._replicas[one].size_bytes) if one in self._replicas else 1
+                 for one in files]  # fmt: skip
+        ways = [self._nearest(one, target, sites) for one in files]
+        times = [cost * size for (cost, _), size in zip(ways, sizes, strict=True)]
+        slowest = max(range(len(files)), key=times.__getitem__)
+        return sum(times) / sum(sizes), ways[slowest][1]
+
+    def _nearest(
+        self, file: Inputs, target: SiteName, sites: Mapping[SiteName, int]
+    ) -> tuple[float, SiteName | None]:
+        if isinstance(file, tuple):
+            return self._nearest_all(file, target, sites)
         replica = self._replicas.get(file)
         if replica is None:
             return float("inf"), None

@@ -19,6 +19,7 @@ from koala.core.model.replicas import Transfer
 from koala.core.model.values import (
     ClaimId,
     FileName,
+    Inputs,
     Instant,
     JobId,
     Priority,
@@ -56,8 +57,8 @@ class InputMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFile:
-    """The one input file of a job (KOALA 2.3); the size is used for a file that the catalogue does
-    not know.
+    """An input file of a job (KOALA 2.3); the size is used for a file that the catalogue does not
+    know.
     """
 
     name: FileName
@@ -120,6 +121,7 @@ class JobSpec:
     priority: Priority = Priority.LOW
     queue: SiteName | None = None  # at whose local queue it was submitted
     input_file: InputFile | None = None
+    more_files: tuple[InputFile, ...] = ()  # the papers' jobs have one input file; others may add
     input_mode: InputMode = InputMode.WHOLE
     deadline: Deadline | None = None
     hint: Hint | None = None
@@ -136,9 +138,25 @@ class JobSpec:
     distinct: bool = False  # no two components at one site
 
     @property
+    def input_files(self) -> tuple[InputFile, ...]:
+        """All input files."""
+        return () if self.input_file is None else (self.input_file, *self.more_files)
+
+    @property
+    def inputs(self) -> Inputs | None:
+        """Names of the input files, as placement policies get them; None without any."""
+        if self.input_file is None or not self.more_files:
+            return None if self.input_file is None else self.input_file.name
+        return tuple([file.name for file in self.input_files])
+
+    @property
     def is_controlled(self) -> bool:
         """Return True if its components are kept together while they run."""
         return self.progress not in (None, "free")
+
+    def with_inputs(self, files: tuple[InputFile, ...]) -> JobSpec:
+        """Copy of the request with these input files, at least one."""
+        return replace(self, input_file=files[0], more_files=files[1:])
 
     def deadline_at(self, submitted_at: Instant) -> Instant | None:
         """Deadline D of a job submitted at this instant."""
@@ -322,6 +340,7 @@ class Member:
     mips: float = 0.0  # the rate that placement promised; 0: none
     booked_bps: float = 0.0  # of its site's own link, for as long as the attempt lasts
     transfer: TransferId | None = None
+    more_transfers: tuple[TransferId, ...] = ()  # of a job with several input files
     is_fetched: bool = True
     claim: ClaimId | None = None
     claims: int = 0
@@ -332,8 +351,13 @@ class Member:
     refusal: str = ""  # the last answer that was no grant, for `why`
 
     @property
+    def transfers(self) -> tuple[TransferId, ...]:
+        """The copies that it reads."""
+        return () if self.transfer is None else (self.transfer, *self.more_transfers)
+
+    @property
     def lacks_file(self) -> bool:
-        """Return True if its input file is not there yet and its program may still read it. (A
+        """Return True if an input file is not there yet and its program may still read it. (A
         member without a barrier may end before; its copy then ends with its claim.)"""
         return not self.is_fetched and self.end is None
 

@@ -19,6 +19,8 @@ TransferId = NewType("TransferId", str)
 FileName = NewType("FileName", str)
 UserName = NewType("UserName", str)
 QueueName = NewType("QueueName", str)
+Inputs: TypeAlias = FileName | tuple[FileName, ...]
+"""The input file of a job, or several."""
 
 Instant: TypeAlias = float
 Seconds: TypeAlias = float

@@ -12,14 +12,14 @@ from koala.core.model.claim import Asked, Claim, Grant, Granted
 from koala.core.model.grid import Assignment, GridView
 from koala.core.model.hold_budget import Budget
 from koala.core.model.job import Attempt, Claiming, Job, Member, Running, Starting, StartType
-from koala.core.model.replicas import Transfer
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import Instant, Priority, SiteName, claim_id, transfer_id
+from koala.core.model.values import Instant, Priority, SiteName, claim_id
 from koala.core.pipeline.claiming_schedule import last_claim_at, missed_at, moved_claim, next_claim
-from koala.core.pipeline.ending import drop_member, drop_transfer, fail, on_missed, set_back
+from koala.core.pipeline.copying import settle_member
+from koala.core.pipeline.ending import drop_member, fail, on_missed, set_back
 from koala.core.pipeline.refusals import forgive, has_refused
 from koala.core.pipeline.starting import advance_start
-from koala.core.pipeline.wanted import hold, start_transfer
+from koala.core.pipeline.wanted import hold
 from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart, ReclaimableSite, Victim
 from koala.core.queries import (
     claims_of,
@@ -142,7 +142,7 @@ def claim_question(
         pending=pending,
         user=job.spec.owner,
         priority=job.spec.priority,
-        file=job.spec.input_file.name if job.spec.input_file else None,
+        file=job.spec.inputs,
         demand=demand_of(job.spec, state.parameters),
         home=job.spec.queue,
         remaining_s=max(0.0, attempt.start_at - now),
@@ -266,56 +266,6 @@ def force(
             text = f"component {label} may have local jobs of {assignment.site} killed"
             state.announce(job, text, now)
         claim(state, attempt, member, now, may_kill=True)
-
-
-def settle_member(
-    state: State, attempt: Attempt, member: Member, assignment: Assignment, now: Instant
-) -> None:
-    """Assign a member its execution site and file site, and start its transfer at the booked
-    rate.
-    """
-    job = state.jobs[attempt.job]
-    drop_transfer(state, attempt, member, now)
-    member.site = assignment.site
-    member.source = assignment.source
-    member.is_fetched = assignment.source is None
-    member.mips = assignment.mips
-    member.booked_bps = assignment.booked_bps if assignment.source is None else 0.0
-    if assignment.source is None or job.spec.input_file is None:
-        member.is_fetched = True
-        return
-    offset, size_bytes = part_of_file(state, job, member.component)
-    for other in attempt.present:  # the whole file is fetched once a site
-        shared = state.files.transfers.get(other.transfer) if other.transfer else None
-        if shared and (shared.target, shared.offset, shared.size_bytes) == (
-            assignment.site,
-            offset,
-            size_bytes,
-        ):
-            member.transfer = shared.id
-            member.is_fetched = shared.is_done
-            return
-    attempt.transfers += 1
-    file = job.spec.input_file.name
-    replica = state.files.replicas[file]
-    is_whole = (offset, size_bytes) == (0, replica.size_bytes)
-    transfer = Transfer(
-        id=transfer_id(job.id, attempt=attempt.number, n=attempt.transfers),
-        job=job.id,
-        attempt=attempt.number,
-        file=file,
-        source=assignment.source,
-        target=assignment.site,
-        offset=offset,
-        size_bytes=size_bytes,
-        checksum=replica.checksum if is_whole else "",
-        started_at=now,
-        expected_at=now + assignment.transfer_s,
-        booked_bps=assignment.booked_bps,
-    )
-    state.files.transfers[transfer.id] = transfer
-    member.transfer = transfer.id
-    state.actions.append(start_transfer(state, transfer))
 
 
 def claim(

@@ -205,8 +205,8 @@ def allocated(job: Job, attempt: Attempt) -> list[SiteName]:
 def stop_attempt(state: State, attempt: Attempt, now: Instant) -> None:
     for member in attempt.members:
         stop_member(state, member)
-        if member.transfer is not None:
-            cancel_transfer(state, member.transfer, now)
+        for transfer in member.transfers:
+            cancel_transfer(state, transfer, now)
 
 
 def stop_member(state: State, member: Member) -> None:
@@ -299,11 +299,13 @@ def _both_ends_were_here(state: State, transfer: Transfer, since: Instant) -> bo
 
 
 def drop_transfer(state: State, attempt: Attempt, member: Member, now: Instant) -> None:
-    """Drop the copy for a member; it is cancelled unless another member uses it."""
-    wanted, member.transfer = member.transfer, None
-    if wanted is None or any(other.transfer == wanted for other in attempt.present):
-        return
-    cancel_transfer(state, wanted, now)
+    """Drop the copies for a member; each is cancelled unless another member uses it."""
+    dropped = member.transfers
+    member.transfer, member.more_transfers = None, ()
+    used = {one for other in attempt.present for one in other.transfers} if dropped else set()
+    for wanted in dropped:
+        if wanted not in used:
+            cancel_transfer(state, wanted, now)
 
 
 def settle_hold(state: State, claim: Claim, now: Instant) -> None:

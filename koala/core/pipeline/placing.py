@@ -12,8 +12,9 @@ from koala.core.model.placement_queues import queued_at
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import FOREVER, Instant, SiteName, UserName
 from koala.core.model.visiting import is_draining_for_aged
-from koala.core.pipeline.claiming import settle_member, try_to_claim
+from koala.core.pipeline.claiming import try_to_claim
 from koala.core.pipeline.claiming_schedule import first_claim, tries_left
+from koala.core.pipeline.copying import settle_member
 from koala.core.pipeline.ending import admit, fail, set_timer
 from koala.core.pipeline.refusals import closed_to, open_to
 from koala.core.queries import (
@@ -193,7 +194,8 @@ def _shape(job: Job) -> Hashable:
         spec.owner,
         spec.queue,
         job.queue,
-        spec.input_file,
+        spec.inputs,
+        None if spec.input_file is None else spec.input_file.size_bytes,
         spec.input_mode,
         spec.hint,
         spec.length_mi,
@@ -224,7 +226,7 @@ def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
             for index, component in enumerate(job.spec.components)
         ),
         user=job.spec.owner,
-        file=job.spec.input_file.name if job.spec.input_file else None,
+        file=job.spec.inputs,
         transfer_s_max=FOREVER if job.deadline_at is None else max(0.0, job.deadline_at - now),
         demand=demand_of(job.spec, state.parameters),
         home=job.spec.queue,

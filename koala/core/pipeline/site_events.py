@@ -36,8 +36,9 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
     attempt.fetch_bytes += event.size_bytes
     attempt.fetch_s = max(attempt.fetch_s, now - transfer.started_at)
     for member in attempt.members:
-        if member.transfer == event.transfer:
-            member.is_fetched = True
+        if event.transfer in member.transfers:
+            copies = [state.files.transfers.get(one) for one in member.transfers]
+            member.is_fetched = all(copy is not None and copy.is_done for copy in copies)
     if not any(member.lacks_file for member in attempt.present):
         attempt.fetched_at = now
         state.announce(job, "input files are there", now)

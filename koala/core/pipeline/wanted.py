@@ -17,6 +17,7 @@ from koala.core.model.job import (
     InputMode,
     Job,
     JobType,
+    Member,
     PathTests,
     Release,
     Releasing,
@@ -30,7 +31,7 @@ from koala.core.model.values import SiteName
 from koala.core.pipeline.progress_control import paces
 from koala.core.queries import address_of, claims_of, part_of_file
 from koala.core.state import State
-from koala.protocol.messages import PathTarget
+from koala.protocol.messages import HeldFile, PathTarget
 from koala.protocol.world_port import world_port
 
 
@@ -100,11 +101,25 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
         progress_s=state.parameters.progress_cycle_s
         if job.spec.is_controlled and claim.start_type is not StartType.NONE
         else 0.0,
-        inputs=(member.transfer,) if member.transfer is not None else (),
+        inputs=member.transfers,
+        files=_held_files(state, job, member),
         local_input=file.name if file is not None and is_local else "",
         chunk_offset=offset,
         chunk_bytes=size_bytes,
     )
+
+
+def _held_files(state: State, job: Job, member: Member) -> tuple[HeldFile, ...]:
+    """List a claim's input files, each with the copy that brings it; none where the site has it."""
+    files = job.spec.input_files
+    if len(files) < 2:
+        return tuple([HeldFile(file=file.name, transfer=member.transfer or "") for file in files])
+    copies = {
+        state.files.transfers[one].file: one
+        for one in member.transfers
+        if one in state.files.transfers
+    }
+    return tuple([HeldFile(file=file.name, transfer=copies.get(file.name, "")) for file in files])
 
 
 def try_paths(state: State, attempt: Attempt, claim: Claim) -> TryPaths:

@@ -100,7 +100,6 @@ def check(
     """
     _check_progress(spec, scheduler)
     _check_hold(spec, scheduler)
-    _check_file(spec, scheduler)
     if not scheduler.sites and not listed:
         return ("no site has registered yet: the job waits for those that will",)
     unseen = tuple(
@@ -385,16 +384,6 @@ def _check_hold(spec: JobSpec, scheduler: Scheduler) -> None:
             f"maxHold is {spec.max_hold_s:g} s, in which no start can be agreed on: allowed is more"
             f" than {least_s:g} s ({least_s / 60:.3g} minutes)"
         )
-
-
-def _check_file(spec: JobSpec, scheduler: Scheduler) -> None:
-    file = spec.input_file
-    if file is None or file.size_bytes is not None or file.name in scheduler.replicas:
-        return
-    raise RejectedError(
-        f"inputFile {file.name!r} is not in the catalogue: allowed is a known file"
-        f" (koala files), or its size with it: (inputFile=({file.name} BYTES))"
-    )
 
 
 def _check_size(

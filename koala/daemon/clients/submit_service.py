@@ -16,6 +16,7 @@ from koala.core.model.events import JobSubmitted
 from koala.core.model.values import JobId
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.clients.admission import Verdicts, check, check_deadline, warnings, with_progress
+from koala.daemon.clients.input_names import with_inputs
 from koala.daemon.clients.rsl_parsing import DescriptionParser
 from koala.daemon.event_loop import EventLoop
 from koala.daemon.group_commit import BatchContext
@@ -135,16 +136,17 @@ class SubmitService:
                 return pb.Submitted(job=known[0], warnings=warned, is_known=True)
             check_deadline(reading.spec, batch.now)
             owners = self.registry.owners
-            warned = (*warned, *check(reading.spec, batch.scheduler, owners, self.verdicts))
+            spec = with_inputs(reading.spec, batch.scheduler)
+            warned = (*warned, *check(spec, batch.scheduler, owners, self.verdicts))
             if submission.no_wait and not batch.scheduler.has_room:
                 limit = batch.scheduler.parameters.queue_jobs_max
                 raise queues_full(len(batch.scheduler.queues), limit)
-            self.quotas.require_job_quota(reading.spec)
+            self.quotas.require_job_quota(spec)
             if is_dry_run or reading.is_dry_run:
                 return pb.Submitted(warnings=warned)
             _require_room(self.disk)
             job = batch.new_job()
-            spec = with_progress(reading.spec, batch.scheduler)
+            spec = with_progress(spec, batch.scheduler)
             batch.emit(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
             self.quotas.accepted(job, spec)
             return pb.Submitted(job=job, warnings=warned)

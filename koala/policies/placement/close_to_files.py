@@ -10,7 +10,7 @@ from koala.core.model.grid import (
     PlacementRequest,
     Unplaceable,
 )
-from koala.core.model.values import SiteName
+from koala.core.model.values import Inputs, SiteName
 
 
 def close_to_files(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
@@ -70,7 +70,15 @@ def unplaceable(
         site = max(idle, key=idle.__getitem__)
         reason = f"largest idle site is {site} with {idle[site]}"
     elif request.file is not None and not view.near(request.file, request.user):
-        reason = f"no usable site holds its input file {request.file}"
+        reason = f"no usable site holds its input file {named(request.file)}"
     else:
-        reason = f"no site with enough idle processors gets {request.file} in time"
+        reason = f"no site with enough idle processors gets {named(request.file)} in time"
     return Unplaceable(component=part.component, reason=reason)
+
+
+def named(file: Inputs | None) -> str:
+    """Format the names of input files for people."""
+    if not isinstance(file, tuple):
+        return str(file)
+    more = f" and {len(file) - 3} more" if len(file) > 3 else ""
+    return f"{', '.join(file[:3])}{more}"

@@ -226,8 +226,8 @@ def challenge_to_a_sync_client(port: int, identity: dict[str, object]) -> dict[s
     """Return the agent's answer to the first message."""
     here, there = socket.socketpair()
     request = SyncRequest(
-        folder="/", agents=[("127.0.0.1", port)], identity=identity, fetches=False, logs=[],
-        outputs=[],
+        folder="/", agents=[("127.0.0.1", port)], identity=identity, fetches=False, inputs=[],
+        logs=[], outputs=[],
     )  # fmt: skip
     with here, there:
         worker = _Worker(request, here)

@@ -332,7 +332,7 @@ def test_a_checksum_is_waited_for_as_long_as_the_file_takes(
     """Those of huge files took longer than an answer may, were asked for again, and again."""
     own, its = socket.socketpair()
     request = SyncRequest(
-        folder=str(tmp_path), agents=[], identity={}, fetches=False, logs=[], outputs=[]
+        folder=str(tmp_path), agents=[], identity={}, fetches=False, inputs=[], logs=[], outputs=[]
     )
     worker = _Worker(request, own)
     worker._connection = own

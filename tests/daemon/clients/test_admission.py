@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from koala.core.model.events import ReplicaAdded, SiteDisconnected, SiteDrained, SiteRegistered
+from koala.core.model.events import SiteDisconnected, SiteDrained, SiteRegistered
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job import ComponentSpec, Deadline, InputFile, JobSpec, StartType
 from koala.core.model.parameters import Parameters
-from koala.core.model.values import FileName, SiteName, UserName
+from koala.core.model.values import SiteName, UserName
 from koala.core.scheduler import Scheduler
 from koala.daemon.clients.admission import (
     Verdicts,
@@ -108,16 +108,6 @@ def test_components_fixed_to_one_site_must_fit_together() -> None:
         check(job(part(5, DELFT), part(5, DELFT)), scheduler, NOBODY_LISTED)
     check(job(part(5, DELFT), part(5, DELFT), quorum=1), scheduler, NOBODY_LISTED)
     check(job(part(5, DELFT), part(5, DELFT, StartType.LOOSE)), scheduler, NOBODY_LISTED)
-
-
-def test_an_unknown_file_needs_its_size() -> None:
-    scheduler = grid(delft=8)
-    with pytest.raises(RejectedError, match="inputFile 'big' is not in the catalogue"):
-        check(job(part(1), file=InputFile(name=FileName("big"))), scheduler, NOBODY_LISTED)
-    check(job(part(1), file=InputFile(name=FileName("big"), size_bytes=9)), scheduler,
-          NOBODY_LISTED)  # fmt: skip
-    scheduler.handle(ReplicaAdded(file=FileName("big"), site=DELFT, size_bytes=9), 2.0)
-    check(job(part(1), file=InputFile(name=FileName("big"))), scheduler, NOBODY_LISTED)
 
 
 def test_an_unknown_progress_policy_is_refused_with_those_that_there_are() -> None:

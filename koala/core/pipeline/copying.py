@@ -1,0 +1,104 @@
+"""Sites of the members of an attempt, and the copies of input files that they need there."""
+
+from __future__ import annotations
+
+from koala.core.model.grid import Assignment
+from koala.core.model.job import Attempt, Job, Member
+from koala.core.model.replicas import Transfer
+from koala.core.model.values import FileName, Instant, SiteName, transfer_id
+from koala.core.pipeline.ending import drop_transfer
+from koala.core.pipeline.refusals import open_to
+from koala.core.pipeline.wanted import start_transfer
+from koala.core.queries import grid_view_of, part_of_file
+from koala.core.state import State
+
+
+def settle_member(
+    state: State, attempt: Attempt, member: Member, assignment: Assignment, now: Instant
+) -> None:
+    """Assign a member its execution site and file site, and start its transfer at the booked
+    rate.
+    """
+    job = state.jobs[attempt.job]
+    drop_transfer(state, attempt, member, now)
+    member.site = assignment.site
+    member.source = assignment.source
+    member.is_fetched = assignment.source is None
+    member.mips = assignment.mips
+    member.booked_bps = assignment.booked_bps if assignment.source is None else 0.0
+    if assignment.source is None or job.spec.input_file is None:
+        member.is_fetched = True
+        return
+    copies = [
+        _copy(state, attempt, file, source, assignment, part, now)
+        for file, source, part in _sources(state, job, member.component, assignment, now)
+    ]
+    member.transfer, *more = [copy.id for copy in copies]
+    member.more_transfers = tuple(more)
+    member.is_fetched = all(copy.is_done for copy in copies)
+
+
+def _sources(
+    state: State, job: Job, component: int, assignment: Assignment, now: Instant
+) -> list[tuple[FileName, SiteName, tuple[int, int]]]:
+    """Find the input files that must be copied to the site of an assignment, each with its source
+    and the offset and size of the part to copy. The assignment names the source of one file only:
+    of several files each comes from where it arrives first.
+    """
+    assert job.spec.input_file is not None
+    assert assignment.source is not None
+    if not job.spec.more_files:
+        part = part_of_file(state, job, component)
+        return [(job.spec.input_file.name, assignment.source, part)]
+    view = open_to(state, job, grid_view_of(state), now)
+    found = []
+    for file in job.spec.input_files:
+        replica = state.files.replicas[file.name]
+        if assignment.site not in replica.sites:
+            booked = assignment.source if assignment.booked_bps else None
+            source = booked or view.source(file.name, assignment.site, job.spec.owner)
+            found.append((file.name, source or replica.sites[0], (0, replica.size_bytes)))
+    return found
+
+
+def _copy(
+    state: State,
+    attempt: Attempt,
+    file: FileName,
+    source: SiteName,
+    assignment: Assignment,
+    part: tuple[int, int],
+    now: Instant,
+) -> Transfer:
+    """Start a copy of a part of a file, or share that of another member: the whole file is fetched
+    once a site."""
+    offset, size_bytes = part
+    for wanted in [one for other in attempt.present for one in other.transfers]:
+        shared = state.files.transfers.get(wanted)
+        if shared and (shared.file, shared.target, shared.offset, shared.size_bytes) == (
+            file,
+            assignment.site,
+            offset,
+            size_bytes,
+        ):
+            return shared
+    attempt.transfers += 1
+    replica = state.files.replicas[file]
+    is_whole = (offset, size_bytes) == (0, replica.size_bytes)
+    transfer = Transfer(
+        id=transfer_id(attempt.job, attempt=attempt.number, n=attempt.transfers),
+        job=attempt.job,
+        attempt=attempt.number,
+        file=file,
+        source=source,
+        target=assignment.site,
+        offset=offset,
+        size_bytes=size_bytes,
+        checksum=replica.checksum if is_whole else "",
+        started_at=now,
+        expected_at=now + assignment.transfer_s,
+        booked_bps=assignment.booked_bps,
+    )
+    state.files.transfers[transfer.id] = transfer
+    state.actions.append(start_transfer(state, transfer))
+    return transfer
