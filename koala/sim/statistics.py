@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf, isfinite, isnan, nan, sqrt
+from math import floor, inf, isfinite, isnan, log10, nan, sqrt
 from statistics import fmean, stdev
 
 CONFIDENCE = 0.95
@@ -54,9 +54,14 @@ class Interval:
         return ("mean", self.mean), ("ci95", self.ci95)
 
     def __str__(self) -> str:
+        """Write both numbers to the same place: no digit of the mean is less than its width."""
         if isnan(self.mean):
             return "-"
-        return f"{self.mean:.6g} ± {self.ci95:.2g}" if isfinite(self.ci95) else f"{self.mean:.6g}"
+        if not (isfinite(self.ci95) and isfinite(self.mean)) or self.ci95 <= 0:
+            return f"{self.mean:.6g}" + (" ± 0" if self.ci95 == 0 else "")
+        place = 1 - floor(log10(self.ci95))  # two digits of the half-width, and as many of the mean
+        mean, width = (round(value, place) for value in (self.mean, self.ci95))
+        return f"{mean:.{max(0, place)}f} ± {width:.{max(0, place)}f}"
 
 
 def mean(values: Iterable[float | None]) -> float:

@@ -57,6 +57,15 @@ def test_saturation_is_said() -> None:
     assert "SATURATED" in out
 
 
+def test_several_points_are_a_table() -> None:
+    _, out, _ = simulate("--policy", "GS,LS-DO", "--utilization", "0.4,0.6", "--reps", "1")
+    rows = [line.split()[:2] for line in out.splitlines()]
+    assert rows[1:] == [
+        ["POLICY", "LOAD"],
+        *([policy, load] for policy in ("GS", "LS-DO") for load in ("0.4", "0.6")),
+    ]
+
+
 def test_one_job_is_a_short_run() -> None:
     _, out, _ = simulate("--jobs", "1", "--warmup", "0", "--reps", "1", "--json")
     found = json.loads(out)

@@ -104,8 +104,9 @@ def test_a_job_shows_its_components_and_its_story() -> None:
             "submitted  1970-01-01 00:16:40",
             "attempt    1, after 1 placement try and 2 claiming tries",
             "files      4.0 MB moved in 3.9 s (estimated 4.0 s)",
-            "start      skew 2.1 ms, lateness 0.1 s, delay 0 ms",
-            "held       8.4 processor-seconds before the start, 150.0 processor-seconds running",
+            "start      skew 2.1 ms between components, 0.1 s after the planned start",
+            "held       8.4 processor-seconds while it waited for the start;"
+            " 150.0 processor-seconds while it ran",
             "",
             "COMPONENT  SITE   PROCESSORS  PROCESSES  FILE FROM  CLAIM          OUTCOME",
             "west       delft           4          4  vu         j1/1/0/1 over  ended well",
@@ -114,6 +115,7 @@ def test_a_job_shows_its_components_and_its_story() -> None:
             "CLAIM     SITE   BATCH JOB  PROCESSORS  CHECKED IN            RUN  HELD  WASTED  END",
             "j1/1/0/1  delft  4711                4  1970-01-01 00:16:45  51.2   4.8     0.0"
             "  exited",
+            "(RUN, HELD and WASTED in processor-seconds)",
             "",
             "1970-01-01 00:16:40  Placing: submitted",
             "1970-01-01 00:16:59  Finished: every component ended well",
@@ -276,6 +278,7 @@ def test_a_report_has_a_row_for_each_user_and_a_total() -> None:
         "              0         0",
         "TOTAL          1       3          0       4  12,345.6   4.8     0.0  2.1 ms   2.1 ms"
         "              0         2",
+        "(RUN, HELD and WASTED in processor-seconds)",
     ]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import koala_here
 
 
@@ -22,3 +24,17 @@ def test_batch_scripts_are_shown_as_the_job_that_they_make(tmp_path: Path) -> No
     nothing = koala_here("submit")
     assert nothing.returncode == 2
     assert "nothing to submit" in nothing.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"), [(b"#!/bin/sh\ndate\n", "a script"), (b"\x7fELF\x02\x90", "a program")]
+)
+def test_a_program_as_a_description_is_named_with_the_right_command(
+    tmp_path: Path, content: bytes, kind: str
+) -> None:
+    path = tmp_path / "thing"
+    path.write_bytes(content)
+    run = koala_here("submit", str(path))
+    assert run.returncode == 2
+    assert f"is {kind}, not a job description" in run.stderr
+    assert "koala run -- COMMAND" in run.stderr

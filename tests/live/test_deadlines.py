@@ -113,7 +113,7 @@ async def test_a_job_fails_where_local_jobs_may_not_be_killed(grid: Grid, client
 
 
 async def test_a_deadline_that_is_past_is_refused(client: Client) -> None:
-    with pytest.raises(SpecError, match="is past: allowed is one after"):
+    with pytest.raises(SpecError, match="lies in the past; now it is"):
         await client.submit("&(executable=/bin/true)(deadline=2020-01-31T12:00:00Z)")
 
 

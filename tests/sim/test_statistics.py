@@ -57,3 +57,17 @@ def test_batch_means_cover_the_mean_of_a_dependent_run() -> None:
         found = batch_means(values)
         hits += found.low <= 0 <= found.high
     assert 51 <= hits <= 60
+
+
+@pytest.mark.parametrize(
+    ("mean", "ci95", "text"),
+    [
+        (20896.6, 35012.0, "21000 ± 35000"),
+        (1.06091, 0.1312, "1.06 ± 0.13"),
+        (94.2321, 3.449, "94.2 ± 3.4"),
+        (0.0, 0.0, "0 ± 0"),
+        (3.0, inf, "3"),
+    ],
+)
+def test_both_numbers_end_at_the_same_place(mean: float, ci95: float, text: str) -> None:
+    assert str(Interval(mean=mean, ci95=ci95, values=2)) == text

@@ -152,7 +152,7 @@ def _chosen(source: str, components: Sequence[str]) -> str:
         return _rsl_of_scripts(components)
     if not source:
         raise SpecError("nothing to submit: give a FILE (- is standard input) or --component")
-    return _description(source)
+    return _description(source, is_job=True)
 
 
 def _rsl_of_scripts(components: Sequence[str]) -> str:
@@ -172,9 +172,15 @@ def _rsl_of_scripts(components: Sequence[str]) -> str:
     return write_job(job.spec)
 
 
-def _description(source: str) -> str:
+def _description(source: str, *, is_job: bool = False) -> str:
     """Read a description as UTF-8. Raises SpecError with the line of an invalid byte."""
     text = read_text(source)
+    if is_job and text.startswith((b"\x7fELF", b"#!")):
+        kind = "a script" if text.startswith(b"#!") else "a program"
+        raise SpecError(
+            f"{source!r} is {kind}, not a job description; run it with: koala run -- COMMAND;"
+            " submit a batch script with: koala submit --component SITE:SCRIPT"
+        )
     try:
         description = text.decode()
     except UnicodeDecodeError as error:

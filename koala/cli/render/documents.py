@@ -125,13 +125,13 @@ def job_text(
                     f" {_counted(job['claiming_tries'], 'claiming')}"),
         ("files", _transfer(timeline, job.get("transfers", ()))),
         ("start", _start(timeline)),
-        ("held", f"{processor_seconds(timeline['processor_wasted_s'])} before the start,"
-                 f" {processor_seconds(timeline['processor_run_s'])} running"),
+        ("held", f"{processor_seconds(timeline['processor_wasted_s'])} while it waited for the"
+                 f" start; {processor_seconds(timeline['processor_run_s'])} while it ran"),
     ]  # fmt: skip
     if job["progress"]:
         facts += _progress(job["progress"])
     if job["claims_owed"]:
-        facts.append(("owed", f"{job['claims_owed']} claims whose end the sites have not told yet"))
+        facts.append(("stopping", f"{job['claims_owed']} claims whose sites have not confirmed it"))
     lines = [f"{name:<10} {text}" for name, text in facts if text]
     return "\n".join(
         [
@@ -238,7 +238,10 @@ def report_text(document: Document, *, zone: tzinfo | None = None, width: int | 
         column(">CLAIMS FAILED", "failed_claims", rank=6),
         column(">SETBACKS", "setbacks", rank=2),
     )
-    return table(heads, rows, width=width)
+    return f"{table(heads, rows, width=width)}\n{COSTS_LEGEND}"
+
+
+COSTS_LEGEND = "(RUN, HELD and WASTED in processor-seconds)"
 
 
 def _costs() -> tuple[Column, ...]:
@@ -265,7 +268,7 @@ def _claims_text(
         *_costs(),
         column("END", "end", rank=4),
     )
-    return table(heads, claims, width=width)
+    return f"{table(heads, claims, width=width)}\n{COSTS_LEGEND}"
 
 
 def notice_text(notice: Document, *, zone: tzinfo | None = None, coloured: bool = False) -> str:
@@ -346,10 +349,14 @@ def _start(timeline: Document) -> str:
     if timeline["start_skew_s"] is None:
         return ""
     return (
-        f"skew {milliseconds(timeline['start_skew_s'])},"
-        f" lateness {seconds(timeline['start_lateness_s'])},"
-        f" delay {seconds(timeline['start_delay_s'])}"
+        f"skew {milliseconds(timeline['start_skew_s'])} between components,"
+        f" {seconds(timeline['start_lateness_s'])} after the planned start{_put_off(timeline)}"
     )
+
+
+def _put_off(timeline: Document) -> str:
+    delay_s = timeline["start_delay_s"]
+    return f", which was put off by {seconds(delay_s)}" if delay_s else ""
 
 
 def _claim(part: Document) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koala.cli.arguments import STANDARD_INPUT, Whole, file, option
+from koala.cli.connection import note
 from koala.errors import ConfigError, KoalaError, WorkloadError
 from koala.runtime.atomic_file import check_whole, whole_file
 
@@ -39,6 +40,9 @@ jobs_out_option = option(
 plot_option = option(
     "--plot", type=file, metavar="FILE.svg", help="Draw the result (.svg, .png or .pdf)."
 )
+
+
+REPS_FEW = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +96,8 @@ class Runs:
     def show(self, document: Mapping[str, Any], text: Callable[[], str]) -> None:
         """Print the result, as JSON or as text."""
         show(document, as_json=self.as_json, text=text)
+        if not self.as_json and 1 < self.reps < REPS_FEW:
+            note(f"{self.reps} replications give wide intervals; --reps 10 gives narrower ones")
 
     def end(self, *, is_interrupted: bool) -> None:
         """Exit as an interrupted command if it was interrupted."""

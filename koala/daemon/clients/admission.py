@@ -357,7 +357,7 @@ def check_deadline(spec: JobSpec, now: Instant) -> None:
     if at is None:
         return
     if at <= now:
-        raise SpecError(f"deadline {_instant(at)} is past: allowed is one after {_instant(now)}")
+        raise SpecError(f"deadline {_instant(at)} lies in the past; now it is {_instant(now)}")
     for index, component in enumerate(spec.components):
         if component.start_type is StartType.NONE:
             raise SpecError(
@@ -447,6 +447,6 @@ def _check_sums(spec: JobSpec, sites: Mapping[SiteName, Site]) -> None:
     for name, processors in sums.items():
         if processors > sites[name].facts.processors:
             raise RejectedError(
-                f"the components at {name} want {processors} processors together, which has"
-                f" {sites[name].facts.processors}"
+                f"{name} has {sites[name].facts.processors} processors; the job wants {processors}"
+                " there"
             )

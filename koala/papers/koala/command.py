@@ -141,11 +141,10 @@ def _name(group: Group) -> str:
 
 
 def _cell(found: Interval) -> str:
-    """Format a mean with four digits, and its interval with the same precision."""
+    """Format a mean with its interval; one of a single run has four digits and no interval."""
     if not isfinite(found.mean):
         return "-"
-    if found.mean == int(found.mean) and not isfinite(found.ci95):
-        return f"{found.mean:.0f}"
-    digits = max(0, 3 - floor(log10(abs(found.mean)))) if found.mean else 0
-    width = f" ± {found.ci95:.{digits}f}" if isfinite(found.ci95) else ""
-    return f"{found.mean:.{digits}f}{width}"
+    if isfinite(found.ci95):
+        return str(found)
+    digits = max(0, 3 - floor(log10(abs(found.mean)))) if found.mean % 1 else 0
+    return f"{found.mean:.{digits}f}"

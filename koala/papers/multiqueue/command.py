@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from koala.cli.render.progress_bar import progress
+from koala.cli.render.table import columns, table
 from koala.cli.research.setting_options import simulation
 from koala.cli.research.simulation_options import INTERRUPTED, Runs, check_outputs, write_rows
 from koala.errors import ConfigError
@@ -94,7 +96,7 @@ def multiqueue(settings: tuple[Setting, ...], runs: Runs) -> None:
     documents = [point.document() for point in swept.points]
     runs.show(
         documents[0] if len(settings) == 1 else {"points": documents},
-        lambda: "\n\n".join(map(_text, swept.points)),
+        lambda: _text(swept.points[0]) if len(settings) == 1 else _table(swept.points),
     )
     if runs.jobs_out is not None:
         _write_jobs(swept.points[0], runs.jobs_out)
@@ -103,6 +105,22 @@ def multiqueue(settings: tuple[Setting, ...], runs: Runs) -> None:
 
         draw(swept.points, runs.plot)
     runs.end(is_interrupted=swept.is_interrupted)
+
+
+def _table(points: Sequence[SimulatedPoint]) -> str:
+    """Format a row for each policy and load; the single point's text has more."""
+    heads = columns("POLICY", "LOAD", "MEASURED", *(kind.upper() for kind in KINDS), "SATURATED")
+    rows = [
+        (
+            point.setting.policy,
+            f"{point.setting.utilization:g}",
+            f"{point.utilization.mean:.4f}",
+            *(str(found) if (found := point.response(kind)).values else "" for kind in KINDS),
+            f"{point.unserved.mean:.1%} never served" if point.is_saturated else "",
+        )
+        for point in points
+    ]
+    return f"mean response times, in mean service times\n{table(heads, rows)}"
 
 
 def _text(point: SimulatedPoint) -> str:
