@@ -8,9 +8,9 @@ The rest of the Python interface is in `koala.client` and `koala.errors`.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from koala.client import Client, Component, Job
+    from koala.client import AsyncClient, Client, Component, Job, JobHandle
 
-__all__ = ["Client", "Component", "Job"]
+__all__ = ["AsyncClient", "Client", "Component", "Job", "JobHandle"]
 
 
 def __getattr__(name: str) -> object:

@@ -15,6 +15,8 @@ KoalaError
 │   ├── DamagedError     its content is not as it was written
 │   └── DiskError        accepted work could not be made durable: the process must end at once
 ├── UnreachableError     the other side does not answer
+│   └── NoAnswerError    it did not answer within the time limit of the call; a TimeLimitError, too
+├── TimeLimitError       the caller's time limit has passed; also the TimeoutError of Python
 └── LocalManagerError    a local resource manager erred; `transient` when trying again may help
 """
 
@@ -123,6 +125,14 @@ class DiskError(JournalError):
 
 class UnreachableError(KoalaError):
     """The other side does not answer."""
+
+
+class TimeLimitError(KoalaError, TimeoutError):
+    """The caller's time limit has passed before the awaited event."""
+
+
+class NoAnswerError(UnreachableError, TimeLimitError):
+    """The daemon did not answer within the time limit of a call."""
 
 
 class LocalManagerError(KoalaError):

@@ -20,7 +20,7 @@ import time
 from bisect import bisect_right
 from pathlib import Path
 
-from koala.client import Client
+from koala.client import AsyncClient
 
 HERE = Path(__file__).resolve().parent
 LIMIT_S = 60.0
@@ -98,7 +98,7 @@ async def runs(address: str, asked: argparse.Namespace, quiet: int, busy: int):
     """The skew over time of a run without and with control."""
     rsl = (HERE / "sq.rsl").read_text(encoding="utf-8")
     skews = {}
-    async with Client(address) as client:
+    async with AsyncClient(address) as client:
         async for _ in client.watch(after=0):
             if len([site for site in await client.sites() if site["state"] == "usable"]) == 2:
                 break

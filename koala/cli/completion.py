@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,9 @@ from click.shell_completion import get_completion_class, shell_complete
 from koala.errors import KoalaError, SpecError
 
 if TYPE_CHECKING:
-    from koala.client import Client
+    from koala.client import AsyncClient
 
-Document = dict[str, Any]
+Document = Mapping[str, Any]
 
 VARIABLE = "_KOALA_COMPLETE"
 SHELLS = {
@@ -63,7 +63,7 @@ def install(command: click.Command, shell: str) -> str:
     return f"{shell} completion installed in {path}; it works in the next shell"
 
 
-REQUESTS: dict[str, Callable[[Client], Awaitable[list[Document]]]] = {
+REQUESTS: dict[str, Callable[[AsyncClient], Awaitable[Sequence[Document]]]] = {
     "job": lambda client: client.list_jobs(last=JOBS_MAX),
     "site": lambda client: client.sites(),
     "user": lambda client: client.users(),
@@ -75,10 +75,10 @@ def names_of(kind: str, address: str | None) -> list[str]:
     """Ask the daemon for names, the newest first; none if it does not answer."""
     import asyncio
 
-    from koala.client import Client
+    from koala.client import AsyncClient
 
     async def ask() -> list[str]:
-        async with asyncio.timeout(ANSWER_S), Client(address) as client:
+        async with asyncio.timeout(ANSWER_S), AsyncClient(address) as client:
             return [str(one[kind]) for one in await REQUESTS[kind](client)]
 
     with suppress(KoalaError, OSError, TimeoutError):

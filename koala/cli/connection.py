@@ -20,7 +20,7 @@ import click
 from koala.errors import SpecError
 
 if TYPE_CHECKING:
-    from koala.client import Client
+    from koala.client import AsyncClient
 
 T = TypeVar("T")
 
@@ -31,11 +31,11 @@ ENDS = ("Finished", "Failed", "Cancelled")
 """Terminal phases of a job."""
 
 
-def ask(address: str | None, request: Callable[[Client], Awaitable[T]]) -> T:
+def ask(address: str | None, request: Callable[[AsyncClient], Awaitable[T]]) -> T:
     """Run one request over its own connection and return the result."""
     import asyncio
 
-    from koala.client import Client
+    from koala.client import AsyncClient
 
     if address is not None and not _is_address(address):
         raise SpecError(
@@ -44,7 +44,7 @@ def ask(address: str | None, request: Callable[[Client], Awaitable[T]]) -> T:
         )
 
     async def run() -> T:
-        async with Client(address) as client:
+        async with AsyncClient(address) as client:
             return await request(client)
 
     return asyncio.run(run())
@@ -72,7 +72,7 @@ an escape is allowed."""
 def json_text(document: Mapping[str, object], indent: int | None = None) -> str:
     """Format a document as JSON, its version first."""
     versioned = {"version": JSON_VERSION, **document}
-    text = json.dumps(versioned, indent=indent, ensure_ascii=False)
+    text = json.dumps(versioned, indent=indent, ensure_ascii=False, default=dict)
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

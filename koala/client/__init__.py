@@ -1,11 +1,24 @@
-"""The Python client of the daemon: the verbs of the command line as coroutines.
+"""The Python client of the daemon: the verbs of the command line as methods.
 
-`Client` is the public interface, with `Job` and `Component` to describe jobs. `channel` opens the
-connection and explains why none could be opened; `resumable_stream` continues a stream after the
-daemon restarts.
+`Client` waits for each answer; `AsyncClient` has the same methods as coroutines. `Job` and
+`Component` describe jobs, `JobHandle` follows a submitted one, and `koala.client.records` has the
+types of results.
 """
 
-from koala.client.client import Client, Submission, Submitted
+from koala.client.client import AsyncClient
 from koala.client.description import Component, Job
+from koala.client.job_handle import AsyncJobHandle
+from koala.client.records import ENDS
+from koala.client.submission import Submission
+from koala.client.sync import Client, JobHandle
 
-__all__ = ["Client", "Component", "Job", "Submission", "Submitted"]
+__all__ = [
+    "ENDS",
+    "AsyncClient",
+    "AsyncJobHandle",
+    "Client",
+    "Component",
+    "Job",
+    "JobHandle",
+    "Submission",
+]

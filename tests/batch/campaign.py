@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.errors import UnreachableError
 from koala_agent.placeholders.submission import STARTERS
 from tests.batch.systems import System, grid_engine_cells, grid_over, slurm_clusters
@@ -88,7 +88,7 @@ async def campaign(grid: Grid, systems: dict[str, System], plan: Plan) -> Course
 
 
 async def run_jobs(
-    grid: Grid, client: Client, numbers: Sequence[int], plan: Plan, course: Course
+    grid: Grid, client: AsyncClient, numbers: Sequence[int], plan: Plan, course: Course
 ) -> None:
     """One job after the other is submitted, as soon as few enough are not over."""
     places = asyncio.Semaphore(AT_ONCE)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from koala.client import Client
+from koala.client import AsyncClient
 from tests.batch.systems import System, grid_over
 from tests.live.grid import Grid, until
 from tests.live.test_jobs import submitted
@@ -39,7 +39,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory, systems: dict[str, System]) -
 
 
 @pytest_asyncio.fixture
-async def client(grid: Grid) -> AsyncIterator[Client]:
+async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
     async with grid.client() as client:
         await grid.ready(client)
         yield client
@@ -63,7 +63,7 @@ def alive(ear: Path) -> list[int]:
     return [pid for pid in pids if (Path("/proc") / str(pid)).exists()]
 
 
-async def running(grid: Grid, client: Client, job: str) -> str:
+async def running(grid: Grid, client: AsyncClient, job: str) -> str:
     """The job's name, once it runs."""
     name = (await client.submit(job)).job
     await grid.phase(client, name, "Running")
@@ -72,7 +72,7 @@ async def running(grid: Grid, client: Client, job: str) -> str:
 
 @pytest.mark.parametrize("way", ["end", "cancel", "foreign"])
 async def test_no_daemon_escapes_from_a_batch_job(
-    grid: Grid, client: Client, systems: dict[str, System], tmp_path: Path, way: str
+    grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path, way: str
 ) -> None:
     """Processes that leave a batch system's sight by setsid and a second fork die with their claim,
     whether the program ends, the job is cancelled, or the site's people end the batch jobs."""
@@ -99,7 +99,7 @@ async def test_no_daemon_escapes_from_a_batch_job(
 
 
 async def test_what_a_killed_starter_ran_is_gone_before_its_batch_job(
-    grid: Grid, client: Client, systems: dict[str, System], tmp_path: Path
+    grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path
 ) -> None:
     """It has dropped its environment and left its session, and no batch system here looks for it;
     the next attempt begins when it has ended."""
@@ -120,7 +120,7 @@ async def test_what_a_killed_starter_ran_is_gone_before_its_batch_job(
 
 @pytest.mark.parametrize("status", [99, 100])
 async def test_a_programs_status_is_no_word_for_its_batch_system(
-    grid: Grid, client: Client, systems: dict[str, System], tmp_path: Path, status: int
+    grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path, status: int
 ) -> None:
     """99 would have Grid Engine run the job again, 100 keep it as an error."""
     ran = tmp_path / "ran"
@@ -135,7 +135,7 @@ async def test_a_programs_status_is_no_word_for_its_batch_system(
 
 
 async def test_a_suspended_program_stands_still_and_goes_on(
-    grid: Grid, client: Client, systems: dict[str, System], tmp_path: Path
+    grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path
 ) -> None:
     """Grid Engine stops the process group of its job only, in which the program is not."""
     end = tmp_path / "end"
@@ -187,7 +187,7 @@ def _status(pid: int) -> list[str]:
 
 @pytest.mark.slow
 async def test_a_node_that_does_not_answer_lets_no_two_attempts_live(
-    grid: Grid, client: Client, systems: dict[str, System]
+    grid: Grid, client: AsyncClient, systems: dict[str, System]
 ) -> None:
     """Slurm counts the job as ended some 30 s after its slurmd was killed; steps outlive it."""
     evidence = grid.evidence
@@ -211,7 +211,7 @@ async def test_a_node_that_does_not_answer_lets_no_two_attempts_live(
 
 
 async def test_a_job_ends_well_on_a_host_whose_daemon_was_killed(
-    grid: Grid, client: Client, systems: dict[str, System], tmp_path: Path
+    grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path
 ) -> None:
     """Grid Engine hears of the end when its execution daemon is back."""
     end = tmp_path / "end"
@@ -227,7 +227,7 @@ async def test_a_job_ends_well_on_a_host_whose_daemon_was_killed(
 # Preemption --------------------------------------------------------------------------------------
 
 
-async def _low_and_high(grid: Grid, client: Client, gate: str) -> tuple[str, str]:
+async def _low_and_high(grid: Grid, client: AsyncClient, gate: str) -> tuple[str, str]:
     """A high-priority job that waits for its file, and a low one that took all processors of all
     sites meanwhile, with a process at each."""
     evidence = grid.evidence
@@ -249,7 +249,7 @@ async def _low_and_high(grid: Grid, client: Client, gate: str) -> tuple[str, str
 
 @pytest.mark.parametrize("is_killed", [False, True])
 async def test_a_high_priority_job_takes_the_place_of_a_low_one(
-    grid: Grid, client: Client, systems: dict[str, System], *, is_killed: bool
+    grid: Grid, client: AsyncClient, systems: dict[str, System], *, is_killed: bool
 ) -> None:
     """Its claims are in the queues before the low one is stopped; agents are killed amid it."""
     gate = f"low-{is_killed}"

@@ -16,7 +16,8 @@ from unittest import SkipTest
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
+from koala.client.records import JobDetails
 from tests.agent.watching import Ear
 from tests.batch.systems import System, grid_engine_cells, grid_over, slurm_clusters
 from tests.batch.test_runners import mpi_program, ranks
@@ -85,13 +86,13 @@ def job(program: str, *, sites: tuple[str, ...] = ("epsilon", "zeta"), more: str
     return "+" + "".join(parts)
 
 
-async def finished(client: Client, text: str) -> dict[str, Any]:
+async def finished(client: AsyncClient, text: str) -> JobDetails:
     submitted = await client.submit(text)
     assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
     return await client.show(submitted.job)
 
 
-async def log_of(client: Client, job: str, **chosen: Any) -> str:
+async def log_of(client: AsyncClient, job: str, **chosen: Any) -> str:
     """Return a log as far as it is there."""
     return b"".join([chunk.data async for chunk in client.logs(job, **chosen)]).decode()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from tests.batch.systems import System, grid_over
 from tests.harness.ports import free_port
 from tests.live.grid import Grid
@@ -55,7 +55,7 @@ async def test_a_job_over_three_batch_systems_starts_everywhere_at_the_same_mome
         await live.at_rest(client)
 
 
-async def why_stopped(client: Client, job: str) -> str:
+async def why_stopped(client: AsyncClient, job: str) -> str:
     """The reason of a job's first setback."""
     async for notice in client.watch(after=0, job=job):
         if notice["phase"] == "Stopping":

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
+from koala.client.records import JobDetails
 from tests.agent.watching import Ear, process_ended
 from tests.batch.systems import System, grid_over
 from tests.live.grid import Grid, until
@@ -54,7 +55,7 @@ def job(program: str, sizes: dict[str, int]) -> str:
     return "+" + "".join(parts)
 
 
-async def finished(client: Client, text: str) -> dict[str, object]:
+async def finished(client: AsyncClient, text: str) -> JobDetails:
     submitted = await client.submit(text)
     assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
     return await client.show(submitted.job)

@@ -23,7 +23,7 @@ from typing import Any
 
 import grpc
 
-from koala.client import Client, Submission, Submitted
+from koala.client import AsyncClient, AsyncJobHandle, Submission
 from koala.daemon.clock import wall_s
 from koala.errors import KoalaError
 from koala.identity.credentials import Credentials
@@ -157,11 +157,13 @@ def credentials(settings: dict[str, Any]) -> Credentials | None:
 
 
 @asynccontextmanager
-async def connected(settings: dict[str, Any]) -> AsyncIterator[list[Client]]:
+async def connected(settings: dict[str, Any]) -> AsyncIterator[list[AsyncClient]]:
     """So many clients, each with a connection of its own."""
     shown = credentials(settings)
     async with AsyncExitStack() as stack:
-        crowd = [Client(settings["address"], credentials=shown) for _ in range(settings["clients"])]
+        crowd = [
+            AsyncClient(settings["address"], credentials=shown) for _ in range(settings["clients"])
+        ]
         for client in crowd:
             await stack.enter_async_context(client)
             await client.hello()
@@ -176,7 +178,7 @@ class Submitting:
     latencies: list[float] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
 
-    async def submit(self, client: Client, number: int) -> None:
+    async def submit(self, client: AsyncClient, number: int) -> None:
         """One client's share, one call after the other."""
         settings, lot = self.settings, self.settings.get("lot", 1)
         for first in range(0, settings["jobs"], lot):
@@ -187,14 +189,14 @@ class Submitting:
                 for key in keys
             ]
             begun_at = perf_counter()
-            results: list[Submitted | KoalaError] = []
+            results: list[AsyncJobHandle | KoalaError] = []
             try:
                 results += await client.submit_many(texts)
             except KoalaError as error:
                 results += [error] * len(texts)
             self.latencies.append(perf_counter() - begun_at)
             for result in results:
-                kind = "accepted" if isinstance(result, Submitted) else type(result).__name__
+                kind = "accepted" if isinstance(result, AsyncJobHandle) else type(result).__name__
                 self.outcomes[kind] += 1
 
 
@@ -202,7 +204,7 @@ async def clients(settings: dict[str, Any], lines: asyncio.StreamReader) -> None
     """Each submits its share one after the other when it is told to, and may watch."""
     seen: Counter[int] = Counter()
 
-    async def watch(client: Client, number: int) -> None:
+    async def watch(client: AsyncClient, number: int) -> None:
         async for _ in client.watch(after=-1):
             seen[number] += 1
 
@@ -241,7 +243,7 @@ class Watching:
         self._stops_after = stops_after
         self._changed = asyncio.Event()
 
-    async def watch(self, client: Client, number: int) -> None:
+    async def watch(self, client: AsyncClient, number: int) -> None:
         """One watcher, which takes nothing more after so many until it is told to go on."""
         seen = self.numbers[number]
         async for notice in client.watch(after=-1):

@@ -15,7 +15,7 @@ from time import perf_counter
 
 import psutil
 
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.identity.credentials import PLAIN, Credentials, read_credentials
 from tests.bench.figures import Figure, median
 from tests.harness.children import module_command
@@ -63,7 +63,7 @@ async def _calls(address: str, credentials: Credentials, pid: int, count: int) -
     """Microseconds of the daemon's processor time a call."""
     process = psutil.Process(pid)
     numbers = iter(range(count))
-    async with Client(address, credentials=credentials) as client:
+    async with AsyncClient(address, credentials=credentials) as client:
 
         async def some() -> None:
             for _ in numbers:
@@ -83,7 +83,7 @@ async def _connections(address: str, credentials: Credentials, count: int) -> fl
     """Seconds until a new connection has its first answer."""
     begun_at = perf_counter()
     for _ in range(count):
-        async with Client(address, credentials=credentials) as client:
+        async with AsyncClient(address, credentials=credentials) as client:
             await client.hello()
     return (perf_counter() - begun_at) / count
 

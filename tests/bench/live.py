@@ -12,8 +12,7 @@ from typing import Any
 
 import psutil
 
-from koala.client import Client, Submission, Submitted
-from koala.client.client import ENDS
+from koala.client import ENDS, AsyncClient, AsyncJobHandle, Submission
 from tests.bench.figures import Figure, median, percentile
 from tests.bench.references import DURABLE, INTERPRETERS, SPAWNS, appends_per_s, spawns_per_s
 from tests.live.grid import CALM, Grid, live_grid
@@ -33,7 +32,7 @@ PATIENT: dict[str, Any] = {**CALM, "hold_s": 120.0, "hold_lease_s": 60.0, "run_l
 @asynccontextmanager
 async def a_grid(
     folder: Path, sites: Mapping[str, int], **parameters: Any
-) -> AsyncIterator[tuple[Grid, Client]]:
+) -> AsyncIterator[tuple[Grid, AsyncClient]]:
     """A grid that is ready, its client, and a limit on all that is done with it."""
     with live_grid(folder, sites=sites, parameters={**PATIENT, **parameters}) as grid:
         async with asyncio.timeout(LIMIT_S), grid.client() as client:
@@ -62,7 +61,7 @@ async def _submissions(folder: Path, jobs: int) -> list[Figure]:
         for first in range(0, jobs, BATCH):
             texts = [a_queued_job(number) for number in range(first, first + BATCH)]
             results = await client.submit_many(texts)
-            assert all(isinstance(result, Submitted) for result in results)
+            assert all(isinstance(result, AsyncJobHandle) for result in results)
         batched_s = perf_counter() - begun_at
         grown_bytes = await memory_bytes(grid, client) - before_bytes
         queued = (await client.metrics())["queues"]["placement"]
@@ -110,13 +109,13 @@ def a_queued_job(number: int) -> str:
     return "+" + part * (2 + number % 3)
 
 
-async def timed(client: Client) -> float:
+async def timed(client: AsyncClient) -> float:
     begun_at = perf_counter()
     await submit(client, f"&{TRUE}(count=2)")
     return perf_counter() - begun_at
 
 
-async def concurrently(client: Client, jobs: int) -> float:
+async def concurrently(client: AsyncClient, jobs: int) -> float:
     """Measure so many single submissions, with some in flight all the time."""
     numbers = iter(range(jobs))
 
@@ -131,17 +130,17 @@ async def concurrently(client: Client, jobs: int) -> float:
     return perf_counter() - begun_at
 
 
-async def submit(client: Client, rsl: str) -> str:
+async def submit(client: AsyncClient, rsl: str) -> str:
     return (await client.submit(rsl)).job
 
 
-async def memory_bytes(grid: Grid, client: Client) -> int:
+async def memory_bytes(grid: Grid, client: AsyncClient) -> int:
     """The daemon's resident memory when its inbox is empty."""
     await client.metrics()
     return int(psutil.Process(grid.pid("daemon")).memory_info().rss)
 
 
-async def restart(grid: Grid, client: Client) -> float:
+async def restart(grid: Grid, client: AsyncClient) -> float:
     """From the start of the process until it answers."""
     grid.kill("daemon")
     begun_at = perf_counter()
@@ -180,11 +179,11 @@ async def _launches(folder: Path, count: int) -> list[Figure]:
     ]  # fmt: skip
 
 
-async def run_all(client: Client, texts: list[str]) -> float:
+async def run_all(client: AsyncClient, texts: list[str]) -> float:
     """Measure the time from the submission of these jobs until all are Finished."""
     begun_at = perf_counter()
     results = await client.submit_many(texts)
-    jobs = [result.job for result in results if isinstance(result, Submitted)]
+    jobs = [result.job for result in results if isinstance(result, AsyncJobHandle)]
     assert len(jobs) == len(texts), results
     phases = await client.wait_all(jobs)
     assert set(phases.values()) == {"Finished"}, phases
@@ -223,7 +222,7 @@ async def _latency(folder: Path, jobs: int) -> list[Figure]:
     ]  # fmt: skip
 
 
-async def timeline(client: Client, rsl: str) -> dict[str, Any]:
+async def timeline(client: AsyncClient, rsl: str) -> dict[str, Any]:
     job = await submit(client, rsl)
     await client.wait(job)
     found: dict[str, Any] = (await client.timeline(job))["timeline"]
@@ -275,7 +274,7 @@ async def _thousand(folder: Path, jobs: int) -> list[Figure]:
         begun_at = perf_counter()
         results = await client.submit_many(keyed)
         accepted_s = perf_counter() - begun_at
-        names = [result.job for result in results if isinstance(result, Submitted)]
+        names = [result.job for result in results if isinstance(result, AsyncJobHandle)]
         with suppress(TimeoutError):
             async with asyncio.timeout(LIMIT_S - 60):
                 await client.wait_all(names)

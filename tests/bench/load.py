@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 import psutil
 
-from koala.client import Client, Submitted
+from koala.client import AsyncClient, AsyncJobHandle
 from koala.runtime.atomic_file import write_whole
 from koala.runtime.child_lifetime import ended_in_order
 from tests.bench.crowd import Crowd, a_crowd, pause
@@ -45,7 +45,7 @@ END_S = 300.0
 @asynccontextmanager
 async def a_daemon(
     folder: Path, sites: int = 0, *, more: str = "", **parameters: Any
-) -> AsyncIterator[tuple[Grid, Client]]:
+) -> AsyncIterator[tuple[Grid, AsyncClient]]:
     """A daemon that serves, with so many sites enrolled and none connected; and a client."""
     grid = Grid(
         folder,
@@ -226,7 +226,7 @@ async def long_queue(folder: Path, scale: float) -> list[Figure]:
             results = await client.submit_many(
                 [a_queued_job(number) for number in range(first, first + BATCH)]
             )
-            assert all(isinstance(result, Submitted) for result in results), results[0]
+            assert all(isinstance(result, AsyncJobHandle) for result in results), results[0]
         submitted_s = perf_counter() - begun_at
         grown = daemon.memory - before
         list_s, lag_s = await beside(client, client.list_jobs())
@@ -309,7 +309,7 @@ async def many_sites(folder: Path, scale: float) -> list[Figure]:
         jobs = 100
         begun_cpu_s, begun_at = daemon.cpu_s, perf_counter()
         results = await client.submit_many(["+" + f"(&{TRUE}(count=8))" * 3] * jobs)
-        accepted = sum(isinstance(result, Submitted) for result in results)
+        accepted = sum(isinstance(result, AsyncJobHandle) for result in results)
         while (await phases(client)).get("Finished", 0) < accepted + len(alone_s):
             await pause(0.2)
         took_s, cpu_s = perf_counter() - begun_at, daemon.cpu_s - begun_cpu_s
@@ -429,11 +429,11 @@ async def slow_watchers(folder: Path, scale: float) -> list[Figure]:
         ]  # fmt: skip
 
 
-async def submit_events(client: Client, count: int) -> None:
+async def submit_events(client: AsyncClient, count: int) -> None:
     """So many notices: jobs that wait."""
     for first in range(0, count, BATCH):
         results = await client.submit_many([ONE] * min(BATCH, count - first))
-        assert all(isinstance(result, Submitted) for result in results), results[0]
+        assert all(isinstance(result, AsyncJobHandle) for result in results), results[0]
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -450,12 +450,12 @@ def total(found: list[dict[str, Any]], outcome: str) -> int:
     return sum(one["outcomes"].get(outcome, 0) for one in found)
 
 
-async def phases(client: Client) -> dict[str, int]:
+async def phases(client: AsyncClient) -> dict[str, int]:
     counts: dict[str, int] = (await client.metrics())["jobs"]
     return counts
 
 
-async def started_s(grid: Grid, client: Client) -> float:
+async def started_s(grid: Grid, client: AsyncClient) -> float:
     """Start the daemon; until it answers."""
     begun_at = perf_counter()
     grid.start("daemon")
@@ -465,7 +465,7 @@ async def started_s(grid: Grid, client: Client) -> float:
             return perf_counter() - begun_at
 
 
-async def beside(client: Client, question: Awaitable[object]) -> tuple[float, float]:
+async def beside(client: AsyncClient, question: Awaitable[object]) -> tuple[float, float]:
     """Time a call, and the longest that somebody else waits for Hello meanwhile."""
     longest_s = 0.0
 
@@ -474,7 +474,7 @@ async def beside(client: Client, question: Awaitable[object]) -> tuple[float, fl
         await question
         return perf_counter() - begun_at
 
-    async with asyncio.TaskGroup() as group, Client(client.address) as other:
+    async with asyncio.TaskGroup() as group, AsyncClient(client.address) as other:
         await other.hello()
         asking = group.create_task(ask())
         while not asking.done():

@@ -20,7 +20,7 @@ from koala.cli.render import access as render_access
 from koala.cli.render import documents as render
 from koala.cli.render import job_list
 from koala.cli.render.table import clean
-from koala.wire.v1.koala_pb2 import LogPart
+from koala.client.records import LogPart
 from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site
 
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\u202eb\r\nc\x00\x7f\u2028d"

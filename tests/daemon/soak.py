@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from koala.client import Client, Submission
+from koala.client import AsyncClient, Submission
 from koala.daemon.state_folder import FILE
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.test_process import configured, started
@@ -54,7 +54,7 @@ async def soak(folder: Path, jobs: int, looks: int = 10) -> list[dict[str, float
     with started(configured(folder, MORE)) as (child, address):
         process = psutil.Process(child.pid)
         reading = asyncio.get_running_loop().run_in_executor(None, drained, child.stderr)
-        async with asyncio.TaskGroup() as group, Client(address) as client:
+        async with asyncio.TaskGroup() as group, AsyncClient(address) as client:
             agent = FakeAgent(address, processors=1000)
             staying = group.create_task(agent.stay())
             for number in range(0, jobs, LOT):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from koala.cli.main import main
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.core.model.events import SiteDrained
 from koala.core.model.values import SiteName, UserName
 from koala.daemon.auth.audit import FILE as AUDIT
@@ -58,7 +58,7 @@ async def backed_up(folder: Path, target: str, agent: FakeAgent, *, jobs: int) -
     async with running(config) as daemon, asyncio.TaskGroup() as group, asyncio.timeout(60):
         agent.address = daemon.address
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client:
+        async with AsyncClient(daemon.address) as client:
             first = (await client.submit(ONE, key="first")).job
             await client.wait(first)
 
@@ -125,7 +125,7 @@ async def test_a_restored_daemon_goes_on_with_agents_that_know_more(
         assert not (config.state_dir / RESTORED).exists()
         agent.address = daemon.address
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client:
+        async with AsyncClient(daemon.address) as client:
             assert (await client.submit(ONE, key="first")).is_known
             known = await client.list_jobs()
             later = (await client.submit(ONE)).job
@@ -135,7 +135,7 @@ async def test_a_restored_daemon_goes_on_with_agents_that_know_more(
                 assert await client.wait(job["job"]) == "Finished"
             assert (await client.hello())["epoch"] > 1000
         staying.cancel()
-    async with running(config) as daemon, Client(daemon.address) as client:
+    async with running(config) as daemon, AsyncClient(daemon.address) as client:
         assert (await client.hello())["epoch"] < 2000, "the loss is accepted once"
 
 

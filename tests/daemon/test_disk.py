@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.core.model.events import Woken
 from koala.core.model.values import JobId
 from koala.daemon.clients.outputs import Publisher
@@ -147,7 +147,7 @@ async def test_jobs_end_on_a_full_disk_and_new_ones_come_when_there_is_room_agai
     async with running(config) as daemon, asyncio.TaskGroup() as group, asyncio.timeout(60):
         agent = FakeAgent(daemon.address, ends_at_once=False)
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client:
+        async with AsyncClient(daemon.address) as client:
             jobs = [(await client.submit(ONE, key=f"k{n}")).job for n in range(2)]
             await agent.until("release", 2)
             filler = fill(small, 0)
@@ -164,7 +164,7 @@ async def test_jobs_end_on_a_full_disk_and_new_ones_come_when_there_is_room_agai
             agent.end(f"{later}/1/0/1")
             assert await client.wait(later) == "Finished"
         staying.cancel()
-    async with running(config) as daemon, Client(daemon.address) as client:
+    async with running(config) as daemon, AsyncClient(daemon.address) as client:
         assert [job["phase"] for job in await client.list_jobs()] == ["Finished"] * 3
 
 
@@ -173,7 +173,7 @@ async def test_a_refusal_for_want_of_room_says_when_to_try_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Disk, "free_bytes", 0)
-    async with running(config_of(tmp_path)) as daemon, Client(daemon.address) as client:
+    async with running(config_of(tmp_path)) as daemon, AsyncClient(daemon.address) as client:
         with pytest.raises(ExhaustedError, match=r"nearly full: .* in 10 s") as refused:
             await client.submit(ONE)
         assert refused.value.retry_after_s == 10.0
@@ -233,7 +233,7 @@ async def test_a_write_that_fails_ends_the_daemon_before_anybody_is_answered(
     """The kernel refuses to let any file of the process grow: a write fails, and not for room."""
     config = configured(tmp_path)
     with started(config) as (process, address):
-        async with Client(address) as client, asyncio.timeout(60):
+        async with AsyncClient(address) as client, asyncio.timeout(60):
             first = (await client.submit(ONE, key="first")).job
             size = (tmp_path / "state" / "journal.db-wal").stat().st_size
             resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, size))
@@ -245,7 +245,7 @@ async def test_a_write_that_fails_ends_the_daemon_before_anybody_is_answered(
     assert f"koala daemon: {tmp_path}/state/journal.db: cannot be written: disk I/O error" in said
     assert "Traceback" not in said
     with started(config) as (_, address):
-        async with Client(address) as client, asyncio.timeout(60):
+        async with AsyncClient(address) as client, asyncio.timeout(60):
             assert [job["job"] for job in await client.list_jobs()] == [first]
             assert (await client.submit(ONE, key="first")).job == first
 
@@ -254,7 +254,7 @@ async def test_a_write_that_fails_ends_the_daemon_before_anybody_is_answered(
 async def test_a_journal_deleted_under_the_daemon_ends_it(tmp_path: Path) -> None:
     config = configured(tmp_path)
     with started(config) as (process, address):
-        async with Client(address) as client, asyncio.timeout(60):
+        async with AsyncClient(address) as client, asyncio.timeout(60):
             await client.submit(ONE)
             (tmp_path / "state" / "journal.db").unlink()
             with pytest.raises(UnreachableError):

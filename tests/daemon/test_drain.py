@@ -7,7 +7,7 @@ import click
 import pytest
 
 from koala.cli.admin.sites import _until_empty
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.core.model.values import SiteName
 from koala.daemon.agents import duplicate_agents as contention
 from koala.wire.v1 import link_pb2 as pb
@@ -26,7 +26,7 @@ async def test_a_drained_site_ends_what_runs_and_begins_nothing(
         agent = FakeAgent(daemon.address, ends_at_once=False)
         staying = group.create_task(agent.stay())
         command = click.Context(click.Command("drain"))
-        async with Client(daemon.address) as client, asyncio.timeout(60):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(60):
             running_job = (await client.submit(ONE)).job
             await agent.until("release")
             assert (await client.drain("delft"))["state"] == "drained"
@@ -53,14 +53,14 @@ async def test_a_drain_lasts_over_a_restart(tmp_path: Path) -> None:
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         agent = FakeAgent(daemon.address)
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(90):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             await agent.until("wanted_end")
             await client.drain("delft")
         staying.cancel()
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         agent.address = daemon.address
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(90):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             await agent.until("wanted_end", 2)
             (site,) = await client.sites()
             assert site["state"] == "drained"
@@ -77,7 +77,7 @@ async def test_jobs_run_on_while_the_daemon_is_exchanged(
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         agent.address = daemon.address
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(90):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             job = (await client.submit(ONE)).job
             await agent.until("release")
         staying.cancel()
@@ -85,7 +85,7 @@ async def test_jobs_run_on_while_the_daemon_is_exchanged(
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         agent.address = daemon.address
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(90):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             await agent.until("wanted_end", 2)
             assert (await client.show(job))["attempts"] == 1
             agent.end(f"{job}/1/0/1")
@@ -104,7 +104,7 @@ async def test_what_a_later_agent_says_besides_is_passed_over(tmp_path: Path) ->
     async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
         agent = FakeAgent(daemon.address, protocol=2, protocol_min=1)
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(90):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             await agent.until("wanted_end")
             agent.outbox.put_nowait(later)
             agent.outbox.put_nowait(report)
@@ -132,7 +132,7 @@ async def test_two_agents_that_contend_for_a_site_are_its_trouble(
     async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
         one, other = FakeAgent(daemon.address), FakeAgent(daemon.address)
         staying = {id(one): group.create_task(one.stay())}
-        async with Client(daemon.address) as client, asyncio.timeout(90):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             await one.until("wanted_end")
             assert (await client.sites())[0]["trouble"] == "", "one alone has none"
             staying[id(other)] = group.create_task(other.stay())

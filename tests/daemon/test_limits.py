@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from tests.daemon.test_process import configured, run_daemon
 
 pytestmark = pytest.mark.live
@@ -52,7 +52,7 @@ def ready(folder: Path, errors: str) -> Iterator[tuple[int, str]]:
 
 async def test_a_log_that_takes_nothing_ends_nobody(tmp_path: Path) -> None:
     with ready(tmp_path, "/dev/full") as (_, address):
-        async with Client(address) as client, asyncio.timeout(90):
+        async with AsyncClient(address) as client, asyncio.timeout(90):
             job = (await client.submit(ONE)).job
             assert (await client.show(job))["phase"] == "Placing"
 
@@ -61,7 +61,7 @@ async def test_a_daemon_without_descriptors_goes_on_when_it_has_some(tmp_path: P
     """Those who are there are served, and what was accepted is kept."""
     with ready(tmp_path, str(tmp_path / "log")) as (pid, address):
         hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
-        async with Client(address) as client, asyncio.timeout(60):
+        async with AsyncClient(address) as client, asyncio.timeout(60):
             first = (await client.submit(ONE, key="first")).job
             used = psutil.Process(pid).num_fds()
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 3, hard))
@@ -71,7 +71,7 @@ async def test_a_daemon_without_descriptors_goes_on_when_it_has_some(tmp_path: P
             for other in others:
                 other.close()
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))
-            async with Client(address) as later:
+            async with AsyncClient(address) as later:
                 assert len(await later.list_jobs()) == 2
     assert "Traceback" not in (tmp_path / "log").read_text()
 

@@ -5,13 +5,13 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any
 
 import grpc
 import msgspec
 import pytest
 
-from koala.client import Client, Submission
+from koala.client import AsyncClient, Submission
+from koala.client.records import LogPart, Notice
 from koala.core.eviction import alone
 from koala.core.model.charges import Charge
 from koala.core.model.job import Job, Placing
@@ -46,7 +46,7 @@ async def test_a_job_of_two_sites_runs_to_its_end(tmp_path: Path) -> None:
     async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
         agents = [FakeAgent(daemon.address, site=site) for site in ("delft", "leiden")]
         staying = [group.create_task(agent.stay()) for agent in agents]
-        async with Client(daemon.address) as client, asyncio.timeout(90):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             for agent in agents:
                 await agent.until("wanted_end")
             submitted = await client.submit(TWO)
@@ -83,7 +83,7 @@ async def test_a_job_goes_on_over_a_restart_in_its_middle(tmp_path: Path) -> Non
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         agent.address = daemon.address
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client:
+        async with AsyncClient(daemon.address) as client:
             job = (await client.submit(ONE, key="once")).job
             await agent.until("release")
         staying.cancel()
@@ -96,7 +96,7 @@ async def test_a_job_goes_on_over_a_restart_in_its_middle(tmp_path: Path) -> Non
         order = [kind for kind in kinds if kind != "beat"]
         assert order[:4] == ["welcome", "hold", "release", "wanted_end"]
         assert agent.heard_of("hold")[0].hold.is_granted
-        async with Client(daemon.address) as client, asyncio.timeout(90):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             again = await client.submit(ONE, key="once")
             assert (again.job, again.is_known) == (job, True)
             (claim,) = agent.claims
@@ -109,11 +109,11 @@ async def test_a_job_goes_on_over_a_restart_in_its_middle(tmp_path: Path) -> Non
 
 async def test_a_watch_resumes_over_a_restart_without_gap_or_double(tmp_path: Path) -> None:
     config = config_of(tmp_path)
-    async with running(config) as daemon, Client(daemon.address) as client:
+    async with running(config) as daemon, AsyncClient(daemon.address) as client:
         for _ in range(3):
             await client.submit(ONE)
         first = await take(client, after=0, count=2)
-    async with running(config) as daemon, Client(daemon.address) as client:
+    async with running(config) as daemon, AsyncClient(daemon.address) as client:
         await client.submit(ONE)
         rest = await take(client, after=first[-1]["number"], count=2)
     assert [notice["number"] for notice in [*first, *rest]] == [1, 2, 3, 4]
@@ -125,7 +125,7 @@ async def test_a_watch_goes_on_by_itself_when_the_daemon_comes_back(tmp_path: Pa
     config = config_of(tmp_path)
     config = type(config)(**{**{f: getattr(config, f) for f in config.__struct_fields__},
                              "listen": address})  # fmt: skip
-    async with Client(address) as client, asyncio.TaskGroup() as group, asyncio.timeout(90):
+    async with AsyncClient(address) as client, asyncio.TaskGroup() as group, asyncio.timeout(90):
         async with running(config):
             await client.submit(ONE)
             seen = group.create_task(take(client, after=0, count=2))
@@ -136,7 +136,7 @@ async def test_a_watch_goes_on_by_itself_when_the_daemon_comes_back(tmp_path: Pa
                 assert (await anext(watch))["number"] == 1
                 while (await client.metrics())["watchers"] < 2:
                     pass
-        async with running(config), Client(address) as other:
+        async with running(config), AsyncClient(address) as other:
             await other.cancel(job)
             assert await waiting == "Cancelled"
 
@@ -144,7 +144,7 @@ async def test_a_watch_goes_on_by_itself_when_the_daemon_comes_back(tmp_path: Pa
 async def test_a_watch_of_a_job_ends_with_the_job(tmp_path: Path) -> None:
     async with (
         running(config_of(tmp_path)) as daemon,
-        Client(daemon.address) as client,
+        AsyncClient(daemon.address) as client,
         asyncio.TaskGroup() as group,
         asyncio.timeout(90),
     ):
@@ -174,14 +174,14 @@ async def test_a_watch_of_a_job_ends_with_the_job(tmp_path: Path) -> None:
 async def test_a_watch_of_a_job_that_ended_while_the_daemon_was_away_ends(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     config = msgspec.structs.replace(config_of(tmp_path), listen=address)
-    async with Client(address) as client, asyncio.TaskGroup() as group, asyncio.timeout(90):
+    async with AsyncClient(address) as client, asyncio.TaskGroup() as group, asyncio.timeout(90):
         async with running(config):
             job = (await client.submit(ONE)).job
             new = group.create_task(whole(client, after=-1, job=job))
             every = group.create_task(whole(client, after=0, job=job))
             while (await client.metrics())["watchers"] < 2:
                 pass
-        async with running(config), Client(address) as other:
+        async with running(config), AsyncClient(address) as other:
             await other.cancel(job)
             assert [notice["phase"] for notice in await new] == ["Cancelled"]
             assert [notice["phase"] for notice in await every] == ["Placing", "Cancelled"]
@@ -189,12 +189,12 @@ async def test_a_watch_of_a_job_that_ended_while_the_daemon_was_away_ends(tmp_pa
             assert await whole(client, after=0, job=job) == await every
 
 
-async def whole(client: Client, *, after: int, job: str, site: str = "") -> list[dict[str, Any]]:
+async def whole(client: AsyncClient, *, after: int, job: str, site: str = "") -> list[Notice]:
     """All notices of a watch that ends by itself."""
     return [notice async for notice in client.watch(after=after, job=job, site=site)]
 
 
-async def take(client: Client, *, after: int, count: int) -> list[dict[str, Any]]:
+async def take(client: AsyncClient, *, after: int, count: int) -> list[Notice]:
     notices = []
     async for notice in client.watch(after=after):
         notices.append(notice)
@@ -204,7 +204,7 @@ async def take(client: Client, *, after: int, count: int) -> list[dict[str, Any]
 
 
 async def test_errors_come_back_as_they_were_raised(tmp_path: Path) -> None:
-    async with running(config_of(tmp_path)) as daemon, Client(daemon.address) as client:
+    async with running(config_of(tmp_path)) as daemon, AsyncClient(daemon.address) as client:
         with pytest.raises(SpecError, match="unknown attribute 'cuont'") as wrong:
             await client.submit("&(executable=/bin/true)\n(cuont=4)")
         assert wrong.value.position is not None
@@ -226,7 +226,7 @@ async def test_errors_come_back_as_they_were_raised(tmp_path: Path) -> None:
 
 
 async def test_each_submission_of_many_has_its_own_result(tmp_path: Path) -> None:
-    async with running(config_of(tmp_path)) as daemon, Client(daemon.address) as client:
+    async with running(config_of(tmp_path)) as daemon, AsyncClient(daemon.address) as client:
         results = await client.submit_many([ONE, "&(", Submission(rsl=ONE, key="a"),
                                             Submission(rsl=ONE, key="a")])  # fmt: skip
         jobs = [result if isinstance(result, SpecError) else result.job for result in results]  # type: ignore[union-attr]
@@ -239,7 +239,7 @@ async def test_each_submission_of_many_has_its_own_result(tmp_path: Path) -> Non
 
 
 async def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
-    async with running(config_of(tmp_path)) as daemon, Client(daemon.address) as client:
+    async with running(config_of(tmp_path)) as daemon, AsyncClient(daemon.address) as client:
         assert (await client.submit(ONE, dry_run=True)).job == ""
         with pytest.raises(SpecError):
             await client.submit("&(count=1)", dry_run=True)
@@ -248,7 +248,7 @@ async def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
 
 async def test_a_full_queue_delays_or_refuses_as_the_client_wants(tmp_path: Path) -> None:
     config = config_of(tmp_path, parameters="queue_jobs_max = 1")
-    async with running(config) as daemon, Client(daemon.address) as client:
+    async with running(config) as daemon, AsyncClient(daemon.address) as client:
         await client.submit(ONE)
         with pytest.raises(RejectedError, match="full"):
             await client.submit(ONE, no_wait=True)
@@ -258,7 +258,7 @@ async def test_a_full_queue_delays_or_refuses_as_the_client_wants(tmp_path: Path
 
 async def test_a_job_is_submitted_at_a_local_queue(tmp_path: Path) -> None:
     config = config_of(tmp_path, '[policies]\nqueueing = "LP-GF"')
-    async with running(config) as daemon, Client(daemon.address) as client:
+    async with running(config) as daemon, AsyncClient(daemon.address) as client:
         local = await client.submit(ONE, queue="delft", key="k")
         assert (await client.submit(ONE, queue="delft", key="k")).is_known
         with pytest.raises(RejectedError, match="another text"):
@@ -280,7 +280,7 @@ async def test_components_that_never_fit_together_are_refused_however_they_are_s
         agent = FakeAgent(daemon.address)
         staying = group.create_task(agent.stay())
         await agent.until("wanted_end")
-        async with Client(daemon.address) as client:
+        async with AsyncClient(daemon.address) as client:
             for is_dry in (True, False):
                 with pytest.raises(RejectedError, match="do not fit into delft, which has 8"):
                     await client.submit(wide, dry_run=is_dry)
@@ -300,7 +300,7 @@ async def test_a_job_that_no_site_can_take_is_refused_at_once(tmp_path: Path) ->
         agent = FakeAgent(daemon.address)
         staying = group.create_task(agent.stay())
         await agent.until("wanted_end")
-        async with Client(daemon.address) as client:
+        async with AsyncClient(daemon.address) as client:
             with pytest.raises(
                 RejectedError, match="wants 9 processors: the largest site is delft"
             ):
@@ -334,7 +334,7 @@ async def test_a_client_of_another_protocol_is_told_which_one_is_spoken(tmp_path
 
 
 async def test_garbage_on_the_port_disturbs_nobody(tmp_path: Path) -> None:
-    async with running(config_of(tmp_path)) as daemon, Client(daemon.address) as client:
+    async with running(config_of(tmp_path)) as daemon, AsyncClient(daemon.address) as client:
         host, _, port = daemon.address.rpartition(":")
         for garbage in (b"\0" * 4096, b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 64):
             reader, writer = await asyncio.open_connection(host, int(port))
@@ -356,7 +356,7 @@ async def test_nobody_there_is_told_soon() -> None:
     with socket.socket() as bound:  # and does not listen
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
-        async with Client(address) as client, asyncio.timeout(60):
+        async with AsyncClient(address) as client, asyncio.timeout(60):
             with pytest.raises(UnreachableError, match=address):
                 await client.sites()
             with pytest.raises(UnreachableError, match=address):
@@ -365,7 +365,7 @@ async def test_nobody_there_is_told_soon() -> None:
 
 async def test_a_second_daemon_on_the_same_state_is_refused(tmp_path: Path) -> None:
     config = config_of(tmp_path)
-    async with running(config) as daemon, Client(daemon.address) as client:
+    async with running(config) as daemon, AsyncClient(daemon.address) as client:
         with pytest.raises(ExceptionGroup) as refused:
             async with running(config):
                 pass
@@ -385,7 +385,7 @@ async def test_the_newest_session_of_a_site_wins(tmp_path: Path) -> None:
         await new.until("wanted_end")
         (rejected,) = await old.until("reject")
         assert "newer session" in rejected.reject.reason
-        async with Client(daemon.address) as client:
+        async with AsyncClient(daemon.address) as client:
             (site,) = await client.sites()
             assert site["state"] == "usable"
         staying.cancel()
@@ -426,7 +426,7 @@ async def test_logs_come_from_the_agent_while_the_program_runs(tmp_path: Path) -
         agent = FakeAgent(daemon.address, ends_at_once=False)
         agent.logs = {"stdout.0": b"zero\n", "stdout.1": b"one\n" * 100_000, "stderr.1": b"oh\n"}
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(90):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             job = (await client.submit("&(executable=/bin/true)(count=2)(label=left)")).job
             await agent.until("release")
             found: dict[tuple[int, str], bytes] = {}
@@ -458,7 +458,7 @@ async def test_logs_are_followed_over_a_restart_without_gap_or_double(tmp_path: 
     found = dict.fromkeys(("stdout", "stderr"), b"")
     changed = asyncio.Event()
 
-    async def follow(client: Client, job: str) -> None:
+    async def follow(client: AsyncClient, job: str) -> None:
         async for part in client.logs(job, follow=True):
             assert part.offset == len(found[part.stream])
             found[part.stream] += part.data
@@ -469,7 +469,11 @@ async def test_logs_are_followed_over_a_restart_without_gap_or_double(tmp_path: 
             changed.clear()
             await changed.wait()
 
-    async with Client(config.listen) as client, asyncio.TaskGroup() as group, asyncio.timeout(90):
+    async with (
+        AsyncClient(config.listen) as client,
+        asyncio.TaskGroup() as group,
+        asyncio.timeout(90),
+    ):
         staying = group.create_task(agent.stay())
         async with running(config):
             job = (await client.submit("&(executable=/bin/true)")).job
@@ -500,7 +504,7 @@ async def test_logs_that_are_not_there_yet_are_followed_all_the_same(tmp_path: P
     async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
         agent = FakeAgent(daemon.address, ends_at_once=False)
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(90):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             job = (await client.submit("&(executable=/bin/true)")).job
             await agent.until("release")
             async with asyncio.TaskGroup() as reading:
@@ -672,7 +676,7 @@ async def test_of_a_job_that_is_over_nothing_stays_that_nobody_sees(
             path.write_bytes(b"this")
         agent = FakeAgent(daemon.address, ends_at_once=phase == "Finished")
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(90):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             job = (await client.submit("&(executable=/bin/true)(outputFile=a)")).job
             assert job == "j1"
             if phase == "Cancelled":
@@ -695,7 +699,7 @@ async def test_logs_of_a_job_that_is_over_come_from_the_spool_or_its_site(tmp_pa
         agent = FakeAgent(daemon.address)
         agent.logs = {"stdout.0": b"kept at the site\n", "stderr.0": b"not this\n"}
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(90):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             job = (await client.submit("&(executable=/bin/true)")).job
             assert await client.wait(job) == "Finished"
             last = (await client.show(job))["attempts"]
@@ -715,5 +719,5 @@ async def test_logs_of_a_job_that_is_over_come_from_the_spool_or_its_site(tmp_pa
             ]
 
 
-async def _first(parts: AsyncIterator[koala_pb2.LogPart]) -> koala_pb2.LogPart:
+async def _first(parts: AsyncIterator[LogPart]) -> LogPart:
     return await anext(parts)

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from koala.client import Client, Submission
+from koala.client import AsyncClient, Submission
 from koala.daemon.main import main
 from koala.errors import KoalaError
 from tests.files.stage import comes_true
@@ -97,20 +97,22 @@ async def test_what_was_accepted_before_a_kill_is_there_after_it(tmp_path: Path)
         with started(config) as (process, address):
             enough = asyncio.Event()
 
-            async def submit(client: Client, key: str, enough: asyncio.Event, least: int) -> None:
+            async def submit(
+                client: AsyncClient, key: str, enough: asyncio.Event, least: int
+            ) -> None:
                 with suppress(KoalaError):
                     accepted[key] = (await client.submit(ONE, key=key)).job
                 if len(accepted) >= least:
                     enough.set()
 
-            async with Client(address) as client, asyncio.TaskGroup() as group:
+            async with AsyncClient(address) as client, asyncio.TaskGroup() as group:
                 for number in range(20):
                     key = f"{life}-{number}"
                     group.create_task(submit(client, key, enough, len(accepted) + 5))
                 await enough.wait()
                 process.kill()
     with started(config) as (_, address):
-        async with Client(address) as client:
+        async with AsyncClient(address) as client:
             assert (await client.hello())["epoch"] == 4
             keys = [f"{life}-{number}" for life in range(3) for number in range(20)]
             again = await client.submit_many([Submission(rsl=ONE, key=key) for key in keys])

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from koala.client import Client, Submission, Submitted
+from koala.client import AsyncClient, AsyncJobHandle, Submission
 from koala.core.model.values import JobId
 from koala.daemon.config import LimitsTable
 from koala.daemon.quotas import (
@@ -169,12 +169,12 @@ async def test_jobs_are_refused_when_there_are_too_many_and_accepted_when_one_is
     config = config_of(tmp_path, limits(jobs=3, jobs_per_user=2))
     async with (
         running(config) as daemon,
-        Client(daemon.address, user="ann") as ann,
-        Client(daemon.address, user="bob") as bob,
+        AsyncClient(daemon.address, user="ann") as ann,
+        AsyncClient(daemon.address, user="bob") as bob,
     ):
         first = await ann.submit(ONE, key="first")
         results = await ann.submit_many([ONE, ONE, "&(cuont=4)"])
-        assert isinstance(results[0], Submitted)
+        assert isinstance(results[0], AsyncJobHandle)
         assert isinstance(results[1], ExhaustedError)
         assert str(results[1]) == (
             "2 jobs of ann are not over yet: allowed are 2 (limits.jobs_per_user);"
@@ -191,7 +191,7 @@ async def test_jobs_are_refused_when_there_are_too_many_and_accepted_when_one_is
         await ann.cancel(first.job)
         assert (await bob.submit(ONE)).job == "j4"  # refusals take no number
         assert len(await ann.list_jobs()) == 4
-    async with running(config) as daemon, Client(daemon.address, user="bob") as bob:
+    async with running(config) as daemon, AsyncClient(daemon.address, user="bob") as bob:
         with pytest.raises(ExhaustedError, match=r"3 jobs are not over"):  # as before the restart
             await bob.submit(ONE)
 
@@ -199,13 +199,13 @@ async def test_jobs_are_refused_when_there_are_too_many_and_accepted_when_one_is
 @live
 async def test_large_descriptions_are_bounded_together(tmp_path: Path) -> None:
     config = config_of(tmp_path, limits(descriptions_mb=3, descriptions_mb_per_user=1))
-    async with running(config) as daemon, Client(daemon.address, user="ann") as ann:
+    async with running(config) as daemon, AsyncClient(daemon.address, user="ann") as ann:
         job = (await ann.submit(LARGE)).job
         with pytest.raises(
             ExhaustedError, match=r"1\.8 MB: allowed are 1 \(limits\.descriptions_mb_per_user\)"
         ):
             await ann.submit(LARGE)
-        async with Client(daemon.address, user="bob") as bob:
+        async with AsyncClient(daemon.address, user="bob") as bob:
             await bob.submit(LARGE)
         await ann.cancel(job)
         await ann.submit(LARGE)
@@ -238,7 +238,7 @@ async def test_who_is_patient_is_accepted_when_there_is_room(
     monkeypatch.setattr("koala.daemon.quotas.QUEUE_RETRY_S", 0.1)
     async with (
         running(config_of(tmp_path, limits(jobs=2))) as daemon,
-        Client(daemon.address) as client,
+        AsyncClient(daemon.address) as client,
         asyncio.TaskGroup() as group,
         asyncio.timeout(90),
     ):
@@ -251,7 +251,7 @@ async def test_who_is_patient_is_accepted_when_there_is_room(
         assert not waiting.done()
         await client.cancel(jobs[0])
         accepted, wrong = await waiting
-        assert isinstance(accepted, Submitted)
+        assert isinstance(accepted, AsyncJobHandle)
         assert isinstance(wrong, SpecError)
 
 
@@ -259,8 +259,8 @@ async def test_who_is_patient_is_accepted_when_there_is_room(
 async def test_submissions_have_a_rate_for_each_user(tmp_path: Path) -> None:
     async with (
         running(config_of(tmp_path, limits(submissions_per_s=0.01))) as daemon,
-        Client(daemon.address, user="ann") as ann,
-        Client(daemon.address, user="bob") as bob,
+        AsyncClient(daemon.address, user="ann") as ann,
+        AsyncClient(daemon.address, user="bob") as bob,
     ):
         await ann.submit(ONE)
         with pytest.raises(
@@ -276,7 +276,7 @@ async def test_a_job_that_does_not_want_to_wait_outside_is_told_when_to_come_aga
     tmp_path: Path,
 ) -> None:
     config = config_of(tmp_path, parameters=f"{FAST}queue_jobs_max = 1\n")
-    async with running(config) as daemon, Client(daemon.address) as client:
+    async with running(config) as daemon, AsyncClient(daemon.address) as client:
         await client.submit(ONE)
         await client.submit(ONE)
         with pytest.raises(
@@ -292,8 +292,8 @@ async def test_watchers_have_a_number_of_seats(tmp_path: Path) -> None:
     config = config_of(tmp_path, limits(watchers=2, watchers_per_user=1))
     async with (
         running(config) as daemon,
-        Client(daemon.address, user="ann") as ann,
-        Client(daemon.address, user="bob") as bob,
+        AsyncClient(daemon.address, user="ann") as ann,
+        AsyncClient(daemon.address, user="bob") as bob,
     ):
         job = (await ann.submit(ONE)).job
         async with aclosing(ann.watch(after=0)) as first:  # type: ignore[type-var]
@@ -310,7 +310,7 @@ async def test_watchers_have_a_number_of_seats(tmp_path: Path) -> None:
             async with aclosing(bob.watch(after=0)) as second:  # type: ignore[type-var]
                 await anext(second)
                 with pytest.raises(ExhaustedError, match=r"2 watchers .* 2 \(limits\.watchers\)"):
-                    async with Client(daemon.address, user="eve") as eve:
+                    async with AsyncClient(daemon.address, user="eve") as eve:
                         await anext(eve.watch(after=0))
         async with asyncio.timeout(90):
             while (await ann.metrics())["watchers"]:
@@ -332,7 +332,7 @@ async def test_who_watches_or_reads_logs_takes_a_turn_for_that(
 
     monkeypatch.setattr("koala.daemon.clients.service.Service._query_job", slowly)
     config = config_of(tmp_path, limits(calls_per_user=1))
-    async with running(config) as daemon, Client(daemon.address, user="ann") as ann:
+    async with running(config) as daemon, AsyncClient(daemon.address, user="ann") as ann:
         async with asyncio.TaskGroup() as group:
             first = group.create_task(fails_of(ann.watch(job="j1")))
             await asked.wait()
@@ -375,7 +375,7 @@ async def test_an_agent_that_floods_is_slowed_down_then_cut_and_others_are_serve
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         calm, wild = FakeAgent(daemon.address), FakeAgent(daemon.address, site="leiden")
         staying = group.create_task(calm.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(60):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(60):
             await calm.until("wanted_end")
             connecting = group.create_task(until_cut(wild))
             await wild.until("wanted_end")
@@ -416,10 +416,10 @@ FOLLOWED = 16
 
 
 @asynccontextmanager
-async def followed(agent: FakeAgent) -> AsyncIterator[Client]:
+async def followed(agent: FakeAgent) -> AsyncIterator[AsyncClient]:
     """A job's logs are followed while the block runs."""
     agent.ends_at_once = False
-    async with Client(agent.address, user="ann") as client, asyncio.TaskGroup() as group:
+    async with AsyncClient(agent.address, user="ann") as client, asyncio.TaskGroup() as group:
         staying = group.create_task(agent.stay())
         job = (await client.submit("&(executable=/bin/true)(count=8)")).job
         await agent.until("release")
@@ -484,13 +484,13 @@ async def until_cut(agent: FakeAgent) -> None:
 
 @live
 async def test_a_list_comes_in_pages_and_is_whole(tmp_path: Path) -> None:
-    async with running(config_of(tmp_path)) as daemon, Client(daemon.address) as client:
+    async with running(config_of(tmp_path)) as daemon, AsyncClient(daemon.address) as client:
         names = [(await client.submit(ONE)).job for _ in range(7)]
         await client.cancel(names[3])
 
         async def page(after: str, size: int, **more: Any) -> dict[str, Any]:
             request = pb.ListRequest(after=after, page=size, **more)
-            return await client._document("List", request)
+            return await client._daemon.document("List", request)
 
         first = await page("", 3)
         assert [job["job"] for job in first["jobs"]] == names[:3]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.daemon.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX
 from koala.daemon.state_folder import FILE
 from koala.runtime.disk_formats import CORE
@@ -45,7 +45,7 @@ def koala(*words: str | Path) -> None:
 async def test_the_newest_backup_replaces_a_database_that_cannot_be_read(tmp_path: Path) -> None:
     config, state, backup = configured(tmp_path), tmp_path / "state", tmp_path / "backup.tar.gz"
     with started(config) as (process, address):
-        async with Client(address) as client:
+        async with AsyncClient(address) as client:
             kept = (await client.submit(ONE, key="kept")).job
             koala("backup", state, backup)
             lost = (await client.submit(ONE, key="lost")).job
@@ -61,7 +61,7 @@ async def test_the_newest_backup_replaces_a_database_that_cannot_be_read(tmp_pat
     state.rename(tmp_path / "aside")
     koala(found[1], backup, state)
     with started(config) as (_, address):
-        async with Client(address) as client:
+        async with AsyncClient(address) as client:
             assert (await client.hello())["epoch"] > LOST_EPOCHS_MAX
             assert [job["job"] for job in await client.list_jobs()] == [kept]
             assert (await client.submit(ONE, key="kept")).is_known
@@ -75,7 +75,7 @@ async def test_the_earlier_release_saves_what_a_later_one_would_decide_otherwise
 ) -> None:
     config, state = configured(tmp_path), tmp_path / "state"
     with started(config) as (process, address):
-        async with Client(address) as client:
+        async with AsyncClient(address) as client:
             job = (await client.submit(ONE)).job
         process.kill()
         process.wait(30)
@@ -86,6 +86,6 @@ async def test_the_earlier_release_saves_what_a_later_one_would_decide_otherwise
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     with started(config, LATER) as (_, address):
-        async with Client(address) as client:
+        async with AsyncClient(address) as client:
             assert [one["job"] for one in await client.list_jobs()] == [job]
             assert (await client.hello())["epoch"] == 3

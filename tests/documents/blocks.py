@@ -5,6 +5,7 @@ otherwise:
 
     <!-- grid -->            its page needs the grid of `koala up`, which the test has started
     <!-- file: NAME -->      it is saved under this name, for the blocks that follow
+    <!-- continues -->       Python: a part of the program of the block before it
     <!-- exact -->           numbers of its output are the same each time
     <!-- long -->            it takes long: `make test-long` runs the page once more, with it
     <!-- not run: REASON --> it cannot run here
@@ -12,7 +13,7 @@ otherwise:
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -26,7 +27,7 @@ SHOWN = ("text", "mermaid")
 """Languages of blocks that are looked at: drawings, and formats of lines."""
 COMMANDS = ("sh", "console", "python")
 DATA = ("toml", "yaml", "json", "rsl")
-MARKS = ("grid", "file", "exact", "long", "not run")
+MARKS = ("grid", "file", "continues", "exact", "long", "not run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,20 @@ def blocks(path: Path) -> Iterator[Block]:
             text=dedent(found["text"]),
             marks=_marks(text[: found.start()].splitlines()),
         )
+
+
+def programs(path: Path) -> Iterator[Block]:
+    """Read the blocks of a document, each with those that continue it."""
+    whole: Block | None = None
+    for block in blocks(path):
+        if "continues" in block.marks and whole is not None:
+            whole = replace(whole, text=f"{whole.text}\n{block.text}")
+            continue
+        if whole is not None:
+            yield whole
+        whole = block
+    if whole is not None:
+        yield whole
 
 
 def _marks(above: list[str]) -> dict[str, str]:

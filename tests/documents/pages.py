@@ -17,7 +17,7 @@ import koala.daemon.config as daemon
 import koala_agent.config as agent
 from koala.rsl import read_job
 from tests.cli.command import environment, koala_here
-from tests.documents.blocks import DATA, Block, blocks, missing, steps
+from tests.documents.blocks import DATA, Block, missing, programs, steps
 from tests.tidy.sources import ROOT
 
 LIMIT_S = 600.0
@@ -40,7 +40,7 @@ class Page:
     def run(self, *, long: bool) -> None:
         """Run the blocks that can run; with `long`, those that take long as well."""
         bin_folder = prepare(self.folder)
-        for block in blocks(self.path):
+        for block in programs(self.path):
             if block.reason is not None or (block.is_long and not long):
                 continue
             if name := block.marks.get("file"):

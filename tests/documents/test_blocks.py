@@ -4,7 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents.blocks import COMMANDS, DATA, Block, blocks, faults, missing, shape, steps
+from tests.documents.blocks import (
+    COMMANDS,
+    DATA,
+    Block,
+    blocks,
+    faults,
+    missing,
+    programs,
+    shape,
+    steps,
+)
 from tests.documents.pages import check
 from tests.tidy.documents import documents
 
@@ -91,3 +101,15 @@ def test_numbers_sites_and_columns_may_differ_and_words_may_not() -> None:
     assert missing(["j1 Running placed on vu, vu"], printed) == ["j1 Running placed on vu, vu"]
     assert missing(["j7 Claiming placed on delft, leiden"], printed, exact=True) == []
     assert missing(["j1 Claiming placed on delft, leiden"], printed, exact=True) != []
+
+
+def test_a_block_that_continues_another_is_a_part_of_its_program(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    part = "```python\n{}\n```\n"
+    page.write_text(
+        part.format("x = 1")
+        + "\n<!-- continues -->\n"
+        + part.format("y = x")
+        + part.format("z = 2")
+    )
+    assert [one.text for one in programs(page)] == ["x = 1\n\ny = x\n", "z = 2\n"]

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.daemon.auth.audit import FILE
 from koala.daemon.auth.authority import Authority
 from koala.daemon.config import Config
@@ -50,9 +50,9 @@ class Secured:
         self.administrator = read_credentials(path)
         self.authority = self.administrator.authority
 
-    def client(self, credentials: Credentials | None = None) -> Client:
+    def client(self, credentials: Credentials | None = None) -> AsyncClient:
         """The administrator's client, or somebody else's."""
-        return Client(self.address, credentials=credentials or self.administrator)
+        return AsyncClient(self.address, credentials=credentials or self.administrator)
 
     async def user(self, name: str, role: str = "user", *, expires_s: float = 0.0) -> Credentials:
         """A new user with a token."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from koala.cli.main import main
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.daemon.auth.authority import Authority
 from koala.errors import ConfigError, UnauthenticatedError
 from koala.identity.credentials import Credentials
@@ -20,7 +20,9 @@ pytestmark = pytest.mark.live
 
 
 async def is_served(stage: Secured, shown: Credentials) -> bool:
-    async with Client(stage.address, credentials=replace(shown, address=stage.address)) as client:
+    async with AsyncClient(
+        stage.address, credentials=replace(shown, address=stage.address)
+    ) as client:
         return await client.list_jobs() == []
 
 

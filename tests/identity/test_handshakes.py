@@ -25,7 +25,7 @@ import grpc
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
 from koala.identity.credentials import (
     PLAIN,
@@ -211,7 +211,7 @@ def test_plain_text_and_old_tls_come_to_nothing(daemon: Process, is_certified: b
 
 def test_plain_text_to_a_daemon_with_tls_is_told(daemon: Process) -> None:
     async def call() -> None:
-        async with Client(daemon.address, credentials=PLAIN) as client:
+        async with AsyncClient(daemon.address, credentials=PLAIN) as client:
             await client.hello()
 
     with pytest.raises(UnauthenticatedError, match="speaks TLS, and plain text was said to it"):
@@ -224,7 +224,7 @@ def test_no_credentials_are_told_with_where_they_are_looked_for(
     monkeypatch.setenv("KOALA_RUNTIME_DIR", str(tmp_path))
 
     async def call() -> None:
-        async with Client(daemon.address) as client:
+        async with AsyncClient(daemon.address) as client:
             await client.hello()
 
     tmp_path.chmod(0o700)
@@ -234,7 +234,7 @@ def test_no_credentials_are_told_with_where_they_are_looked_for(
 
 def test_plain_text_does_not_leave_the_machine() -> None:
     with pytest.raises(ConfigError, match="allowed are loopback addresses"):
-        Client("koala.example.org:7740", credentials=PLAIN)
+        AsyncClient("koala.example.org:7740", credentials=PLAIN)
 
 
 # --- servers that are not what they should be -----------------------------------------------------
@@ -285,7 +285,7 @@ async def test_a_server_that_is_not_the_daemon_is_not_spoken_to(
     await server.start()
     try:
         address = f"127.0.0.1:{port}"
-        async with Client(address, credentials=daemon.administrator) as client:
+        async with AsyncClient(address, credentials=daemon.administrator) as client:
             with pytest.raises(UnauthenticatedError, match=told):
                 await client.hello()
     finally:
@@ -304,7 +304,7 @@ async def test_where_nobody_listens_nobody_is_accused(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        async with Client(address, credentials=daemon.administrator) as client:
+        async with AsyncClient(address, credentials=daemon.administrator) as client:
             with pytest.raises(UnreachableError, match=f"no daemon answers at {address}") as caught:
                 await client.hello()
     assert f"of yours here: {daemon.address})" in str(caught.value)

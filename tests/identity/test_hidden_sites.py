@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.errors import RejectedError, UnknownSiteError
 from koala.protocol.versions import PROTOCOL
 from koala.wire.v1 import link_pb2
@@ -45,15 +45,15 @@ async def registered(stage: Secured, site: str, **facts: Any) -> AsyncIterator[N
         call.cancel()
 
 
-async def names(client: Client) -> list[str]:
+async def names(client: AsyncClient) -> list[str]:
     return [site["site"] for site in await client.sites()]
 
 
-async def files(client: Client) -> list[str]:
+async def files(client: AsyncClient) -> list[str]:
     return [file["file"] for file in await client.files()]
 
 
-async def told_of(client: Client, last: str) -> set[str]:
+async def told_of(client: AsyncClient, last: str) -> set[str]:
     """The sites that notices are about, up to that of a job."""
     found: set[str] = set()
     async with asyncio.timeout(LIMIT_S), aclosing(client.watch(after=0)) as notices:  # type: ignore[type-var]

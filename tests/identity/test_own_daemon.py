@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.client import Client
-from koala.client import client as clients
+from koala.client import AsyncClient
+from koala.client import connection as clients
 from koala.errors import ConfigError, UnreachableError
 from koala.identity.credentials import PLAIN, announce
 from koala.identity.private_files import private_folder
@@ -29,13 +29,13 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_one_daemon_of_ones_own_is_found_at_any_port(tmp_path: Path) -> None:
     announce(f"127.0.0.1:{free_port()}", credentials=None)  # of one that was killed
-    async with secured(tmp_path) as grid, Client() as client:
+    async with secured(tmp_path) as grid, AsyncClient() as client:
         assert client.address == grid.address
         assert await client.sites() == []
 
 
 async def test_one_that_speaks_plain_text_is_found_too(tmp_path: Path) -> None:
-    async with running(config_of(tmp_path)) as daemon, Client() as client:
+    async with running(config_of(tmp_path)) as daemon, AsyncClient() as client:
         assert client.address == daemon.address
         assert await client.sites() == []
 
@@ -44,28 +44,28 @@ async def test_of_several_none_is_guessed(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "b").mkdir()
     async with secured(tmp_path) as one, running(config_of(tmp_path / "b")) as other:
         with pytest.raises(ConfigError) as caught:
-            Client()
+            AsyncClient()
         for word in (one.address, other.address, "--address", "KOALA_ADDRESS"):
             assert word in str(caught.value)
         run = koala("list")
         assert (run.returncode, run.stdout, len(run.stderr.splitlines())) == (2, "", 1)
         assert one.address in run.stderr
-        async with Client(one.address) as client:
+        async with AsyncClient(one.address) as client:
             assert await client.sites() == []
         monkeypatch.setenv("KOALA_ADDRESS", other.address)
-        async with Client() as client:
+        async with AsyncClient() as client:
             assert client.address == other.address
         monkeypatch.delenv("KOALA_ADDRESS")
         monkeypatch.setattr(clients, "DEFAULT_ADDRESS", one.address)
-        async with Client() as client:
+        async with AsyncClient() as client:
             assert client.address == one.address
 
 
 async def test_without_any_the_usual_address_is_dialled_and_that_is_said() -> None:
     announce(f"127.0.0.1:{free_port()}", credentials=None)
-    client = Client(credentials=None)
+    client = AsyncClient(credentials=None)
     assert client.address == clients.DEFAULT_ADDRESS
     async with client:
         with pytest.raises(UnreachableError, match="none of yours serves here"):
             await client.sites()
-    assert Client(credentials=PLAIN).address == clients.DEFAULT_ADDRESS
+    assert AsyncClient(credentials=PLAIN).address == clients.DEFAULT_ADDRESS

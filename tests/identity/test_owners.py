@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.daemon import clock
 from koala.daemon.auth import enrolments
 from koala.daemon.auth import interceptor as gate
@@ -41,9 +41,9 @@ class Cast:
     """A daemon, two users and an operator, and a job of Ann's."""
 
     stage: Secured
-    ann: Client
-    bob: Client
-    operator: Client
+    ann: AsyncClient
+    bob: AsyncClient
+    operator: AsyncClient
     job: str
 
 
@@ -57,20 +57,20 @@ async def cast(folder: Path) -> AsyncIterator[Cast]:
             yield Cast(stage, a, b, o, job)
 
 
-async def logs(client: Client, job: str) -> list[Any]:
+async def logs(client: AsyncClient, job: str) -> list[Any]:
     return [part async for part in client.logs(job)]
 
 
-async def watched(client: Client, job: str) -> Any:
+async def watched(client: AsyncClient, job: str) -> Any:
     async with aclosing(client.watch(after=0, job=job)) as notices:  # type: ignore[type-var]
         return await anext(notices)
 
 
-QUESTIONS: dict[str, Callable[[Client, str], Awaitable[Any]]] = {
-    "show": Client.show,
-    "why": Client.why,
-    "timeline": Client.timeline,
-    "wait": Client.wait,
+QUESTIONS: dict[str, Callable[[AsyncClient, str], Awaitable[Any]]] = {
+    "show": AsyncClient.show,
+    "why": AsyncClient.why,
+    "timeline": AsyncClient.timeline,
+    "wait": AsyncClient.wait,
     "logs": logs,
     "watch": watched,
 }
@@ -167,7 +167,7 @@ async def test_a_watcher_is_told_of_jobs_that_are_just_leaving_the_state(
 async def test_who_submits_is_who_was_authenticated(tmp_path: Path) -> None:
     """Whatever the client says: names in metadata mean nothing, and keys are a user's own."""
     async with cast(tmp_path) as them:
-        mallory = Client(
+        mallory = AsyncClient(
             them.stage.address, user="ann", credentials=await them.stage.user("mallory")
         )
         async with mallory, them.stage.channel(None) as channel:
@@ -316,7 +316,10 @@ async def test_an_older_client_that_asks_for_a_certificate_is_refused(tmp_path: 
 
 
 async def test_plain_text_knows_no_users(tmp_path: Path) -> None:
-    async with running(config_of(tmp_path)) as daemon, Client(daemon.address, user="ann") as client:
+    async with (
+        running(config_of(tmp_path)) as daemon,
+        AsyncClient(daemon.address, user="ann") as client,
+    ):
         assert (await client.hello())["user"] == "ann"
         with pytest.raises(RejectedError, match=r"plain text \(daemon.plain = true\)"):
             await client.users()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from koala.cli.main import main
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.daemon.auth.authority import DAEMON_S, Authority
 from koala.daemon.clock import wall_s
 from koala.daemon.recovery import read_secret
@@ -378,7 +378,7 @@ def test_credentials_are_looked_for_in_order(
 
     own = private_folder(tmp_path / "config" / "koala") / "credentials.toml"
     write_private(own, credentials_text(some(tmp_path / "daemon")).encode())
-    assert Client().address == "koala.example.org:7740"
+    assert AsyncClient().address == "koala.example.org:7740"
     found = find_credentials("koala.example.org:7740")
     assert found is not None
     assert found.source == str(own)

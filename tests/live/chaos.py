@@ -32,15 +32,14 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from koala.client import Client, Submission, Submitted
-from koala.client.client import ENDS
+from koala.client import ENDS, AsyncClient, AsyncJobHandle, Submission
 from koala.core.model.job import EndKind
 from koala.errors import ExhaustedError, KoalaError, UnreachableError
 from koala.identity.credentials import find_credentials
@@ -166,7 +165,7 @@ class Campaign:
         """All of it; what does not hold is in `course.broken`."""
         began_at = time.monotonic()
         grid, plan = self._grid, self._plan
-        far = Client(grid.far_address, credentials=await self._credentials())
+        far = AsyncClient(grid.far_address, credentials=await self._credentials())
         async with proxied(grid) as proxy, grid.client() as near, far:
             await grid.ready(near)
             saboteur = Saboteur(grid, proxy, has_own_disk=self._has_own_disk)
@@ -215,7 +214,7 @@ class Campaign:
 
     # --- jobs -------------------------------------------------------------------------------------
 
-    async def _submit_all(self, client: Client, began_at: float) -> None:
+    async def _submit_all(self, client: AsyncClient, began_at: float) -> None:
         """One job after the other, as soon as few enough are not over; until there were enough
         jobs, kills and minutes."""
         places = asyncio.Semaphore(AT_ONCE)
@@ -233,7 +232,7 @@ class Campaign:
                 number += 1
             self._is_calm.set()  # what is not over yet ends without further faults
 
-    async def _see_through(self, client: Client, order: Order, number: int) -> None:
+    async def _see_through(self, client: AsyncClient, order: Order, number: int) -> None:
         random = Random(f"{self._plan.seed}/submission/{number}")
         job = await submit_surely(client, order.rsl, key=order.key)
         if job in self._orders:
@@ -251,7 +250,7 @@ class Campaign:
                 async with asyncio.timeout(1.0):
                     await over.wait()
 
-    async def _cancel(self, client: Client, job: str) -> None:
+    async def _cancel(self, client: AsyncClient, job: str) -> None:
         while True:
             with suppress(UnreachableError, ExhaustedError):
                 (answer,) = await client.cancel(job)
@@ -294,7 +293,7 @@ class Campaign:
 
     # --- watching ---------------------------------------------------------------------------------
 
-    async def _watch(self, client: Client, saboteur: Saboteur) -> None:
+    async def _watch(self, client: AsyncClient, saboteur: Saboteur) -> None:
         """Every notice from the first one on, over all lives of the daemon. Until cancelled."""
         last = 0
         async for notice in client.watch(after=0):
@@ -335,7 +334,7 @@ class Campaign:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    async def _settle(self, client: Client) -> None:
+    async def _settle(self, client: AsyncClient) -> None:
         """All parts are there, and all jobs come to their end."""
         async with asyncio.timeout(SETTLE_S):
             # On probation a site stays until a job comes, and there may be none any more.
@@ -350,7 +349,7 @@ class Campaign:
                     self.course.broken.append(f"{job} is still {shown['phase']}: {why}")
                 raise
 
-    async def _look(self, client: Client) -> None:
+    async def _look(self, client: AsyncClient) -> None:
         """Check what must hold now."""
         course = self.course
         with course.expecting("jobs"):
@@ -385,7 +384,7 @@ class Campaign:
             told = {job["job"]: job["phase"] for job in json.loads(run.stdout)["jobs"]}
             assert told == {job: self._phases.get(job) for job in self._orders}, told
 
-    async def _check_jobs(self, client: Client) -> None:
+    async def _check_jobs(self, client: AsyncClient) -> None:
         course = self.course
         listed = {job["job"]: job["phase"] for job in await client.list_jobs()}
         if set(listed) != set(self._orders):
@@ -404,7 +403,7 @@ class Campaign:
                     await self._check_output(job, shown["attempts"], order.parts)
 
     def _check_job(
-        self, job: str, order: Order, shown: dict[str, Any], claims: Sequence[dict[str, Any]]
+        self, job: str, order: Order, shown: Mapping[str, Any], claims: Sequence[dict[str, Any]]
     ) -> None:
         """Check how it ended, and that it ran to its end exactly once."""
         course = self.course
@@ -431,17 +430,17 @@ class Campaign:
             found = file.read_text(encoding="ascii")
             assert found == f"{job} {attempt}\n", f"{file} has {found!r}"
 
-    async def _check_keys(self, client: Client) -> None:
+    async def _check_keys(self, client: AsyncClient) -> None:
         """Each key once more: the same job, known before."""
         again = [Submission(rsl=order.rsl, key=order.key) for order in self._orders.values()]
         answers = await client.submit_many(again, patience_s=SETTLE_S)
         for job, answer in zip(self._orders, answers, strict=True):
-            assert isinstance(answer, Submitted), f"{job} submitted again: {answer}"
+            assert isinstance(answer, AsyncJobHandle), f"{job} submitted again: {answer}"
             assert (answer.job, answer.is_known) == (job, True), f"{job} again: {answer}"
             self.course.known_again += 1
 
 
-async def submit_surely(client: Client, rsl: str, *, key: str) -> str:
+async def submit_surely(client: AsyncClient, rsl: str, *, key: str) -> str:
     """The daemon may be killed before, while or after it takes a job in, or have no room for it;
     the key makes them one."""
     while True:

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from koala.client import Client
-from koala.client.client import ENDS
+from koala.client import ENDS, AsyncClient
 from tests.live.grid import CALM, Grid, live_grid
 
 FIVE = {"delft": 8, "leiden": 8, "vu": 8, "utrecht": 8, "amsterdam": 8}
@@ -69,7 +68,7 @@ def calm_grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
 
 
 @pytest.fixture
-async def client(calm_grid: Grid) -> AsyncIterator[Client]:
+async def client(calm_grid: Grid) -> AsyncIterator[AsyncClient]:
     """A client of the shared grid, which has come to rest before the test and after it."""
     async with client_of(calm_grid) as client:
         yield client
@@ -77,7 +76,7 @@ async def client(calm_grid: Grid) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def client_of(grid: Grid) -> AsyncIterator[Client]:
+async def client_of(grid: Grid) -> AsyncIterator[AsyncClient]:
     """A client of a grid that several tests share: all of it runs before each of them, and nothing
     of what a test that failed has left takes the room of the next one."""
     grid.start()

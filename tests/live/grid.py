@@ -36,8 +36,8 @@ from typing import Any
 import grpc
 import psutil
 
-from koala.client import Client
-from koala.client.client import ENDS
+from koala.client import ENDS, AsyncClient
+from koala.client.records import Notice, SiteStatus
 from koala.daemon.auth.local_provisioning import provision
 from koala.errors import UnreachableError
 from koala.identity.credentials import find_credentials
@@ -267,9 +267,9 @@ class Grid:
     # --- clients ----------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def client(self) -> AsyncIterator[Client]:
+    async def client(self) -> AsyncIterator[AsyncClient]:
         """A client of this grid's daemon."""
-        async with Client(self.address) as client:
+        async with AsyncClient(self.address) as client:
             yield client
 
     @asynccontextmanager
@@ -283,7 +283,7 @@ class Grid:
         async with channel:
             yield channel, shown
 
-    async def up(self, client: Client) -> None:
+    async def up(self, client: AsyncClient) -> None:
         """Wait until the daemon answers."""
         async with asyncio.timeout(self.patience_s):
             while self.is_alive("daemon"):
@@ -294,7 +294,7 @@ class Grid:
         raise AssertionError(f"the daemon is not running:\n{self.tail('daemon')}")
 
     async def ready(
-        self, client: Client, *sites: str, states: Collection[str] = ("usable",)
+        self, client: AsyncClient, *sites: str, states: Collection[str] = ("usable",)
     ) -> None:
         """Wait until the daemon answers and these sites, by default all, are usable (or in one of
         these states)."""
@@ -306,7 +306,7 @@ class Grid:
                 if wanted <= found:
                     return
 
-    async def phase(self, client: Client, job: str, *phases: str) -> str:
+    async def phase(self, client: AsyncClient, job: str, *phases: str) -> str:
         """Wait until a job has come to one of these phases; which one. Ends count as a failure."""
         async with aclosing(_notices(client, job)) as notices:
             async for notice in notices:
@@ -315,21 +315,21 @@ class Grid:
                 assert notice["phase"] not in ENDS, await client.show(job)
         raise AssertionError("a watch has no end")
 
-    async def site_state(self, client: Client, site: str, *states: str) -> None:
+    async def site_state(self, client: AsyncClient, site: str, *states: str) -> None:
         """Wait until a site is in one of these states."""
         async with aclosing(_notices(client)) as notices:
             async for _ in notices:
                 if any(s["site"] == site and s["state"] in states for s in await client.sites()):
                     return
 
-    async def idle(self, client: Client, processors: int) -> None:
+    async def idle(self, client: AsyncClient, processors: int) -> None:
         """Wait until the sites together report so many idle processors: a site tells its figures
         some time after the end of what was there."""
         async with asyncio.timeout(self.patience_s):
             while sum(site["idle"] for site in await client.sites()) != processors:
                 await _moment()
 
-    async def crowded(self, client: Client, site: str) -> dict[str, Any]:
+    async def crowded(self, client: AsyncClient, site: str) -> SiteStatus:
         """Wait until local users have all of a site; the site."""
         async with asyncio.timeout(self.patience_s):
             while True:
@@ -338,7 +338,7 @@ class Grid:
                     return found
                 await _moment()
 
-    async def at_rest(self, client: Client) -> None:
+    async def at_rest(self, client: AsyncClient) -> None:
         """Wait until no claim is owed to anybody and nothing runs."""
         async with asyncio.timeout(self.patience_s):
             while (await client.metrics())["claims"]:
@@ -452,7 +452,7 @@ async def _moment() -> None:
             await asyncio.Event().wait()
 
 
-async def _notices(client: Client, job: str = "") -> AsyncGenerator[dict[str, Any], None]:
+async def _notices(client: AsyncClient, job: str = "") -> AsyncGenerator[Notice, None]:
     async for notice in client.watch(after=0, job=job):
         yield notice
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from koala.client import Client
+from koala.client import AsyncClient
 from tests.live.grid import HASTY, started, until
 from tests.live.proxied import LINK, ProxiedGrid, proxied
 from tests.live.proxy import Direction, Proxy
@@ -79,7 +79,7 @@ async def rounds(grid: ProxiedGrid, times: int) -> Seen:
 async def one(
     grid: ProxiedGrid,
     proxy: Proxy,
-    client: Client,
+    client: AsyncClient,
     place: int,
     manner: tuple[Direction, ...],
     seen: Seen,
@@ -125,7 +125,7 @@ async def begun(grid: ProxiedGrid, job: str, *, after: int) -> int:
     return found[0]
 
 
-async def detected(grid: ProxiedGrid, client: Client, job: str, site: str) -> None:
+async def detected(grid: ProxiedGrid, client: AsyncClient, job: str, site: str) -> None:
     """Wait until the daemon knows: it has cut the link, or set the job back."""
     async with asyncio.timeout(grid.patience_s):
         while True:

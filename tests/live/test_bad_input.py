@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.errors import KoalaError, RejectedError, SpecError, UnknownJobError, UnknownSiteError
 from koala.identity.tls import JoinToken
 from koala.protocol.versions import PROTOCOL
@@ -32,7 +32,7 @@ TRUE = "(executable=/bin/true)"
 HUGE = f'(environment=(X "{"x" * 200_000}"))'
 
 
-async def picture(client: Client) -> dict[str, Any]:
+async def picture(client: AsyncClient) -> dict[str, Any]:
     """All that a client sees of the state."""
     metrics = await client.metrics()
     sites = [{**site, "rtt_s": None} for site in await client.sites()]
@@ -48,7 +48,7 @@ async def picture(client: Client) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def nothing_changes(client: Client) -> AsyncIterator[None]:
+async def nothing_changes(client: AsyncClient) -> AsyncIterator[None]:
     before = await picture(client)
     yield
     assert await picture(client) == before
@@ -83,7 +83,9 @@ async def nothing_changes(client: Client) -> AsyncIterator[None]:
     ],
     ids=lambda value: str(value)[:30].replace("\0", "NUL"),
 )  # fmt: skip
-async def test_a_bad_description_is_refused_by_name(client: Client, rsl: str, named: str) -> None:
+async def test_a_bad_description_is_refused_by_name(
+    client: AsyncClient, rsl: str, named: str
+) -> None:
     async with nothing_changes(client):
         with pytest.raises(SpecError) as refused:
             await client.submit(rsl)
@@ -103,7 +105,7 @@ async def test_a_bad_description_is_refused_by_name(client: Client, rsl: str, na
     ],
 )  # fmt: skip
 async def test_what_this_grid_cannot_do_is_rejected_by_name(
-    client: Client, rsl: str, named: str
+    client: AsyncClient, rsl: str, named: str
 ) -> None:
     """The description is right, so this is no SpecError: another grid could take it."""
     async with nothing_changes(client):
@@ -111,7 +113,9 @@ async def test_what_this_grid_cannot_do_is_rejected_by_name(
             await client.submit(rsl)
 
 
-async def test_one_bad_description_of_many_spoils_no_other(calm_grid: Grid, client: Client) -> None:
+async def test_one_bad_description_of_many_spoils_no_other(
+    calm_grid: Grid, client: AsyncClient
+) -> None:
     good = calm_grid.evidence.component(seconds=0.01)
     results = await client.submit_many([good, f"&{TRUE}(count=-1)", good])
     assert [isinstance(result, KoalaError) for result in results] == [False, True, False]
@@ -119,7 +123,7 @@ async def test_one_bad_description_of_many_spoils_no_other(calm_grid: Grid, clie
     assert set((await client.wait_all(jobs)).values()) == {"Finished"}
 
 
-async def test_unknown_names_are_named(client: Client) -> None:
+async def test_unknown_names_are_named(client: AsyncClient) -> None:
     async with nothing_changes(client):
         for verb in (client.show, client.why, client.timeline, client.wait):
             with pytest.raises(UnknownJobError, match="j99999"):
@@ -132,7 +136,7 @@ async def test_unknown_names_are_named(client: Client) -> None:
 
 @pytest.mark.parametrize("size_bytes", [1, 24, 5_000, 300_000])
 async def test_garbage_on_the_port_disturbs_nobody(
-    calm_grid: Grid, client: Client, size_bytes: int
+    calm_grid: Grid, client: AsyncClient, size_bytes: int
 ) -> None:
     host, port = calm_grid.address.split(":")
     async with nothing_changes(client):
@@ -150,7 +154,7 @@ async def test_garbage_on_the_port_disturbs_nobody(
         assert (await client.hello())["protocol"] == PROTOCOL
 
 
-async def test_garbage_in_a_call_is_refused(calm_grid: Grid, client: Client) -> None:
+async def test_garbage_in_a_call_is_refused(calm_grid: Grid, client: AsyncClient) -> None:
     async with nothing_changes(client), calm_grid.channel() as (channel, shown):
         metadata = (("koala-protocol", str(PROTOCOL)), *shown)
         for method in ("Submit", "Cancel", "ChangeSite", "Show"):
@@ -163,7 +167,7 @@ async def test_garbage_in_a_call_is_refused(calm_grid: Grid, client: Client) -> 
 
 @pytest.mark.parametrize("said", [(), (("koala-protocol", "999"),), (("koala-protocol", "x"),)])
 async def test_a_client_of_another_protocol_is_told_both_versions(
-    calm_grid: Grid, client: Client, said: tuple[tuple[str, str], ...]
+    calm_grid: Grid, client: AsyncClient, said: tuple[tuple[str, str], ...]
 ) -> None:
     async with nothing_changes(client), calm_grid.channel() as (channel, shown):
         stub = koala_pb2_grpc.KoalaStub(channel)
@@ -190,7 +194,7 @@ async def run(grid: Grid, *arguments: str) -> tuple[int, str]:
 
 
 async def test_an_agent_of_another_protocol_ends_and_says_why(
-    calm_grid: Grid, client: Client, tmp_path: Path
+    calm_grid: Grid, client: AsyncClient, tmp_path: Path
 ) -> None:
     """A true agent whose protocol is another: the word is changed in its own process."""
     config = tmp_path / "agent.toml"
@@ -212,7 +216,7 @@ async def test_an_agent_of_another_protocol_ends_and_says_why(
 
 
 async def test_a_second_agent_of_a_site_does_not_take_its_place(
-    calm_grid: Grid, client: Client, tmp_path: Path
+    calm_grid: Grid, client: AsyncClient, tmp_path: Path
 ) -> None:
     """Two agents with one state directory: the second ends at once."""
     async with nothing_changes(client):
@@ -225,7 +229,7 @@ async def test_a_second_agent_of_a_site_does_not_take_its_place(
 
 
 async def test_a_second_daemon_of_a_state_directory_ends_with_a_clear_word(
-    calm_grid: Grid, client: Client
+    calm_grid: Grid, client: AsyncClient
 ) -> None:
     async with nothing_changes(client):
         status, said = await run(

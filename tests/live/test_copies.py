@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
+from koala.client.records import JobDetails
 from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, live_grid
 
@@ -43,7 +44,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
 
 
 @pytest.fixture
-async def client(grid: Grid) -> AsyncIterator[Client]:
+async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
     """A client of it."""
     async with client_of(grid) as client:
         yield client
@@ -58,7 +59,7 @@ def job(file: str) -> str:
     return f"+(inputFile={file}){parts}"
 
 
-async def test_a_copy_that_is_faster_than_its_estimate_holds_nobody_up(client: Client) -> None:
+async def test_a_copy_that_is_faster_than_its_estimate_holds_nobody_up(client: AsyncClient) -> None:
     """200 s by the estimate, and the start comes within seconds after the file."""
     name = (await client.submit(job(QUICK))).job
     assert await client.wait(name) == "Finished", await client.show(name)
@@ -74,7 +75,7 @@ async def test_a_copy_that_is_faster_than_its_estimate_holds_nobody_up(client: C
 
 
 async def test_claims_are_made_while_the_copy_travels_and_everybody_is_told_how_far_it_is(
-    client: Client,
+    client: AsyncClient,
 ) -> None:
     name = (await client.submit(job(SLOW))).job
     shown = await _until(client, name, lambda doc: any(0 < share < 1 for share in _shares(doc)))
@@ -93,7 +94,7 @@ async def test_claims_are_made_while_the_copy_travels_and_everybody_is_told_how_
     assert timeline["started_at"] - fetched_at < 10.0
 
 
-async def test_what_is_held_now_is_counted(client: Client, grid: Grid) -> None:
+async def test_what_is_held_now_is_counted(client: AsyncClient, grid: Grid) -> None:
     """One job runs until it may end; another is claimed, and waits for its file."""
     evidence = grid.evidence
     runs = (await client.submit(evidence.component(site="fast", count=1, gate="held"))).job
@@ -111,11 +112,11 @@ def _shares(document: dict[str, Any]) -> list[float]:
     return [one["share"] for one in document["transfers"]]
 
 
-def _held(document: dict[str, Any]) -> float:
+def _held(document: JobDetails) -> float:
     return float(sum(row["held_s"] for row in document["charges"]))
 
 
-async def _until(client: Client, name: str, is_so: Any) -> dict[str, Any]:
+async def _until(client: AsyncClient, name: str, is_so: Any) -> JobDetails:
     """The job's document as soon as it says so."""
     async with asyncio.timeout(60.0):
         while not is_so(document := await client.show(name)):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.errors import SpecError
 from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, live_grid
@@ -51,13 +51,15 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
 
 
 @pytest.fixture
-async def client(grid: Grid) -> AsyncIterator[Client]:
+async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
     """A client of it."""
     async with client_of(grid) as client:
         yield client
 
 
-async def test_a_job_starts_at_its_deadline_on_all_its_sites(grid: Grid, client: Client) -> None:
+async def test_a_job_starts_at_its_deadline_on_all_its_sites(
+    grid: Grid, client: AsyncClient
+) -> None:
     evidence = grid.evidence
     parts = [evidence.component(site=site, count=2) for site in ("delft", "leiden")]
     job = (await client.submit(evidence.job(*parts, more='(deadline="+0.2")'))).job
@@ -72,7 +74,7 @@ async def test_a_job_starts_at_its_deadline_on_all_its_sites(grid: Grid, client:
     assert evidence.finished(job, processes=4) == 1
 
 
-async def test_a_job_with_an_instant_to_come_waits_for_it(grid: Grid, client: Client) -> None:
+async def test_a_job_with_an_instant_to_come_waits_for_it(grid: Grid, client: AsyncClient) -> None:
     at = datetime.fromtimestamp((await now(client)) + 3600.0, UTC)
     part = grid.evidence.component(site="delft", more=f"(deadline={at.isoformat()})")
     job = (await client.submit(part)).job
@@ -85,7 +87,7 @@ async def test_a_job_with_an_instant_to_come_waits_for_it(grid: Grid, client: Cl
 
 
 async def test_local_jobs_are_killed_for_it_where_that_is_allowed(
-    grid: Grid, client: Client
+    grid: Grid, client: AsyncClient
 ) -> None:
     """Two jobs of two processors make room for three."""
     evidence = grid.evidence
@@ -99,7 +101,9 @@ async def test_local_jobs_are_killed_for_it_where_that_is_allowed(
     assert grid.log("open").count("local_job.killed") == 2
 
 
-async def test_a_job_fails_where_local_jobs_may_not_be_killed(grid: Grid, client: Client) -> None:
+async def test_a_job_fails_where_local_jobs_may_not_be_killed(
+    grid: Grid, client: AsyncClient
+) -> None:
     evidence = grid.evidence
     part = evidence.component(site="shut", count=1)
     assert not (await grid.crowded(client, "shut"))["may_kill_local"]
@@ -112,12 +116,12 @@ async def test_a_job_fails_where_local_jobs_may_not_be_killed(grid: Grid, client
     assert not evidence.lines(job)
 
 
-async def test_a_deadline_that_is_past_is_refused(client: Client) -> None:
+async def test_a_deadline_that_is_past_is_refused(client: AsyncClient) -> None:
     with pytest.raises(SpecError, match="lies in the past; now it is"):
         await client.submit("&(executable=/bin/true)(deadline=2020-01-31T12:00:00Z)")
 
 
-async def now(client: Client) -> float:
+async def now(client: AsyncClient) -> float:
     """The daemon's time."""
     submitted = await client.submit("&(executable=/bin/true)(resourceManagerContact=delft)")
     await client.wait(submitted.job)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from koala_agent.lrm.job_table import FILE_NAME
 from tests.live.grid import CALM, HASTY, Grid, live_grid, until
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 OUTPUT_BYTES = 4_000_000
 
 
-async def running_job(grid: Grid, client: Client, *sites: str, seconds: float = 600) -> str:
+async def running_job(grid: Grid, client: AsyncClient, *sites: str, seconds: float = 600) -> str:
     """A job with two processes at each of these sites that has begun."""
     evidence = grid.evidence
     parts = [evidence.component(site=site, count=2, gate="open", seconds=seconds) for site in sites]
@@ -37,7 +37,7 @@ async def running_job(grid: Grid, client: Client, *sites: str, seconds: float = 
 @asynccontextmanager
 async def running_grid(
     folder: Path, *, silence_s: float = 5.0
-) -> AsyncIterator[tuple[Grid, Client, str]]:
+) -> AsyncIterator[tuple[Grid, AsyncClient, str]]:
     """A grid of delft and leiden, and a job that runs at both until the gate is open."""
     with live_grid(folder, sites={"delft": 4, "leiden": 4}, silence_s=silence_s) as grid:
         async with grid.client() as client:
@@ -45,7 +45,7 @@ async def running_grid(
             yield grid, client, await running_job(grid, client, "delft", "leiden")
 
 
-async def ends_well(grid: Grid, client: Client, job: str, *, attempt: int = 1) -> None:
+async def ends_well(grid: Grid, client: AsyncClient, job: str, *, attempt: int = 1) -> None:
     """With the gate open it Finishes in this attempt, and nothing of it is left."""
     grid.evidence.open_gate("open")
     assert await client.wait(job) == "Finished"

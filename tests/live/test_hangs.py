@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from tests.daemon.test_process import configured, started
 from tests.live.grid import until
 
@@ -75,7 +75,7 @@ async def test_a_loop_that_hangs_is_found_by_its_silence_at_either_side(
         assert daemon.stderr is not None
         reading = asyncio.get_running_loop().run_in_executor(None, daemon.stderr.read)
         with an_agent(tmp_path, address) as agent:
-            async with Client(address) as client, asyncio.timeout(120):
+            async with AsyncClient(address) as client, asyncio.timeout(120):
                 await usable(client)
                 job = (await client.submit("&(executable=/bin/sleep)(arguments=600)")).job
                 await phase(client, job, "Running")
@@ -107,17 +107,17 @@ def is_connected(pid: int) -> bool:
     return any(c.status == psutil.CONN_ESTABLISHED for c in psutil.Process(pid).net_connections())
 
 
-async def usable(client: Client) -> None:
+async def usable(client: AsyncClient) -> None:
     await state(client, "usable")
 
 
-async def state(client: Client, wanted: str) -> None:
+async def state(client: AsyncClient, wanted: str) -> None:
     async for _ in client.watch(after=0):
         if [site["state"] for site in await client.sites()] == [wanted]:
             return
 
 
-async def phase(client: Client, job: str, wanted: str) -> None:
+async def phase(client: AsyncClient, job: str, wanted: str) -> None:
     async for notice in client.watch(after=0, job=job):
         if notice["phase"] == wanted:
             return

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
+from koala.client.records import JobDetails
 from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, live_grid
 
@@ -42,13 +42,13 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
 
 
 @pytest.fixture
-async def client(grid: Grid) -> AsyncIterator[Client]:
+async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
     """A client of it."""
     async with client_of(grid) as client:
         yield client
 
 
-async def finished(client: Client, rsl: str) -> dict[str, Any]:
+async def finished(client: AsyncClient, rsl: str) -> JobDetails:
     job = (await client.submit(rsl)).job
     assert await client.wait(job) == "Finished", await client.show(job)
     return await client.show(job)
@@ -58,12 +58,12 @@ def job(more: str) -> str:
     return f"&(executable=/bin/true)(inputFile=data){more}"
 
 
-async def test_sites_tell_how_fast_they_are(client: Client) -> None:
+async def test_sites_tell_how_fast_they_are(client: AsyncClient) -> None:
     speeds = {site["site"]: site["mips"] for site in await client.sites()}
     assert speeds == {"delft": 2000.0, "home": 600.0}
 
 
-async def test_a_hint_decides_where_a_job_runs(client: Client) -> None:
+async def test_a_hint_decides_where_a_job_runs(client: AsyncClient) -> None:
     """The slow site with the file is acceptable to who reads; who computes goes to the fast one."""
     reads = await finished(client, job("(hint=io)(length=3000)"))
     computes = await finished(client, job("(hint=cpu)(length=3000)"))
@@ -75,7 +75,7 @@ async def test_a_hint_decides_where_a_job_runs(client: Client) -> None:
     assert reads["timeline"]["transfer_bytes"] == 0
 
 
-async def test_a_copy_goes_at_the_rate_that_was_booked(client: Client) -> None:
+async def test_a_copy_goes_at_the_rate_that_was_booked(client: AsyncClient) -> None:
     """600 kB for 4000 MI at 2000 MIPS: 300 kB/s, two seconds; an eighth of a second's bytes may go
     at once, and a busy machine may be slower."""
     shown = await finished(client, job("(hint=cpu)(length=4000)"))
@@ -87,7 +87,7 @@ async def test_a_copy_goes_at_the_rate_that_was_booked(client: Client) -> None:
 
 
 async def test_who_finds_the_link_booked_waits_until_the_copy_is_done(
-    grid: Grid, client: Client
+    grid: Grid, client: AsyncClient
 ) -> None:
     """The first has 100 of 400 kB/s for six seconds; the second accepts no less than the preferred
     rate, which takes 375 of them."""
@@ -104,7 +104,7 @@ async def test_who_finds_the_link_booked_waits_until_the_copy_is_done(
     assert other["timeline"]["transfer_s"] >= 1.2
 
 
-async def test_two_bookings_share_a_link_and_keep_their_rates(client: Client) -> None:
+async def test_two_bookings_share_a_link_and_keep_their_rates(client: AsyncClient) -> None:
     """300 and 100 kB/s at the same time: two seconds and six."""
     jobs = [
         (await client.submit(job(f"(hint=cpu)(length={length})"))).job for length in (4000, 12000)
@@ -116,7 +116,7 @@ async def test_two_bookings_share_a_link_and_keep_their_rates(client: Client) ->
     assert slow >= 5.5
 
 
-async def test_a_booking_outlives_the_daemon(grid: Grid, client: Client) -> None:
+async def test_a_booking_outlives_the_daemon(grid: Grid, client: AsyncClient) -> None:
     """Book 2 of 400 kB/s for five minutes; the daemon is killed meanwhile, and knows it: who
     needs all of them waits."""
     first = (await client.submit(job("(hint=cpu)(length=600000)"))).job

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from koala.client import Client, Submitted
+from koala.client import AsyncClient, AsyncJobHandle
+from koala.client.records import JobDetails
 from koala.errors import KoalaError
 from tests.live.conftest import INPUT, INPUT_FILE, SLOW_FILE
 from tests.live.grid import ROOT, UMASK, Grid, until
@@ -31,20 +32,20 @@ def shell(script: str, *, count: int = 1, site: str = "", more: str = "") -> str
     return f'&(executable=/bin/sh)(arguments="-c" "{quoted}")(count={count}){fixed}{more}'
 
 
-def submitted(result: Submitted | KoalaError) -> str:
+def submitted(result: AsyncJobHandle | KoalaError) -> str:
     """The job of one of many submissions."""
-    assert isinstance(result, Submitted), result
+    assert isinstance(result, AsyncJobHandle), result
     return result.job
 
 
-async def run(client: Client, rsl: str) -> dict[str, Any]:
+async def run(client: AsyncClient, rsl: str) -> JobDetails:
     """Submit, wait, and show."""
     job = (await client.submit(rsl)).job
     await client.wait(job)
     return await client.show(job)
 
 
-async def output(client: Client, job: str, **chosen: Any) -> dict[tuple[int, int, str], bytes]:
+async def output(client: AsyncClient, job: str, **chosen: Any) -> dict[tuple[int, int, str], bytes]:
     """All that a job's programs wrote: by component, process and stream."""
     found: dict[tuple[int, int, str], bytes] = {}
     async for part in client.logs(job, **chosen):
@@ -57,7 +58,7 @@ async def output(client: Client, job: str, **chosen: Any) -> dict[tuple[int, int
 
 
 async def test_a_job_over_three_sites_starts_together_and_finishes(
-    calm_grid: Grid, client: Client
+    calm_grid: Grid, client: AsyncClient
 ) -> None:
     evidence = calm_grid.evidence
     parts = [evidence.component(site=site, count=2) for site in ("delft", "leiden", "vu")]
@@ -69,7 +70,7 @@ async def test_a_job_over_three_sites_starts_together_and_finishes(
 
 
 async def test_a_job_that_names_no_site_is_spread_where_there_is_room(
-    calm_grid: Grid, client: Client
+    calm_grid: Grid, client: AsyncClient
 ) -> None:
     evidence = calm_grid.evidence
     shown = await run(client, evidence.job(*[evidence.component(count=6)] * 3))
@@ -77,7 +78,7 @@ async def test_a_job_that_names_no_site_is_spread_where_there_is_room(
     assert len({part["site"] for part in shown["parts"]}) == 3
 
 
-async def test_start_skew_is_a_figure_of_every_job(calm_grid: Grid, client: Client) -> None:
+async def test_start_skew_is_a_figure_of_every_job(calm_grid: Grid, client: AsyncClient) -> None:
     """`make bench` measures how small it is on an idle machine."""
     evidence = calm_grid.evidence
     parts = [evidence.component(site=site, seconds=0.01) for site in calm_grid.sites]
@@ -89,7 +90,7 @@ async def test_start_skew_is_a_figure_of_every_job(calm_grid: Grid, client: Clie
 
 
 async def test_an_exit_status_fails_the_job_and_stops_the_others(
-    calm_grid: Grid, client: Client
+    calm_grid: Grid, client: AsyncClient
 ) -> None:
     evidence = calm_grid.evidence
     parts = (
@@ -111,7 +112,7 @@ async def test_an_exit_status_fails_the_job_and_stops_the_others(
     assert {site["errors"] for site in await client.sites()} == {0}
 
 
-async def test_a_signal_of_its_own_is_told_as_such(client: Client) -> None:
+async def test_a_signal_of_its_own_is_told_as_such(client: AsyncClient) -> None:
     shown = await run(client, shell("kill -SEGV $$", site="delft"))
     assert shown["phase"] == "Failed"
     assert shown["parts"][0]["end"]["statuses"] == [-11]
@@ -119,14 +120,18 @@ async def test_a_signal_of_its_own_is_told_as_such(client: Client) -> None:
 
 
 @pytest.mark.parametrize("executable", ["/nonexistent/program", "/etc/passwd", "/etc"])
-async def test_a_program_that_cannot_be_executed_is_named(client: Client, executable: str) -> None:
+async def test_a_program_that_cannot_be_executed_is_named(
+    client: AsyncClient, executable: str
+) -> None:
     shown = await run(client, f"&(executable={executable})(count=1)")
     assert shown["phase"] == "Failed"
     assert executable in shown["reason"], shown["reason"]
     assert {site["errors"] for site in await client.sites()} == {0}
 
 
-async def test_a_failed_job_goes_back_as_often_as_it_may(calm_grid: Grid, client: Client) -> None:
+async def test_a_failed_job_goes_back_as_often_as_it_may(
+    calm_grid: Grid, client: AsyncClient
+) -> None:
     evidence = calm_grid.evidence
     shown = await run(
         client, evidence.job(evidence.component(seconds=0.01, status=1), more="(retry=2)")
@@ -136,7 +141,7 @@ async def test_a_failed_job_goes_back_as_often_as_it_may(calm_grid: Grid, client
     assert started == [1, 2, 3]
 
 
-async def test_daemons_of_a_program_end_with_it(calm_grid: Grid, client: Client) -> None:
+async def test_daemons_of_a_program_end_with_it(calm_grid: Grid, client: AsyncClient) -> None:
     """A double fork into a session of its own is still of the claim."""
     script = "setsid sh -c 'trap : TERM; sleep 600 & sleep 600' > /dev/null 2>&1 & exit 0"
     shown = await run(client, shell(script, site="delft"))
@@ -147,7 +152,7 @@ async def test_daemons_of_a_program_end_with_it(calm_grid: Grid, client: Client)
 # --- what programs write and read -----------------------------------------------------------------
 
 
-async def test_logs_are_kept_by_component_process_and_stream(client: Client) -> None:
+async def test_logs_are_kept_by_component_process_and_stream(client: AsyncClient) -> None:
     script = "echo $KOALA_COMPONENT $KOALA_PROCESS; echo oh >&2"
     first, second = shell(script, count=2, site="delft"), shell(script, site="leiden")
     shown = await run(client, f"+({first})({second})")
@@ -159,7 +164,9 @@ async def test_logs_are_kept_by_component_process_and_stream(client: Client) -> 
     assert errors == {(1, 0, "stderr"): b"oh\n"}
 
 
-async def test_logs_are_followed_while_they_are_written(calm_grid: Grid, client: Client) -> None:
+async def test_logs_are_followed_while_they_are_written(
+    calm_grid: Grid, client: AsyncClient
+) -> None:
     gate = calm_grid.evidence.folder / "follow"
     script = f"echo first; until [ -e {gate} ]; do sleep 0.02; done; echo last"
     job = (await client.submit(shell(script, site="vu"))).job
@@ -173,7 +180,7 @@ async def test_logs_are_followed_while_they_are_written(calm_grid: Grid, client:
 
 
 async def test_outputs_are_published_from_the_job_that_finished(
-    calm_grid: Grid, client: Client
+    calm_grid: Grid, client: AsyncClient
 ) -> None:
     script = "echo $KOALA_LABEL $KOALA_SITE > result.txt; mkdir sub; echo deep > sub/more.txt"
     parts = [
@@ -190,7 +197,7 @@ async def test_outputs_are_published_from_the_job_that_finished(
 
 
 async def test_what_daemon_and_agent_make_is_their_own_whatever_the_umask(
-    calm_grid: Grid, client: Client
+    calm_grid: Grid, client: AsyncClient
 ) -> None:
     """While programs of users have the umask with which the agent was started."""
     script = 'umask > mask; echo out; test -n "$KOALA_INPUT"'
@@ -228,7 +235,7 @@ def digest(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest().encode()
 
 
-async def test_an_input_file_is_brought_whole_to_each_site(client: Client) -> None:
+async def test_an_input_file_is_brought_whole_to_each_site(client: AsyncClient) -> None:
     script = 'sha256sum < "$KOALA_INPUT" | cut -d" " -f1'
     parts = "".join(f"({shell(script, site=site)})" for site in ("delft", "vu", "utrecht"))
     shown = await run(client, f"+(inputFile={INPUT_FILE})(inputMode=whole){parts}")
@@ -238,7 +245,7 @@ async def test_an_input_file_is_brought_whole_to_each_site(client: Client) -> No
     assert shown["timeline"]["transfer_bytes"] == 2 * len(INPUT)  # delft has it
 
 
-async def test_an_input_file_is_brought_in_chunks_by_processors(client: Client) -> None:
+async def test_an_input_file_is_brought_in_chunks_by_processors(client: AsyncClient) -> None:
     script = 'sha256sum < "$KOALA_INPUT" | cut -d" " -f1'
     single = "(jobType=single)"
     parts = [shell(script, count=3, site="amsterdam", more=single)]
@@ -253,7 +260,7 @@ async def test_an_input_file_is_brought_in_chunks_by_processors(client: Client) 
 
 
 async def test_poisson_solves_its_equation_over_three_sites(
-    calm_grid: Grid, client: Client
+    calm_grid: Grid, client: AsyncClient
 ) -> None:
     """Addresses go through the key-value exchange, ranks through the bundle."""
     program = ROOT / "examples" / "poisson" / "poisson.py"
@@ -274,7 +281,7 @@ async def test_poisson_solves_its_equation_over_three_sites(
 
 
 async def test_a_cancelled_job_leaves_nothing_wherever_it_is(
-    calm_grid: Grid, client: Client
+    calm_grid: Grid, client: AsyncClient
 ) -> None:
     """In each phase that can be caught from outside, and at once after submission."""
     evidence = calm_grid.evidence
@@ -296,7 +303,7 @@ async def test_a_cancelled_job_leaves_nothing_wherever_it_is(
 
 
 async def test_a_job_that_waits_for_processors_is_cancelled_in_its_queue(
-    calm_grid: Grid, client: Client
+    calm_grid: Grid, client: AsyncClient
 ) -> None:
     evidence = calm_grid.evidence
     full = (
@@ -317,7 +324,7 @@ async def test_a_job_that_waits_for_processors_is_cancelled_in_its_queue(
 
 
 async def test_a_drained_site_ends_what_it_has_and_takes_nothing_new(
-    calm_grid: Grid, client: Client
+    calm_grid: Grid, client: AsyncClient
 ) -> None:
     evidence = calm_grid.evidence
     old = (await client.submit(evidence.component(site="utrecht", gate="drain", seconds=600))).job
@@ -335,7 +342,7 @@ async def test_a_drained_site_ends_what_it_has_and_takes_nothing_new(
 
 
 async def test_a_high_priority_job_takes_the_place_of_a_low_one_and_both_finish(
-    calm_grid: Grid, client: Client
+    calm_grid: Grid, client: AsyncClient
 ) -> None:
     """The site fills up while the file of the high one is on its way: both are submitted at once,
     so that nothing but the start of the low one has to come before the high one claims."""
@@ -359,7 +366,7 @@ async def test_a_high_priority_job_takes_the_place_of_a_low_one_and_both_finish(
 
 
 async def test_a_component_without_barrier_starts_when_it_can(
-    calm_grid: Grid, client: Client
+    calm_grid: Grid, client: AsyncClient
 ) -> None:
     """It does not wait for the one that waits for processors."""
     evidence = calm_grid.evidence

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.client import Client
-from koala.client.client import ENDS
+from koala.client import ENDS, AsyncClient
 from tests.live.grid import Grid, started
 from tests.states.recorded import RECORDED, SITES, unpack
 
@@ -25,7 +24,7 @@ STATES = [
 SLEEPERS = ("Running", "Stopping", "Claiming")
 
 
-async def ended(grid: Grid, client: Client, jobs: list[str]) -> None:
+async def ended(grid: Grid, client: AsyncClient, jobs: list[str]) -> None:
     async with asyncio.timeout(grid.patience_s):
         for job in jobs:
             await client.wait(job)

@@ -16,7 +16,7 @@ from random import Random
 import grpc
 import pytest
 
-from koala.client import Client, Submitted
+from koala.client import AsyncClient, AsyncJobHandle
 from koala.daemon.clients.rsl_parsing import DescriptionParser
 from koala.daemon.quotas import CALLS_AT_ONCE
 from koala.errors import ExhaustedError, UnreachableError
@@ -57,7 +57,7 @@ async def test_each_key_gives_one_job_whatever_becomes_of_connections(tmp_path: 
     jobs: dict[str, set[str]] = {key: set() for key in keys}
     answers = cuts = 0
 
-    async def share(client: Client, mine: list[str]) -> None:
+    async def share(client: AsyncClient, mine: list[str]) -> None:
         nonlocal answers, cuts
         async with client:
             for key in mine:
@@ -79,9 +79,9 @@ async def test_each_key_gives_one_job_whatever_becomes_of_connections(tmp_path: 
             await proxy.listen(one, (one, int(port)), to=(host, int(port)))
         async with asyncio.TaskGroup() as submitting:
             for n in range(CLIENTS):
-                client = Client(f"{hosts[n % len(hosts)]}:{port}", credentials=PLAIN)
+                client = AsyncClient(f"{hosts[n % len(hosts)]}:{port}", credentials=PLAIN)
                 submitting.create_task(share(client, keys[n * SHARE : (n + 1) * SHARE]))
-        async with Client(daemon.address) as counter:
+        async with AsyncClient(daemon.address) as counter:
             listed = await counter.list_jobs()
         proxy.close()
     assert cuts > 5
@@ -101,7 +101,7 @@ async def test_what_is_accepted_under_overload_finishes_and_the_rest_is_refused(
     is_full = asyncio.Event()
 
     async def share(address: str, user: str) -> None:
-        async with Client(address, user=user) as client:
+        async with AsyncClient(address, user=user) as client:
             for _ in range(each):
                 (result,) = await client.submit_many([ONE])
                 if isinstance(result, ExhaustedError):
@@ -121,7 +121,7 @@ async def test_what_is_accepted_under_overload_finishes_and_the_rest_is_refused(
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         agent = FakeAgent(daemon.address, processors=8, ends_at_once=False)
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(150):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(150):
             await agent.until("wanted_end")
             async with asyncio.TaskGroup() as submitting:
                 submitting.create_task(end_jobs(agent))
@@ -133,7 +133,7 @@ async def test_what_is_accepted_under_overload_finishes_and_the_rest_is_refused(
             while (await client.metrics())["jobs"].get("Finished", 0) < outcomes["accepted"]:
                 agent.heard.clear()
             results = await client.submit_many([ONE] * (2 * most), patience_s=120.0)
-            assert all(isinstance(result, Submitted) for result in results)
+            assert all(isinstance(result, AsyncJobHandle) for result in results)
             metrics = await client.metrics()
             assert metrics["events_by_kind"]["SiteRegistered"] == 1
             assert sum(metrics["jobs"].values()) == outcomes["accepted"] + 2 * most
@@ -149,7 +149,7 @@ async def test_watchers_that_stop_reading_are_cut_and_resume_without_a_gap(
     every, go_on = list(range(1, events + 1)), asyncio.Event()
     async with (
         running(config_of(tmp_path)) as daemon,
-        Client(daemon.address) as client,
+        AsyncClient(daemon.address) as client,
         asyncio.TaskGroup() as group,
         asyncio.timeout(150),
     ):
@@ -159,7 +159,7 @@ async def test_watchers_that_stop_reading_are_cut_and_resume_without_a_gap(
             pass
         for _ in range(0, events, 100):
             results = await client.submit_many([ONE] * 100)
-            assert all(isinstance(result, Submitted) for result in results)
+            assert all(isinstance(result, AsyncJobHandle) for result in results)
         for task in reading:
             assert await task == every
         go_on.set()
@@ -168,7 +168,7 @@ async def test_watchers_that_stop_reading_are_cut_and_resume_without_a_gap(
             assert seen + await watched(client, seen[-1], events) == every
 
 
-async def watched(client: Client, after: int, last: int) -> list[int]:
+async def watched(client: AsyncClient, after: int, last: int) -> list[int]:
     """Numbers of notices up to this one."""
     numbers: list[int] = []
     async for notice in client.watch(after=after):
@@ -223,8 +223,8 @@ async def test_a_flood_of_one_user_keeps_no_other_one_from_the_daemon(
     monkeypatch.setattr(DescriptionParser, "read", read)
     async with (
         running(config_of(tmp_path)) as daemon,
-        Client(daemon.address, user="flood") as flood,
-        Client(daemon.address, user="ann") as client,
+        AsyncClient(daemon.address, user="flood") as flood,
+        AsyncClient(daemon.address, user="ann") as client,
         asyncio.timeout(150),
         asyncio.TaskGroup() as group,
     ):
@@ -234,5 +234,5 @@ async def test_a_flood_of_one_user_keeps_no_other_one_from_the_daemon(
         assert (await client.submit(ONE)).job == "j1"
         answered.set()
         results = [result for task in flooding for result in await task]
-        assert all(isinstance(result, Submitted) for result in results)
+        assert all(isinstance(result, AsyncJobHandle) for result in results)
         assert len(results) == calls * lot

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from tests.harness.ports import free_port
 from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid
@@ -49,7 +49,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
 
 
 @pytest.fixture
-async def client(grid: Grid) -> AsyncIterator[Client]:
+async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
     """A client of it."""
     async with client_of(grid) as client:
         yield client
@@ -72,7 +72,7 @@ def job(first: str, second: str, port: int, *, path: str = "all") -> str:
     return f"+(connect=({path} {port})){parts}"
 
 
-async def reason(client: Client, grid: Grid, rsl: str) -> str:
+async def reason(client: AsyncClient, grid: Grid, rsl: str) -> str:
     """Return why a job was set back; it is cancelled then."""
     submitted = await client.submit(rsl)
     async for notice in client.watch(after=0, job=submitted.job):
@@ -89,7 +89,7 @@ async def reason(client: Client, grid: Grid, rsl: str) -> str:
 
 
 async def test_a_job_starts_when_its_paths_are_open_and_finds_its_ports_free(
-    grid: Grid, client: Client, port: int
+    grid: Grid, client: AsyncClient, port: int
 ) -> None:
     for _ in range(3):
         submitted = await client.submit(job("near", "far", port))
@@ -99,7 +99,7 @@ async def test_a_job_starts_when_its_paths_are_open_and_finds_its_ports_free(
 
 
 async def test_a_path_that_is_not_open_ends_the_attempt_in_seconds_and_says_which(
-    grid: Grid, client: Client, port: int
+    grid: Grid, client: AsyncClient, port: int
 ) -> None:
     closed = await reason(client, grid, job("near", "dark", port, path="near dark"))
     assert f"Stopping: pre-flight: near -> dark:{port} " in closed

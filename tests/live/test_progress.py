@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, live_grid, until
 
@@ -43,7 +43,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
 
 
 @pytest.fixture
-async def client(grid: Grid) -> AsyncIterator[Client]:
+async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
     """A client of it."""
     async with client_of(grid) as client:
         yield client
@@ -60,19 +60,19 @@ def job(program: str, *arguments: str, more: str) -> str:
     return f"+{more}{parts}"
 
 
-async def progress(client: Client, job_id: str, *, points: int) -> dict[str, Any]:
+async def progress(client: AsyncClient, job_id: str, *, points: int) -> dict[str, Any]:
     """Return the job's progress when so many cycles were reported."""
     return await seen(client, job_id, lambda found: len(found["skews"]) >= points)
 
 
-async def slowed(client: Client, job_id: str, label: str, *, share: float) -> dict[str, Any]:
+async def slowed(client: AsyncClient, job_id: str, label: str, *, share: float) -> dict[str, Any]:
     """The same when this component was slowed down to less than this share of its time. It is not
     for ever: on a busy machine it may fall behind."""
     return await seen(client, job_id, lambda found: found["shares"].get(label, 1.0) < share)
 
 
 async def seen(
-    client: Client, job_id: str, is_it: Callable[[dict[str, Any]], bool]
+    client: AsyncClient, job_id: str, is_it: Callable[[dict[str, Any]], bool]
 ) -> dict[str, Any]:
     """The job's progress as soon as it is like that."""
     while True:
@@ -105,7 +105,7 @@ def work_of(grid: Grid, job_id: str) -> list[float]:
 
 
 async def test_components_on_unequal_processors_are_kept_together(
-    grid: Grid, client: Client
+    grid: Grid, client: AsyncClient
 ) -> None:
     """One of them gets a tenth of what the other one gets: without control their skew would be nine
     tenths of the time, or of what a busy machine leaves of it."""
@@ -126,7 +126,7 @@ async def test_components_on_unequal_processors_are_kept_together(
     await grid.at_rest(client)
 
 
-async def test_work_that_programs_tell_is_what_counts(grid: Grid, client: Client) -> None:
+async def test_work_that_programs_tell_is_what_counts(grid: Grid, client: AsyncClient) -> None:
     submitted = await client.submit(job(TELL, "0.02", "0.08", more="(progress=sq)(asynchrony=0.3)"))
     await slowed(client, submitted.job, "far", share=0.9)
     told = await progress(client, submitted.job, points=40)
@@ -138,7 +138,7 @@ async def test_work_that_programs_tell_is_what_counts(grid: Grid, client: Client
 
 
 async def test_nothing_stays_stopped_when_its_agent_or_the_daemon_is_killed(
-    grid: Grid, client: Client
+    grid: Grid, client: AsyncClient
 ) -> None:
     """The starter stops and continues its program, so that nobody else is needed for it."""
     submitted = await client.submit(job(TELL, "0.02", "0.2", more="(progress=sq)(asynchrony=0.1)"))
@@ -157,7 +157,7 @@ async def test_nothing_stays_stopped_when_its_agent_or_the_daemon_is_killed(
     await grid.at_rest(client)
 
 
-async def test_a_stopped_program_hears_that_it_is_to_end(grid: Grid, client: Client) -> None:
+async def test_a_stopped_program_hears_that_it_is_to_end(grid: Grid, client: AsyncClient) -> None:
     """TERM waits for a stopped process until it is continued; it is, before it is sent."""
     trap = TELL.replace("import os", "import signal, os").replace(
         "for done",
@@ -174,7 +174,7 @@ async def test_a_stopped_program_hears_that_it_is_to_end(grid: Grid, client: Cli
     assert said == b"heard\nheard\n"
 
 
-async def test_a_killed_starter_leaves_no_stopped_process(grid: Grid, client: Client) -> None:
+async def test_a_killed_starter_leaves_no_stopped_process(grid: Grid, client: AsyncClient) -> None:
     submitted = await client.submit(
         job(TELL, "0.001", "0.5", more="(progress=sq)(asynchrony=0.1)(rerun=no)")
     )

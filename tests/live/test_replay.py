@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from tests.cli.command import koala_here
 from tests.live.grid import Grid, live_grid
 
@@ -31,7 +31,9 @@ def replayed(grid: Grid, *words: str) -> dict[str, Any]:
     return found
 
 
-async def shown(client: Client, jobs: list[str]) -> dict[str, tuple[str, list[str | None], float]]:
+async def shown(
+    client: AsyncClient, jobs: list[str]
+) -> dict[str, tuple[str, list[str | None], float]]:
     """Phase, sites and instant of the start of each job, as the daemon tells them."""
     pictures = [await client.show(job) for job in jobs]
     return {p["job"]: (p["phase"], p["sites"], p["timeline"]["started_at"]) for p in pictures}

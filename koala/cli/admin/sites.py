@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,7 +12,8 @@ from koala.cli.connection import answer, answer_list, ask, is_coloured, note, sh
 from koala.errors import SpecError
 
 if TYPE_CHECKING:
-    from koala.client import Client
+    from koala.client import AsyncClient
+    from koala.client.records import SiteStatus
 
 POLL_S = 0.5
 HERE = "koala.cli.admin.sites"
@@ -173,12 +174,12 @@ def _change(
 ) -> None:
     from koala.cli.render.documents import sites_text
 
-    async def change(client: Client) -> list[dict[str, Any]]:
-        names = [site] if site is not None else [entry["site"] for entry in await client.sites()]
+    async def change(client: AsyncClient) -> list[SiteStatus]:
+        names = [site] if site is not None else [entry.site for entry in await client.sites()]
         pictures = [await client.change_site(name, verb) for name in names]
         if is_awaited:
             await _until_empty(client, names)
-            pictures = [entry for entry in await client.sites() if entry["site"] in names]
+            pictures = [entry for entry in await client.sites() if entry.site in names]
         return pictures
 
     pictures = ask(address, change)
@@ -189,16 +190,16 @@ def _change(
     )
 
 
-async def _until_empty(client: Client, names: list[str]) -> None:
+async def _until_empty(client: AsyncClient, names: list[str]) -> None:
     """Wait until no claim is left at these sites; print the held processors when they change."""
     import asyncio
 
     printed = ""
     while True:
-        held = [s for s in await client.sites() if s["site"] in names and s["claimed"]]
+        held = [s for s in await client.sites() if s.site in names and s.claimed]
         if not held:
             return
-        text = ", ".join(f"{entry['site']} {entry['claimed']}" for entry in held)
+        text = ", ".join(f"{entry.site} {entry.claimed}" for entry in held)
         if text != printed:
             note(f"processors that are still held: {text}")
         printed = text

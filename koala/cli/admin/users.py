@@ -11,7 +11,7 @@ from koala.cli.commands import LazyGroup
 from koala.cli.connection import answer, answer_list, ask, note, show_json, width
 
 if TYPE_CHECKING:
-    from koala.client import Client
+    from koala.client import AsyncClient
 
 HERE = "koala.cli.admin.users"
 
@@ -47,7 +47,7 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
 
     expires_s = read_duration("--expires", expires)
 
-    async def request(client: Client) -> dict[str, Any]:
+    async def request(client: AsyncClient) -> dict[str, Any]:
         made = await client.add_user(name, role=role, expires_s=expires_s)
         return {**made, "address": client.address}
 

@@ -15,7 +15,7 @@ from koala.cli.arguments import Whole, daemon_options, jobs_argument, option
 from koala.cli.connection import ENDS, ask, is_coloured, note, say, show_json
 
 if TYPE_CHECKING:
-    from koala.client import Client
+    from koala.client import AsyncClient
 
 JOBS_NAMED_MAX = 20
 """Jobs named in the message of Ctrl-C; its cancel command names all of them."""
@@ -63,7 +63,7 @@ def watch(*, after: int, job: str, site: str, json: bool, address: str | None) -
 
     interrupt = InterruptNotice(address, [job] if job else [])
 
-    async def request(client: Client) -> None:
+    async def request(client: AsyncClient) -> None:
         if job:
             interrupt.update(await client.show(job))
         async for notice in client.watch(after=after, job=job, site=site):
@@ -76,7 +76,7 @@ def watch(*, after: int, job: str, site: str, json: bool, address: str | None) -
         ask(address, request)
 
 
-async def newest_notice(client: Client) -> int:
+async def newest_notice(client: AsyncClient) -> int:
     """Number of the newest notice; a watch after it misses no later notice."""
     return int((await client.metrics())["notices"])
 
@@ -141,7 +141,7 @@ _SEVERAL = ("go", "JOB", "them")
 
 
 async def wait_until_over(
-    client: Client,
+    client: AsyncClient,
     jobs: Sequence[str],
     *,
     interrupt: InterruptNotice,

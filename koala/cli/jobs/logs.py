@@ -23,8 +23,8 @@ from koala.cli.jobs.follow import InterruptNotice
 from koala.errors import SpecError
 
 if TYPE_CHECKING:
-    from koala.client import Client
-    from koala.wire.v1.koala_pb2 import LogPart
+    from koala.client import AsyncClient
+    from koala.client.records import LogPart
 
 STREAMS = ("stdout", "stderr", "both")
 
@@ -57,7 +57,7 @@ def logs(
     interrupt = InterruptNotice(address, [job] if follow else [])
     printer = LogPrinter(as_json=json)
 
-    async def request(client: Client) -> None:
+    async def request(client: AsyncClient) -> None:
         interrupt.update(await client.show(job))
         await printer.follow(
             client, job, component=chosen, process=process, stream=stream, is_live=follow
@@ -78,7 +78,7 @@ class LogPrinter:
 
     async def follow(
         self,
-        client: Client,
+        client: AsyncClient,
         job: str,
         *,
         component: str = "",

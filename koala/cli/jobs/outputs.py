@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +16,10 @@ from koala.cli.arguments import (
     option,
 )
 from koala.cli.connection import ask, say, show_json, width
-from koala.errors import KoalaError, RejectedError
 
 if TYPE_CHECKING:
-    from koala.client import Client
-    from koala.wire.v1.koala_pb2 import OutputPart
+    from koala.client import AsyncClient
+    from koala.client.records import OutputFile
 
 
 @click.command
@@ -50,19 +47,16 @@ def outputs(
 
     chosen = chosen_component(component)
 
-    async def request(client: Client) -> list[dict[str, Any]]:
-        names = client.outputs(job, component=chosen, is_names_only=True)
-        files: list[dict[str, Any]] = [
-            {"name": part.name, "size_bytes": part.size_bytes} async for part in names
-        ]
+    async def request(client: AsyncClient) -> list[OutputFile]:
+        files = await client.list_outputs(job, component=chosen)
         if to is None or not files:
             return files
-        _prepare_folder(to, [] if force else [one["name"] for one in files])
-        with progress(job, sum(one["size_bytes"] for one in files)) as update:
-            paths = await fetch(client.outputs(job, component=chosen), to, update)
-        return [{**one, "path": str(to / one["name"])} for one in files if one["name"] in paths]
+        with progress(job, sum(one.size_bytes for one in files)) as update:
+            return await client.fetch_outputs(
+                job, to, component=chosen, force=force, progress=update
+            )
 
-    files = ask(address, request)
+    files = [_document(one) for one in ask(address, request)]
     if json:
         show_json({"job": job, "files": files})
     elif files:
@@ -71,43 +65,7 @@ def outputs(
         say(f"{job} has no output files")
 
 
-async def fetch(
-    parts: AsyncIterator[OutputPart], to: Path, progress: Callable[[float], None]
-) -> set[str]:
-    """Write the files of a stream of parts below a folder, each atomically; return their names.
-
-    `progress` receives the number of bytes so far. Raises OSError, SpecError for a name outside
-    the folder, KoalaError for a truncated file.
-    """
-    from koala.files.confined_folder import Folder
-
-    names = set()
-    before_bytes = 0
-    part = await anext(parts, None)
-    while part is not None:
-        name, size_bytes, received_bytes = part.name, part.size_bytes, 0
-        beside = to / f".koala-{secrets.token_hex(8)}.part"
-        try:
-            with beside.open("xb") as written:
-                while (part := await anext(parts, None)) is not None and part.data:
-                    written.write(part.data)
-                    received_bytes += len(part.data)
-                    progress(before_bytes + received_bytes)
-            if received_bytes != size_bytes:
-                raise KoalaError(f"{name}: only {received_bytes} of {size_bytes} bytes arrived")
-            Folder(to).take(beside, name)
-        finally:
-            beside.unlink(missing_ok=True)
-        names.add(name)
-        before_bytes += received_bytes
-    return names
-
-
-def _prepare_folder(to: Path, names: Iterable[str]) -> None:
-    """Create the folder, and check that it has none of these files. Raises RejectedError,
-    OSError."""
-    existing = [name for name in names if (to / name).exists()]
-    if existing:
-        more = f" and {len(existing) - 1} more" if existing[1:] else ""
-        raise RejectedError(f"{to / existing[0]}{more}: exists; --force replaces existing files")
-    to.mkdir(parents=True, exist_ok=True)
+def _document(file: OutputFile) -> dict[str, Any]:
+    """Make the document of a file, with its path if it was fetched."""
+    fetched = {} if file.path is None else {"path": str(file.path)}
+    return {"name": file.name, "size_bytes": file.size_bytes, **fetched}

@@ -21,7 +21,7 @@ from koala.cli.jobs.logs import LogPrinter
 from koala.errors import KoalaError, SpecError
 
 if TYPE_CHECKING:
-    from koala.client import Client, Job
+    from koala.client import AsyncClient, Job
 
 STATUS_MAX = 125
 """Largest exit status that is passed on; shells use those above."""
@@ -99,7 +99,7 @@ def run(
 
 
 async def _run(
-    client: Client, job: Job, interrupt: InterruptNotice, *, as_json: bool, detach: bool
+    client: AsyncClient, job: Job, interrupt: InterruptNotice, *, as_json: bool, detach: bool
 ) -> dict[str, Any] | None:
     """Submit the job, show its output until it is over, and return its end."""
     import asyncio

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
@@ -21,7 +21,8 @@ from koala.cli.connection import answer, answer_list, ask, is_coloured, note, sh
 from koala.errors import SpecError
 
 if TYPE_CHECKING:
-    from koala.client import Client
+    from koala.client import AsyncClient
+    from koala.client.records import JobSummary
 
 PHASES = (
     "Delayed",
@@ -77,15 +78,15 @@ def list_jobs(
     render = read_format("--format", form, now=wall_at())
     is_filtered = since_at is not None or site is not None
 
-    async def request(client: Client) -> list[dict[str, Any]]:
-        owner = (await client.hello())["user"] if mine else user  # the name that the daemon uses
+    async def request(client: AsyncClient) -> list[JobSummary]:
+        owner = (await client.hello()).user if mine else user  # the name that the daemon uses
         newest = 0 if is_filtered else last
         found = await client.list_jobs(phases=phases, owner=owner, last=newest, past=past)
         chosen = [
             job
             for job in found
             if (since_at is None or job["submitted_at"] >= since_at)
-            and (site is None or site in job["sites"])
+            and (site is None or site in job.sites)
         ]
         return chosen[-last:] if last else chosen
 
@@ -142,11 +143,11 @@ def cancel(*, jobs: Sequence[str], json: bool, address: str | None) -> None:
     if json:
         show_json({"jobs": results})
     for result in results:
-        if result["error"]:
-            note(result["error"])
+        if result.error:
+            note(result.error)
         elif not json:
-            print(f"{result['job']}  {result['phase']}")
-    if any(result["error"] for result in results):
+            print(f"{result.job}  {result.phase}")
+    if any(result.error for result in results):
         raise Exit(1)
 
 

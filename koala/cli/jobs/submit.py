@@ -28,7 +28,7 @@ from koala.cli.jobs.follow import InterruptNotice, newest_notice, progress_text,
 from koala.errors import KoalaError, SpecError
 
 if TYPE_CHECKING:
-    from koala.client import Client, Submitted
+    from koala.client import AsyncClient, AsyncJobHandle
 
 TEXT_CHARACTERS_MAX = 1_000_000
 """Limit of `koala.rsl`, repeated here to avoid its import; longer texts are refused unsent."""
@@ -87,7 +87,7 @@ def submit(
     interrupt = InterruptNotice(address)
     interrupt.before = "nothing was submitted"
 
-    async def request(client: Client) -> bool:
+    async def request(client: AsyncClient) -> bool:
         after = await newest_notice(client) if wait or watch else 0
         if not dry_run:
             interrupt.before = _unanswered(key)
@@ -196,7 +196,7 @@ def _description(source: str, *, is_job: bool = False) -> str:
     return description
 
 
-def _print_submitted(submitted: Submitted, *, is_json: bool, is_dry_run: bool) -> None:
+def _print_submitted(submitted: AsyncJobHandle, *, is_json: bool, is_dry_run: bool) -> None:
     for warning in submitted.warnings:
         note(f"warning: {warning}")
     if is_json:

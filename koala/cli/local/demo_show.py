@@ -13,7 +13,7 @@ from koala.cli.local.demo_summary import summary_rows
 from koala.cli.local.live_view import LiveView, PlainView, Scene
 
 if TYPE_CHECKING:
-    from koala.client import Client
+    from koala.client import AsyncClient
 
 LIMIT_S = 300.0
 """Time limit of the demo; jobs that are not over then count as not finished."""
@@ -29,7 +29,7 @@ class Show:
         self._scene = Scene(planned=len(planned))
         self._view = LiveView(self._scene) if is_live else PlainView(self._scene.names)
 
-    async def run(self, client: Client) -> list[dict[str, Any]]:
+    async def run(self, client: AsyncClient) -> list[dict[str, Any]]:
         """Run the demo on a running grid until all jobs are over, or to the time limit."""
         with self._view as view:
             async with asyncio.TaskGroup() as group:
@@ -47,14 +47,14 @@ class Show:
         names = self._scene.names
         return summary_rows(names, [await client.show(job) for job in names])
 
-    async def _submit(self, client: Client) -> None:
+    async def _submit(self, client: AsyncClient) -> None:
         for job in self._planned:
             await asyncio.sleep(job.gap_s)
             await self._wait_for_room(client, processes=max(0, PROCESSES_MAX - job.processes))
             submitted = await client.submit(job.text)
             self._scene.names[submitted.job] = job.name
 
-    async def _wait_for_room(self, client: Client, *, processes: int) -> None:
+    async def _wait_for_room(self, client: AsyncClient, *, processes: int) -> None:
         """Wait until the jobs that are not over have at most `processes` processes."""
         sizes = dict(zip(self._scene.names, (job.processes for job in self._planned), strict=False))
         while True:
@@ -63,18 +63,18 @@ class Show:
                 return
             await asyncio.sleep(POLL_S)
 
-    async def _poll(self, client: Client, view: LiveView | PlainView) -> None:
+    async def _poll(self, client: AsyncClient, view: LiveView | PlainView) -> None:
         while True:
             await self._update(client, view)
             await asyncio.sleep(POLL_S)
 
-    async def _update(self, client: Client, view: LiveView | PlainView) -> None:
+    async def _update(self, client: AsyncClient, view: LiveView | PlainView) -> None:
         self._scene.jobs = await client.list_jobs()
         self._scene.sites = await client.sites()
         self._scene.elapsed_s = now_s() - self._begun_s
         view.update(self._scene)
 
-    async def _show_events(self, client: Client, view: LiveView | PlainView) -> None:
+    async def _show_events(self, client: AsyncClient, view: LiveView | PlainView) -> None:
         events: AsyncIterator[Any] = client.watch(after=0)
         async for notice in events:
             view.add_event(notice)

@@ -21,7 +21,7 @@ from koala.errors import KoalaError, first_error
 from koala.runtime.child_lifetime import end_once
 
 if TYPE_CHECKING:
-    from koala.client import Client
+    from koala.client import AsyncClient
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class InterruptedRunError(KoalaError):
     """A signal ended the run; everything was stopped in order."""
 
 
-def run_grid(folder: GridFolder, body: Callable[[Client], Awaitable[T]]) -> T:
+def run_grid(folder: GridFolder, body: Callable[[AsyncClient], Awaitable[T]]) -> T:
     """Start the grid, await `body` once all sites are registered, and stop everything."""
     processes = Processes(folder)
     try:
@@ -53,7 +53,7 @@ def run_grid(folder: GridFolder, body: Callable[[Client], Awaitable[T]]) -> T:
 
 
 async def _run_with_signals(
-    folder: GridFolder, processes: Processes, body: Callable[[Client], Awaitable[T]]
+    folder: GridFolder, processes: Processes, body: Callable[[AsyncClient], Awaitable[T]]
 ) -> T:
     before = _end_on_signals()
     try:
@@ -65,23 +65,23 @@ async def _run_with_signals(
 
 
 async def _run_body(
-    folder: GridFolder, processes: Processes, body: Callable[[Client], Awaitable[T]]
+    folder: GridFolder, processes: Processes, body: Callable[[AsyncClient], Awaitable[T]]
 ) -> T:
-    from koala.client import Client
+    from koala.client import AsyncClient
 
     try:
         async with asyncio.timeout(START_S):
             address = await _start_daemon(folder, processes)
             folder.write_agents(address)
             processes.start_agents()
-            async with Client(address) as client:
+            async with AsyncClient(address) as client:
                 await _until_registered(client, processes, folder.sites)
     except TimeoutError:
         raise GridError(
             f"not all of {', '.join(folder.sites)} have registered within {START_S:.0f} s;"
             f" the logs are in {folder.log('daemon').parent}"
         ) from None
-    async with Client(address) as client:
+    async with AsyncClient(address) as client:
         try:
             return await _beside_children(processes, body(client))
         finally:
@@ -139,7 +139,9 @@ def _file_version(path: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-async def _until_registered(client: Client, processes: Processes, names: Iterable[str]) -> None:
+async def _until_registered(
+    client: AsyncClient, processes: Processes, names: Iterable[str]
+) -> None:
     """Wait until every site is registered; the caller sets a time limit."""
     while True:
         processes.check()
@@ -149,7 +151,7 @@ async def _until_registered(client: Client, processes: Processes, names: Iterabl
         await asyncio.sleep(POLL_S)
 
 
-async def _cancel_all(client: Client) -> None:
+async def _cancel_all(client: AsyncClient) -> None:
     """Cancel all jobs that are not over, and wait until no site has claimed processors."""
     alive = [job["job"] for job in await client.list_jobs() if job["phase"] not in ENDS]
     if alive:

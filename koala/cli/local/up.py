@@ -11,7 +11,7 @@ from click.exceptions import Exit
 from koala.cli.arguments import file, option
 
 if TYPE_CHECKING:
-    from koala.client import Client
+    from koala.client import AsyncClient
 
 
 @click.command
@@ -66,7 +66,7 @@ def up(*, grid: Path | None, state: Path | None, any_port: bool) -> None:
             fill_stores(folder)
         note(f"starting a daemon and {len(folder.sites)} sites")
 
-        async def stay(client: Client) -> None:
+        async def stay(client: AsyncClient) -> None:
             sites = await client.sites()
             processors = sum(site["processors"] for site in sites)
             note(f"{len(sites)} sites with {processors} processors are registered")

@@ -96,7 +96,7 @@ class Service(KoalaServicer):
     metrics: Callable[[Scheduler], dict[str, Any]]
 
     async def Hello(self, _: pb.HelloRequest, __: Context) -> pb.HelloReply:  # noqa: N802
-        epoch = await self.event_loop.ask(lambda batch: batch.scheduler.epoch)
+        epoch, now = await self.event_loop.ask(lambda batch: (batch.scheduler.epoch, batch.now))
         caller = caller_of_call()
         return pb.HelloReply(
             protocol=PROTOCOL,
@@ -104,6 +104,7 @@ class Service(KoalaServicer):
             epoch=epoch,
             user=caller.name,
             role=caller.role.value,
+            now=now,
         )
 
     # --- submit and cancel ------------------------------------------------------------------------

@@ -59,12 +59,15 @@ class HelloReply(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
+    NOW_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     version: _builtins.str
     epoch: _builtins.int
     user: _builtins.str
     """who calls, as the daemon knows it"""
     role: _builtins.str
+    now: _builtins.float
+    """the daemon's clock, in seconds of the epoch; 0: an older daemon"""
     def __init__(
         self,
         *,
@@ -73,10 +76,11 @@ class HelloReply(_message.Message):
         epoch: _builtins.int = ...,
         user: _builtins.str = ...,
         role: _builtins.str = ...,
+        now: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "protocol", b"protocol", "role", b"role", "user", b"user", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "now", b"now", "protocol", b"protocol", "role", b"role", "user", b"user", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

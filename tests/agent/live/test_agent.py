@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.client.client import ADDRESS_VARIABLE
+from koala.client.connection import ADDRESS_VARIABLE
 from koala.identity.credentials import (
     AUTHORITY_VARIABLE,
     FILE_VARIABLE,

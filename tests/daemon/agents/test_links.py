@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -20,13 +20,13 @@ ONE = "&(executable=/bin/true)(count=4)"
 @asynccontextmanager
 async def running_job(
     folder: Path, *, parameters: str = ""
-) -> AsyncIterator[tuple[FakeAgent, Client, str, str]]:
+) -> AsyncIterator[tuple[FakeAgent, AsyncClient, str, str]]:
     """An agent whose one claim has passed: agent, client, job, claim."""
     config = config_of(folder, parameters=parameters or "claiming_step_min_s = 0.05")
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         agent = FakeAgent(daemon.address, ends_at_once=False)
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client, asyncio.timeout(90):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             job = (await client.submit(ONE)).job
             await agent.until("release")
             (claim,) = agent.claims
@@ -130,7 +130,7 @@ async def test_a_catalogue_follows_the_sites_files(tmp_path: Path) -> None:
         agent = FakeAgent(daemon.address, files={"a": 10, "b": 20})
         first = group.create_task(agent.connect())
         await agent.until("wanted_end")
-        async with Client(daemon.address) as client, asyncio.timeout(90):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             assert [entry["file"] for entry in await client.files()] == ["a", "b"]
             agent.tell(file=pb.FileReport(file="b", is_removed=True))
             agent.tell(file=pb.FileReport(file="c", size_bytes=30))

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.core.model import events as ev
 from koala.core.model.claim import Grant, Released
 from koala.core.model.job import ClaimEnd, EndKind
@@ -62,13 +62,13 @@ live = pytest.mark.live
 
 
 @asynccontextmanager
-async def two_sites(folder: Path) -> AsyncIterator[tuple[FakeAgent, FakeAgent, Client]]:
+async def two_sites(folder: Path) -> AsyncIterator[tuple[FakeAgent, FakeAgent, AsyncClient]]:
     """A rogue at delft, an honest agent at leiden that does not arm by itself, and a client."""
     async with running(config_of(folder)) as daemon, asyncio.TaskGroup() as group:
         rogue = FakeAgent(daemon.address, site="delft")
         honest = FakeAgent(daemon.address, site="leiden", session="s2")
         agents = [group.create_task(agent.stay()) for agent in (rogue, honest)]
-        async with Client(daemon.address) as client, asyncio.timeout(60):
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(60):
             for agent in (rogue, honest):
                 await agent.until("wanted_end")
             yield rogue, honest, client
@@ -169,7 +169,7 @@ async def test_it_does_not_answer_for_others_when_logs_are_read(tmp_path: Path) 
         assert reading.result() == b"the truth\n"
 
 
-async def read_all(client: Client, job: str) -> bytes:
+async def read_all(client: AsyncClient, job: str) -> bytes:
     return b"".join([part.data async for part in client.logs(job, stream="stdout")])
 
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from koala.cli.main import main
-from koala.client import Client, Submission, Submitted
+from koala.client import AsyncClient, AsyncJobHandle, Submission
 from koala.core.eviction import LOT, Forgotten
 from koala.core.model.job import Cancelled, Job
 from koala.core.model.values import JobId, UserName
@@ -47,24 +47,24 @@ TOGETHER = 10
 
 
 @asynccontextmanager
-async def served(folder: Path, more: str = SMALL) -> AsyncIterator[tuple[Daemon, Client]]:
+async def served(folder: Path, more: str = SMALL) -> AsyncIterator[tuple[Daemon, AsyncClient]]:
     """A daemon that forgets quickly, with an agent."""
     config = config_of(folder, more, parameters=PARAMETERS)
     async with running(config) as daemon, asyncio.TaskGroup() as group, asyncio.timeout(120):
         agent = FakeAgent(daemon.address, processors=100)
         staying = group.create_task(agent.stay())
-        async with Client(daemon.address) as client:
+        async with AsyncClient(daemon.address) as client:
             yield daemon, client
         staying.cancel()
 
 
-async def finished(client: Client, count: int, *, begin: int = 0) -> list[str]:
+async def finished(client: AsyncClient, count: int, *, begin: int = 0) -> list[str]:
     """So many jobs with keys of their own, all over."""
     jobs: list[str] = []
     for first in range(begin, begin + count, TOGETHER):
         keys = [f"k{number}" for number in range(first, min(first + TOGETHER, begin + count))]
         results = await client.submit_many([Submission(rsl=ONE, key=key) for key in keys])
-        jobs += [result.job for result in results if isinstance(result, Submitted)]
+        jobs += [result.job for result in results if isinstance(result, AsyncJobHandle)]
     assert len(jobs) == count
     assert set((await client.wait_all(jobs)).values()) == {"Finished"}
     return jobs
@@ -367,7 +367,7 @@ async def test_a_list_of_one_user_is_not_lost_behind_the_jobs_of_others(
 ) -> None:
     monkeypatch.setattr("koala.daemon.clients.service.PAST_JOBS_MAX", 20)
     async with served(tmp_path) as (daemon, client):
-        async with Client(daemon.address, user="bob") as bob:
+        async with AsyncClient(daemon.address, user="bob") as bob:
             own = await finished(bob, 3, begin=1_000)
         await finished(client, JOBS)
         listed = await client.list_jobs(past=True, owner="bob")
@@ -384,7 +384,7 @@ async def test_a_forgotten_job_is_over_for_whoever_cancels_it(tmp_path: Path) ->
 
 
 def forgetting_meanwhile(
-    monkeypatch: pytest.MonkeyPatch, method: str, client: Client, *, of: object, times: int
+    monkeypatch: pytest.MonkeyPatch, method: str, client: AsyncClient, *, of: object, times: int
 ) -> list[int]:
     """So often jobs end and leave the state while the journal is asked about `of`; the numbers of
     the times it was asked."""
@@ -409,7 +409,7 @@ async def test_a_report_ends_though_jobs_leave_the_state_while_it_reads(
     async with served(tmp_path) as (daemon, client):
         await finished(client, JOBS)
         asked = forgetting_meanwhile(monkeypatch, "jobs", client, of=None, times=2)
-        async with Client(daemon.address) as other:
+        async with AsyncClient(daemon.address) as other:
             total = (await other.report("user"))["total"]
         assert len(asked) < 5
         assert total["jobs_finished"] == JOBS  # as of its begin
@@ -438,7 +438,7 @@ async def test_reports_of_one_user_look_at_the_state_one_after_the_other(
     async with served(tmp_path) as (daemon, client), asyncio.TaskGroup() as group:
         reporting = [group.create_task(client.report("user")) for _ in range(5)]
         await comes_true(lambda: reads > 0)
-        async with Client(daemon.address, user="bob") as bob:
+        async with AsyncClient(daemon.address, user="bob") as bob:
             for _ in range(20):  # so much later than all of them were asked for
                 await bob.hello()
             assert (looks, reads) == (1, 1)
@@ -454,7 +454,7 @@ async def test_reports_of_one_user_look_at_the_state_one_after_the_other(
 async def test_a_submission_is_put_off_when_keys_go_too_quickly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with served(tmp_path) as (daemon, client), Client(daemon.address) as other:
+    async with served(tmp_path) as (daemon, client), AsyncClient(daemon.address) as other:
         await finished(client, JOBS)
         user = (await other.hello())["user"]
         keys = [f"{user}\0late"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.client import Client, Submitted
+from koala.client import AsyncClient, AsyncJobHandle
 from koala.daemon.clients.rsl_parsing import (
     DEFINITIONS_MAX,
     INLINE_CHARACTERS,
@@ -138,10 +138,10 @@ async def test_definitions_count_as_text(texts: DescriptionParser) -> None:
 async def test_each_of_many_large_submissions_has_its_own_answer_in_order(tmp_path: Path) -> None:
     jobs = [LARGE_JOB] * 12
     jobs[7] = "&(executable=a)(cuont=4)"
-    async with running(config_of(tmp_path)) as daemon, Client(daemon.address) as client:
+    async with running(config_of(tmp_path)) as daemon, AsyncClient(daemon.address) as client:
         results = await client.submit_many(jobs)
     wrong = [number for number, result in enumerate(results) if isinstance(result, KoalaError)]
     assert wrong == [7]
     assert "cuont" in str(results[7])
-    told = [result.job for result in results if isinstance(result, Submitted)]
+    told = [result.job for result in results if isinstance(result, AsyncJobHandle)]
     assert told == [f"j{number}" for number in range(1, 12)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.client import Client
+from koala.client import AsyncClient
 from koala.core.model.values import SiteName
 from koala.daemon.recovery import LOST_JOBS_MAX
 from koala.daemon.state_folder import FILE, MARK
@@ -97,7 +97,7 @@ async def served(folder: Path, agent: FakeAgent, jobs: int, *, accept_loss: bool
         agent.address = daemon.address
         staying = group.create_task(agent.stay())
         await agent.until("wanted_end", len(agent.heard_of("wanted_end")) + 1)
-        async with Client(daemon.address) as client:
+        async with AsyncClient(daemon.address) as client:
             for _ in range(jobs):
                 job = (await client.submit(ONE)).job
                 await client.wait(job)

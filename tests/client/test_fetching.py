@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from koala.cli.jobs.outputs import fetch
+from koala.client.fetching import write_files
+from koala.client.records import OutputPart
 from koala.errors import KoalaError, SpecError
-from koala.wire.v1.koala_pb2 import OutputPart
 
 
 async def parts(*said: tuple[str, int, bytes]) -> AsyncIterator[OutputPart]:
@@ -27,7 +27,10 @@ async def test_files_come_in_parts_and_progress_is_told(tmp_path: Path) -> None:
         ("a/x", 5, b""), ("a/x", 5, b"123"), ("a/x", 5, b"45"), ("b", 0, b""), ("c", 1, b""),
         ("c", 1, b"9"),
     )  # fmt: skip
-    assert await fetch(said, tmp_path, told.append) == {"a/x", "b", "c"}
+    files = await write_files(said, tmp_path, told.append)
+    assert [(file.name, file.path) for file in files] == [
+        (name, tmp_path / name) for name in ("a/x", "b", "c")
+    ]
     assert (tmp_path / "a" / "x").read_bytes() == b"12345"
     assert (tmp_path / "b").read_bytes() == b""
     assert told == [3, 5, 6]
@@ -40,7 +43,7 @@ async def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str)
     other.mkdir()
     (folder / "link").symlink_to(other)
     with pytest.raises((SpecError, OSError)):
-        await fetch(parts((name, 1, b""), (name, 1, b"1")), folder, lambda _: None)
+        await write_files(parts((name, 1, b""), (name, 1, b"1")), folder, lambda _: None)
     assert names_in(other) == []
     assert names_in(folder) == ["link"]
 
@@ -48,5 +51,5 @@ async def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str)
 async def test_a_file_that_was_cut_off_is_not_there(tmp_path: Path) -> None:
     said = parts(("a", 1, b""), ("a", 1, b"1"), ("b", 5, b""), ("b", 5, b"12"))
     with pytest.raises(KoalaError, match="b: only 2 of 5 bytes arrived"):
-        await fetch(said, tmp_path, lambda _: None)
+        await write_files(said, tmp_path, lambda _: None)
     assert names_in(tmp_path) == ["a"]

@@ -1,0 +1,169 @@
+"""Calls of the daemon: requests, documents and streams, with gRPC's errors as KoalaErrors."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import grpc
+
+from koala.client.channel import DaemonEndpoint, no_answer_text
+from koala.client.records import R, read_record
+from koala.client.resumable_stream import resumable_stream
+from koala.errors import KoalaError, NoAnswerError, SpecError, TimeLimitError, UnreachableError
+from koala.identity.credentials import Credentials, default_address, find_credentials, own_daemon
+from koala.protocol.versions import PROTOCOL
+from koala.wire.status import PROTOCOL_KEY, from_status
+from koala.wire.v1 import koala_pb2 as pb
+from koala.wire.v1.koala_pb2_grpc import KoalaStub
+
+DEFAULT_ADDRESS = "127.0.0.1:7740"
+ADDRESS_VARIABLE = "KOALA_ADDRESS"
+
+_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),
+    # ping_timeout bounds the detection of a dead daemon; keepalive_timeout alone leaves a minute.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+)
+
+T = TypeVar("T")
+
+
+class Connection:
+    """Connection to a daemon; `timeout` limits each call, in seconds."""
+
+    def __init__(
+        self,
+        address: str | None,
+        *,
+        user: str | None,
+        credentials: Credentials | None,
+        timeout: float,
+    ) -> None:
+        """Find the address and the credentials. Raises SpecError, ConfigError."""
+        if not timeout > 0:
+            raise SpecError(f"timeout = {timeout!r}: allowed are seconds above 0")
+        given = address or os.environ.get(ADDRESS_VARIABLE)
+        if credentials is None:
+            given = given or default_address() or own_daemon(DEFAULT_ADDRESS) or DEFAULT_ADDRESS
+            credentials = find_credentials(given)
+        self.address = given or (credentials and credentials.address) or DEFAULT_ADDRESS
+        self.endpoint = DaemonEndpoint(self.address, credentials, options=_OPTIONS)
+        self.timeout = timeout
+        self._user = _sendable(_user() if user is None else user)
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Metadata of each call."""
+        return ((PROTOCOL_KEY, str(PROTOCOL)), *self.endpoint.metadata(self._user))
+
+    async def stub(self) -> KoalaStub:
+        """Connect within a bounded time. Raises UnreachableError; UnauthenticatedError when either
+        side rejects the other's credentials."""
+        return KoalaStub(await self.endpoint.open())
+
+    async def call(self, method: str, request: Any, _: type[T]) -> T:  # noqa: ANN401
+        """Call a method and return its answer. Raises NoAnswerError after the time limit."""
+        try:
+            async with asyncio.timeout(self.timeout):
+                method_of = getattr(await self.stub(), method)
+                answer: T = await method_of(request, metadata=self.metadata, timeout=self.timeout)
+                return answer
+        except grpc.aio.AioRpcError as error:
+            raise self._error(error) from error
+        except TimeoutError as error:
+            raise self._late() from error
+
+    async def document(self, method: str, request: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Call a method that answers with a JSON document."""
+        document = json.loads((await self.call(method, request, pb.Document)).json)
+        assert isinstance(document, dict)
+        return document
+
+    async def record(self, kind: type[R], method: str, request: Any) -> R:  # noqa: ANN401
+        """Call a method that answers with a JSON document, and read it as a record."""
+        return read_record(kind, await self.document(method, request))
+
+    async def records(self, kind: type[R], method: str, request: Any, name: str) -> list[R]:  # noqa: ANN401
+        """Call a method whose document has a list under this name, and read its records."""
+        return [read_record(kind, one) for one in (await self.document(method, request))[name]]
+
+    async def stream(self, method: str, request: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401
+        """Call a streaming method and yield its messages."""
+        call = getattr(await self.stub(), method)(request, metadata=self.metadata)
+        try:
+            async for part in call:
+                yield part
+        except grpc.aio.AioRpcError as error:
+            raise self._error(error) from error
+        finally:
+            call.cancel()
+
+    async def resumable(
+        self, open_stream: Callable[[], Awaitable[Any]], *, key: str
+    ) -> AsyncGenerator[Any, None]:
+        """Yield as `resumable_stream`, with gRPC's errors as KoalaErrors."""
+        try:
+            async with aclosing(resumable_stream(open_stream, key=key)) as stream:
+                async for message in stream:
+                    yield message
+        except grpc.aio.AioRpcError as error:
+            raise self._error(error) from error
+
+    def _error(self, error: grpc.aio.AioRpcError) -> KoalaError:
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return self._late()
+        trailing = [(str(key), value) for key, value in error.trailing_metadata() or ()]
+        found = from_status(error.code(), error.details(), trailing)
+        if isinstance(found, UnreachableError):
+            return UnreachableError(f"{no_answer_text(self.address)}: {found}")
+        return found
+
+    def _late(self) -> NoAnswerError:
+        return NoAnswerError(f"{self.address}: no answer within timeout = {self.timeout:g} s")
+
+
+async def until(
+    stream: AsyncGenerator[T, None], timeout: float | None, what: str
+) -> AsyncIterator[T]:
+    """Yield the items of a stream; raise TimeLimitError if it has not ended after `timeout`."""
+    loop = asyncio.get_running_loop()
+    ends_at = None if timeout is None else loop.time() + timeout
+    async with aclosing(stream):
+        while True:
+            try:
+                async with asyncio.timeout_at(ends_at):
+                    item = await anext(stream)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                if isinstance(error, KoalaError):
+                    raise
+                raise TimeLimitError(f"{what}: not over within timeout = {timeout:g} s") from error
+            yield item
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an account without a name
+        return str(os.getuid())
+
+
+def _sendable(user: str) -> str:
+    """Check that the user name fits into metadata: printable ASCII. Raises SpecError."""
+    if not user.isascii() or not user.isprintable():
+        raise SpecError(f"user {user!r}: allowed is printable ASCII")
+    return user

@@ -1,0 +1,127 @@
+"""Calls of the asynchronous client about the grid: sites, files, costs, users."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from koala.client.connection import Connection
+from koala.client.records import (
+    AuditLine,
+    DaemonInfo,
+    Enrolment,
+    Metrics,
+    ReplicaFile,
+    Report,
+    SiteStatus,
+    User,
+    read_record,
+)
+from koala.wire.v1 import koala_pb2 as pb
+
+
+class AsyncGridCalls:
+    """Calls about the grid; part of `AsyncClient`."""
+
+    def __init__(self, daemon: Connection) -> None:
+        self._daemon = daemon
+
+    async def hello(self) -> DaemonInfo:
+        """Return the daemon's protocol, version and epoch, and the caller's user and role."""
+        reply = await self._daemon.call("Hello", pb.HelloRequest(), pb.HelloReply)
+        document = {
+            "protocol": reply.protocol,
+            "version": reply.version,
+            "epoch": reply.epoch,
+            "user": reply.user,
+            "role": reply.role,
+            "now": reply.now or None,
+        }
+        return read_record(DaemonInfo, document)
+
+    async def sites(self) -> list[SiteStatus]:
+        """List the sites."""
+        return await self._daemon.records(SiteStatus, "Sites", pb.Empty(), "sites")
+
+    async def change_site(self, site: str, verb: str) -> SiteStatus:
+        """Apply `drain`, `resume` or `lost`; return the changed site. Raises UnknownSiteError."""
+        request = pb.SiteRequest(site=site, verb=verb)
+        return await self._daemon.record(SiteStatus, "ChangeSite", request)
+
+    async def drain(self, site: str) -> SiteStatus:
+        """Stop new claims at the site; running jobs continue."""
+        return await self.change_site(site, "drain")
+
+    async def resume(self, site: str) -> SiteStatus:
+        """Use the site again and reset its error count."""
+        return await self.change_site(site, "resume")
+
+    async def lost(self, site: str) -> SiteStatus:
+        """Declare the site lost: the caller confirms that no program of Koala runs there."""
+        return await self.change_site(site, "lost")
+
+    async def files(self) -> list[ReplicaFile]:
+        """List the replica catalogue."""
+        return await self._daemon.records(ReplicaFile, "ListFiles", pb.Empty(), "files")
+
+    async def metrics(self) -> Metrics:
+        """Return the daemon's metrics."""
+        return await self._daemon.record(Metrics, "Metrics", pb.Empty())
+
+    async def report(
+        self,
+        by: str = "user",
+        *,
+        since: datetime | float | None = None,
+        until: datetime | float | None = None,
+        user: str = "",
+        site: str = "",
+    ) -> Report:
+        """Account for the cost of jobs, a row for each `by`: user, site, day, job or claim.
+
+        `since` and `until` are instants, as datetimes or in seconds of the epoch, None for no
+        bound. `user` and `site` restrict the report to the user's jobs and to the site.
+        """
+        request = pb.ReportRequest(
+            by=by, since=_seconds(since), until=_seconds(until), user=user, site=site
+        )
+        document = await self._daemon.document("Report", request)
+        if by != "claim":
+            return read_record(Report, document)
+        return read_record(Report, document, {**document, "rows": [], "claims": document["rows"]})
+
+    # --- sites and users --------------------------------------------------------------------------
+
+    async def add_site(self, name: str, *, owner: str = "", ttl_s: float = 0.0) -> Enrolment:
+        """Create a join token (`token`) for `koala-agent join`; also for a site that joined
+        before. For operators."""
+        request = pb.AddSiteRequest(name=name, owner=owner, ttl_s=ttl_s)
+        return await self._daemon.record(Enrolment, "AddSite", request)
+
+    async def revoke_site(self, name: str) -> Enrolment:
+        """Close a site's link and revoke its certificates. Raises UnknownNameError."""
+        return await self._daemon.record(Enrolment, "RevokeSite", pb.NameRequest(name=name))
+
+    async def enrolments(self) -> list[Enrolment]:
+        """List the added sites with the state of their certificates."""
+        return await self._daemon.records(Enrolment, "ListEnrolments", pb.Empty(), "sites")
+
+    async def add_user(self, name: str, *, role: str = "user", expires_s: float = 0.0) -> User:
+        """Add a user; return a `token`, shown only once."""
+        request = pb.AddUserRequest(name=name, role=role, expires_s=expires_s)
+        return await self._daemon.record(User, "AddUser", request)
+
+    async def revoke_user(self, name: str) -> User:
+        """Revoke all credentials of a user. Raises UnknownNameError."""
+        return await self._daemon.record(User, "RevokeUser", pb.NameRequest(name=name))
+
+    async def users(self) -> list[User]:
+        """List the added users. For administrators."""
+        return await self._daemon.records(User, "ListUsers", pb.Empty(), "users")
+
+    async def audit(self, *, last: int = 0) -> list[AuditLine]:
+        """Return the newest lines of the audit log, oldest first. For administrators."""
+        return await self._daemon.records(AuditLine, "Audit", pb.AuditRequest(last=last), "audit")
+
+
+def _seconds(instant: datetime | float | None) -> float | None:
+    return instant.timestamp() if isinstance(instant, datetime) else instant

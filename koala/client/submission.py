@@ -1,0 +1,37 @@
+"""One of several submissions, and its message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from koala.client.description import Job
+from koala.wire.v1 import koala_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """One of several submissions; see `submit`."""
+
+    rsl: str | Job
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+    no_wait: bool = False
+    queue: str = ""
+
+
+def submission_message(one: Submission | Job | str) -> pb.Submission:
+    """Make the message of a submission."""
+    if not isinstance(one, Submission):
+        return pb.Submission(rsl=_text(one))
+    return pb.Submission(
+        rsl=_text(one.rsl),
+        definitions=dict(one.definitions),
+        key=one.key,
+        no_wait=one.no_wait,
+        queue=one.queue,
+    )
+
+
+def _text(description: str | Job) -> str:
+    return description if isinstance(description, str) else description.text

@@ -1,0 +1,46 @@
+"""Results of the client: attributes with types, and the daemon's document beside them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+import pytest
+
+from koala.client.records import JobDetails, Report, SiteStatus, read_record
+from koala.errors import KoalaError
+from tests.cli.pictures import a_job
+from tests.client import twin
+
+
+def test_instants_are_datetimes_as_attributes_and_seconds_in_the_document() -> None:
+    document = a_job(submitted_at=1_795_367_000.5, phase="Running", brand_new=1)
+    job = read_record(JobDetails, document)
+    assert job.submitted_at == datetime(2026, 11, 22, 17, 3, 20, 500_000, tzinfo=UTC)
+    assert (job["submitted_at"], job["brand_new"], dict(job)) == (1_795_367_000.5, 1, document)
+    assert not job.is_over
+    assert job.parts[0].label == document["parts"][0]["label"]
+    assert asdict(job)["phase"] == "Running"
+
+
+def test_what_an_older_daemon_does_not_send_has_a_default() -> None:
+    job = read_record(JobDetails, {"job": "j1", "phase": "Finished"})
+    assert (job.name, job.programs, job.parts, job.is_over) == (None, (), (), True)
+
+
+def test_an_answer_of_another_form_is_an_error_that_names_the_field() -> None:
+    with pytest.raises(KoalaError, match=r"no SiteStatus .*`int`.*`\$\.idle`.*koala doctor"):
+        read_record(SiteStatus, {"site": "delft", "idle": "many"})
+
+
+def test_a_report_by_claim_has_claims() -> None:
+    rows = [{"claim": "c1", "job": "j1", "asked_at": 1.0, "run_s": 3.0}]
+    found = read_record(
+        Report, {"by": "claim", "rows": rows}, {"by": "claim", "rows": [], "claims": rows}
+    )
+    assert (found.rows, found.claims[0].run_s, found["rows"]) == ((), 3.0, rows)
+
+
+def test_the_synchronous_client_is_that_of_the_asynchronous_one() -> None:
+    """After a change: `python -m tests.client.twin` writes the module anew."""
+    assert twin.TARGET.read_text(encoding="utf-8") == twin.text()

@@ -1,0 +1,195 @@
+"""The synchronous client, and the page about it, against a grid of real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from koala.client import AsyncClient, Client
+from koala.client.records import JobDetails, Metrics, Record
+from koala.errors import KoalaError, NoAnswerError, RejectedError, SpecError, TimeLimitError
+from tests.live.grid import Grid
+from tests.live.test_jobs import shell
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+SLEEP = "&(executable=/bin/sleep)(arguments=600)"
+
+
+def python(client: AsyncClient, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python program that finds the grid by itself."""
+    return subprocess.run(
+        [sys.executable, *words],
+        env={**os.environ, "KOALA_ADDRESS": client.address, "GRPC_VERBOSITY": "NONE"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=150,
+    )
+
+
+async def test_a_job_goes_its_whole_way_where_a_loop_runs_already(
+    calm_grid: Grid, client: AsyncClient, tmp_path: Path
+) -> None:
+    """As in a notebook: this coroutine blocks its own loop meanwhile."""
+    with Client(client.address) as twin:
+        text = shell("echo said; echo 42 > x.txt", more="(label=sum)(outputFile=x.txt)")
+        job = twin.submit(text)
+        assert job.wait(timeout=60) == "Finished", job.why()
+        assert "".join(part.text for part in job.logs(stream="stdout")) == "said\n"
+        assert [(one.name, one.size_bytes, one.path) for one in job.outputs()] == [
+            ("sum/x.txt", 3, None)
+        ]
+        (file,) = job.outputs(tmp_path / "to")
+        assert file.path is not None
+        assert file.path.read_text() == "42\n"
+        with pytest.raises(RejectedError, match=r"x\.txt: exists; --force"):
+            job.outputs(tmp_path / "to")
+        assert job.outputs(tmp_path / "to", force=True) == [file]
+        notices = list(job.watch(after=0))
+        assert [notice.phase for notice in notices][-1] == "Finished"
+        assert [notice.number for notice in notices] == sorted(n.number for n in notices)
+        assert job.show().timeline.total_waiting_s is not None
+        assert "ended" in str(job.why())
+        assert job.cancel().error
+        assert "is over" in job.cancel().error or job.cancel().phase == "Finished"
+
+
+async def test_a_time_limit_ends_the_waiting_and_not_the_job(
+    calm_grid: Grid, client: AsyncClient
+) -> None:
+    with Client(client.address) as twin:
+        job = twin.submit(SLEEP)
+        with pytest.raises(TimeLimitError, match=rf"{job.job} is \w+ after timeout = 0\.2 s"):
+            job.wait(timeout=0.2)
+        with pytest.raises(TimeoutError, match=r"watch of .*: not over within timeout = 0\.2 s"):
+            list(job.watch(timeout=0.2))
+        with pytest.raises(TimeLimitError, match=r"logs of .* timeout = 0\.2 s"):
+            list(job.logs(follow=True, timeout=0.2))
+        assert not job.show().is_over
+        assert job.cancel().error == ""
+        assert job.wait(timeout=60) == "Cancelled"
+
+
+async def test_a_stopped_daemon_is_a_time_limit_of_the_call(
+    calm_grid: Grid, client: AsyncClient
+) -> None:
+    with Client(client.address, timeout=0.5) as twin:
+        assert twin.hello().version
+        calm_grid.signal("daemon", signal.SIGSTOP)
+        try:
+            with pytest.raises(NoAnswerError, match=r"no answer within timeout = 0\.5 s"):
+                twin.sites()
+        finally:
+            calm_grid.signal("daemon", signal.SIGCONT)
+        Client(client.address).close()
+
+
+async def test_errors_are_raised_and_those_of_many_are_returned(
+    calm_grid: Grid, client: AsyncClient
+) -> None:
+    with Client(client.address) as twin:
+        with pytest.raises(SpecError, match="cuont"):
+            twin.submit("&(executable=/bin/true)(cuont=2)")
+        good, bad = twin.submit_many(["&(executable=/bin/true)", "&(count=-1)"])
+        assert isinstance(bad, SpecError)
+        assert not isinstance(good, KoalaError)
+        assert twin.wait_all([good.job], timeout=60) == {good.job: "Finished"}
+        assert twin.job(good.job).show().phase == "Finished"
+        assert twin.submit("&(executable=/bin/true)", dry_run=True).job == ""
+
+
+async def test_threads_share_a_client(calm_grid: Grid, client: AsyncClient) -> None:
+    with Client(client.address) as twin:
+        ends: list[str] = []
+
+        def work() -> None:
+            ends.append(twin.submit("&(executable=/bin/true)").wait(timeout=60))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert ends == ["Finished"] * 4
+
+
+async def test_the_records_know_every_name_of_the_documents(
+    calm_grid: Grid, client: AsyncClient
+) -> None:
+    job = await client.submit(shell("echo 1 > x", more="(label=a)(outputFile=x)"))
+    await job.wait()
+    report, claims = await client.report(), await client.report("claim")
+    shown: list[Record] = [
+        await client.hello(),
+        *await client.list_jobs(last=1),
+        await job.show(),
+        await job.why(),
+        await job.timeline(),
+        await job.cancel(),
+        *await client.sites(),
+        *await client.files(),
+        *await client.enrolments(),
+        *await client.users(),
+        report,
+    ]
+    shown += [notice async for notice in job.watch(after=0)]
+    assert {type(one).__name__ for one in shown} >= {"Enrolment", "User", "ReplicaFile"}
+    for record in shown:
+        known = {field.name for field in fields(record)}  # type: ignore[arg-type]
+        assert set(record) <= known, f"{type(record).__name__} does not know a name"
+    details = await client.show(job.job)
+    for name in ("parts", "transfers", "charges"):
+        for document, record in zip(details[name], getattr(details, name), strict=True):
+            assert set(document) <= {field.name for field in fields(record)}
+    assert set(details["timeline"]) <= {field.name for field in fields(details.timeline)}
+    assert details.parts[0].end is not None
+    assert set(details["parts"][0]["end"]) == {field.name for field in fields(details.parts[0].end)}
+    for document, row in zip(report["rows"], report.rows, strict=True):
+        assert set(document) <= {field.name for field in fields(row)}
+    assert claims.claims
+    assert set(claims["rows"][0]) <= {field.name for field in fields(claims.claims[0])}
+    metrics = await client.metrics()
+    assert isinstance(metrics, Metrics)
+    assert metrics.jobs["Finished"] >= 1
+    assert isinstance(details, JobDetails)
+    assert {type(line).__name__ for line in await client.audit(last=1)} == {"AuditLine"}
+
+
+async def test_an_open_client_does_not_hold_up_the_end_of_a_program(
+    calm_grid: Grid, client: AsyncClient, tmp_path: Path
+) -> None:
+    code = (
+        "import koala; client = koala.Client(); client.sites(); job = client.submit("
+        f"'{SLEEP}'); notices = client.watch(after=0); next(notices); job.cancel()"
+    )
+    run = python(client, tmp_path, "-c", code)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+async def test_an_interrupt_ends_the_waiting(
+    calm_grid: Grid, client: AsyncClient, tmp_path: Path
+) -> None:
+    code = (
+        "import os, signal, threading, koala; client = koala.Client(); job = client.submit("
+        f"'{SLEEP}')\n"
+        "stop = threading.Thread(target=lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+        "try: stop.start(); job.wait()\n"
+        "except KeyboardInterrupt: print(job.cancel().error == '', job.wait(timeout=60))"
+    )
+    run = python(client, tmp_path, "-c", code)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "True Cancelled\n", "")
+
+
+async def test_the_client_of_release_0_2_still_works(calm_grid: Grid, client: AsyncClient) -> None:
+    with pytest.warns(DeprecationWarning, match="use AsyncClient"):
+        async with Client(client.address) as old:
+            assert await old.wait((await old.submit("&(executable=/bin/true)")).job) == "Finished"
