@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.harness.pythons import missing
+from tests.harness.pythons import missing, share_interpreters
 from tests.harness.workers import Together
 
 settings.register_profile(
@@ -40,8 +40,10 @@ SKIPS_FAIL = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leaves nothing of this process in the folder for temporary files."""
+    """Leaves nothing of this process in the folder for temporary files; looks for interpreters once
+    for all workers."""
     config.add_cleanup(partial(shutil.rmtree, RUNTIME, ignore_errors=True))
+    share_interpreters()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -11,7 +11,10 @@ import errno
 import fcntl
 import os
 import secrets
+import shutil
 import stat
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,8 +30,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     """Yield the path of an empty file, which replaces `path` when the block ends without an error.
 
     - A block that removes the file gives up: the older file stays.
-    - A `path` that is no regular file (a pipe, a device), or is this process's standard output, is
-      written in place.
+    - A `path` that is no regular file (a pipe, a device) is written in place.
+    - A `path` that is this process's standard output gets the text behind what was printed so far.
     - A link stays, and the file that it leads to is replaced.
 
     Raises KoalaError, with the path, if it cannot be written, also when the disk is full.
@@ -37,6 +40,10 @@ def whole_file(path: Path) -> Iterator[Path]:
         target = _target(path)
         if target is None:
             yield path
+            return
+        if isinstance(target, int):
+            with _appended(target, suffix=path.suffix) as part:
+                yield part
             return
         _sweep(target.parent)
         part, lock = _begin(target, suffix=path.suffix)
@@ -76,8 +83,9 @@ def check_whole(path: Path) -> None:
             part.unlink()
 
 
-def _target(path: Path) -> Path | None:
-    """Return the regular file to replace, behind all links; None for one to write in place.
+def _target(path: Path) -> Path | int | None:
+    """Return the regular file to replace, behind all links; its descriptor if this process was
+    started with it; None for one to write in place.
 
     Raises OSError.
     """
@@ -90,19 +98,36 @@ def _target(path: Path) -> Path | None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-    return target if stat.S_ISREG(found.st_mode) and not _is_ours(found) else None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    ours = _our_descriptor(found)
+    return target if ours is None else ours
 
 
-def _is_ours(found: os.stat_result) -> bool:
-    """Return True if this process was started with the file open.
+def _our_descriptor(found: os.stat_result) -> int | None:
+    """Return the descriptor of a file with which this process was started.
 
     A new file in its place would get only a part of the output.
     """
     for descriptor in _STARTED_WITH:
         with suppress(OSError):  # it was started without
             if os.path.samestat(found, os.fstat(descriptor)):
-                return True
-    return False
+                return descriptor
+    return None
+
+
+@contextmanager
+def _appended(descriptor: int, *, suffix: str) -> Iterator[Path]:
+    """Yield the path of an empty file, which is copied to the descriptor: a second opening of the
+    same file would write over what is printed."""
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
+        part = Path(folder, f"part{suffix}")
+        part.touch()
+        yield part
+        if part.exists():
+            sys.stdout.flush()
+            with part.open("rb") as source, os.fdopen(descriptor, "wb", closefd=False) as stream:
+                shutil.copyfileobj(source, stream)
 
 
 def _begin(target: Path, *, suffix: str) -> tuple[Path, int]:

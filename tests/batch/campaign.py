@@ -25,8 +25,8 @@ from koala.client import AsyncClient
 from koala.errors import UnreachableError
 from koala_agent.placeholders.submission import STARTERS
 from tests.batch.systems import System, grid_engine_cells, grid_over, slurm_clusters
+from tests.harness.moments import moment
 from tests.live.chaos import submit_surely
-from tests.live.faults import moment
 from tests.live.grid import Grid
 
 AT_ONCE = 5

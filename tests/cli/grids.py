@@ -41,7 +41,7 @@ class Up:
 
     def koala(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
         """One command against this grid's daemon."""
-        return koala_here(*words, "--address", self.address, stdin=stdin)
+        return koala_here(*words, stdin=stdin, KOALA_ADDRESS=self.address)
 
     def submit(self, text: str, *words: str) -> str:
         """The id of a job that must be accepted."""

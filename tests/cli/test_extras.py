@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,15 @@ from tests.tidy.sources import shipped_modules
 
 OPTIONAL = ("scipy", "numpy", "matplotlib")
 ABSENT = f"import sys\nfor name in {OPTIONAL}:\n    sys.modules[name] = None\n"
+ONE_BY_ONE = """
+import contextlib, io, json, sys
+from koala.cli.main import main
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            status = main(words)
+    print(json.dumps([status, out.getvalue(), said.getvalue()]))
+"""
 SENTENCE = "needs the extra: pip install 'koala-scheduler[sim]'"
 
 
@@ -51,16 +62,39 @@ def test_all_but_drawings_can_be_loaded_without_the_extra() -> None:
     assert run.returncode == 0, run.stderr
 
 
+def commands(tmp_path: Path) -> Iterator[tuple[str, ...]]:
+    """Every command that needs the extra."""
+    needed = {"trace": str(tmp_path / "none.swf"), "workload": "lublin"}
+    for name in SIMULATIONS:
+        yield ("simulate", name, *needed.get(name, "").split())
+    yield "reproduce", "koala"
+
+
 @pytest.mark.usefixtures("bare")
-@pytest.mark.parametrize("words", [*(("simulate", name) for name in SIMULATIONS), ("reproduce",)])
-def test_a_simulation_says_that_it_needs_the_extra(words: tuple[str, ...], tmp_path: Path) -> None:
-    needed = {"trace": str(tmp_path / "none.swf"), "reproduce": "koala", "workload": "lublin"}
-    given = [needed[words[-1]]] if words[-1] in needed else []
-    run = koala(*words, *given)
-    assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr.startswith(f"koala {' '.join(words)}: {SENTENCE}"), run.stderr
-    assert run.stderr.count("\n") == 1
-    assert koala(*words, "--help").returncode == 0
+def test_simulations_say_that_they_need_the_extra_and_show_their_help(tmp_path: Path) -> None:
+    words = list(commands(tmp_path))
+    for command, (status, out, said) in zip(words, in_one_process(words), strict=True):
+        name = " ".join(command[:2] if command[0] == "simulate" else command[:1])
+        assert (status, out) == (2, "")
+        assert said.startswith(f"koala {name}: {SENTENCE}"), said
+        assert said.count("\n") == 1
+    assert len(words) > 5
+    helped = in_one_process([(*command, "--help") for command in words])
+    assert [(status, said) for status, _, said in helped] == [(0, "")] * len(words)
+
+
+def in_one_process(commands: list[tuple[str, ...]]) -> list[tuple[int, str, str]]:
+    """Status, standard output and standard error of commands, which share a bare interpreter."""
+    run = subprocess.run(
+        [sys.executable, "-c", ONE_BY_ONE, json.dumps(commands)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return [tuple(json.loads(line)) for line in run.stdout.splitlines()]
 
 
 @pytest.mark.live

@@ -26,20 +26,9 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     assert marked_with(str(folder)) == [], "Ctrl-C has left something"
 
 
-def koala(grid: Up, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "koala.cli", *words],
-        env=environment(KOALA_ADDRESS=grid.address),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-
-
 def test_output_is_labelled_by_site_and_process(grid: Up) -> None:
     words = ("--sites", "2", "-n", "2", "--env", "WORD=hi", "--", "sh", "-c", "echo $WORD")
-    done = koala(grid, "run", *words)
+    done = grid.koala("run", *words)
     assert done.returncode == 0, done.stderr
     labels = [f"{site}.{process} | hi" for site in ("delft", "vu") for process in (0, 1)]
     assert sorted(done.stdout.splitlines()) == labels
@@ -47,13 +36,13 @@ def test_output_is_labelled_by_site_and_process(grid: Up) -> None:
 
 
 def test_the_status_is_that_of_the_command(grid: Up) -> None:
-    done = koala(grid, "run", "--site", "delft", "--site", "vu", "--", "sh", "-c", "exit 3")
+    done = grid.koala("run", "--site", "delft", "--site", "vu", "--", "sh", "-c", "exit 3")
     assert done.returncode == 3
     assert "exit status 3" in done.stderr
 
 
 def test_a_command_of_one_process_needs_no_options_and_no_label(grid: Up) -> None:
-    done = koala(grid, "run", "echo", "--version", "-n")
+    done = grid.koala("run", "echo", "--version", "-n")
     assert (done.returncode, done.stdout) == (0, "--version -n\n")
 
 
@@ -71,18 +60,18 @@ def test_a_command_of_one_process_needs_no_options_and_no_label(grid: Up) -> Non
 def test_what_cannot_run_is_refused_with_the_value(
     grid: Up, words: tuple[str, ...], told: str
 ) -> None:
-    before = json.loads(koala(grid, "list", "--json").stdout)["jobs"]
-    done = koala(grid, "run", *words)
+    before = json.loads(grid.koala("list", "--json").stdout)["jobs"]
+    done = grid.koala("run", *words)
     assert done.returncode in (1, 2), done.stderr
     assert told in done.stderr
-    assert json.loads(koala(grid, "list", "--json").stdout)["jobs"] == before
+    assert json.loads(grid.koala("list", "--json").stdout)["jobs"] == before
 
 
 def test_detached_only_the_id_is_printed(grid: Up) -> None:
-    done = koala(grid, "run", "--detach", "--name", "nap", "--", "sleep", "0")
+    done = grid.koala("run", "--detach", "--name", "nap", "--", "sleep", "0")
     job = done.stdout.strip()
-    assert koala(grid, "wait", job).returncode == 0
-    assert json.loads(koala(grid, "show", job, "--json").stdout)["name"] == "nap"
+    assert grid.koala("wait", job).returncode == 0
+    assert json.loads(grid.koala("show", job, "--json").stdout)["name"] == "nap"
 
 
 def test_ctrl_c_asks_whether_the_job_is_to_be_cancelled(grid: Up) -> None:
@@ -110,4 +99,4 @@ def test_ctrl_c_asks_whether_the_job_is_to_be_cancelled(grid: Up) -> None:
         process.stdout.close()
         os.close(leader)
     job = told.partition("submitted ")[2].split()[0]
-    assert koala(grid, "wait", job).stdout.split() == [job, "Cancelled"]
+    assert grid.koala("wait", job).stdout.split() == [job, "Cancelled"]

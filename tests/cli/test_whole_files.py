@@ -14,7 +14,7 @@ import pytest
 
 from koala.errors import KoalaError
 from koala.runtime.atomic_file import PREFIX, check_whole, whole_file, write_whole
-from tests.cli.command import environment, koala
+from tests.cli.command import environment, koala, koala_here
 from tests.harness.small_disk import fill, small_disk
 
 OLDER = "what was there before\n"
@@ -182,7 +182,7 @@ def test_a_full_disk_is_said_with_the_path(tmp_path: Path, name: str, option: st
         path = disk / ("jobs.csv" if option == "jobs-out" else "plot.svg")
         path.write_text(OLDER)
         fill(disk, 0)
-        run = koala(*COMMANDS[name].split(), f"--{option}", str(path))
+        run = koala_here(*COMMANDS[name].split(), f"--{option}", str(path))
         assert run.returncode == 1, run.stderr
         assert f"{path}: cannot be written: No space left on device" in run.stderr
         assert "Traceback" not in run.stderr
@@ -197,7 +197,7 @@ def test_a_report_for_which_there_is_no_room_leaves_the_older_one(tmp_path: Path
         (disk / "figure-02.csv").write_text(OLDER)
         fill(disk, 0)
         words = "reproduce hints --figure 2 --reps 1 --length 2 --out"
-        run = koala(*words.split(), str(disk))
+        run = koala_here(*words.split(), str(disk))
         assert run.returncode == 1, run.stderr
         assert f"{disk / 'figure-02.csv'}: cannot be written: No space left" in run.stderr
         assert (disk / "figure-02.csv").read_text() == OLDER
@@ -223,11 +223,18 @@ def test_a_log_for_which_standard_output_has_no_room_is_an_error(jobs: str) -> N
 
 
 @pytest.mark.slow
-def test_jobs_go_to_standard_output_where_that_is_named(tmp_path: Path) -> None:
-    """Through a pipe, and into a file that the shell opened."""
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_jobs_go_to_standard_output_where_that_is_named(tmp_path: Path, unbuffered: str) -> None:
+    """Through a pipe, and into a file that the shell opened: none writes over the other's text."""
     words = [*COMMANDS["hints"].split(), "--jobs-out", "/dev/stdout"]
-    assert "job,class,submitted_at" in koala(*words).stdout
     with (tmp_path / "out").open("wb") as out:
         command = [sys.executable, "-m", "koala.cli", *words]
-        subprocess.run(command, stdout=out, env=environment(), check=True)
-    assert "job,class,submitted_at" in (tmp_path / "out").read_text()
+        subprocess.run(
+            command, stdout=out, env=environment(PYTHONUNBUFFERED=unbuffered), check=True
+        )
+    said = (tmp_path / "out").read_text().splitlines()
+    assert [line[:20] for line in said if line.startswith(("job,", "Service: "))] == [
+        "Service: 40 jobs, 20",
+        "job,class,submitted_",
+    ]
+    assert sorted(koala(*words, PYTHONUNBUFFERED=unbuffered).stdout.splitlines()) == sorted(said)

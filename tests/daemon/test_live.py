@@ -33,6 +33,7 @@ from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.files.stage import comes_true
 from tests.harness.builders import a_spec
+from tests.harness.moments import moment
 from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.live
@@ -710,7 +711,7 @@ async def test_logs_of_a_job_that_is_over_come_from_the_spool_or_its_site(tmp_pa
             assert found == {"stdout": b"kept at the site\n", "stderr": b"kept in the spool\n"}
             staying.cancel()
             while (await client.sites())[0]["state"] != "disconnected":
-                pass
+                await moment()
             with pytest.raises(UnreachableError, match="delft is disconnected"):
                 await anext(aiter(client.logs(job, stream="stdout")))
             spooled.with_name("stdout.0").write_bytes(b"came late\n")

@@ -31,6 +31,7 @@ from koala.wire.v1.koala_pb2_grpc import KoalaStub
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import FAST, config_of, running
 from tests.harness.builders import a_spec
+from tests.harness.moments import moment
 
 live = pytest.mark.live
 
@@ -387,7 +388,7 @@ async def test_an_agent_that_floods_is_slowed_down_then_cut_and_others_are_serve
             assert rejection.reject.reason.startswith("a flood: more than 100 reports a second")
             assert "(limits.reports_per_s)" in rejection.reject.reason
             while (metrics := await client.metrics())["sites"]["connected"] == 2:
-                pass
+                await moment()
             assert metrics["floods"] == 1
             assert metrics["events_by_kind"]["SiteReported"] < 10_000
         staying.cancel()

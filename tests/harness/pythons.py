@@ -9,17 +9,23 @@ import sys
 from functools import cache
 
 NAMES = tuple(f"python3.{minor}" for minor in range(6, 14))
+PATHS = "KOALA_TEST_PYTHONS"
 
 
 @cache
 def interpreters() -> dict[str, str]:
     """Find interpreters by their names: those of the variable KOALA_TEST_PYTHONS (paths, as in
     PATH) or else of PATH, and always our own."""
-    given = os.environ.get("KOALA_TEST_PYTHONS")
+    given = os.environ.get(PATHS)
     paths = given.split(os.pathsep) if given else [shutil.which(name) or "" for name in NAMES]
     found = dict(_identify(path) for path in paths if path)
     found.pop("", None)
-    return found | dict([_identify(sys.executable)])
+    return found | {f"python3.{sys.version_info.minor}": sys.executable}
+
+
+def share_interpreters() -> None:
+    """Give what was found to child processes: each search runs every interpreter of PATH."""
+    os.environ[PATHS] = os.pathsep.join(interpreters().values())
 
 
 def missing() -> list[str]:

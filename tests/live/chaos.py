@@ -44,9 +44,10 @@ from koala.core.model.job import EndKind
 from koala.errors import ExhaustedError, KoalaError, UnreachableError
 from koala.identity.credentials import find_credentials
 from tests.cli.command import koala_here
+from tests.harness.moments import moment
 from tests.harness.small_disk import small_disk
 from tests.live.evidence import Evidence
-from tests.live.faults import Account, Kind, Saboteur, draw, moment
+from tests.live.faults import Account, Kind, Saboteur, draw
 from tests.live.grid import CALM, started, until
 from tests.live.leftovers import leftovers, placeholders
 from tests.live.proxied import DISK_MB, ProxiedGrid, proxied

@@ -7,7 +7,6 @@ one is passed over and counted as such.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import time
@@ -19,6 +18,7 @@ from enum import StrEnum
 from random import Random
 
 from koala.daemon.main import DISK_FAILED
+from tests.harness.moments import moment
 from tests.live.grid import Grid
 from tests.live.proxied import FILES, LINK, STARTERS, filled
 from tests.live.proxy import Direction, Proxy
@@ -341,8 +341,3 @@ class Saboteur:
         """One of those that run at the site, or none."""
         found = sorted(self._grid.starters(site=fault.site).items())
         return [found[int(fault.pick * len(found))]] if found else []
-
-
-async def moment(seconds: float) -> None:
-    """Lets some time pass, for faults at instants that nothing announces."""
-    await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=seconds)

@@ -44,6 +44,7 @@ from koala.identity.credentials import find_credentials
 from koala.identity.tls import DAEMON_HOST, secure_channel
 from koala.wire.status import TOKEN_KEY, TOKEN_SCHEME, Metadata
 from tests.harness.children import program_of
+from tests.harness.moments import LOOK_S, moment
 from tests.harness.ports import free_port
 from tests.live.evidence import Evidence
 
@@ -53,8 +54,6 @@ PATIENCE_S = 60.0
 STOP_S = 60.0
 UMASK = 0o002
 """What daemon and agents are started with, as by an account with a group of its own."""
-LOOK_S = 0.05
-"""How often /proc is looked at for what cannot be waited for."""
 
 CALM: dict[str, float] = {
     "claiming_step_min_s": 0.05,
@@ -290,7 +289,7 @@ class Grid:
                 with suppress(UnreachableError):
                     await client.hello()
                     return
-                await _moment()
+                await moment()
         raise AssertionError(f"the daemon is not running:\n{self.tail('daemon')}")
 
     async def ready(
@@ -327,7 +326,7 @@ class Grid:
         some time after the end of what was there."""
         async with asyncio.timeout(self.patience_s):
             while sum(site["idle"] for site in await client.sites()) != processors:
-                await _moment()
+                await moment()
 
     async def crowded(self, client: AsyncClient, site: str) -> SiteStatus:
         """Wait until local users have all of a site; the site."""
@@ -336,13 +335,13 @@ class Grid:
                 found = next(s for s in await client.sites() if s["site"] == site)
                 if found["local"] == found["processors"]:
                     return found
-                await _moment()
+                await moment()
 
     async def at_rest(self, client: AsyncClient) -> None:
         """Wait until no claim is owed to anybody and nothing runs."""
         async with asyncio.timeout(self.patience_s):
             while (await client.metrics())["claims"]:
-                await _moment()
+                await moment()
             await self.nothing_left()
 
     # --- the end ----------------------------------------------------------------------------------
@@ -442,14 +441,7 @@ async def until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -
     """Looks at what cannot be waited for: processes and files of others."""
     async with asyncio.timeout(patience_s):
         while not condition():
-            await _moment()
-
-
-async def _moment() -> None:
-    """The time between two looks."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(LOOK_S):
-            await asyncio.Event().wait()
+            await moment()
 
 
 async def _notices(client: AsyncClient, job: str = "") -> AsyncGenerator[Notice, None]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from koala.client import AsyncClient
+from tests.harness.moments import moment
 from tests.live.grid import HASTY, started, until
 from tests.live.proxied import LINK, ProxiedGrid, proxied
 from tests.live.proxy import Direction, Proxy
@@ -133,7 +134,7 @@ async def detected(grid: ProxiedGrid, client: AsyncClient, job: str, site: str) 
             phase = (await client.show(job))["phase"]
             if states[site] == "disconnected" or phase not in ("Releasing", "Running"):
                 return
-            await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.05)
+            await moment()
 
 
 def half_open(folder: Path, times: int) -> Seen:

@@ -11,6 +11,7 @@ import pytest
 
 from koala.client import AsyncClient
 from koala.client.records import JobDetails
+from tests.harness.moments import moment
 from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, live_grid
 
@@ -121,4 +122,5 @@ async def _until(client: AsyncClient, name: str, is_so: Any) -> JobDetails:
     async with asyncio.timeout(60.0):
         while not is_so(document := await client.show(name)):
             assert document["phase"] not in ("Finished", "Failed", "Cancelled"), document
+            await moment()
     return document

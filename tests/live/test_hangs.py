@@ -17,6 +17,7 @@ import pytest
 
 from koala.client import AsyncClient
 from tests.daemon.test_process import configured, started
+from tests.harness.moments import moment
 from tests.live.grid import until
 
 pytestmark = [pytest.mark.live, pytest.mark.long]
@@ -96,7 +97,7 @@ async def test_a_loop_that_hangs_is_found_by_its_silence_at_either_side(
                 assert (await client.show(job))["phase"] == "Running"  # through all of it
                 await client.cancel(job)
                 while (await client.metrics())["claims"]:
-                    pass
+                    await moment()
         daemon.terminate()
         told = await reading
     assert "silent for 1 s" in told

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from koala.client import AsyncClient
+from tests.harness.moments import moment
 from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, live_grid, until
 
@@ -79,12 +79,7 @@ async def seen(
         found = (await client.show(job_id))["progress"]
         if found is not None and is_it(found):
             return dict(found)
-        with_patience = asyncio.Event()
-        try:
-            async with asyncio.timeout(0.1):
-                await with_patience.wait()
-        except TimeoutError:
-            continue
+        await moment(0.1)
 
 
 def told_file(pid: int) -> Path:
