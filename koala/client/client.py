@@ -116,6 +116,7 @@ class AsyncClient(AsyncGridCalls):
         dry_run: bool = False,
         no_wait: bool = False,
         queue: str = "",
+        after: Sequence[str] = (),
         patience_s: float = 0.0,
     ) -> AsyncJobHandle:
         """Submit a job description: RSL, YAML or JSON, or a `Job`. Return a handle of the job.
@@ -125,12 +126,19 @@ class AsyncClient(AsyncGridCalls):
         - `no_wait`: reject instead of delay when the placement queues are full.
         - `queue` is the site whose local queue takes the job: a job of one component runs there
           and nowhere else.
+        - `after`: jobs that must have ended before this one is placed, as `j12`, or `j12:any` where
+          any end will do; beside those that the description names.
         - `patience_s`: retry for so long while the daemon has no room.
 
         Raises SpecError, RejectedError; ExhaustedError if there is no room after `patience_s`.
         """
         one = Submission(
-            rsl=rsl, definitions=definitions or {}, key=key, no_wait=no_wait, queue=queue
+            rsl=rsl,
+            definitions=definitions or {},
+            key=key,
+            no_wait=no_wait,
+            queue=queue,
+            after=after,
         )
         results = await self.submit_many([one], dry_run=dry_run, patience_s=patience_s)
         result = results[0]

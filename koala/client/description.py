@@ -62,6 +62,7 @@ class Job:
     components: Sequence[Component]
     name: str | None = None
     distinct: bool | None = None  # True: no two components at one site
+    after: Sequence[str] = ()  # jobs that must have ended before: "j12", or "j12:any"
     priority: str | None = None
     input_files: str | Sequence[str] | Mapping[str, int | str] | None = None
     input_mode: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from koala.client.description import Job
@@ -18,6 +18,7 @@ class Submission:
     key: str = ""
     no_wait: bool = False
     queue: str = ""
+    after: Sequence[str] = ()
 
 
 def submission_message(one: Submission | Job | str) -> pb.Submission:
@@ -30,6 +31,7 @@ def submission_message(one: Submission | Job | str) -> pb.Submission:
         key=one.key,
         no_wait=one.no_wait,
         queue=one.queue,
+        after=one.after,
     )
 
 

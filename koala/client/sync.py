@@ -146,6 +146,7 @@ class Client(ClientBase):
         dry_run: bool = False,
         no_wait: bool = False,
         queue: str = "",
+        after: Sequence[str] = (),
         patience_s: float = 0.0,
     ) -> JobHandle:
         """Submit a job description: RSL, YAML or JSON, or a `Job`. Return a handle of the job.
@@ -155,6 +156,8 @@ class Client(ClientBase):
         - `no_wait`: reject instead of delay when the placement queues are full.
         - `queue` is the site whose local queue takes the job: a job of one component runs there
           and nowhere else.
+        - `after`: jobs that must have ended before this one is placed, as `j12`, or `j12:any` where
+          any end will do; beside those that the description names.
         - `patience_s`: retry for so long while the daemon has no room.
 
         Raises SpecError, RejectedError; ExhaustedError if there is no room after `patience_s`.
@@ -168,6 +171,7 @@ class Client(ClientBase):
                     dry_run=dry_run,
                     no_wait=no_wait,
                     queue=queue,
+                    after=after,
                     patience_s=patience_s,
                 )
             )

@@ -17,6 +17,7 @@ from koala.core.model.job import (
     Running,
     Starting,
     Stopping,
+    Waiting,
 )
 from koala.core.model.tcp_paths import has_paths
 from koala.core.model.values import Instant
@@ -39,6 +40,7 @@ def check(state: State, now: Instant) -> None:
     for claim in state.ledger.values():
         _check_claim(state, claim)
     _check_one_attempt(state)
+    _check_waits(state)
     _check_sites(state)
     _check_transfers(state)
     _check_bookings(state)
@@ -63,7 +65,7 @@ def _check_place(state: State, job: Job, *, is_queued: bool, now: Instant) -> No
 
 def _check_deadline(state: State, job: Job, deadline_at: Instant, now: Instant) -> None:
     """Check that a job neither starts before its deadline nor waits after it missed it."""
-    waits = isinstance(job.phase, Delayed | Placing | Claiming | Starting)
+    waits = isinstance(job.phase, Waiting | Delayed | Placing | Claiming | Starting)
     late_s = now - deadline_at - state.parameters.late_max_s
     timer_at = state.timers.next_at
     is_due = timer_at is not None and timer_at <= now  # the core is about to be woken for it
@@ -134,6 +136,20 @@ def _check_one_attempt(state: State) -> None:
             job = state.jobs[claim.job]
             story = f"{claim.id} may run while {job.id}/{job.attempts} exists: {job.story}"
             assert claim.attempt == job.attempts, story
+
+
+def _check_waits(state: State) -> None:
+    """Check that a job waits exactly for the live jobs that count it as a successor."""
+    waits = [
+        (before, job.id)
+        for job in state.jobs.values()
+        if isinstance(job.phase, Waiting)
+        for before in job.phase.on
+    ]
+    known = [(before, job) for before, jobs in state.successors.items() for job in jobs]
+    assert sorted(waits) == sorted(known), f"waits {waits} are known as {known}"
+    for before, job in waits:
+        assert not state.jobs[before].is_over, f"{job} waits for {before}, which is over"
 
 
 def _check_sites(state: State) -> None:

@@ -1,6 +1,7 @@
 """The state machine: events in, actions out.
 
     submitted -> Delayed | Placing      place -> Claiming       all granted -> Starting
+    submitted with `after` -> Waiting -> Delayed | Placing
     all armed -> Releasing              all passed -> Running    all ended well -> Finished
     trouble -> Stopping -> Placing      own failure, limits -> Failed          cancel -> Cancelled
 
@@ -24,9 +25,10 @@ from koala.core.model.timers import Timer, TimerKind
 from koala.core.model.values import Instant, JobId, SiteName
 from koala.core.pipeline.claim_end import on_fenced, on_gone
 from koala.core.pipeline.claiming import claim_when_answered, evaluate_when_due, on_granted
-from koala.core.pipeline.ending import admit, await_try, invalidate_after_loss, on_cancel, on_missed
+from koala.core.pipeline.ending import invalidate_after_loss, on_cancel, on_missed
 from koala.core.pipeline.placing import on_try_due
 from koala.core.pipeline.progress_control import on_progress
+from koala.core.pipeline.queue_entry import admit, await_try
 from koala.core.pipeline.queueing import (
     SCANNERS,
     SCANS,

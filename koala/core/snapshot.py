@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 from koala.core.model import charges, claim, grid, job, parameters, timers, values
 from koala.core.model import hold_budget as budget
 from koala.core.model import placement_queues as queues
+from koala.core.model import predecessors as after
 from koala.core.model import progress_reports as progress
 from koala.core.model import replicas as files
 from koala.core.model.parameters import BEFORE, Parameters
@@ -47,6 +48,7 @@ def _tagged(prefix: str, *classes: type) -> dict[str, type]:
 
 
 TAGS: dict[str, type] = {
+    **_tagged("after", after.Ended, after.Predecessor),
     **_tagged("charges", charges.Charge, charges.Setback, charges.Refusal, charges.Trouble),
     **_tagged("claim", claim.Claim, claim.Grant, claim.Asked, claim.Granted, claim.Armed),
     **_tagged("claim", claim.Released, claim.Passed, claim.Stopped),
@@ -58,7 +60,7 @@ TAGS: dict[str, type] = {
     **_tagged("job", job.Member, job.EndKind, job.ClaimEnd, job.ArmNumber, job.Arming),
     **_tagged("jobs", job.Job, job.Attempt, job.Claiming, job.Starting, job.Releasing),
     **_tagged("jobs", job.Running, job.Stopping, job.Finished, job.Failed, job.Cancelled),
-    **_tagged("jobs", job.PathTests, job.Release),
+    **_tagged("jobs", job.PathTests, job.Release, job.Waiting),
     **_tagged("parameters", parameters.Parameters),
     **_tagged("queues", queues.Queues),
     **_tagged("timers", timers.Timer, timers.Timers),

@@ -1,8 +1,8 @@
 """The whole state of the scheduler, and the few methods by which all steps write it.
 
 The steps of the pipeline are functions of the state, one module a step. A step calls only earlier
-ones in this order: `queries`, `refusals`, `claiming_schedule`, `wanted`, `ending`, `starting`,
-`claiming`, `placing`, `claim_end`, `site_events`.
+ones in this order: `queries`, `refusals`, `claiming_schedule`, `wanted`, `queue_entry`,
+`succession`, `ending`, `starting`, `claiming`, `placing`, `claim_end`, `site_events`.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class State:
         self.forgotten: dict[str, int] = {}  # number of evicted jobs, by phase
         self.keys_forgotten = 0
         self.queues = Queues()
+        self.successors: dict[JobId, dict[JobId, None]] = {}  # jobs that wait for this one's end
         self.files = ReplicaCatalogue()
         self.user_budgets: dict[UserName, Budget] = {}
         self.site_budgets: dict[SiteName, Budget] = {}

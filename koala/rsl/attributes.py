@@ -372,6 +372,11 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     ),
     _of_job("name", "string", "name of the job, for people; need not be unique"),
     _of_job("distinct", "yes or no", "no two components at one site (default: no)"),
+    _of_job(
+        "after",
+        "JOB ...",
+        "jobs that must have ended before this one is placed: well (j12), or anyhow (j12:any)",
+    ),
     _of_job("priority", "high or low", "importance relative to other jobs (default: low)"),
     _of_job(
         "inputFile",

@@ -11,7 +11,7 @@ from koala.core.model.job import ComponentSpec, Deadline, InputMode, JobSpec
 from koala.core.model.values import Priority, UserName
 from koala.errors import SpecError
 from koala.rsl.attributes import ATTRIBUTES
-from koala.rsl.fields import amount_text, minutes_text
+from koala.rsl.fields import amount_text, minutes_text, predecessor_text
 from koala.rsl.jobspec import read_job
 from koala.rsl.tree import Compound, Connective, Literal, Operator, Relation, Sequence, Value
 from koala.rsl.unparse import unparse
@@ -78,6 +78,8 @@ def _job_relations(spec: JobSpec) -> list[Relation]:
     for attribute, amount in (("length", spec.length_mi), ("mips", spec.preferred_mips)):
         if amount is not None:
             relations.append(_relation(attribute, [f"{Decimal(repr(float(amount))):f}"]))
+    if spec.after:
+        relations.append(_relation("after", [predecessor_text(one) for one in spec.after]))
     if spec.connect:
         paths = [(path.source, path.target, str(path.port)) for path in spec.connect]
         relations.append(_relation("connect", paths))

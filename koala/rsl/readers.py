@@ -47,6 +47,7 @@ JOB_READERS: dict[str, Callable[[JobSpec, Given], JobSpec]] = {
     "progress": lambda spec, given: replace(spec, progress=fields.word(given).lower()),
     "asynchrony": lambda spec, given: replace(spec, asynchrony_s=fields.amount(given)),
     "deviation": lambda spec, given: replace(spec, deviation_s=fields.amount(given)),
+    "after": lambda spec, given: replace(spec, after=fields.after(given)),
     "connect": lambda spec, given: replace(spec, connect=fields.connect(given)),
 }
 

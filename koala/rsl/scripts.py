@@ -229,8 +229,8 @@ FLAGS = {
 REFUSED = {
     "--array": "a component is one program; submit a job for each member of an array",
     "$-t": "a component is one program; submit a job for each member of an array",
-    "--dependency": "let the job that comes first submit the other",
-    "$-hold_jid": "let the job that comes first submit the other",
+    "--dependency": "submit it with koala submit --after JOB",
+    "$-hold_jid": "submit it with koala submit --after JOB:any",
     "--exclusive": "processors are all that can be asked for; ask for those of whole nodes",
     "--gres": "GPUs cannot be asked for yet; lrm.options of the site's agent can",
     "--gpus": "GPUs cannot be asked for yet; lrm.options of the site's agent can",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from koala.core.model.claim import Claim, Stopped
@@ -25,6 +26,7 @@ from koala.core.model.job import (
     Placing,
     Running,
     Stopping,
+    Waiting,
 )
 from koala.core.model.placement_queues import short
 from koala.core.model.replicas import Transfer
@@ -38,6 +40,7 @@ from koala.views.accounting import charges_picture
 
 CHARGES_SHOWN = 60
 """Limit of claims in a job's document; a report has them all."""
+AWAITED_SHOWN = 5
 
 
 def summary(job: Job) -> dict[str, Any]:
@@ -177,8 +180,16 @@ def _reason(job: Job) -> str:
     match job.phase:
         case Failed() | Cancelled() | Stopping():
             return job.phase.reason
+        case Waiting(on=on):
+            return f"waits for {_few(on)}"
         case _:
             return ""
+
+
+def _few(jobs: Sequence[JobId]) -> str:
+    """List a few jobs, and the number of the others."""
+    more = len(jobs) - AWAITED_SHOWN
+    return ", ".join(jobs[:AWAITED_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _deadline(state: State, job: Job) -> dict[str, Any] | None:
@@ -415,10 +426,12 @@ already, and all that was added later, because a digest in a journal must stay v
 def digest(state: State) -> str:
     """Checksum of the whole state, without stories and without details of ended jobs."""
     over = dict(state.forgotten)
-    live = []
+    live: list[list[Any]] = []
     for job in state.jobs.values():
         if job.is_over:
             over[job.phase_name] = over.get(job.phase_name, 0) + 1
+        elif isinstance(job.phase, Waiting):
+            live.append([job.id, job.phase_name, *job.phase.on])
         elif isinstance(job.phase, Placing | Delayed):  # most jobs of a long queue: keep it cheap
             live.append([job.id, job.phase_name, job.placement_tries, job.claiming_tries,
                          job.claim_fraction, job.attempts, job.tried_at])  # fmt: skip

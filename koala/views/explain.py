@@ -20,6 +20,8 @@ from koala.core.model.job import (
     Running,
     Starting,
     Stopping,
+    Terminal,
+    Waiting,
 )
 from koala.core.model.placement_queues import local_site
 from koala.core.model.replicas import Transfer
@@ -46,10 +48,12 @@ def why(state: State, job_id: JobId, now: Instant) -> list[str]:
     such job."""
     job = state.jobs[job_id]
     match job.phase:
+        case Waiting(on=on):
+            return [_awaited(state, job, before) for before in on]
         case Delayed():
             return [_delayed(state, job), *filter(None, [_misfit(state, job)])]
         case Placing():
-            return _placing(state, job, now) if job.deadline_at is None else _timed(state, job, now)
+            return _placing(state, job, now)
         case Claiming() as claiming:
             return _claiming(state, job, claiming, now)
         case Starting() as starting:
@@ -60,10 +64,14 @@ def why(state: State, job_id: JobId, now: Instant) -> list[str]:
             return [f"running for {_span(now - since)}", _running(job, attempt)]
         case Stopping(reason=reason, attempt=attempt):
             return [f"being stopped: {reason}", *_fence(state, attempt)]
-        case Finished(attempt=attempt):
-            return [_finished(job, attempt)]
-        case Failed() | Cancelled() as phase:
-            return [_given_up(phase), *_owed(state, job)]
+        case Finished() | Failed() | Cancelled() as phase:
+            return _over(state, job, phase)
+
+
+def _over(state: State, job: Job, phase: Terminal) -> list[str]:
+    if isinstance(phase, Finished):
+        return [_finished(job, phase.attempt)]
+    return [_given_up(phase), *_owed(state, job)]
 
 
 def _finished(job: Job, attempt: Attempt) -> str:
@@ -90,6 +98,12 @@ def _fate(member: Member) -> str:
     return member.end.describe()
 
 
+def _awaited(state: State, job: Job, before: JobId) -> str:
+    """Explain the wait for a job; its owner may be another than that of the waiting one."""
+    wanted = next(one for one in job.spec.after if one.job == before)
+    return f"waits for {wanted.describe()}; {before} is {state.jobs[before].phase_name} now"
+
+
 def _delayed(state: State, job: Job) -> str:
     ahead = list(state.queues.delayed).index(job.id)
     return (
@@ -99,6 +113,8 @@ def _delayed(state: State, job: Job) -> str:
 
 
 def _placing(state: State, job: Job, now: Instant) -> list[str]:
+    if job.deadline_at is not None:
+        return _timed(state, job, now)
     lines = state.turns.explain(state, job, now)
     closed = closed_to(state, job, now)
     picture = open_to(state, job, grid_view_of(state), now)

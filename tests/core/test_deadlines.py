@@ -22,7 +22,7 @@ from koala.core.model.job import Deadline, EndKind
 from koala.core.model.timeline import considered_at, next_try_at, tries
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import FileName, JobId, Priority, SiteName, TransferId, UserName
-from koala.core.pipeline.ending import TIMER_S_MAX
+from koala.core.pipeline.queue_entry import TIMER_S_MAX
 from koala.core.policy_api import ClaimQuestion, PendingPart, ReclaimableSite
 from koala.core.snapshot import save
 from koala.policies.claiming.repeated import make_room, repeated

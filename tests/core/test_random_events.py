@@ -24,9 +24,11 @@ from koala.core.model.job import (
     Deadline,
     EndKind,
     InputMode,
+    JobSpec,
     StartType,
 )
 from koala.core.model.parameters import Parameters
+from koala.core.model.predecessors import Ended, Predecessor
 from koala.core.model.values import (
     ClaimId,
     FileName,
@@ -163,10 +165,19 @@ class Machine(RuleBasedStateMachine):
 
     # --- jobs ---
 
-    @rule(spec=SPECS, again=st.booleans())
-    def submit(self, spec: object, again: bool) -> None:
+    @rule(
+        spec=SPECS,
+        again=st.booleans(),
+        before=st.dictionaries(st.integers(0, 9), st.sampled_from(Ended), max_size=2),
+    )
+    def submit(self, spec: JobSpec, again: bool, before: dict[int, Ended]) -> None:
+        """Submit a job; half of the jobs wait for others, if these are not over."""
+        after = [Predecessor(job=JobId(f"j{n}"), ended=end) for n, end in before.items()]
+        fixed = [one.site for one in spec.components if one.site is not None]
+        can_be_apart = len(set(fixed)) == len(fixed)  # admission rejects others
+        spec = replace(spec, after=tuple(after), distinct=spec.distinct and can_be_apart)
         self.jobs += 0 if again and self.jobs else 1
-        self.tell(ev.JobSubmitted(job=JobId(f"j{self.jobs}"), spec=spec, key=f"k{self.jobs}"))  # type: ignore[arg-type]
+        self.tell(ev.JobSubmitted(job=JobId(f"j{self.jobs}"), spec=spec, key=f"k{self.jobs}"))
 
     @rule(index=st.integers(0, 9))
     def cancel(self, index: int) -> None:
@@ -251,12 +262,12 @@ class Machine(RuleBasedStateMachine):
         self.tell(ev.ClaimFenced(claim=self.claim(index)))
 
     @rule(spec=SPECS)
-    def come_and_go(self, spec: object) -> None:
+    def come_and_go(self, spec: JobSpec) -> None:
         """A job on an idle grid that meets no trouble, beside whatever else there is."""
         for site in SITES:
             self.tell(ev.SiteResumed(site=site, by=ANN))
             self.register(site=site, idle=8, preemptible=True)
-        self.submit(spec=spec, again=False)
+        self.submit(spec=spec, again=False, before={})
         self.wait(100.0)
         for transfer in list(self.scheduler.files.transfers):
             self.tell(ev.TransferFinished(transfer=transfer, size_bytes=1000, took_s=2.0))
@@ -364,7 +375,7 @@ class Machine(RuleBasedStateMachine):
             self.tell(ev.SiteRegistered(site=site, facts=facts, idle=0))
         for file in FILES:
             self.tell(ev.ReplicaAdded(file=file, site=SITES[0], size_bytes=500))
-        self.submit(spec=a_spec(4, 4, file="f"), again=False)
+        self.submit(spec=a_spec(4, 4, file="f"), again=False, before={})
         for _ in range(STEPS_MAX):
             said = 0
             for event in news(scheduler, self.now):

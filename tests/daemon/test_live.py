@@ -257,6 +257,23 @@ async def test_a_full_queue_delays_or_refuses_as_the_client_wants(tmp_path: Path
         assert (await client.show(delayed.job))["phase"] == "Delayed"
 
 
+async def test_a_job_waits_for_others(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as daemon, AsyncClient(daemon.address) as client:
+        first = (await client.submit(ONE)).job
+        second = (await client.submit(f"{ONE}(after={first})", after=[first], key="k")).job
+        assert (await client.show(second))["phase"] == "Waiting"
+        assert (await client.submit(f"{ONE}(after={first})", after=[first], key="k")).is_known
+        for wrong, error in (("j99", "no such job"), ("x", "a job's id"), (f"{first}:any", "end")):
+            with pytest.raises((RejectedError, SpecError), match=error):
+                await client.submit(f"{ONE}(after={first})", after=[wrong])
+        await client.cancel([first])
+        assert "because j1 was cancelled" in str(await client.why(second))
+        with pytest.raises(RejectedError, match="that job is Cancelled"):
+            await client.submit(ONE, after=[second])
+        anyhow = (await client.submit(ONE, after=[f"{second}:any"])).job
+        assert (await client.show(anyhow))["phase"] == "Placing"
+
+
 async def test_a_job_is_submitted_at_a_local_queue(tmp_path: Path) -> None:
     config = config_of(tmp_path, '[policies]\nqueueing = "LP-GF"')
     async with running(config) as daemon, AsyncClient(daemon.address) as client:

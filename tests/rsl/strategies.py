@@ -16,7 +16,8 @@ from koala.core.model.job import (
     JobType,
     StartType,
 )
-from koala.core.model.values import FileName, Priority, SiteName, TcpPath
+from koala.core.model.predecessors import Ended, Predecessor
+from koala.core.model.values import FileName, JobId, Priority, SiteName, TcpPath
 from koala.protocol.names import visible_name
 from koala.rsl.tree import (
     Compound,
@@ -166,6 +167,17 @@ _input_files = st.builds(
 )
 
 
+_predecessors = st.lists(
+    st.builds(
+        Predecessor,
+        job=st.integers(1, 10**18 - 1).map(lambda number: JobId(f"j{number}")),
+        ended=st.sampled_from(Ended),
+    ),
+    max_size=3,
+    unique_by=lambda one: one.job,
+).map(tuple)
+
+
 def _tcp_paths(labels: list[str] | list[None]) -> st.SearchStrategy[tuple[TcpPath, ...]]:
     """TCP paths between components, by label or index, or all."""
     first, last = labels[0] or "0", labels[-1] or str(len(labels) - 1)
@@ -209,5 +221,6 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         progress=draw(st.sampled_from([None, "free", "sq"])),
         asynchrony_s=draw(st.none() | _amounts),
         deviation_s=draw(st.none() | _amounts),
+        after=draw(_predecessors),
         connect=draw(_tcp_paths(labels)) if has_barrier and len(parts) > 1 else (),
     )

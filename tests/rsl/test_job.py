@@ -17,7 +17,8 @@ from koala.core.model.job import (
     JobType,
     StartType,
 )
-from koala.core.model.values import FileName, Priority, SiteName, TcpPath, UserName
+from koala.core.model.predecessors import Ended, Predecessor
+from koala.core.model.values import FileName, JobId, Priority, SiteName, TcpPath, UserName
 from koala.errors import SpecError
 from koala.rsl import read_job
 from koala.rsl.fields import ARGUMENTS_BYTES_MAX, ENVIRONMENT_BYTES_MAX
@@ -372,3 +373,28 @@ def test_bounds_themselves_are_allowed() -> None:
     size = ARGUMENTS_BYTES_MAX - 1
     assert len(component(f"(arguments={'x' * size})").arguments[0]) == size
     assert len(read_job("+" + "(&(executable=a))" * 1000).spec.components) == 1000
+
+
+J12 = Predecessor(job=JobId("j12"))
+ANY13 = Predecessor(job=JobId("j13"), ended=Ended.ANY)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("&(executable=x)(after=j12 j13:any)", (J12, ANY13)),
+        ("executable: x\nafter: j12", (J12,)),
+        ("executable: x\nafter: [j12:ok, {job: j13, ended: any}]", (J12, ANY13)),
+        ("executable: x\nafter: {ended: any, job: j13}", (ANY13,)),
+    ],
+)
+def test_a_job_names_those_that_must_have_ended(
+    text: str, expected: tuple[Predecessor, ...]
+) -> None:
+    assert read_job(text).spec.after == expected
+
+
+@pytest.mark.parametrize("wrong", ["12", "j12:well", "j12 j12:any", "(j12 any)", '""', "j0x"])
+def test_what_is_no_job_to_wait_for_is_refused_with_what_is(wrong: str) -> None:
+    with pytest.raises(SpecError, match=r"expected (a job's id such as j12|each job once)"):
+        read_job(f"&(executable=x)(after={wrong})")

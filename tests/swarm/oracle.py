@@ -23,6 +23,7 @@ from koala.core.model.events import (
 )
 from koala.core.model.job import ArmNumber, EndKind, Finished, JobSpec, StartType
 from koala.core.model.parameters import Parameters
+from koala.core.model.predecessors import Ended, Predecessor
 from koala.core.model.values import ALL, ClaimId, Instant, JobId, Priority, Seconds, SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.storage.records import Notice
@@ -69,6 +70,7 @@ class Truth:
     passed: dict[tuple[int, int], ClaimId] = field(default_factory=dict)
     newest_passed: int = 0
     deadline_at: Instant | None = None  # once it was claimed
+    after: tuple[Predecessor, ...] = ()  # as it was accepted
 
 
 class Oracle:
@@ -166,12 +168,22 @@ class Oracle:
             self._require_armed(starter)
         if truth.deadline_at is not None:
             self._require_in_time(site, starter, truth)
+        self._require_its_turn(claim, truth)
         if not truth.spec.rerun and not truth.is_restored:
             earlier = [c for (tried, _), c in truth.passed.items() if tried != attempt]
             require(not earlier, 3, f"{claim} passes after {earlier} did, and may not (rerun=no)")
         truth.passed[(attempt, component)] = claim
         truth.newest_passed = attempt
         truth.running[claim] = truth.ran[claim] = starter
+
+    def _require_its_turn(self, claim: ClaimId, truth: Truth) -> None:
+        """Require that the jobs before this one have ended as it asked."""
+        for one in truth.after:
+            before = self.jobs[one.job]
+            is_over = before.is_finished or (one.ended is Ended.ANY and before.phase in ENDS)
+            text = f"{claim} passes, and {one.describe()} is awaited; it is {before.phase}"
+            require(is_over or before.is_lost, 3, text)
+            self.count("after another")
 
     def _require_armed(self, starter: Starter) -> None:
         """Require that all members of the bundle have armed under the released number."""
@@ -295,6 +307,7 @@ class Oracle:
             truth = self.jobs[event.job]
             require(not truth.is_submitted, 4, f"{event.job} is submitted twice")
             truth.is_submitted = True
+            truth.after = event.spec.after
         for action in actions:
             match action:
                 case ArmClaim():

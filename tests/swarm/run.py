@@ -11,7 +11,7 @@ import structlog
 
 from koala.core.leases import answer_s
 from koala.core.model.events import SiteResumed
-from koala.core.model.job import Delayed, Placing
+from koala.core.model.job import Delayed, Placing, Waiting
 from koala.core.model.values import ClaimId, Instant, JobId, Seconds
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
@@ -146,7 +146,9 @@ class Run:
         """Exclude wishes without a guarantee: a job that prefers a rate (policy Service) may never
         get it. A delayed one would take the place of another job."""
         for job in tuple(self.scheduler.jobs.values()):
-            if job.spec.preferred_mips is not None and isinstance(job.phase, Delayed | Placing):
+            if job.spec.preferred_mips is not None and isinstance(
+                job.phase, Waiting | Delayed | Placing
+            ):
                 self.world.cancel(job.id)
 
     def _check(self) -> None:

@@ -20,6 +20,7 @@ from koala.core.model.job import (
     StartType,
 )
 from koala.core.model.parameters import Parameters
+from koala.core.model.predecessors import Ended, Predecessor
 from koala.core.model.values import (
     ALL,
     FOREVER,
@@ -118,9 +119,28 @@ def draw(seed: int) -> Scenario:
     )
     scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
     drawn = _hinted(seed, _pathed(seed, _timed(seed, _line_up(seed, scenario))))
-    drawn = focused(seed, _paced(seed, _kept_together(seed, drawn)))
+    drawn = _in_turn(seed, _kept_together(seed, drawn))
+    drawn = focused(seed, _paced(seed, drawn))
     counted = Random(f"{seed}/counted").choice(("jobs", "jobs", "all"))
     return replace(drawn, parameters=replace(drawn.parameters, errors_counted=counted))
+
+
+def _in_turn(seed: int, drawn: Scenario) -> Scenario:
+    """Draw jobs that wait for the ends of others, in a quarter of the seeds; from a stream of its
+    own."""
+    random = Random(f"{seed}/after")
+    if random.random() >= 0.25:
+        return drawn
+    names = list(drawn.specs)
+    specs = {}
+    for number, (job, spec) in enumerate(drawn.specs.items()):
+        before = random.sample(names[:number], k=min(number, random.choice((0, 1, 1, 2))))
+        after = [
+            Predecessor(job=one, ended=random.choice((Ended.OK, Ended.OK, Ended.ANY)))
+            for one in before
+        ]
+        specs[job] = replace(spec, after=tuple(after))
+    return replace(drawn, specs=specs)
 
 
 def _kept_together(seed: int, drawn: Scenario) -> Scenario:

@@ -36,6 +36,7 @@ STATUS_MAX = 125
 @option("--name", metavar="NAME", help="Name of the job; default: that of the command.")
 @option("--env", multiple=True, metavar="NAME=VALUE", help="Set a variable. Repeat for more.")
 @option("--output", multiple=True, metavar="FILE", help="File to bring back (koala outputs).")
+@option("--after", multiple=True, metavar="JOB", help="Run after this job has ended; see submit.")
 @option("--detach", is_flag=True, help="Print the job's id and return; do not wait.")
 @click.argument("command", metavar="-- COMMAND [ARGUMENT]...", nargs=-1, required=True)
 @daemon_options
@@ -49,6 +50,7 @@ def run(
     name: str | None,
     env: Sequence[str],
     output: Sequence[str],
+    after: Sequence[str],
     detach: bool,
     command: Sequence[str],
     json: bool,
@@ -80,6 +82,7 @@ def run(
     job = Job(
         name=name or Path(command[0]).name,
         distinct=len(set(names)) < len(names),
+        after=after,
         components=components,
     )
     job.check()

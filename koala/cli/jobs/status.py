@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from koala.client.records import JobSummary
 
 PHASES = (
+    "Waiting",
     "Delayed",
     "Placing",
     "Claiming",

@@ -54,6 +54,11 @@ TEXT_CHARACTERS_MAX = 1_000_000
     help="Submit to this site's local queue: a job of one component runs there only.",
 )  # fmt: skip
 @option(
+    "--after", multiple=True, metavar="JOB",
+    help="Place the job only after this job has ended well; JOB:any: however it ended. Repeat for"
+    " more jobs.",
+)  # fmt: skip
+@option(
     "--patience", type=Number(0), default=0.0, metavar="SECONDS",
     help="How long to retry while the daemon is full.",
 )  # fmt: skip
@@ -70,6 +75,7 @@ def submit(
     key: str | None,
     no_wait: bool,
     queue: str,
+    after: Sequence[str],
     patience: float,
     define: Sequence[str],
     json: bool,
@@ -88,7 +94,7 @@ def submit(
     interrupt.before = "nothing was submitted"
 
     async def request(client: AsyncClient) -> bool:
-        after = await newest_notice(client) if wait or watch else 0
+        since = await newest_notice(client) if wait or watch else 0
         if not dry_run:
             interrupt.before = _unanswered(key)
         try:
@@ -99,6 +105,7 @@ def submit(
                 dry_run=dry_run,
                 no_wait=no_wait,
                 queue=queue,
+                after=after,
                 patience_s=patience,
             )
         except SpecError as error:
@@ -115,7 +122,7 @@ def submit(
         if dry_run or not (wait or watch):
             return True
         ends = await wait_until_over(
-            client, [submitted.job], interrupt=interrupt, after=after, every_event=watch
+            client, [submitted.job], interrupt=interrupt, after=since, every_event=watch
         )
         end = ends[submitted.job]
         say(progress_text(submitted.job, end.phase, end.text))

@@ -12,6 +12,7 @@ from typing import Any
 
 GAP = "  "
 TONES = {
+    "Waiting": "90",
     "Delayed": "90",
     "Placing": "33",
     "Claiming": "36",

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from koala.core.model.charges import Charge, Refusal, Setback
+from koala.core.model.predecessors import Predecessor
 from koala.core.model.progress_reports import ProgressHistory
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import (
@@ -136,6 +137,7 @@ class JobSpec:
     deviation_s: Seconds | None = None
     connect: tuple[TcpPath, ...] = ()
     distinct: bool = False  # no two components at one site
+    after: tuple[Predecessor, ...] = ()  # jobs that must have ended before it is placed
 
     @property
     def input_files(self) -> tuple[InputFile, ...]:
@@ -195,6 +197,13 @@ class JobSpec:
 
 
 # --- phases of a job ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Accepted, and kept outside the placement queues until the jobs `on` have ended."""
+
+    on: tuple[JobId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +285,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:
-    """Ended by a request of the owner or an operator."""
+    """Ended by a request of the owner or an operator, or before it was placed because a job that it
+    waited for did not end well."""
 
     at: Instant
     reason: str
@@ -284,7 +294,8 @@ class Cancelled:
 
 
 Phase: TypeAlias = (
-    Delayed
+    Waiting
+    | Delayed
     | Placing
     | Claiming
     | Starting
@@ -300,6 +311,7 @@ TERMINAL = (Finished, Failed, Cancelled)
 
 _ENDS = ("Failed", "Cancelled")
 TRANSITIONS: dict[str, tuple[str, ...]] = {
+    "Waiting": ("Waiting", "Delayed", "Placing", *_ENDS),
     "Delayed": ("Placing", *_ENDS),
     "Placing": ("Claiming", *_ENDS),
     "Claiming": ("Claiming", "Starting", "Running", "Stopping", *_ENDS),
@@ -313,6 +325,7 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
 }
 """Allowed transitions between phases.
 
+- Waiting follows itself at the end of each job that it waits for.
 - Claiming follows itself at each claiming try, Starting at each step of path tests and arming.
 - Running follows Claiming or Starting directly only if no component has a barrier.
 - Finished follows Releasing if programs end before the last pass is reported, and Stopping if they
@@ -482,7 +495,7 @@ class Job:
     @property
     def attempt(self) -> Attempt | None:
         """The live attempt, or the last one of a job that is over."""
-        return None if isinstance(self.phase, Delayed | Placing) else self.phase.attempt
+        return None if isinstance(self.phase, Waiting | Delayed | Placing) else self.phase.attempt
 
     @property
     def arming(self) -> Arming | None:

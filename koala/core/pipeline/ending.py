@@ -28,63 +28,21 @@ from koala.core.model.job import (
     Starting,
     Stopping,
     Terminal,
+    Waiting,
 )
 from koala.core.model.replicas import Transfer
 from koala.core.model.timeline import lowered_fraction
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, JobId, SiteName, TransferId
 from koala.core.pipeline.claiming_schedule import missed_at, tries_left
+from koala.core.pipeline.queue_entry import admit, enter_queue, set_timer
+from koala.core.pipeline.succession import end_wait, settle_successors
 from koala.core.queries import claim_of, claims_of, describe, is_held
 from koala.core.sites import erred
 from koala.core.state import State
 
-TIMER_S_MAX = 3_600.0
-"""Longest timer. One for a later instant fires earlier and is set again: timers are never
-cancelled, and thousands of jobs with distant deadlines may be over and evicted before."""
 LOST_ATTEMPTS_MAX = 1_000
 """Upper bound of the attempts of one job in a lost part of the journal."""
-
-
-def enter_queue(state: State, job: Job, text: str, now: Instant) -> None:
-    state.enter(job, Placing(queued_at=now), text, now)
-    enqueue(state, job)
-    if job.deadline_at is None:
-        state.ask_scan_for(job)
-    else:
-        await_try(state, job, now)
-
-
-def enqueue(state: State, job: Job) -> None:
-    """Append a job to its queue. One with a deadline joins the timed jobs, which no discipline
-    visits."""
-    if job.deadline_at is None:
-        state.queues.append(job, state.turns.queue_for(state, job))
-    else:
-        state.queues.timed[job.id] = job
-
-
-def await_try(state: State, job: Job, now: Instant) -> None:
-    """Set the timer of the next try of a job with a deadline (Deadlines 2.2). One with a file is
-    also placed by scans, so that its file is copied early.
-    """
-    left = tries_left(state, job)
-    if left:
-        set_timer(state, job, TimerKind.TRY, left[0], now)
-    if job.spec.input_file is not None:
-        state.ask_scan()
-
-
-def set_timer(state: State, job: Job, kind: TimerKind, at: Instant, now: Instant) -> None:
-    """Set a timer that fires at this instant or before; its handler checks if it is due."""
-    state.timers.set(min(max(now, at), now + TIMER_S_MAX), kind, job.id)
-
-
-def admit(state: State, now: Instant) -> None:
-    """Enqueue delayed submissions, in order, while there is room."""
-    delayed = state.queues.delayed
-    while delayed and len(state.queues) < state.parameters.queue_jobs_max:
-        job = delayed.pop(next(iter(delayed)))
-        enter_queue(state, job, "admitted to its placement queue", now)
 
 
 def end(state: State, job: Job, phase: Terminal, text: str, now: Instant) -> None:
@@ -93,11 +51,13 @@ def end(state: State, job: Job, phase: Terminal, text: str, now: Instant) -> Non
     """
     state.queues.remove(job)
     state.fresh.pop(job.id, None)
+    end_wait(state, job)
     attempt = state.placed.pop(job.id, None)
     if attempt is not None:
         stop_attempt(state, attempt, now)
     state.enter(job, phase, text, now)
     admit(state, now)
+    settle_successors(state, job, now)
     if attempt is None:
         state.ask_scan()
     else:
@@ -116,7 +76,7 @@ def on_missed(state: State, job: Job, now: Instant) -> None:
     if now < missed_at(state, job):
         set_timer(state, job, TimerKind.MISS, missed_at(state, job), now)
         return
-    if not isinstance(job.phase, Delayed | Placing | Claiming | Starting):
+    if not isinstance(job.phase, Waiting | Delayed | Placing | Claiming | Starting):
         return
     late_s = state.parameters.late_max_s
     fail(state, job, f"deadline missed by more than {late_s:g} s: {obstacle(state, job)}", now)
@@ -125,6 +85,8 @@ def on_missed(state: State, job: Job, now: Instant) -> None:
 def obstacle(state: State, job: Job) -> str:
     """Describe the obstacle that kept a job with a deadline from starting."""
     attempt = state.placed.get(job.id)
+    if isinstance(job.phase, Waiting):
+        return f"it waited for {', '.join(job.phase.on)}"
     if attempt is None:
         return "it was delayed" if isinstance(job.phase, Delayed) else "it was not placed"
     missing = [m for m in attempt.present if not is_held(state, m)]

@@ -15,7 +15,8 @@ from koala.core.model.visiting import is_draining_for_aged
 from koala.core.pipeline.claiming import try_to_claim
 from koala.core.pipeline.claiming_schedule import first_claim, tries_left
 from koala.core.pipeline.copying import settle_member
-from koala.core.pipeline.ending import admit, fail, set_timer
+from koala.core.pipeline.ending import fail
+from koala.core.pipeline.queue_entry import admit, set_timer
 from koala.core.pipeline.refusals import closed_to, open_to
 from koala.core.queries import (
     demand_of,

@@ -5,15 +5,16 @@
 from __future__ import annotations
 
 from koala.core.model import events as ev
-from koala.core.model.job import Delayed, Job, Placing
+from koala.core.model.job import Delayed, Job, Placing, Waiting
 from koala.core.model.placement_queues import BY_PRIORITY, describe_queue, queued_at
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, Priority, QueueName
 from koala.core.model.visiting import Discipline
 from koala.core.pipeline.claiming_schedule import missed_at
-from koala.core.pipeline.ending import admit, await_try, enqueue, set_timer
 from koala.core.pipeline.placing import place_timed, reserves_for_aged, try_to_place
+from koala.core.pipeline.queue_entry import admit, await_try, enqueue, set_timer
 from koala.core.pipeline.rounds import Rounds
+from koala.core.pipeline.succession import begin_wait, unfinished
 from koala.core.policy_api import Scans
 from koala.core.queries import grid_view_of
 from koala.core.state import QueueScanner, State
@@ -122,11 +123,12 @@ def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
     if event.job in state.jobs:
         return
     has_room = state.has_room
+    waiting = Waiting(on=unfinished(state, event.spec))
     job = Job(
         id=event.job,
         spec=event.spec,
         submitted_at=now,
-        phase=Placing(queued_at=now) if has_room else Delayed(),
+        phase=waiting if waiting.on else Placing(queued_at=now) if has_room else Delayed(),
         claim_fraction=state.parameters.claim_fraction,
     )
     state.jobs[job.id] = job
@@ -134,6 +136,13 @@ def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
         state.keys[event.key] = (job.id, event.digest)
     if job.deadline_at is not None:
         set_timer(state, job, TimerKind.MISS, missed_at(state, job), now)
+    if waiting.on:
+        begin_wait(state, job, waiting)
+        awaited = ", ".join(one.describe() for one in job.spec.after if one.job in waiting.on)
+        state.announce(
+            job, f"submitted, {event.spec.priority.value} priority; waits for {awaited}", now
+        )
+        return
     if not has_room:
         state.queues.delayed[job.id] = job
         state.announce(job, "delayed: the placement queues are full", now)

@@ -16,13 +16,13 @@ from koala.core.model.job import Job
 from koala.core.model.placement_queues import GLOBAL, JobQueue, describe_queue, queued_at
 from koala.core.model.values import Instant, QueueName, Seconds
 from koala.core.model.visiting import Discipline, LocalJobs, Visiting, draw_of
-from koala.core.pipeline.ending import admit
 from koala.core.pipeline.placing import (
     CapacityCheck,
     reserves_for_aged,
     try_to_place,
     whole_request,
 )
+from koala.core.pipeline.queue_entry import admit
 from koala.core.pipeline.refusals import closed_to
 from koala.core.queries import grid_view_of, placement_policy
 from koala.core.state import State

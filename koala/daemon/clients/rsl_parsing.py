@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 
+from koala.core.model.predecessors import Predecessor
 from koala.core.model.values import SiteName
 from koala.daemon.clients.admission import at_queue
 from koala.daemon.config import MB
@@ -19,6 +20,7 @@ from koala.daemon.quotas import SlowCallQueue, description_bytes
 from koala.errors import KoalaError, SpecError
 from koala.protocol.constraints import Matching
 from koala.protocol.names import SITE
+from koala.rsl.fields import PREDECESSOR_FORM, PREDECESSORS_MAX, predecessor
 from koala.rsl.jobspec import JOB_CHARACTERS_MAX, JobReading, read_job
 from koala.wire.status import submitted_error
 from koala.wire.v1 import koala_pb2 as pb
@@ -79,6 +81,9 @@ class DescriptionParser:
                 reading = await loop.run_in_executor(
                     self._thread, read, submission.rsl, definitions, owner
                 )
+        if submission.after:
+            spec = replace(reading.spec, after=_joined(reading.spec.after, submission.after))
+            reading = replace(reading, spec=spec)
         if not submission.queue:
             return reading
         site = SiteName(Matching(SITE).check("queue", submission.queue))
@@ -87,6 +92,20 @@ class DescriptionParser:
     def close(self) -> None:
         """Stop the worker thread after the text that it parses."""
         self._thread.shutdown(cancel_futures=True)
+
+
+def _joined(given: Sequence[Predecessor], more: Sequence[str]) -> tuple[Predecessor, ...]:
+    """Add predecessors to those of a description, each once. Raises SpecError."""
+    found = {one.job: one for one in given}
+    for text in more:
+        one = predecessor(text)
+        if one is None:
+            raise SpecError(f"after = {text[:80]!r}: allowed is {PREDECESSOR_FORM}")
+        if found.setdefault(one.job, one) != one:
+            raise SpecError(f"after = {text!r}: the description has {one.job} with another end")
+    if len(found) > PREDECESSORS_MAX:
+        raise SpecError(f"after: found {len(found)} jobs: allowed are {PREDECESSORS_MAX}")
+    return tuple(found.values())
 
 
 def _checked(submission: pb.Submission) -> tuple[_Definitions, int]:

@@ -114,7 +114,7 @@ class Service(KoalaServicer):
             count = len(request.submissions)
             raise SpecError(f"{count} submissions in one call: allowed are {SUBMISSIONS_MAX}")
         results = await self.submit_service.submit(
-            request.submissions, caller_of_call().name, is_dry_run=request.dry_run
+            request.submissions, caller_of_call(), is_dry_run=request.dry_run
         )
         errors = [from_submitted(result) for result in results]
         if errors and all(isinstance(error, ExhaustedError) for error in errors):

@@ -13,10 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from koala.core.model.events import JobSubmitted
+from koala.core.model.job import Job
 from koala.core.model.values import JobId
 from koala.daemon.agents.registry import AgentRegistry
+from koala.daemon.auth.access_rules import Caller
 from koala.daemon.clients.admission import Verdicts, check, check_deadline, warnings, with_progress
 from koala.daemon.clients.input_names import with_inputs
+from koala.daemon.clients.predecessors import check_predecessors, predecessors_of
 from koala.daemon.clients.rsl_parsing import DescriptionParser
 from koala.daemon.event_loop import EventLoop
 from koala.daemon.group_commit import BatchContext
@@ -35,11 +38,13 @@ DISK_RETRY_S = 10.0  # an operator has to make room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivedKeys:
-    """Idempotency keys of archived jobs, valid while `forgotten` keys have left the state."""
+class Archived:
+    """Archived jobs by idempotency key, valid while `forgotten` keys have left the state; and those
+    that others are to wait for, None for one that does not exist."""
 
     forgotten: int
     jobs: dict[str, tuple[JobId, str]]
+    predecessors: dict[JobId, Job | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +60,13 @@ class SubmitService:
     verdicts: Verdicts = field(default_factory=Verdicts)
 
     async def submit(
-        self, submissions: Sequence[pb.Submission], owner: str, *, is_dry_run: bool
+        self, submissions: Sequence[pb.Submission], caller: Caller, *, is_dry_run: bool
     ) -> list[pb.Submitted]:
         """Submit jobs; return a job or an error for each, in order.
 
         Raises ExhaustedError when the user exceeds the rate limit.
         """
+        owner = caller.name
         now = asyncio.get_running_loop().time()
         self.quotas.require_rate(owner, len(submissions), now)
         results: list[pb.Submitted] = []
@@ -69,27 +75,31 @@ class SubmitService:
             lot = submissions[first : first + LOT]
             readings = await self.description_parser.read_lot(lot, owner)
             read = lot[: len(readings)]
-            results += await self._submit_lot(read, readings, owner, is_dry_run=is_dry_run)
+            results += await self._submit_lot(read, readings, caller, is_dry_run=is_dry_run)
         return results
 
     async def _submit_lot(
         self,
         submissions: Sequence[pb.Submission],
         readings: Sequence[JobReading | pb.Submitted],
-        owner: str,
+        caller: Caller,
         *,
         is_dry_run: bool,
     ) -> list[pb.Submitted]:
         """Submit some jobs in one batch of the event loop; other calls run between two lots."""
-        keys = [key for submission in submissions if (key := _key(submission, owner))]
+        keys = [key for submission in submissions if (key := _key(submission, caller.name))]
+        awaited = predecessors_of(readings)
         for _ in range(KEY_TRIES):
-            past = await self._past_keys(keys)
+            past = await self._archived(keys, awaited)
 
-            def accept(batch: BatchContext, past: ArchivedKeys = past) -> list[pb.Submitted] | None:
+            def accept(batch: BatchContext, past: Archived = past) -> list[pb.Submitted] | None:
                 if keys and batch.scheduler.keys_forgotten != past.forgotten:
                     return None  # one of the keys may have left the state meanwhile
+                jobs = batch.scheduler.jobs
+                if any(job not in jobs and job not in past.predecessors for job in awaited):
+                    return None  # so may one of these jobs
                 return [
-                    self._submit(batch, submission, reading, owner, past, is_dry_run=is_dry_run)
+                    self._submit(batch, submission, reading, caller, past, is_dry_run=is_dry_run)
                     for submission, reading in zip(submissions, readings, strict=True)
                 ]
 
@@ -103,19 +113,21 @@ class SubmitService:
         )
         return [submitted_error(busy) for _ in submissions]
 
-    async def _past_keys(self, keys: Sequence[str]) -> ArchivedKeys:
-        """Look up keys among the archived jobs."""
+    async def _archived(self, keys: Sequence[str], awaited: Sequence[JobId]) -> Archived:
+        """Look up keys, and jobs that others are to wait for, in the archive."""
         forgotten = self.event_loop.keys_archived
         jobs = await self.journal.jobs_of_keys(keys) if forgotten and keys else {}
-        return ArchivedKeys(forgotten=forgotten, jobs=jobs)
+        left = [job for job in awaited if self.event_loop.job(job) is None]
+        predecessors = {job: await self.journal.job(job) for job in left}
+        return Archived(forgotten=forgotten, jobs=jobs, predecessors=predecessors)
 
     def _submit(
         self,
         batch: BatchContext,
         submission: pb.Submission,
         reading: JobReading | pb.Submitted,
-        owner: str,
-        past: ArchivedKeys,
+        caller: Caller,
+        past: Archived,
         *,
         is_dry_run: bool,
     ) -> pb.Submitted:
@@ -123,8 +135,8 @@ class SubmitService:
         if isinstance(reading, pb.Submitted):
             return reading
         try:
-            key = _key(submission, owner)
-            digest = _digest(submission, owner)
+            key = _key(submission, caller.name)
+            digest = _digest(submission, caller.name)
             known = batch.scheduler.keys.get(key, past.jobs.get(key)) if key else None
             ignored = warnings(reading.spec, batch.scheduler, self.registry.owners)
             warned = (*reading.warnings, *ignored)
@@ -135,6 +147,11 @@ class SubmitService:
                     )
                 return pb.Submitted(job=known[0], warnings=warned, is_known=True)
             check_deadline(reading.spec, batch.now)
+            check_predecessors(
+                reading.spec,
+                lambda job: batch.scheduler.jobs.get(job) or past.predecessors.get(job),
+                caller.sees,
+            )
             owners = self.registry.owners
             spec = with_inputs(reading.spec, batch.scheduler)
             warned = (*warned, *check(spec, batch.scheduler, owners, self.verdicts))
@@ -160,8 +177,12 @@ def _key(submission: pb.Submission, owner: str) -> str:
 
 
 def _digest(submission: pb.Submission, owner: str) -> str:
-    parts = [owner, submission.rsl, sorted(submission.definitions.items())]
-    text = json.dumps([*parts, submission.queue] if submission.queue else parts)
+    parts: list[object] = [owner, submission.rsl, sorted(submission.definitions.items())]
+    if submission.queue or submission.after:
+        parts.append(submission.queue)
+    if submission.after:
+        parts.append(list(submission.after))
+    text = json.dumps(parts)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

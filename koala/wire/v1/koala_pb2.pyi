@@ -157,6 +157,7 @@ class Submission(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     NO_WAIT_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
     rsl: _builtins.str
     key: _builtins.str
     """idempotency key; empty: drawn by the daemon"""
@@ -166,6 +167,10 @@ class Submission(_message.Message):
     """the site at whose local queue it is submitted; empty: none"""
     @_builtins.property
     def definitions(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    @_builtins.property
+    def after(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """jobs that must have ended before, as j12 or j12:any"""
+
     def __init__(
         self,
         *,
@@ -174,10 +179,11 @@ class Submission(_message.Message):
         key: _builtins.str = ...,
         no_wait: _builtins.bool = ...,
         queue: _builtins.str = ...,
+        after: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["definitions", b"definitions", "key", b"key", "no_wait", b"no_wait", "queue", b"queue", "rsl", b"rsl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "definitions", b"definitions", "key", b"key", "no_wait", b"no_wait", "queue", b"queue", "rsl", b"rsl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

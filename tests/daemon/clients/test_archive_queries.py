@@ -118,7 +118,9 @@ async def test_the_key_of_a_forgotten_job_still_gives_that_job(tmp_path: Path) -
         assert (again.job, again.is_known) == (jobs[0], True)
         with pytest.raises(RejectedError, match="was used for j1, which has another text"):
             await client.submit(ONE + "(arguments=other)", key="k0")
-        assert (await client.submit(ONE, key="new")).job == f"j{JOBS + 1}"
+        after = await client.submit(ONE, after=[jobs[0]])  # its end is known from the archive
+        assert await client.wait(after.job) == "Finished"
+        assert (await client.submit(ONE, key="new")).job == f"j{JOBS + 2}"
     async with served(tmp_path) as (_, client):
         assert (await client.submit(ONE, key="k1")).job == jobs[1]
 

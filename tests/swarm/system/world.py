@@ -8,8 +8,8 @@ daemon has answered, as the command line does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -26,7 +26,9 @@ from koala.core.model.parameters import Parameters
 from koala.core.model.values import ClaimId, FileName, Instant, JobId, Seconds, SiteName, UserName
 from koala.core.policy_api import Policies
 from koala.daemon.agents.session import Timing
+from koala.daemon.clients.predecessors import check_predecessors
 from koala.daemon.group_commit import BatchContext
+from koala.errors import RejectedError
 from koala.sim.engine import Engine
 from koala_agent.link import session
 from koala_agent.lrm.model import Discipline
@@ -284,13 +286,23 @@ class World:
             known = self.daemon.job_of_key(turn, event.key)
             assert known in (None, (job, event.digest)), f"promise 4: {event.key} is of {known}"
             if known is None and not self.onlooker.is_lost(job):
-                turn.emit(event)
+                turn.emit(replace(event, spec=self._with_known_predecessors(spec)))
 
         def insist() -> None:
             self.insist_on(decide, lambda: self.onlooker.accepted(job))
 
         for instant in (at, *again):
             self.engine.at(instant, insist)
+
+    def _with_known_predecessors(self, spec: JobSpec) -> JobSpec:
+        """Leave out predecessors that admission would reject; the client does without them."""
+        accepted = []
+        for one in spec.after:
+            alone = replace(spec, after=(one,))
+            with suppress(RejectedError):
+                check_predecessors(alone, self.daemon.job, lambda _owner: True)
+                accepted.append(one)
+        return replace(spec, after=tuple(accepted))
 
     def cancel(self, job: JobId) -> None:
         """Cancel a job as its owner."""

@@ -1,0 +1,68 @@
+"""Jobs that wait for others to end (`after`): they are outside the placement queues until then.
+
+Admission lets in only known predecessors, and none that has ended otherwise than asked, so waits
+have no cycles. A job that is not in the state, or is over, is waited for no more: the decision is
+the same whether or not the job was evicted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+from koala.core.model.job import Cancelled, Finished, Job, JobSpec, Waiting
+from koala.core.model.predecessors import Ended, broken_promise
+from koala.core.model.values import Instant, JobId
+from koala.core.pipeline.queue_entry import enter_if_room
+from koala.core.state import State
+
+
+def unfinished(state: State, spec: JobSpec) -> tuple[JobId, ...]:
+    """Predecessors of a submitted job that are not over yet."""
+    known = (state.jobs.get(one.job) for one in spec.after)
+    return tuple(job.id for job in known if job is not None and not job.is_over)
+
+
+def begin_wait(state: State, job: Job, waiting: Waiting) -> None:
+    """Register a job with those that it waits for."""
+    for before in waiting.on:
+        state.successors.setdefault(before, {})[job.id] = None
+
+
+def end_wait(state: State, job: Job) -> None:
+    """Remove a job from the successors of those that it waits for, if it does."""
+    for before in job.phase.on if isinstance(job.phase, Waiting) else ():
+        waiting = state.successors.get(before, {})
+        waiting.pop(job.id, None)
+        if not waiting:
+            state.successors.pop(before, None)
+
+
+def settle_successors(state: State, ended: Job, now: Instant) -> None:
+    """Let the jobs go on that waited for this one, or cancel them and, in turn, their own
+    successors. Chains may be long, so this is no recursion."""
+    over = deque([ended])
+    while over:
+        before = over.popleft()
+        is_well = isinstance(before.phase, Finished)
+        for name in tuple(state.successors.get(before.id, ())):
+            job = state.jobs[name]
+            assert isinstance(job.phase, Waiting), job.story
+            wanted = {one.job: one.ended for one in job.spec.after}[before.id]
+            if is_well or wanted is Ended.ANY:
+                _go_on(state, job, job.phase, before.id, now)
+                continue
+            end_wait(state, job)
+            reason = broken_promise(before.id, before.phase_name)
+            state.enter(job, Cancelled(at=now, reason=reason), reason, now)
+            over.append(job)
+        state.successors.pop(before.id, None)
+
+
+def _go_on(state: State, job: Job, waiting: Waiting, before: JobId, now: Instant) -> None:
+    """Strike an ended predecessor off; the last one lets the job into its placement queue."""
+    left = tuple(one for one in waiting.on if one != before)
+    if left:
+        state.enter(job, replace(waiting, on=left), "", now)
+    else:
+        enter_if_room(state, job, f"{before} has ended, the last job that it waited for", now)
