@@ -50,6 +50,7 @@ class Kind(StrEnum):
     KILL_BOTH = "kill-both"  # daemon and agent within 10 ms
     KILL_ENDS = "kill-ends"  # a starter and its agent within 10 ms
     KILL_RELAY = "kill-relay"
+    KILL_PARENT = "kill-parent"  # the resident parent of a site's starters
     STOP_DAEMON = "stop-daemon"
     STOP_AGENT = "stop-agent"
     STOP_STARTER = "stop-starter"
@@ -68,6 +69,7 @@ WEIGHTS: dict[Kind, int] = {
     Kind.KILL_BOTH: 2,
     Kind.KILL_ENDS: 2,
     Kind.KILL_RELAY: 1,
+    Kind.KILL_PARENT: 3,
     Kind.STOP_DAEMON: 1,
     Kind.STOP_AGENT: 2,
     Kind.STOP_STARTER: 2,
@@ -143,7 +145,7 @@ def _length(kind: Kind, short: float, long: float, share: float) -> float:
             return 0.5 + 6.0 * short if share < 0.9 else long
         case Kind.SLOW:
             return 1.0 + 7.0 * short
-        case Kind.KILL_STARTER | Kind.KILL_RELAY | Kind.CUT:
+        case Kind.KILL_STARTER | Kind.KILL_RELAY | Kind.KILL_PARENT | Kind.CUT:
             return 0.0
 
 
@@ -236,6 +238,8 @@ class Saboteur:
                 return (f"starters of {fault.site}",)
             case Kind.KILL_RELAY:
                 return ("relay process",)
+            case Kind.KILL_PARENT:
+                return (f"parent of {fault.site}",)
             case Kind.FILL_DISK:
                 return ("disk",) if self._has_own_disk else ()
             case Kind.CUT | Kind.HOLD | Kind.HOLD_UP | Kind.HOLD_DOWN | Kind.SLOW:
@@ -252,7 +256,9 @@ class Saboteur:
             ):
                 await self._kill(fault)
             case Kind.KILL_RELAY:
-                self._kill_relay()
+                self._kill_helpers(self._grid.relays())
+            case Kind.KILL_PARENT:
+                self._kill_helpers(self._grid.parents(fault.site))
             case Kind.STOP_DAEMON | Kind.STOP_AGENT | Kind.STOP_STARTER:
                 await self._stop(fault)
             case Kind.FILL_DISK:
@@ -291,8 +297,8 @@ class Saboteur:
         finally:
             self._away -= set(names)
 
-    def _kill_relay(self) -> None:
-        for pid in self._grid.relays():
+    def _kill_helpers(self, pids: Sequence[int]) -> None:
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
                 self.account.kills += 1

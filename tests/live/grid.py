@@ -246,6 +246,12 @@ class Grid:
         """The daemon's relay, and those that a killed daemon left and that end soon."""
         return [pid for pid, _ in self._marked() if "koala.daemon.files.relay" in _command(pid)]
 
+    def parents(self, site: str = "") -> list[int]:
+        """The resident parents of starters, of one site only if it is named."""
+        folder = str(self.state / site)
+        commands = {pid: _command(pid) for pid, _ in self._marked()}
+        return [pid for pid, words in commands.items() if " resident " in words and folder in words]
+
     def programs(self, claim: str = "") -> dict[int, str]:
         """Those of them that are not starters."""
         return {pid: name for pid, name in self.processes(claim).items() if not _is_starter(pid)}
@@ -367,8 +373,8 @@ class Grid:
                 late.append(name)
                 process.kill()
                 process.wait(STOP_S)
-        for pid in self.relays() if self._was_killed else ():
-            with suppress(psutil.Error):  # that of a killed daemon sees its end a moment later
+        for pid in (*self.relays(), *self.parents()) if self._was_killed else ():
+            with suppress(psutil.Error):  # those of a killed one see its end a moment later
                 psutil.Process(pid).wait(STOP_S)
         left = {pid: _command(pid) for pid, _ in self._marked()}
         for pid in left:

@@ -33,6 +33,7 @@ from typing import assert_never
 import structlog
 
 from koala.errors import ConfigError, LocalManagerError
+from koala_agent.lrm.first_processes import Failure, FirstProcesses, Follow
 from koala_agent.lrm.job_table import (
     Alive,
     JobRow,
@@ -44,7 +45,7 @@ from koala_agent.lrm.job_table import (
     Waiting,
     listed,
 )
-from koala_agent.lrm.launch import check, spawn
+from koala_agent.lrm.launch import check
 from koala_agent.lrm.local_users import LoadParameters, LocalJob, local_jobs
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
 from koala_agent.lrm.port import (
@@ -60,7 +61,6 @@ from koala_agent.lrm.processes import (
     Identity,
     boot_id,
     brand_of,
-    is_alive,
     scan,
 )
 from koala_agent.lrm.shell import Entry
@@ -106,20 +106,15 @@ class EmulatedSettings:
             raise ConfigError(message)
 
 
-@dataclass(frozen=True, slots=True)
-class _Watched:
-    leader: Identity
-    descriptor: int
-    """A pidfd that the loop watches."""
-
-
 @dataclass(slots=True, eq=False)
 class _Job:
     placeholder: Placeholder
     state: State
     is_doomed: bool = False
-    watched: _Watched | None = None
-    """The first process until its exit has been taken."""
+    is_launching: bool = False
+    """A process was ordered, and its start was not handled."""
+    ordered_end: tuple[EndCause, str] | None = None
+    """An end that was ordered meanwhile."""
     limit: asyncio.TimerHandle | None = None
     usage: Usage = field(default_factory=Usage)
     """Usage of the first process and of those it waited for, once it has exited."""
@@ -205,6 +200,18 @@ class EmulatedLocalManager:
             clock=self._clock,
             gone=lambda claim, usage: self._post(partial(self._claim_gone, claim, usage)),
         )
+        self._first = FirstProcesses(
+            environment=settings.environment,
+            umask=settings.umask,
+            entries=settings.entries,
+            scope=self._table.scope,
+            clock=self._clock,
+            follow=Follow(
+                started=lambda claim, leader: self._post(partial(self._started, claim, leader)),
+                failed=lambda claim, failure: self._post(partial(self._failed, claim, failure)),
+                exited=lambda claim: self._post(partial(self._handle_exit, claim)),
+            ),
+        )
         try:
             self._restore()
             self._opened.set()
@@ -247,7 +254,6 @@ class EmulatedLocalManager:
             message = f"submission of {placeholder.claim} failed: fault_rate drew an error"
             raise LocalManagerError(message, transient=True)
         job = _Job(placeholder, Waiting(), is_doomed=is_doomed)
-        self._save(job)
         self._jobs[job.claim] = job
         self._unfinished += 1
         if placeholder.may_kill and self._settings.may_kill_local and self._make_room(job):
@@ -257,6 +263,8 @@ class EmulatedLocalManager:
                 job.claim, processors=placeholder.processors, estimate_s=placeholder.time_limit_s
             )
         self._advance()
+        if isinstance(job.state, Waiting):  # else its start has been stored
+            self._save(job)
 
     async def withdraw(self, claim: str) -> None:
         """See `LocalManager`."""
@@ -293,7 +301,8 @@ class EmulatedLocalManager:
             await asyncio.sleep(0)
 
     def _is_done(self) -> bool:
-        has_work = not self._inbox.empty() or (self._is_killing and self._unfinished > 0)
+        has_work = not self._inbox.empty() or self._first.is_starting
+        has_work |= self._is_killing and self._unfinished > 0
         return self._is_closing and not has_work
 
     def _advance(self) -> None:
@@ -344,42 +353,27 @@ class EmulatedLocalManager:
         if job.is_doomed:
             self._begin_end(job, EndCause.LOST, "start failed: fault_rate drew an error")
             return
-        try:
-            leader = spawn(
-                job.placeholder,
-                self._settings.environment,
-                scope=self._table.scope,
-                umask=self._settings.umask,
-                entry=self._entry(job.placeholder.account),
-            )
-        except (FileNotFoundError, NotADirectoryError) as error:
-            self._begin_end(job, EndCause.EXITED, str(error), exit_status=127)
-        except PermissionError as error:
-            self._begin_end(job, EndCause.EXITED, str(error), exit_status=126)
-        except OSError as error:
-            self._begin_end(job, EndCause.LOST, f"start failed: {error}")
-        else:
-            alive = Alive(leader, self._clock())
-            self._change(job, alive)
-            self._follow(job, alive)
-            self._report(Running(claim=job.claim))
+        job.is_launching = True
+        self._first.start(job.placeholder)
 
-    def _entry(self, account: str) -> Entry | None:
-        """Return the entry of a job's account. Raises OSError for an account that is no longer
-        mapped or usable."""
-        if not account:
-            return None
-        if account not in self._settings.entries:
-            raise OSError(f"as {account}: accounts.map names it no more")
-        try:
-            return self._settings.entries[account]
-        except LocalManagerError as error:
-            raise OSError(f"as {account}: {error}") from error
+    def _started(self, claim: str, leader: Identity) -> None:
+        job = self._jobs[claim]
+        job.is_launching = False
+        alive = Alive(leader, self._clock())
+        self._change(job, alive)
+        self._follow(job, alive)
+        self._report(Running(claim=job.claim))
+        if job.ordered_end is not None:
+            self._begin_end(job, *job.ordered_end)
+
+    def _failed(self, claim: str, failure: Failure) -> None:
+        job = self._jobs[claim]
+        job.is_launching = False
+        cause, reason = job.ordered_end or (failure.cause, failure.reason)
+        self._begin_end(job, cause, reason, exit_status=failure.exit_status)
 
     def _follow(self, job: _Job, alive: Alive) -> None:
-        """Watch a living first process: its exit, its time limit, its usage."""
-        job.watched = _Watched(alive.leader, os.pidfd_open(alive.leader.pid))
-        self._loop.add_reader(job.watched.descriptor, self._exit_seen, job, job.watched)
+        """Sample the usage of a living first process, and end it at its time limit."""
         self._trees.watch(job.claim, alive.leader)
         self._set_limit(job, alive)
 
@@ -394,43 +388,26 @@ class EmulatedLocalManager:
             limit_s = job.placeholder.time_limit_s
             self._begin_end(job, EndCause.TIME_LIMIT, f"time limit of {limit_s:g} s")
 
-    def _exit_seen(self, job: _Job, watched: _Watched) -> None:
-        self._loop.remove_reader(watched.descriptor)
-        self._post(partial(self._handle_exit, job))
-
-    def _handle_exit(self, job: _Job) -> None:
-        """Handle the exit of the first process: reap its status if it is our child."""
-        if job.watched is None:
+    def _handle_exit(self, claim: str) -> None:
+        """Handle the exit of the first process, once."""
+        job = self._jobs.get(claim)
+        end = None if job is None else self._first.take_exit(claim)
+        if job is None or end is None:
             return
-        leader = job.watched.leader
-        self._unwatch(job)
-        exit_status = self._wait_for(job, leader)
+        job.usage = end.usage
         match job.state:
+            case Alive() if end.is_empty:
+                self._cancel_limit(job)
+                job.state = Leaving(EndCause.EXITED, "", end.status, None)  # stored when it is over
+                self._trees.end_empty(claim)
             case Alive():
-                reason = "ended unseen" if exit_status is None else ""
-                self._begin_end(job, EndCause.EXITED, reason, exit_status=exit_status)
-            case Leaving(cause=cause, reason=reason):
-                self._change(job, Leaving(cause, reason, exit_status, leader))
+                reason = "ended unseen" if end.status is None else ""
+                self._begin_end(job, EndCause.EXITED, reason, exit_status=end.status)
+            case Leaving(cause=cause, reason=reason, leader=leader):
+                self._change(job, Leaving(cause, reason, end.status, leader))
                 self._trees.end(job.claim)
             case Waiting() | Starting() | Over():
                 raise AssertionError((job.claim, job.state))
-
-    def _unwatch(self, job: _Job) -> None:
-        if job.watched is not None:
-            self._loop.remove_reader(job.watched.descriptor)
-            os.close(job.watched.descriptor)
-            job.watched = None
-
-    def _wait_for(self, job: _Job, leader: Identity) -> int | None:
-        try:
-            waited, status, used = os.wait4(leader.pid, os.WNOHANG)
-        except ChildProcessError:
-            return None  # an earlier agent's child
-        assert waited == leader.pid, leader
-        job.usage = Usage(
-            cpu_s=used.ru_utime + used.ru_stime, peak_memory_bytes=used.ru_maxrss * 1024
-        )
-        return os.waitstatus_to_exitcode(status)
 
     def _end_by(self, job: _Job, cause: EndCause, reason: str) -> None:
         """End a job on request, whatever its state."""
@@ -439,6 +416,8 @@ class EmulatedLocalManager:
                 self._queue.withdraw(job.claim)
                 self._finish(job, Over(cause, reason, None, 0.0, 0))
                 self._advance()
+            case Starting() if job.is_launching:
+                job.ordered_end = job.ordered_end or (cause, reason)
             case Starting():
                 self._queue.end(job.claim)
                 self._finish(job, Over(cause, reason, None, 0.0, 0))
@@ -456,17 +435,20 @@ class EmulatedLocalManager:
         """Begin the end of a job: its processes are ended, then `_claim_gone` follows."""
         leader = job.state.leader if isinstance(job.state, Alive) else None
         self._change(job, Leaving(cause, reason, exit_status, leader))
+        self._cancel_limit(job)
+        self._trees.end(job.claim, leader, is_script=bool(job.placeholder.body))
+
+    def _cancel_limit(self, job: _Job) -> None:
         if job.limit is not None:
             job.limit.cancel()
             job.limit = None
-        self._trees.end(job.claim, leader, is_script=bool(job.placeholder.body))
 
     def _claim_gone(self, claim: str, seen: Usage) -> None:
         """Finish a claim of which no process is left."""
         job = self._jobs.get(claim)
         if job is None or not isinstance(job.state, Leaving):
             return  # a stray of an earlier run
-        self._handle_exit(job)
+        self._handle_exit(claim)
         state = job.state
         assert isinstance(state, Leaving)
         cpu_s = max(seen.cpu_s, job.usage.cpu_s)
@@ -589,18 +571,15 @@ class EmulatedLocalManager:
         self._occupy(job)
         match job.state:
             case Starting():
-                self._begin_end(
-                    job, EndCause.LOST, "the agent ended while the job was being started"
-                )
+                job.is_launching = True
+                self._first.resume(asked)
             case Alive(leader=leader) as alive:
                 try:
-                    is_there = is_alive(leader)
-                    if is_there:
-                        self._follow(job, alive)
-                except ProcessLookupError:  # it exited meanwhile
-                    is_there = False
-                if not is_there:
+                    self._first.adopt(job.claim, leader)
+                except ProcessLookupError:
                     self._begin_end(job, EndCause.EXITED, "ended while no agent ran")
+                else:
+                    self._follow(job, alive)
             case Leaving(leader=first):
                 self._trees.end(job.claim, first, is_script=bool(asked.body))
             case Over():
@@ -632,13 +611,13 @@ class EmulatedLocalManager:
     def _release(self) -> None:
         """Release this process's resources and leave jobs as they are."""
         try:
+            self._first.close()
             if self._wake is not None:
                 self._wake.cancel()
             for job in self._jobs.values():
                 if job.limit is not None:
                     job.limit.cancel()
-                self._unwatch(job)
-                if isinstance(job.state, Starting):
+                if isinstance(job.state, Starting) and not job.is_launching:
                     # Cancelled before its launch: there is no process, so it may wait again.
                     self._change(job, Waiting())
         finally:

@@ -51,6 +51,8 @@ class _Tree:
     script: Identity | None = None
     """Process that cleans up when the others have ended."""
     empty_looks: int = 0
+    is_gone: bool = False
+    """Reported as gone; the next scan looks once more for what the kernel could not show."""
 
 
 class Trees:
@@ -72,13 +74,13 @@ class Trees:
         self._gone = gone
         self._trees: dict[str, _Tree] = {}
         self._wake = asyncio.Event()
+        self._scan_at = math.inf
         self._gap_s = _GAP_MIN_S
 
     def watch(self, claim: str, leader: Identity) -> None:
         """Sample the processes of a claim, of which `leader` is the first."""
         self._trees[claim] = _Tree(known={leader})
-        if len(self._trees) == 1:
-            self._wake.set()
+        self._scan_within(self._sample_s)
 
     def end(self, claim: str, leader: Identity | None = None, *, is_script: bool = False) -> None:
         """End all processes of a claim, also of one that was never watched; `gone` follows. A
@@ -93,30 +95,56 @@ class Trees:
             tree.kill_at = self._clock() + self._kill_s
             tree.script = leader if is_script else None
         self._gap_s = _GAP_MIN_S
-        self._wake.set()
+        self._scan_within(0.0)
+
+    def end_empty(self, claim: str) -> None:
+        """End a claim whose starter has seen the end of all its descendants: `gone` is called now,
+        and the next scan ends what carries the claim's name without being one of them."""
+        tree = self._trees.setdefault(claim, _Tree(known=set()))
+        tree.is_gone = True
+        tree.known = set()
+        tree.kill_at = self._clock() + self._kill_s
+        self._scan_within(self._sample_s)
+        self._gone(claim, tree.usage)
 
     async def run(self) -> None:
         """Scan without end, until cancelled."""
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause_s()):
-                    await self._wake.wait()
-            self._wake.clear()
+            left_s = self._scan_at - self._clock()
+            if left_s > 0:
+                self._wake.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left_s if left_s < math.inf else None):
+                        await self._wake.wait()
+                continue
+            self._scan_at = math.inf
             # Claims whose end is ordered during the scan may have forked since: left out.
             judged = [claim for claim, tree in self._trees.items() if tree.kill_at is not None]
             self._handle_scan(await asyncio.to_thread(scan), judged)
+            self._scan_within(self._pause_s())
             # A burst of ends shares a scan: at most one each gap.
             await asyncio.sleep(_GAP_MIN_S)
 
-    def _pause_s(self) -> float | None:
+    def _scan_within(self, pause_s: float) -> None:
+        """Scan this many seconds from now, if no earlier scan is due."""
+        at = self._clock() + pause_s
+        if at < self._scan_at:
+            self._scan_at = at
+            self._wake.set()
+
+    def _pause_s(self) -> float:
         """Seconds until the next scan when nothing happens."""
-        deadlines = [tree.kill_at for tree in self._trees.values() if tree.kill_at is not None]
         if not self._trees:
-            return None
+            return math.inf
+        deadlines = [
+            tree.kill_at
+            for tree in self._trees.values()
+            if tree.kill_at is not None and (tree.known or not tree.is_gone)
+        ]
         if not deadlines:
             return self._sample_s
         self._gap_s = min(self._gap_s * 1.5, _GAP_MAX_S)
-        until_kill_s = min((at - self._clock() for at in deadlines), default=math.inf)
+        until_kill_s = min(at - self._clock() for at in deadlines)
         return min(self._gap_s, until_kill_s) if until_kill_s > 0 else self._gap_s
 
     def _handle_scan(self, found_now: Scan, judged: list[str]) -> None:
@@ -130,11 +158,12 @@ class Trees:
             is_empty = tree.empty_looks > (0 if found_now.is_complete else _INCOMPLETE_LOOKS_MAX)
             if is_empty:
                 del self._trees[claim]
-                self._gone(claim, tree.usage)
+                if not tree.is_gone:
+                    self._gone(claim, tree.usage)
             elif tree.known:
                 self._signal(tree, found[claim], found_now.seen)
             else:
-                self._wake.set()
+                self._scan_within(0.0)
 
     def _signal(self, tree: _Tree, found: tuple[Seen, ...], seen: tuple[Seen, ...]) -> None:
         assert tree.kill_at is not None

@@ -37,7 +37,7 @@ from koala_agent.placeholders.batch_script import archive, body
 from koala_agent.placeholders.logs import LogSource
 from koala_agent.placeholders.portable_source import portable
 from koala_agent.placeholders.starter_codec import record_of
-from koala_agent.starter.program import STATE_FOLDER
+from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
 
 STARTERS = ".starter"
 """Folder of the installed starters, among the claims' folders."""
@@ -203,7 +203,7 @@ def prepare(
     )
     state = folder / STATE_FOLDER
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = state / "spec.json"
+    path = state / SPECIFICATION
     spec = specification(
         claim, settings, program=program, port=port, leases=leases, input_path=input_path
     )
@@ -299,7 +299,7 @@ def why_unstarted(ended: Ended, settings: LaunchSettings) -> str:
 def log_source(claim: ClaimId, settings: LaunchSettings, *, is_ended: bool) -> LogSource | None:
     """Locate the claim's output; None when its folder is gone."""
     folder = settings.folder(claim)
-    spec = _read(folder, "spec.json")
+    spec = _read(folder, SPECIFICATION)
     if spec is None:
         return None
     directory = str(spec.get("directory", ""))

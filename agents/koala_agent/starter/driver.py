@@ -38,7 +38,7 @@ from koala_agent.starter.events import (
 from koala_agent.starter.machine import StarterMachine
 from koala_agent.starter.process_host import MachineDriver, ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK, apply_brand
-from koala_agent.starter.program import STATE_FOLDER, Program, Specification
+from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER, Program, Specification
 from koala_agent.starter.subreaper import keep_for
 
 TYPE_CHECKING = False
@@ -94,6 +94,10 @@ class StarterDriver:
         if self._nodes is not None:
             self._nodes.close()
         self._process_host.close()
+
+    def has_ended_all(self) -> bool:
+        """Return True when the kernel shows that nothing is left of what was started."""
+        return self._nodes is None and self._process_host.processes.has_ended_all()
 
     def wake_at(self) -> float | None:
         """See World."""
@@ -317,8 +321,13 @@ def main(arguments: list[str]) -> int:
     - `starter.py SPEC`: the starter of one claim; the exit status is always 0, the end says the
       rest.
     - `starter.py machine`: its helper on another machine.
+    - `starter.py resident ...`: the parent of the starters of an agent on this machine.
     - `starter.py VERB STATE ...`: a program's launcher.
     """
+    if arguments[1] == "resident":
+        from koala_agent.starter import resident  # noqa: PLC0415 - late: no starter waits for it
+
+        return resident.serve(lambda path: resident.EMPTY if _run(path).has_ended_all() else 0)
     if arguments[1] == "machine":
         from koala_agent.starter.node import driver as node  # noqa: PLC0415 - late: no starter waits for it
 
@@ -328,11 +337,18 @@ def main(arguments: list[str]) -> int:
 
         return runners.main(arguments)
     apply_brand()
-    with open(arguments[1], "rb") as file:
+    _run(arguments[1])
+    return 0
+
+
+def _run(path: str) -> StarterDriver:
+    """Run the starter of this specification to its end."""
+    with open(path, "rb") as file:
         spec = json.load(file)
     keeper = keep_for(str(spec["manager"]))
-    StarterDriver(spec, os.urandom(12).hex(), keeper=keeper).run()
-    return 0
+    driver = StarterDriver(spec, os.urandom(12).hex(), keeper=keeper)
+    driver.run()
+    return driver
 
 
 def unpacked(given: dict[str, object], folder: str) -> int:
@@ -346,7 +362,7 @@ def unpacked(given: dict[str, object], folder: str) -> int:
         return node.main(given, folder)
     spec = to_object(given.pop("spec"))
     spec["folder"] = folder
-    with open(os.path.join(state, "spec.json"), "w", encoding="utf-8") as file:
+    with open(os.path.join(state, SPECIFICATION), "w", encoding="utf-8") as file:
         json.dump(spec, file)
     keeper = keep_for(str(spec["manager"]))
     driver = StarterDriver({**spec, "carried": given}, os.urandom(12).hex(), keeper=keeper)

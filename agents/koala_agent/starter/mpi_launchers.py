@@ -35,7 +35,7 @@ from koala_agent.starter.compat import (
     to_texts,
 )
 from koala_agent.starter.machine.starter import POLL_S
-from koala_agent.starter.program import Program, again, machines, rendezvous
+from koala_agent.starter.program import SPECIFICATION, Program, again, machines, rendezvous
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ClaimFolder:
 
     def __init__(self, state: str) -> None:
         self.state = state
-        self.spec = self.read("spec.json")
+        self.spec = self.read(SPECIFICATION)
         self.bundle = self.read("bundle.json")
         self.launch = self.read("launch.json")
         self.index = to_count(self.bundle["index"])

@@ -45,6 +45,7 @@ class Processes:
         self._go: dict[int, int] = {}
         self._environments: dict[int, dict[str, str]] = {}
         self._is_subreaper = False
+        self._has_forked = False
         self.error_pipe, self._error_pipe_in = os.pipe()
         os.set_blocking(self.error_pipe, False)
 
@@ -58,6 +59,7 @@ class Processes:
         if not self._is_subreaper:
             self._is_subreaper = become_subreaper()
             self._program.open_files = _raise_open_files(2 * len(self._program.mains) + 1024)
+            self._has_forked = True
         for main in self._program.mains:
             index = main.index
             if index in self._go:
@@ -134,6 +136,13 @@ class Processes:
         if self._is_subreaper and not self._program.is_launched and has_no_child():
             return []  # the batch system's processes for a launcher are not our children
         return find_tree(self._nonce, excluded)
+
+    def has_ended_all(self) -> bool:
+        """Return True when the kernel shows that nothing is left: no child, and no orphan can have
+        become another's.
+        """
+        is_parent_of_all = self._is_subreaper or not self._has_forked
+        return is_parent_of_all and not self._program.is_launched and has_no_child()
 
     def signal(self, number: int, excluded: Collection[int] = ()) -> None:
         """Send a signal to all processes that are left."""

@@ -83,3 +83,13 @@ class Stat:
     def memory_bytes(self) -> int:
         """Resident memory."""
         return int(self._fields[21]) * os.sysconf("SC_PAGE_SIZE")
+
+    @property
+    def arguments_at(self) -> int:
+        """Address of the command line in the memory of the process; 0 when it is not shown."""
+        return int(self._fields[45])
+
+    @property
+    def environment_at(self) -> int:
+        """Address of its first environment in its memory; 0 when it is not shown."""
+        return int(self._fields[47])

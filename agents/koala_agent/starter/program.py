@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STATE_FOLDER = ".koala"
+SPECIFICATION = "spec.json"
+"""File in the state folder of a claim."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ from koala_agent.starter.events import (
 from koala_agent.starter.node.machine import NodeMachine
 from koala_agent.starter.process_host import MachineDriver, ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK
-from koala_agent.starter.program import Program
+from koala_agent.starter.program import SPECIFICATION, Program
 from koala_agent.starter.subreaper import keep
 
 TYPE_CHECKING = False
@@ -151,7 +151,7 @@ class NodeDriver:
             program, mark, self.watch, sync_request=request, keeper=self._keeper
         )
         if self._folder:
-            self._process_host.write("spec.json", spec)
+            self._process_host.write(SPECIFICATION, spec)
         self._process_host.catch_signals()
 
 

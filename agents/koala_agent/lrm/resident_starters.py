@@ -1,0 +1,230 @@
+"""The resident parent of starters as its agent sees it (`koala_agent.starter.resident`).
+
+It is started with the first order, and again after its end, with a pause that grows while it ends
+without an answer. Losing it loses nothing: its starters run on, and for each order without an
+answer `lost` is called, after which the launch is taken by at most one other process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from koala_agent.lrm.port import Placeholder
+from koala_agent.lrm.process_usage import Usage
+from koala_agent.lrm.processes import Identity
+from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
+from koala_agent.starter.resident import (
+    EMPTY,
+    ORDER_MAX_BYTES,
+    PADDING,
+    PADDING_BYTES,
+    VERB,
+)
+
+log = structlog.get_logger()
+
+ANSWER_S = 5.0
+"""Longest wait for the answer to an order; a parent without one is killed."""
+AGAIN_MIN_S, AGAIN_MAX_S = 0.5, 60.0
+"""Pause before another parent is started, when one ended without an answer."""
+END_S = 5.0
+"""Longest wait for the end of a killed parent: after the kill it forks nothing anyway."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """End of a job's first process; the status is None when nobody saw it. `is_empty`: nothing that
+    it had started was left."""
+
+    status: int | None = None
+    usage: Usage = field(default_factory=Usage)
+    is_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """Callbacks with the claim, called on the loop: its starter was `started`, could not be
+    (`unstarted`), or has `ended`; the parent was `lost` before it answered an order."""
+
+    started: Callable[[str, Identity], None]
+    unstarted: Callable[[str, str], None]
+    ended: Callable[[str, Exit], None]
+    lost: Callable[[frozenset[str]], None]
+
+
+class ResidentStarters:
+    """The parent, or none."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        *,
+        umask: int,
+        clock: Callable[[], float],
+        tell: Reports,
+    ) -> None:
+        """`environment` and `umask` are those of the starters."""
+        self._environment = {**environment, PADDING: " " * PADDING_BYTES}
+        self._umask = umask
+        self._clock = clock
+        self._tell = tell
+        self._command: tuple[str, ...] = ()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: socket.socket | None = None
+        self._ordered: dict[str, float] = {}
+        self._check: asyncio.TimerHandle | None = None
+        self._again_at = 0.0
+        self._pause_s = AGAIN_MIN_S
+
+    @property
+    def pid(self) -> int:
+        """Process id of the parent, 0 for none."""
+        return 0 if self._process is None else self._process.pid
+
+    def order(self, placeholder: Placeholder, variables: Mapping[str, str]) -> bool:
+        """Order a starter with these variables besides those of all; False when it has to be
+        started in another way. The answer is a report."""
+        command, spec = placeholder.argv[:-1], placeholder.argv[-1]
+        if not self._has_parent(command):
+            return False
+        order = {
+            "claim": placeholder.claim,
+            "spec": spec,
+            "directory": str(placeholder.directory),
+            "environment": dict(variables),
+        }
+        packet = json.dumps(order).encode()
+        assert self._line is not None
+        try:
+            if len(packet) > ORDER_MAX_BYTES:
+                return False
+            self._line.send(packet)
+        except OSError:  # it takes no more for now; its end is seen by the reader
+            return False
+        self._ordered[placeholder.claim] = self._clock()
+        self._check_later()
+        return True
+
+    def close(self) -> None:
+        """End the parent; its starters run on, and orders without an answer are not reported."""
+        if self._check is not None:
+            self._check.cancel()
+            self._check = None
+        if self._line is not None:
+            asyncio.get_running_loop().remove_reader(self._line)
+            self._line.close()
+            self._line = None
+        if self._process is not None:
+            self._process.kill()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_S)
+            self._process = None
+
+    def receive(self) -> None:
+        """Handle what the parent has said."""
+        while self._line is not None:
+            try:
+                packet = self._line.recv(ORDER_MAX_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                packet = b""
+            if not packet:
+                self._lost()
+                return
+            self._handle(json.loads(packet))
+
+    def _has_parent(self, command: tuple[str, ...]) -> bool:
+        """Check for a parent with this starter; start it if there is none."""
+        if self._line is not None:
+            return command == self._command
+        if self._clock() < self._again_at:
+            return False
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                self._process = subprocess.Popen(
+                    (*command, VERB, " " * PADDING_BYTES),
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    cwd="/",
+                    env=self._environment,
+                    start_new_session=True,
+                    umask=self._umask,
+                )
+            except OSError as error:
+                ours.close()
+                log.warning("starters.no_parent", reason=str(error))
+                self._wait_longer()
+                return False
+        ours.settimeout(0)
+        self._line, self._command = ours, command
+        asyncio.get_running_loop().add_reader(ours, self.receive)
+        return True
+
+    def _handle(self, answer: dict[str, object]) -> None:
+        match answer:
+            case {"started": str(claim), "pid": int(pid), "start_ticks": int(ticks)}:
+                self._pause_s = AGAIN_MIN_S
+                if self._ordered.pop(claim, None) is not None:
+                    self._tell.started(claim, Identity(pid, ticks))
+            case {"unstarted": str(claim), "error": str(error)}:
+                if self._ordered.pop(claim, None) is not None:
+                    self._tell.unstarted(claim, error)
+            case {
+                "ended": str(claim),
+                "status": int(status),
+                "cpu_s": float(cpu_s),
+                "memory_bytes": int(peak),
+            }:
+                self._tell.ended(
+                    claim,
+                    Exit(
+                        status=0 if status == EMPTY else status,
+                        usage=Usage(cpu_s=cpu_s, peak_memory_bytes=peak),
+                        is_empty=status == EMPTY,
+                    ),
+                )
+            case _:
+                raise AssertionError(answer)
+
+    def _check_later(self) -> None:
+        if self._check is None and self._ordered:
+            left_s = min(self._ordered.values()) + ANSWER_S - self._clock()
+            loop = asyncio.get_running_loop()
+            self._check = loop.call_later(max(0.0, left_s), self._check_answers)
+
+    def _check_answers(self) -> None:
+        """Kill a parent that does not answer: then it is certain that it forks no more."""
+        self._check = None
+        self.receive()
+        if self._ordered and self._clock() >= min(self._ordered.values()) + ANSWER_S:
+            self._lost()
+        self._check_later()
+
+    def _lost(self) -> None:
+        self.close()
+        ordered, self._ordered = frozenset(self._ordered), {}
+        log.warning("starters.parent_lost", unanswered=len(ordered))
+        self._wait_longer()
+        self._tell.lost(ordered)
+
+    def _wait_longer(self) -> None:
+        self._again_at = self._clock() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, AGAIN_MAX_S)
+
+
+def is_starter(placeholder: Placeholder) -> bool:
+    """Test for a starter that runs as the agent's own account on this machine."""
+    is_own = not placeholder.account and not placeholder.body
+    path = Path(placeholder.argv[-1])
+    return is_own and (path.parent.name, path.name) == (STATE_FOLDER, SPECIFICATION)
