@@ -116,6 +116,10 @@ docs: $(STAMP)  ## Build the documentation as a site, below build/docs
 	@PYTHON="$(PYTHON)" deploy/dev/install.sh $(VENV) dev examples docs
 	@$(BIN)/mkdocs build --strict --quiet --config-file deploy/docs/mkdocs.yml
 
+.PHONY: pictures
+pictures: $(STAMP)  ## Draw docs/pictures anew, from real runs
+	@$(BIN)/python -m tests.documents.pictures
+
 .PHONY: release
 release: $(STAMP)  ## Build wheel and source archive of the version in pyproject.toml below dist/, and tag it
 	@deploy/dev/release.sh $(BIN)/python

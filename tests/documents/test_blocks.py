@@ -1,6 +1,8 @@
 """Every block of a document has a language, and is run unless its mark says why not."""
 
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -17,9 +19,10 @@ from tests.documents.blocks import (
 )
 from tests.documents.pages import check
 from tests.tidy.documents import documents
+from tests.tidy.sources import ROOT
 
 PAGES = documents()
-LEFT_OUT_MAX = 32
+LEFT_OUT_MAX = 40
 
 
 def block(text: str, language: str = "sh", **marks: str) -> Block:
@@ -43,6 +46,19 @@ def test_no_more_blocks_are_left_out_than_were() -> None:
     found = [one for path in PAGES for one in blocks(path) if one.language in COMMANDS]
     left_out = [one.place for one in found if one.reason is not None]
     assert len(left_out) <= LEFT_OUT_MAX, left_out
+
+
+PICTURES = sorted(ROOT.joinpath("docs", "pictures").glob("*.svg"))
+
+
+@pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.stem)
+def test_a_picture_is_whole_loads_nothing_and_is_shown(path: Path) -> None:
+    """`make pictures` draws them from real runs."""
+    text = path.read_text(encoding="utf-8")
+    assert ElementTree.fromstring(text).tag.endswith("svg")
+    assert re.findall(r"url\(.?https?:|@import|<script|<image", text) == []
+    shown = [page for page in PAGES if f"pictures/{path.name}" in page.read_text(encoding="utf-8")]
+    assert shown != []
 
 
 def test_marks_stand_directly_above_a_block(tmp_path: Path) -> None:

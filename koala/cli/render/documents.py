@@ -356,7 +356,7 @@ def _start(timeline: Document) -> str:
 
 def _put_off(timeline: Document) -> str:
     delay_s = timeline["start_delay_s"]
-    return f", which was put off by {seconds(delay_s)}" if delay_s else ""
+    return f", which was put off by {seconds(delay_s)}" if delay_s > 0 else ""
 
 
 def _claim(part: Document) -> str:
