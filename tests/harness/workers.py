@@ -22,6 +22,7 @@ TOGETHER = {
     "tests/live/test_copies.py": "grid with copies",
     "tests/live/test_deadlines.py": "grid with deadlines",
     "tests/live/test_hints.py": "grid with hints",
+    "tests/live/test_identity.py": "grid with certificates",
     "tests/live/test_jobs.py": "calm grid",
     "tests/live/test_preflight.py": "grid with paths",
     "tests/live/test_progress.py": "grid with progress",

@@ -11,15 +11,17 @@ from tests.live.grid import live_grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
-SITES = {"delft": 4, "leiden": 4}
 FOLDERS = ("claims", "claims/.starter", "transfers", "transfers/incoming", "files")
 DATABASES = {"delft": "agent.db", "leiden": "lrm/jobs.sqlite3", "vu": "lrm"}
 
 
-async def test_an_agent_makes_removed_folders_anew(tmp_path: Path) -> None:
-    """Claims failed for ever, since their starters were gone."""
+async def test_an_agent_makes_removed_folders_anew_and_ends_for_a_removed_database(
+    tmp_path: Path,
+) -> None:
+    """Claims failed for good, since their starters were gone; and nobody would ever read what is
+    committed into a removed file."""
     replicas = {"data": (b"koala" * 1000, ("leiden",))}
-    with live_grid(tmp_path, sites=SITES, replicas=replicas) as grid:
+    with live_grid(tmp_path, sites=dict.fromkeys(DATABASES, 4), replicas=replicas) as grid:
         async with grid.client() as client:
             await grid.ready(client)
             component = grid.evidence.component(site="delft", more="(inputFile=data)")
@@ -32,13 +34,6 @@ async def test_an_agent_makes_removed_folders_anew(tmp_path: Path) -> None:
                     assert await client.wait(again) == "Finished", removed
                     assert (await client.show(again))["failures"] == 0, removed
                 await grid.at_rest(client)
-
-
-async def test_an_agent_whose_database_is_removed_ends_and_says_so(tmp_path: Path) -> None:
-    """Nobody would ever read what it commits into a removed file."""
-    with live_grid(tmp_path, sites=dict.fromkeys(DATABASES, 4)) as grid:
-        async with grid.client() as client:
-            await grid.ready(client)
             for site, removed in DATABASES.items():
                 component = grid.evidence.component(site=site)
                 first = (await client.submit(component)).job

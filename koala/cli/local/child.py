@@ -9,20 +9,24 @@ systems, and if the call fails, the module runs without this protection.
 
 from __future__ import annotations
 
-import runpy
+import gc
 import signal
 import sys
+from importlib import import_module
 
 from koala.runtime.child_lifetime import end_with
 
 
-def main() -> None:
-    """Run the module as `__main__`, with its own arguments."""
+def main() -> int:
+    """Run the `main` of the module with its own arguments, and return the exit status."""
     parent, module, *words = sys.argv[1:]
     end_with(int(parent), signal.SIGTERM)
     sys.argv = [module, *words]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    gc.disable()  # what is imported stays: to look for garbage in it takes a tenth of the start
+    run = import_module(module).main
+    gc.enable()
+    return int(run())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
