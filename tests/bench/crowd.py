@@ -351,8 +351,8 @@ def say(what: object) -> None:
 KINDS = {"agents": agents, "clients": clients, "watchers": watchers}
 
 
-async def main() -> None:
-    """The process."""
+async def serve() -> None:
+    """Do what standard input says."""
     lines = asyncio.StreamReader(limit=LIMIT_BYTES)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
@@ -360,5 +360,11 @@ async def main() -> None:
     await KINDS[settings.pop("kind")](settings, lines)
 
 
+def main() -> int:
+    """The process."""
+    asyncio.run(serve())
+    return 0
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    sys.exit(main())

@@ -53,7 +53,7 @@ def jobs_per_s(policy: str, jobs: int) -> float:
     before = cpu_s()
     subprocess.run(
         [
-            *module_command("koala.cli", *words.split()),
+            *module_command("koala.cli.main", *words.split()),
             "--jobs",
             str(jobs),
             "--warmup",

@@ -97,7 +97,7 @@ def largest_mb(*words: str) -> float:
 
 def command(*words: str) -> list[str]:
     """`koala` of this source tree."""
-    return module_command("koala.cli", *words)
+    return module_command("koala.cli.main", *words)
 
 
 def environment() -> dict[str, str]:

@@ -110,8 +110,12 @@ def fails(module: str, address: str, *, on_terminal: bool, **changes: str) -> st
 )
 def test_the_core_of_grpc_writes_to_logs_but_not_to_terminals(module: str, taken: str) -> None:
     assert fails(module, taken, on_terminal=True) == ""
-    assert "add_port.cc" in fails(module, taken, on_terminal=True, GRPC_VERBOSITY="ERROR")
     assert "add_port.cc" in fails(module, taken, on_terminal=False)
+
+
+def test_the_core_of_grpc_writes_to_terminals_when_it_is_told_to(taken: str) -> None:
+    module = "koala.daemon.files.relay"
+    assert "add_port.cc" in fails(module, taken, on_terminal=True, GRPC_VERBOSITY="ERROR")
 
 
 def test_a_command_keeps_it_quiet_unless_it_is_told_otherwise(tmp_path: Path) -> None:
