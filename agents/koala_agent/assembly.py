@@ -149,7 +149,7 @@ def _launch_settings(config: Config, site: Served) -> LaunchSettings:
         root=Path(config.agent.state_dir) / "claims",
         site=config.agent.site,
         address=_address(config),
-        agents=config.starter.addresses or _agent_addresses(config.starter.listen),
+        agents=config.starter.addresses or agent_addresses(config.starter.listen),
         python=config.starter.python,
         manager=config.lrm.kind,
         launcher=config.lrm.launcher,
@@ -244,7 +244,7 @@ def _address(config: Config) -> str:
     return config.site.address or "127.0.0.1"
 
 
-def _agent_addresses(listen: str) -> tuple[str, ...]:
+def agent_addresses(listen: str) -> tuple[str, ...]:
     """Return the addresses at which starters look for this agent, in order."""
     return (socket.gethostname(), "127.0.0.1") if listen in WILDCARDS else (listen,)
 

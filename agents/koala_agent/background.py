@@ -54,7 +54,7 @@ def start(path: Path) -> int:
     print(f"started (process {process.pid}), {status}")
     print(f"log: {log}")
     if not status.endswith(f": {REGISTERED}"):
-        print(f"It tries again by itself. `koala-agent check {path}` looks for the cause.")
+        print(f"It tries again by itself. `koala-agent doctor {path}` looks for the cause.")
     return 0
 
 

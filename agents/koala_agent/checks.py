@@ -1,22 +1,25 @@
-"""`koala-agent check`: look for all that the agent of a configuration needs.
+"""`koala-agent doctor`: check all that the agent of a configuration needs.
 
-Each need is looked at as the agent would use it, and has one line: "ok", or "FAILED" with the
+Each need is looked at as the agent would use it, and has one line: ok, warning, or FAILED with the
 reason and what to do. A need that is not met does not hide the others.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from koala.errors import ConfigError, KoalaError, LocalManagerError, UnreachableError
+from koala.errors import ConfigError, LocalManagerError, UnreachableError
 from koala.identity.keys import expires_at
 from koala.runtime import clock
+from koala.runtime.checkup import Finding, document, examine, is_well
 from koala.wire.listen_ports import check_free
 from koala_agent.accounts import served
 from koala_agent.assembly import dialect_of
@@ -25,6 +28,7 @@ from koala_agent.config import Config, LRMTable, read_config
 from koala_agent.link.endpoints import certified_address, why_refused
 from koala_agent.link.enrolment import find_identity, identity_path
 from koala_agent.lrm.shell import Command, Shell, plain_environment
+from koala_agent.probe import LIMIT_S, may_submit, run_probe
 from koala_agent.state_folder import check_state
 
 PYTHON_MIN = (3, 6)
@@ -36,26 +40,31 @@ PROGRAMS = {
 }
 """Commands of each batch system that the agent and its starters use."""
 
-Check = Callable[[Config], Awaitable[str]]
+JSON_VERSION = 1
+Need = Callable[[Config], Awaitable[str]]
 
 
-def check(path: Path) -> int:
+def doctor(path: Path, *, is_probed: bool, as_json: bool) -> int:
     """Check each need of this configuration, and print a line for each."""
     config = read_config(path)
     served(config)
-    print(f"ok      configuration: {path} is valid")
-    return asyncio.run(_check_all(config))
 
+    async def configuration() -> str:
+        return f"{path} is valid"
 
-async def _check_all(config: Config) -> int:
-    is_met = True
-    for name, need in NEEDS.items():
-        try:
-            line = f"ok      {name}: {await need(config)}"
-        except (KoalaError, OSError) as error:
-            line, is_met = f"FAILED  {name}: {error}", False
-        print(line, flush=True)
-    return 0 if is_met else 1
+    needs = {**NEEDS, "probe job": run_probe} if is_probed else NEEDS
+    checks = {name: partial(need, config) for name, need in needs.items()}
+
+    def show(finding: Finding) -> None:
+        if not as_json:
+            print(finding.line, flush=True)
+
+    if is_probed:
+        sys.stderr.write(f"koala-agent: the probe job may take up to {LIMIT_S:g} s\n")
+    findings = asyncio.run(examine({"configuration": configuration, **checks}, show))
+    if as_json:
+        print(json.dumps({"version": JSON_VERSION, **document(findings)}, indent=2))
+    return 0 if is_well(findings) else 1
 
 
 async def _state_directory(config: Config) -> str:
@@ -180,9 +189,10 @@ async def _port_for_agents(config: Config) -> str:
     return f"{address} accepts our certificate"
 
 
-NEEDS: dict[str, Check] = {
+NEEDS: dict[str, Need] = {
     "state directory": _state_directory,
     "batch system": _batch_system,
+    "account": may_submit,
     "interpreter": _interpreter,
     "ports": _ports,
     "daemon": _daemon,

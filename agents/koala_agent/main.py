@@ -1,7 +1,7 @@
 """`koala-agent CONFIG.toml`, the agent's process, and the commands around it.
 
 `koala-agent join` runs once before it. `start`, `stop` and `status` are about an agent in the
-background, `check` looks for what it needs.
+background, `doctor` checks what it needs.
 
 Exit status: 0 ended in order (jobs run on); 1 refused by the daemon, or the local manager or the
 state directory cannot be used; 2 wrong usage or configuration; 74 a decision could not be written
@@ -47,8 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status."""
     open_standard_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words and words[0] in COMMANDS:
-        return _run_command(words[0], words[1:])
+    name = OTHER_NAMES.get(words[0], words[0]) if words else ""
+    if name in COMMANDS:
+        return _run_command(name, words[1:])
     options = _parser().parse_args(words)
     try:
         config = read_config(options.config)
@@ -72,7 +73,13 @@ def _run_command(name: str, words: Sequence[str]) -> int:
     run, description = COMMANDS[name]
     parser = argparse.ArgumentParser(prog=f"koala-agent {name}", description=description)
     parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="the configuration")
-    if name == "status":
+    if name == "doctor":
+        parser.add_argument(
+            "--probe",
+            action="store_true",
+            help="submit a small batch job that calls back from a compute node",
+        )
+    if name in ("status", "doctor"):
         parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     options = parser.parse_args(words)
     try:
@@ -112,10 +119,10 @@ def _status(options: argparse.Namespace) -> int:
     return background.status(options.config, as_json=options.json)
 
 
-def _check(options: argparse.Namespace) -> int:
+def _doctor(options: argparse.Namespace) -> int:
     from koala_agent import checks
 
-    return checks.check(options.config)
+    return checks.doctor(options.config, is_probed=options.probe, as_json=options.json)
 
 
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], str]] = {
@@ -141,14 +148,18 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], str]] = {
         "Prints whether the agent runs, and whether its site is registered. Exit status: 0 it "
         "runs, 1 it does not.",
     ),
-    "check": (
-        _check,
-        "Checks all that the agent needs: state directory, batch system, interpreter, ports, "
-        "daemon and certificate. Each need has a line, with what to do where it is not met. Exit "
-        "status: 0 all are met, 1 one is not, 2 the configuration is wrong.",
+    "doctor": (
+        _doctor,
+        "Checks all that the agent needs: state directory, batch system, account, interpreter, "
+        "ports, daemon and certificate. Each need has a line (ok, warning or FAILED), with what to "
+        "do. Exit status: 0 none has failed, 1 one has, 2 the configuration is wrong. `koala-agent "
+        "check` is the same.",
     ),
 }
 """Function and description of each command."""
+
+OTHER_NAMES = {"check": "doctor"}
+"""Other spellings of commands."""
 
 
 async def serve(config: Config, *, umask: int) -> int:
@@ -248,8 +259,8 @@ def _parser() -> argparse.ArgumentParser:
             "Runs the agent of one site in the foreground. The agent connects to the daemon, "
             "registers the site, and submits claims to the site's batch system. Each agent has a "
             "state directory of its own. Other commands: `koala-agent join CONFIG.toml` gets the "
-            "site's certificate; `check` tests what the agent needs; `start`, `stop` and `status` "
-            "control an agent in the background. `koala-agent COMMAND --help` has more."
+            "site's certificate; `doctor` checks its needs; `start`, `stop` and `status` control "
+            "an agent in the background. `koala-agent COMMAND --help` has more."
         ),
         epilog=(
             "SIGTERM and SIGINT end the agent in order: the daemon is told, and jobs run on; the "

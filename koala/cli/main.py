@@ -27,6 +27,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "demo": "koala.cli.local.demo:demo",
         "examples": "koala.cli.local.examples:examples",
         "init": "koala.cli.local.init:init",
+        "doctor": "koala.cli.admin.doctor:doctor",
     },
     "Jobs": {
         "run": "koala.cli.jobs.run:run",
@@ -57,6 +58,9 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
 }
 """Place of each command, in the sections and the order of the help text."""
+
+SHORT = {"Research": "Papers and logs in simulated time."}
+"""Sections whose commands share a line of the help text, for it to fit a small terminal."""
 
 ALIASES: dict[str, str] = {
     "sites": "koala.cli.admin.sites:site",
@@ -95,6 +99,9 @@ class Koala(LazyGroup):
             "Usage: koala [--version] [--debug] COMMAND ...   (more: koala COMMAND --help)\n"
         )
         for section, places in self.sections.items():
+            if section in SHORT:
+                formatter.write(f"{section:<16}{' '.join(places)}  {SHORT[section]}\n")
+                continue
             for number, (name, text) in enumerate(self.lines(ctx, places, formatter.width)):
                 formatter.write(f"{'' if number else section:<16}{name:<11}{text}\n")
 

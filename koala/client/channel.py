@@ -47,6 +47,11 @@ class DaemonEndpoint:
         if credentials is not None:
             self._check_plain(credentials)
 
+    @property
+    def source(self) -> str:
+        """Place where the credentials were found; empty before the first call."""
+        return "" if self._credentials is None else self._credentials.source
+
     def metadata(self, user: str) -> tuple[tuple[str, str], ...]:
         """Call metadata that authenticates the caller; a token is sent over TLS only."""
         found = self._credentials

@@ -105,6 +105,11 @@ class AsyncClient(AsyncGridCalls):
         """Address of the daemon."""
         return self._daemon.address
 
+    @property
+    def credentials_source(self) -> str:
+        """Place where the credentials were found; may be empty before the first call."""
+        return self._daemon.endpoint.source
+
     # --- jobs -------------------------------------------------------------------------------------
 
     async def submit(

@@ -134,6 +134,7 @@ class Part:
     file_site: str | None = None
     mips: float = 0.0
     booked_bps: float = 0.0
+    gpus: int = 0
     is_fetched: bool = False
     is_dropped: bool = False
     claim: str | None = None
@@ -360,10 +361,15 @@ class SiteStatus(Record):
     may_kill_local: bool = False
     mips: float | None = None
     slots: int | None = None
+    gpus: int = 0
+    idle_gpus: int = 0
+    resources: Mapping[str, Any] = field(default_factory=dict)
     rtt_s: float | None = None
     address: str = ""
     is_drained: bool = False
     trouble: str | None = None
+    version: str | None = None
+    """Version of the site's agent; None while it is not connected."""
     enrolment: str | None = None
     expires_at: datetime | None = None
     revoked_at: datetime | None = None

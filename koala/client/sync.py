@@ -137,6 +137,11 @@ class Client(ClientBase):
         """Address of the daemon."""
         return self._inner.address
 
+    @property
+    def credentials_source(self) -> str:
+        """Place where the credentials were found; may be empty before the first call."""
+        return self._inner.credentials_source
+
     def submit(
         self,
         rsl: str | Job,

@@ -117,6 +117,7 @@ class AgentRegistry:
         self._replica_reports = ReplicaReports()
         self._count = 0
         self._closed_for: str | None = None
+        self._versions: dict[SiteName, str] = {}
 
     @property
     def owners(self) -> Mapping[SiteName, UserName | None]:
@@ -134,6 +135,10 @@ class AgentRegistry:
         connection = self._sessions.of(site)
         report = None if connection is None else connection.report
         return "" if report is None else report.trouble
+
+    def version(self, site: SiteName) -> str | None:
+        """Version of the software of a site's agent; None while it is not connected."""
+        return None if self._sessions.of(site) is None else self._versions.get(site)
 
     def refuse(self, connection: AgentConnection, reason: str) -> None:
         """Reject one session and end it."""
@@ -263,6 +268,7 @@ class AgentRegistry:
             registration = replace(registration, facts=replace(registration.facts, owner=owner))
         connection.site = site
         self._sessions.put(site, connection)
+        self._versions[site] = registration.version
         if before is not None:
             reason = f"a newer session of {site} from {connection.peer}"
             if is_replacing:

@@ -31,6 +31,7 @@ class SiteStatus:
                 **picture,
                 "is_drained": picture["site"] in drained,
                 "trouble": self.registry.trouble(picture["site"]),
+                "version": self.registry.version(picture["site"]),
                 **self._enrolment(picture["site"]),
             }
             for picture in sites_picture(scheduler, now)

@@ -1,4 +1,4 @@
-"""`koala-agent start`, `stop`, `status` and `check`, with real processes."""
+"""`koala-agent start`, `stop`, `status` and `doctor`, with real processes."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Site:
         return Said(process.returncode, out.decode(), err.decode())
 
     async def check(self) -> dict[str, str]:
-        """Answers what `check` says of each need; its status is 1 if one is not met."""
-        said = await self.run("check")
+        """Answers what `doctor` says of each need; its status is 1 if one is not met."""
+        said = await self.run("doctor")
         lines = [line.partition(": ") for line in said.out.splitlines()]
         assert said.status == (1 if "\nFAILED" in said.out else 0), said
         return {name: text for name, _, text in lines}
@@ -112,7 +112,7 @@ async def test_an_agent_starts_apart_from_its_terminal_and_stops(site: Site) -> 
 async def test_an_agent_without_its_daemon_runs_and_says_what_is_wrong(site: Site) -> None:
     said = await site.run("start")
     assert (said.status, "is not reached" in said.out) == (0, True), said
-    assert "koala-agent check" in said.out
+    assert "koala-agent doctor" in said.out
     shown = await site.run("status")
     assert (shown.status, "is not reached" in shown.out) == (0, True), shown
 
@@ -169,8 +169,51 @@ async def test_a_check_names_each_need_that_is_not_met(site: Site, tmp_path: Pat
     assert "koala site add delft" in found["FAILED  certificate"]
 
 
+SBATCH = """#!/bin/sh
+case "$*" in *--test-only*) exit 0;; esac
+cat > "$0.job"
+(sh "$0.job" > /dev/null 2>&1 &)
+echo 77
+"""
+"""Starts a job at once, as an idle cluster does; the other commands have nothing to tell."""
+
+
+def fake_slurm(folder: Path) -> str:
+    """Put the commands of Slurm into a folder; its table of the configuration."""
+    folder.mkdir()
+    for name in ("sbatch", "squeue", "scancel", "sinfo", "scontrol", "srun"):
+        program = folder / name
+        program.write_text(SBATCH if name == "sbatch" else "#!/bin/sh\n", encoding="utf-8")
+        program.chmod(0o755)
+    path = f"{folder}:/usr/bin:/bin"
+    return f'[lrm]\nkind = "slurm"\npoll_s = 0.2\nenvironment = {{ PATH = "{path}" }}\n'
+
+
+async def test_a_probe_job_calls_back_from_its_node(site: Site, tmp_path: Path) -> None:
+    site.write("127.0.0.1:1", fake_slurm(tmp_path / "bin"))
+    site.state_dir.mkdir(mode=0o700)
+    said = await site.run("doctor", "--probe", "--json")
+    checks = {one["check"]: one for one in json.loads(said.out)["checks"]}
+    assert checks["account"]["text"] == "slurm would take a job of one processor"
+    node = f"node {socket.gethostname()} reached 127.0.0.1 with Python {sys.version.split()[0]}"
+    assert (checks["probe job"]["result"], checks["probe job"]["text"]) == ("ok", node)
+    assert (said.status, checks["daemon"]["result"]) == (1, "failed")
+
+
+async def test_a_probe_job_that_cannot_call_back_is_named(site: Site, tmp_path: Path) -> None:
+    slurm = fake_slurm(tmp_path / "bin")
+    site.write("127.0.0.1:1", f'{slurm}[starter]\npython = "/nonexistent/python"\n')
+    said = await site.run("doctor", "--probe")
+    assert "FAILED  probe job: job 77 ran, and did not reach 127.0.0.1 port" in said.out
+    assert "starter.python on the nodes" in said.out
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        site.write("127.0.0.1:1", f"{slurm}[starter]\nport = {taken.getsockname()[1]}\n")
+        said = await site.run("doctor", "--probe")
+    assert "the probe needs the port for itself" in said.out
+
+
 async def test_a_wrong_configuration_is_an_error_of_each_command(site: Site) -> None:
     site.write("nowhere")
-    for name in ("start", "stop", "status", "check"):
+    for name in ("start", "stop", "status", "doctor", "check"):
         said = await site.run(name)
         assert (said.status, "agent.daemon" in said.err) == (2, True)

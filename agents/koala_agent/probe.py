@@ -1,0 +1,188 @@
+"""The probe job of `koala-agent doctor --probe`: a real batch job that calls back.
+
+The job goes through the queue with the site's own options, runs the interpreter of the starters on
+a compute node, and connects to the addresses that starters use. It reserves nothing, and is
+withdrawn when it does not answer in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import shlex
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from koala.errors import ConfigError, KoalaError, LocalManagerError, UnreachableError
+from koala.runtime.checkup import NotableError
+from koala_agent.assembly import agent_addresses, dialect_of
+from koala_agent.config import Config
+from koala_agent.lrm.dialect import Dialect, JobState, job_name, script
+from koala_agent.lrm.port import Placeholder
+from koala_agent.lrm.shell import Shell, plain_environment
+
+LIMIT_S = 300.0
+"""Time limit of the whole probe; a busy queue takes longer."""
+JOB_LIMIT_S = 60.0
+POLLS_MIN = 3
+"""Listings after which a job that is in none of them has ended."""
+LINE_BYTES_MAX = 65_536
+
+CALL = """\
+import json, os, socket, sys
+token, folder, port = sys.argv[1:4]
+tried = []
+for address in sys.argv[4:]:
+    try:
+        call = socket.create_connection((address, int(port)), 10)
+    except OSError as error:
+        tried.append(address + ": " + str(error))
+        continue
+    said = {"token": token, "host": socket.gethostname(), "address": address, "tried": tried,
+            "python": ".".join(map(str, sys.version_info[:3])), "sees": os.path.isdir(folder)}
+    call.sendall((json.dumps(said) + "\\n").encode())
+    call.close()
+    sys.exit(0)
+sys.exit(3)
+"""
+"""Program of the job, for Python 3.6 or newer; exits with 3 if no address answers."""
+
+
+def a_placeholder(config: Config, *, body: str) -> Placeholder:
+    """Make a batch job of one processor for a minute."""
+    return Placeholder(
+        claim=f"j0/1/0/{1 + secrets.randbelow(999_999)}",
+        processors=1,
+        time_limit_s=JOB_LIMIT_S,
+        argv=("/bin/sh",),
+        directory=Path(config.agent.state_dir),
+        body=body,
+    )
+
+
+async def may_submit(config: Config) -> str:
+    """Ask the batch system whether this account may submit a small job; nothing is queued."""
+    if config.lrm.kind == "emulated":
+        return "the emulated queue takes jobs of this account"
+    dialect, shell = dialect_of(config.lrm), _shell(config)
+    placeholder = a_placeholder(config, body="true")
+    asked = dialect.ask(placeholder, name="koala-doctor", script="#!/bin/sh\ntrue\n")
+    if asked is None:
+        return f"{config.lrm.kind} tells at a submission only: --probe submits a small job"
+    dialect.read_asked(await shell.run(asked))
+    return f"{config.lrm.kind} would take a job of one processor"
+
+
+async def run_probe(config: Config) -> str:
+    """Submit the probe job, and wait for its call. Raises LocalManagerError, UnreachableError, and
+    NotableError if the queue was too long."""
+    if config.lrm.kind == "emulated":
+        return "an emulated queue starts jobs on this machine: nothing to probe"
+    token = secrets.token_hex(16)
+    said: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
+    async with _listening(config, token, said) as port:
+        python = config.starter.python or sys.executable
+        folder = config.agent.state_dir
+        addresses = config.starter.addresses or agent_addresses(config.starter.listen)
+        words = [python, "-I", "-S", "-c", CALL, token, folder, str(port), *addresses]
+        placeholder = a_placeholder(config, body=f"exec {shlex.join(words)}")
+        heard = await _heard(config, placeholder, said, where=f"{', '.join(addresses)} port {port}")
+    return _judged(config, heard)
+
+
+def _judged(config: Config, heard: dict[str, object]) -> str:
+    node = f"node {heard['host']} reached {heard['address']} with Python {heard['python']}"
+    if config.starter.shared and not heard["sees"]:
+        raise ConfigError(
+            f"{node}, but does not see agent.state_dir = {config.agent.state_dir!r}: put it on a"
+            " shared file system, or set starter.shared = false"
+        )
+    if heard["tried"]:
+        raise NotableError(f"{node}; others of starter.addresses failed: {heard['tried']}")
+    return node
+
+
+@asynccontextmanager
+async def _listening(
+    config: Config, token: str, said: asyncio.Future[dict[str, object]]
+) -> AsyncIterator[int]:
+    """Listen where the agent would, for the call with this token."""
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ValueError, OSError):
+            found = json.loads(await reader.readline())
+            if isinstance(found, dict) and found.get("token") == token and not said.done():
+                said.set_result(found)
+        writer.close()
+
+    listen, port = config.starter.listen, config.starter.port
+    try:
+        server = await asyncio.start_server(hear, listen, port, limit=LINE_BYTES_MAX)
+    except OSError as error:
+        raise ConfigError(
+            f"starter.listen = {listen!r}, starter.port = {port}: {error.strerror or error}; the"
+            " probe needs the port for itself: `koala-agent stop` first if the agent runs"
+        ) from error
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def _heard(
+    config: Config,
+    placeholder: Placeholder,
+    said: asyncio.Future[dict[str, object]],
+    *,
+    where: str,
+) -> dict[str, object]:
+    """Submit the job and wait for its call, its end, or the time limit; withdraw it at the end."""
+    dialect, shell = dialect_of(config.lrm), _shell(config)
+    scope = f"doctor{secrets.token_hex(2)}"
+    name = job_name(placeholder.claim, scope=scope)
+    text = script(placeholder, scope=scope)
+    number = dialect.read_submitted(
+        await shell.run(dialect.submit(placeholder, name=name, script=text))
+    )
+    state = JobState.QUEUED
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            polls = 0
+            while not said.done() and state not in (JobState.ENDED, JobState.STUCK):
+                await asyncio.wait([said], timeout=config.lrm.poll_s)
+                polls += 1
+                state = await _state(dialect, shell, number) or (
+                    state if polls < POLLS_MIN else JobState.ENDED
+                )
+            await asyncio.wait([said], timeout=config.lrm.poll_s)  # its call may be on the way
+    except TimeoutError:
+        pass
+    finally:
+        with suppress(KoalaError):
+            await shell.run(dialect.withdraw(number))
+    if said.done():
+        return said.result()
+    if state is JobState.STUCK:
+        raise LocalManagerError(f"job {number} can never start: ask the batch system why")
+    if state is JobState.QUEUED:
+        raise NotableError(
+            f"job {number} waited {LIMIT_S:g} s in the queue and was withdrawn: try again when"
+            " processors are idle"
+        )
+    raise UnreachableError(
+        f"job {number} ran, and did not reach {where}: check starter.listen, starter.addresses and"
+        " the firewall between compute nodes and this machine, and starter.python on the nodes"
+    )
+
+
+async def _state(dialect: Dialect, shell: Shell, number: str) -> JobState | None:
+    """Look up the state of a job; None when it is in no listing."""
+    jobs = dialect.read_jobs(await shell.run(dialect.list_jobs()))
+    return next((job.state for job in jobs if job.number == number), None)
+
+
+def _shell(config: Config) -> Shell:
+    return Shell(
+        environment=plain_environment(config.lrm.environment), limit_s=config.lrm.command_limit_s
+    )

@@ -1,0 +1,44 @@
+"""`koala-agent doctor --probe` in front of real batch systems: the job runs, and calls back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.agent.live.agent_process import COMMAND, environment
+from tests.batch.systems import System
+from tests.live.grid import until
+
+pytestmark = pytest.mark.lrm
+
+
+async def test_a_probe_job_goes_through_the_queue(system: System, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    config = tmp_path / "agent.toml"
+    config.write_text(
+        f'[agent]\nplain = true\nsite = "a"\ndaemon = "127.0.0.1:1"\nstate_dir = "{state}"\n'
+        f'[accounts]\nmode = "anyone"\n[site]\nprocessors = {system.processors}\n'
+        f"{system.lrm_table('DOCTOR=1')}",
+        encoding="utf-8",
+    )
+    run = await asyncio.to_thread(
+        subprocess.run,
+        [*COMMAND, "doctor", str(config), "--probe", "--json"],
+        env={**os.environ, **environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=400,
+    )
+    checks = {one["check"]: one for one in json.loads(run.stdout)["checks"]}
+    assert checks["batch system"]["result"] == "ok", checks
+    assert checks["account"]["result"] == "ok", checks
+    assert checks["probe job"]["result"] == "ok", checks
+    assert "reached 127.0.0.1 with Python 3." in checks["probe job"]["text"]
+    await until(lambda: system.numbers("koala-") == [])
