@@ -76,6 +76,7 @@ from koala_agent.lrm.port import (
     RequestRefusedError,
     Running,
 )
+from koala_agent.lrm.processes import boot_id
 from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.file_sync import FileSyncServer, Message
 from koala_agent.placeholders.result_files import output_paths
@@ -199,6 +200,7 @@ class ClaimDriver:
             limits=limits,
             leases=self._leases,
             now=ports.clock(),
+            boot=boot_id(),
             restored=restored,
             forgotten=store.forgotten(),
         )

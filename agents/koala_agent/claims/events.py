@@ -250,9 +250,12 @@ class SendToDaemon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """To a starter: you own this claim, with these leases."""
+    """To a starter: you own this claim, with these leases. `clock` is what the agent has measured
+    of the daemon's clock: instant, error and offset; it is that of machines with this `boot`."""
 
     leases: Leases
+    clock: tuple[float, float, float] | None = None
+    boot: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,7 @@ from koala_agent.claims.states import (
     report_of,
 )
 from koala_agent.lrm.port import EndCause
+from koala_agent.starter.daemon_clock import DaemonClock
 from koala_agent.starter.machine.line import PING_MAX_S, PINGS_A_LEASE
 
 FORGOTTEN_MAX = 10_000
@@ -112,6 +113,9 @@ for an older one."""
 CLOCK_RATE_ERROR = 0.001
 PAUSE_MAX_S = 5.0
 """Margins added to the end of a lease: clock drift, and a machine that was suspended."""
+
+PINGED_MAX = 1_000
+"""Pings of which the answers are awaited to measure the daemon's clock."""
 
 VALUES_MAX = 1_000
 """Key-value pairs that one claim may put."""
@@ -130,6 +134,7 @@ class ClaimTable:
         limits: Limits,
         leases: Leases,
         now: float,
+        boot: str = "",
         restored: Iterable[Claim] = (),
         forgotten: Iterable[ClaimId] = (),
     ) -> None:
@@ -140,6 +145,9 @@ class ClaimTable:
         self._pending = PendingRequests()
         self._connected: dict[ClaimId, str] = {}
         self._ping_at = now
+        self._boot = boot
+        self._clock = DaemonClock(0.0)
+        self._pinged: dict[tuple[ClaimId, str, float], float] = {}  # when pings came through here
         self._paths: dict[ClaimId, TryPaths] = {}  # to be tried; the daemon repeats them
         self._paces: dict[ClaimId, Pace] = {}  # for a starter that connects; repeated, too
         self._forgotten: dict[ClaimId, None] = dict.fromkeys(forgotten)
@@ -361,7 +369,7 @@ class ClaimTable:
             return
         self._leases = leases
         for claim, nonce in self._connected.items():
-            self._emit(SendToStarter(claim=claim, nonce=nonce, message=Adopted(leases=leases)))
+            self._emit(SendToStarter(claim=claim, nonce=nonce, message=self._adopted()))
 
     # Starters --------------------------------------------------------------------------------
 
@@ -394,7 +402,7 @@ class ClaimTable:
                 self._dismiss(event.claim, event.nonce, "this claim is withdrawn")
 
     def _adopt(self, claim: Claim, event: CheckedIn) -> None:
-        adopted = Adopted(leases=self._leases)
+        adopted = self._adopted()
         self._emit(SendToStarter(claim=claim.id, nonce=event.nonce, message=adopted))
         self._apply_hello(claim, event)
         now = self.claims[claim.id]
@@ -407,6 +415,10 @@ class ClaimTable:
             )
         if now.release is not None and isinstance(now.state, Granted | Armed):
             self._emit(SendToStarter(claim=claim.id, nonce=event.nonce, message=now.release))
+
+    def _adopted(self) -> Adopted:
+        """Make the message that binds a starter, with what its bursts of pings would measure."""
+        return Adopted(leases=self._leases, clock=self._clock.best(self._now), boot=self._boot)
 
     def _apply_hello(self, claim: Claim, event: CheckedIn) -> None:
         """Apply the state that a starter reports when it connects, as a sequence of single
@@ -495,6 +507,9 @@ class ClaimTable:
             case KvAnswer():
                 self._answer_request(event)
             case Pong(claim=claim_id, nonce=nonce):
+                pinged_at = self._pinged.pop((claim_id, nonce, event.sent_at), None)
+                if pinged_at is not None:
+                    self._clock.sample(sent_at=pinged_at, answered_at=event.now, now=self._now)
                 self._emit(SendToStarter(claim=claim_id, nonce=nonce, message=event))
 
     def _forward_to_daemon(self, event: StarterSaid) -> None:
@@ -505,7 +520,17 @@ class ClaimTable:
             case KvPut() | KvGet() as asked:
                 self._request(claim, event.nonce, asked)
             case message:
+                if isinstance(message, Ping):
+                    self._note_ping(message)
                 self._emit(SendToDaemon(message=message))
+
+    def _note_ping(self, ping: Ping) -> None:
+        """Note when a ping went on: its answer measures the daemon's clock for all starters. What
+        the starter says of its own clock is not used, since programs can speak as their starters.
+        """
+        self._pinged[ping.claim, ping.nonce, ping.sent_at] = self._now
+        while len(self._pinged) > PINGED_MAX:
+            del self._pinged[next(iter(self._pinged))]
 
     def _request(self, claim: Claim, nonce: str, asked: KvPut | KvGet) -> None:
         if self._pending.is_pending(nonce, asked):

@@ -21,7 +21,7 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.launch import spawn, variables
 from koala_agent.lrm.port import EndCause, Placeholder
 from koala_agent.lrm.process_usage import Usage
-from koala_agent.lrm.processes import Identity, is_alive
+from koala_agent.lrm.processes import SCOPE_VARIABLE, Identity, is_alive
 from koala_agent.lrm.resident_starters import (
     Exit,
     Reports,
@@ -81,8 +81,9 @@ class FirstProcesses:
         self._follow = follow
         self._starting: dict[str, Placeholder] = {}
         self._watched: dict[str, _Watched] = {}
+        # A starter shows the environment of its parent, and its scope keeps other sites off it.
         self._resident = ResidentStarters(
-            environment,
+            {**environment, SCOPE_VARIABLE: scope},
             umask=umask,
             clock=clock,
             tell=Reports(

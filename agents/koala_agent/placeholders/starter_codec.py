@@ -44,13 +44,18 @@ NONCE_BYTES_MAX = 64
 def encode(message: ToStarter) -> Message:  # noqa: C901 - a line a kind
     """Encode a message to a starter."""
     match message:
-        case Adopted(leases=leases):
-            return {
+        case Adopted(leases=leases, clock=clock, boot=boot):
+            adopted: Message = {
                 "kind": "adopted",
                 "hold_lease_s": leases.hold_lease_s,
                 "run_lease_s": leases.run_lease_s,
                 "kill_s": leases.kill_s,
             }
+            if clock is not None:
+                at, half_s, offset_s = clock
+                known = {"boot": boot, "at": at, "half_s": half_s, "offset_s": offset_s}
+                adopted["clock"] = known
+            return adopted
         case Dismissed(reason=reason):
             return {"kind": "dismissed", "reason": reason}
         case EndNoted():

@@ -7,6 +7,8 @@ import math
 SAMPLES_MAX = 16
 RHO = 1e-3
 """Largest difference between the rates of two clocks."""
+EXACT_S = 0.002
+"""Largest error of an offset for which no more pings are sent."""
 DRIFT = 1e-4
 """Growth of a clock sample's error with its age, in seconds a second."""
 
@@ -26,14 +28,27 @@ class DaemonClock:
     def sample(self, *, sent_at: float, answered_at: float, now: float) -> None:
         """Add an answered ping; `answered_at` is in the daemon's time."""
         middle = (sent_at + now) / 2
-        self._samples = [*self._samples, (now, (now - sent_at) / 2, answered_at - middle)]
-        self._samples = self._samples[-SAMPLES_MAX:]
+        self.share(now, (now - sent_at) / 2, answered_at - middle)
+
+    def share(self, at: float, half_s: float, offset_s: float) -> None:
+        """Add a sample that was taken elsewhere on this machine: its instant, error and offset."""
+        self._samples.append((at, half_s, offset_s))
+        if len(self._samples) > SAMPLES_MAX:
+            self._samples.remove(max(self._samples, key=lambda s: s[1] + DRIFT * (at - s[0])))
+
+    def best(self, now: float) -> tuple[float, float, float] | None:
+        """Return instant, error and offset of the best sample; None before any answer."""
+        return min(self._samples, key=lambda s: s[1] + DRIFT * (now - s[0]), default=None)
+
+    def is_exact(self, now: float) -> bool:
+        """True when a burst of pings would hardly find a better offset."""
+        best = self.best(now)
+        return best is not None and best[1] + DRIFT * (now - best[0]) <= EXACT_S
 
     def offset_s(self, now: float) -> float:
         """Return the daemon's time minus ours."""
-        if not self._samples:
-            return self._wall_offset_s
-        return min(self._samples, key=lambda s: s[1] + DRIFT * (now - s[0]))[2]
+        best = self.best(now)
+        return self._wall_offset_s if best is None else best[2]
 
     def latest_s(self, now: float) -> float:
         """Return an upper bound of the other clock's lead over ours.

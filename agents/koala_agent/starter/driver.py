@@ -38,6 +38,7 @@ from koala_agent.starter.events import (
 from koala_agent.starter.machine import StarterMachine
 from koala_agent.starter.process_host import MachineDriver, ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK, apply_brand
+from koala_agent.starter.procfs import boot_id
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER, Program, Specification
 from koala_agent.starter.subreaper import keep_for
 
@@ -80,6 +81,7 @@ class StarterDriver:
             self._nodes = Nodes(spec, self._program, self.watch, nonce=nonce)
         self._paths: PathProbes | None = None
         self._passing = -1
+        self._is_pass_unsynced = False
         self._delivered: list[str] = []
         self._is_lost = False
 
@@ -104,8 +106,21 @@ class StarterDriver:
         dues = [self._machine.wake_at, None if self._paths is None else self._paths.wake_at]
         return min((due for due in dues if due is not None), default=None)
 
+    def _sync_pass(self) -> None:
+        """Let the record of the pass outlive the machine; this process it outlives already.
+
+        The report of the pass is sent before, since a disk takes long.
+        """
+        self._is_pass_unsynced = False
+        try:
+            os.fsync(self._passing)
+        except OSError as error:
+            log(f"passed.json may not outlive this machine: {error}")
+
     def gather(self) -> list[Event]:
         """See World."""
+        if self._is_pass_unsynced:
+            self._sync_pass()
         events = self._process_host.gather()
         if self._paths is not None:
             self._paths.tick()
@@ -218,7 +233,8 @@ class StarterDriver:
 
     def _write_end(self, end: dict[str, object]) -> None:
         try:
-            self._process_host.write("end.json", {"nonce": self._nonce, "end": end})
+            content: dict[str, object] = {"nonce": self._nonce, "end": end}
+            self._process_host.write("end.json", content, is_durable=True)
         except OSError as error:
             log(f"end.json cannot be written: {error}")  # the agent is told all the same
 
@@ -234,10 +250,7 @@ class StarterDriver:
         self._process_host.processes.go()
         if self._nodes is not None:
             self._nodes.opened(boot_now())
-        try:
-            os.fsync(self._passing)  # outlives this process already; now the machine, too
-        except OSError as error:
-            log(f"passed.json may not outlive this machine: {error}")
+        self._is_pass_unsynced = True
         return [Opened(at=at, is_everywhere=self._nodes is None)]
 
     def _signal(self, number: int) -> None:
@@ -310,6 +323,7 @@ def settings_of(
         wall_time_s=spec.wall_time_s,
         progress_s=spec.progress_s,
         no_barrier=spec.no_barrier,
+        boot=boot_id(),
         delivers=not spec.shared,
         has_outputs=bool(spec.output_files),
     )

@@ -23,8 +23,8 @@ class Settings:
     """Settings of the machine of one claim; a time of 0 for `wall_time_s` means no limit.
 
     `processes` counts the main processes. Where these are helpers of a launcher, `ranks` counts the
-    processes that they start. `delivers` when the agent cannot see this machine's files;
-    `has_outputs` when the job names files that it writes.
+    processes that they start. `boot` identifies this boot of the machine. `delivers` when the agent
+    cannot see this machine's files; `has_outputs` when the job names files that it writes.
     """
 
     claim: str
@@ -38,6 +38,7 @@ class Settings:
     wall_time_s: float = 0.0
     progress_s: float = 0.0
     no_barrier: bool = False
+    boot: str = ""
     hosts: tuple[tuple[str, int], ...] = ()
     ranks: int = 0
     delivers: bool = False

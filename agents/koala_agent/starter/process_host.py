@@ -324,7 +324,7 @@ class ProcessHost:
         if self.kv_socket is not None:
             self.kv_socket.answer(question, answer)
 
-    def write(self, name: str, content: dict[str, object]) -> str:
+    def write(self, name: str, content: dict[str, object], *, is_durable: bool = False) -> str:
         """Write a small file atomically; return its path. Raises OSError."""
         path = os.path.join(self.program.state_folder, name)
         new = f"{path}.{self._nonce}.new"
@@ -335,7 +335,8 @@ class ProcessHost:
         with open(opened, "w", encoding="utf-8") as file:
             json.dump(content, file)
             file.flush()
-            os.fsync(file.fileno())
+            if is_durable:
+                os.fsync(file.fileno())
         os.replace(new, path)
         return path
 

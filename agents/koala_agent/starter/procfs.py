@@ -33,6 +33,15 @@ def pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
+def boot_id() -> str:
+    """Return the identifier of this boot of the machine; empty when it cannot be read."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 class Stat:
     """Parsed content of /proc/PID/stat; of no process when that is empty."""
 

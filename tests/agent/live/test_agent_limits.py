@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.agent.live.agent_process import a_job, agent_process
@@ -34,11 +35,13 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def allow(pid: int, processes: int) -> None:
-    """Limit the processes of the account, for this process and its children."""
+def allow(agent: int, processes: int) -> None:
+    """Limit the processes of the account, for an agent and the resident parent of its starters."""
     number = "unlimited" if processes == resource.RLIM_INFINITY else processes
-    words = ("prlimit", f"--pid={pid}", f"--nproc={number}:")
-    subprocess.run((*AS_ACCOUNT, *words), check=True)
+    parents = [one.pid for one in psutil.Process(agent).children() if "resident" in one.cmdline()]
+    for pid in (agent, *parents):
+        words = ("prlimit", f"--pid={pid}", f"--nproc={number}:")
+        subprocess.run((*AS_ACCOUNT, *words), check=True)
 
 
 @pytest.mark.live

@@ -581,7 +581,8 @@ def parent_of(pid: int) -> int:
 
 
 def command_of(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    return [word for word in words if word]  # a forked starter's ends with empty ones
 
 
 async def ended(command: list[str]) -> int:

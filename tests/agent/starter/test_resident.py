@@ -18,7 +18,7 @@ from koala_agent.lrm import resident_starters
 from koala_agent.lrm.first_processes import Failure, FirstProcesses, Follow
 from koala_agent.lrm.launch import spawn
 from koala_agent.lrm.port import EndCause, Placeholder, Running
-from koala_agent.lrm.processes import Identity, identify
+from koala_agent.lrm.processes import Identity, identify, scan
 from koala_agent.starter.process_tree import started_at
 from koala_agent.starter.procfs import pids
 from koala_agent.starter.resident import take_launch
@@ -100,7 +100,8 @@ async def test_a_forked_starter_is_like_an_executed_one_and_outlives_agent_and_p
             started.append(forked)
             parent = resident()
             assert parent_of(forked) == parent > 0
-            assert f"KOALA_CLAIM={CLAIM}" in proc(forked, "environ").split("\0")
+            (seen,) = [one for one in scan().seen if one.identity.pid == forked]
+            assert (seen.claim, bool(seen.scope)) == (CLAIM, True)
             shared = proc(forked, "smaps_rollup").splitlines()
             own = [line.split() for line in shared if line.startswith("Private_")]
             assert sum(int(words[1]) for words in own) * 1024 < OWN_MEMORY_MAX_BYTES

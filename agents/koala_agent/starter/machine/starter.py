@@ -204,7 +204,9 @@ class StarterMachine:
         if self._leases.change(hold_s, run_s):
             self._ping()
         self._kill_s = to_number(message, "kill_s")
-        self._line.start_burst()
+        self._share_clock(message)
+        if not self.clock.is_exact(self._now):
+            self._line.start_burst()
         self._actions += [Send(message=asked) for asked in self._questions.messages]
         if not isinstance(self.phase, Holding) or self.phase.is_adopted:
             return
@@ -212,6 +214,15 @@ class StarterMachine:
         self._emit(Fork())
         if self._settings.no_barrier:
             self._emit(Prepare(bundle={}))
+
+    def _share_clock(self, message: dict[str, object]) -> None:
+        """Take over the agent's measurement of the daemon's clock, if it has our clock."""
+        shared = message.get("clock")
+        if isinstance(shared, dict) and shared.get("boot") == self._settings.boot != "":
+            at = to_number(shared, "at")
+            if at <= self._now:
+                half_s, offset_s = to_number(shared, "half_s"), to_number(shared, "offset_s")
+                self.clock.share(at, max(0.0, half_s), offset_s)
 
     def _try_paths(self, message: dict[str, object]) -> None:
         """Probe the paths, before the barrier is armed."""
@@ -237,7 +248,7 @@ class StarterMachine:
             self._actions += barrier.repeat(self._now)
             return
         self._actions += self._paths.close()
-        self._ping(burst=2)
+        self._measure_clock()
         self._actions += barrier.arm(
             message, received_at, now=self._now, lease_until=self.lease_until()
         )
@@ -249,7 +260,7 @@ class StarterMachine:
         elif isinstance(self.phase, Holding) and self._barrier.release(
             message, self.clock.offset_s(self._now)
         ):
-            self._ping(burst=2)
+            self._measure_clock()
 
     def _dismiss(self, reason: str) -> None:
         phase = self.phase
@@ -533,6 +544,11 @@ class StarterMachine:
 
     def _lease_s(self) -> float:
         return self._leases.length_s(is_held=self.passed_at is None)
+
+    def _measure_clock(self) -> None:
+        """Send a burst of pings, unless the daemon's clock is known well enough."""
+        if not self.clock.is_exact(self._now):
+            self._ping(burst=2)
 
     def _ping(self, *, burst: int = 0) -> None:
         self._actions += self._line.ping(self._now, self._lease_s(), burst=burst)
