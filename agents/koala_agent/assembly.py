@@ -284,4 +284,5 @@ def _files_settings(config: Config, identity: IdentityFile | None, disk: Disk) -
         fetches_max=config.files.concurrent,
         readers_max=2 * config.files.concurrent,
         room_bytes=lambda: disk.room_bytes,
+        added_bytes_max=None if config.files.added_mb is None else config.files.added_mb * MB,
     )

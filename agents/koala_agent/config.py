@@ -180,7 +180,8 @@ class FilesTable(Table, frozen=True):
     `store` is the folder of replicas, relative to the state directory. `serve` opens a port for
     other agents; without it copies go through the daemon's relay. `address` is the host at which
     they reach that port, if it is not the host in `serve`. `rate` limits every transfer in bytes
-    per second, `rates` those with single sites.
+    per second, `rates` those with single sites. `added_mb` limits all files that users add with
+    `koala files add`; none means no limit, and 0 that the site takes none.
     """
 
     store: str = "files"
@@ -189,6 +190,7 @@ class FilesTable(Table, frozen=True):
     rate: Rate | None = None
     rates: dict[str, Rate] = {}
     concurrent: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
+    added_mb: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 class StarterTable(Table, frozen=True):

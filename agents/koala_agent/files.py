@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 from grpc import aio
 
-from koala.errors import ConfigError
+from koala.errors import ConfigError, SpecError
 from koala.files.channels import SERVER_OPTIONS, Channels
 from koala.files.fetch import Fetch, FetchPlace
 from koala.files.incoming import Incoming
@@ -49,7 +49,8 @@ class FilesSettings:
     authority. `fetches_max` and `readers_max` bound copies in and out, `uploads_max` the claims
     whose outputs are sent at the same time. The store is scanned every `scan_s`. A served file is
     forgotten `serve_idle_s` after its last reader, `serve_after_s` after it was read to its end.
-    Copies use no more disk space than `room_bytes` returns.
+    Copies use no more disk space than `room_bytes` returns, and files that users add to the store
+    no more than `added_bytes_max` in all (None: no limit).
     """
 
     site: str
@@ -67,6 +68,7 @@ class FilesSettings:
     transfers: TransferLimits = field(default_factory=TransferLimits)
     uploads: UploadLimits = field(default_factory=UploadLimits)
     room_bytes: Callable[[], float] = lambda: math.inf
+    added_bytes_max: int | None = None
 
 
 class Files:
@@ -158,10 +160,21 @@ class Files:
         known = self._fetches.get(order.transfer)
         if known is not None:
             known.order_again(order)
+            if order.keep_as and known.is_finished and order.keep_as in self._held:
+                self._on_report(self._held[order.keep_as])
+            return
+        if reason := self._objection(order):
+            failed = TransferFailed(transfer=order.transfer, reason=reason, at=self._settings.site)
+            self._on_report(failed)
             return
         fetch = self._fetches[order.transfer] = Fetch(order, self._fetching)
         if self._group is not None:
             self._group.create_task(self._run(order.transfer, fetch))
+
+    def remove_replica(self, name: str) -> None:
+        """Delete a file that a user has added to the store; its removal is reported."""
+        if self._group is not None:
+            self._group.create_task(self._remove_replica(name))
 
     def serve(self, order: ServeOrder) -> None:
         """Serve a part of a file to holders of the token, until cancelled."""
@@ -217,6 +230,19 @@ class Files:
         async with self._uploads:
             return await upload(order, self._channels, self._settings.uploads, relay=self._relay)
 
+    def _objection(self, order: FetchOrder) -> str:
+        """Return why the store does not take a file; empty when it does."""
+        most = self._settings.added_bytes_max
+        if not order.keep_as or most is None:
+            return ""
+        added = sum(f.size_bytes for name, f in self._held.items() if name.startswith("~"))
+        if added + order.size_bytes <= most:
+            return ""
+        return (
+            f"{self._settings.site} has {added} bytes of added files, and this one has"
+            f" {order.size_bytes}: allowed are {most} (files.added_mb of its agent)"
+        )
+
     # Inside -------------------------------------------------------------------------------------
 
     def _server(self) -> aio.Server | None:
@@ -269,6 +295,38 @@ class Files:
             await gone.wait()
         if self._fetches.get(transfer) is fetch:
             await fetch.run()
+            if fetch.is_finished and fetch.order.keep_as:
+                await self._adopt(transfer, fetch.order)
+
+    async def _adopt(self, transfer: str, order: FetchOrder) -> None:
+        """Take a finished copy into the store, and report the file."""
+        held = self._held.get(order.keep_as)
+        if held is None or held.checksum != order.checksum:
+            try:
+                path = self._incoming.path(transfer)
+                await in_thread(self._store.adopt, path, order.keep_as)
+            except (OSError, SpecError) as error:
+                reason = f"the store of {self._settings.site}: {error}"
+                log.warning("file.not_added", file=order.keep_as, reason=reason)
+                failed = TransferFailed(transfer=transfer, reason=reason, at=self._settings.site)
+                self._on_report(failed)
+                return
+            log.info("file.added", file=order.keep_as, size_bytes=order.size_bytes)
+            self.rescan()
+        else:
+            self._on_report(held)
+
+    async def _remove_replica(self, name: str) -> None:
+        try:
+            await in_thread(self._store.remove, name)
+        except (OSError, SpecError) as error:
+            log.warning("file.not_removed", file=name, reason=str(error))
+            return
+        log.info("file.removed", file=name)
+        if name in self._held:
+            self.rescan()
+        else:
+            self._on_report(FileRemoved(file=name))
 
     async def _end(
         self, transfer: str, fetch: Fetch, before: asyncio.Event | None, gone: asyncio.Event

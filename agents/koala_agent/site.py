@@ -74,6 +74,9 @@ class Files(Protocol):
     def fetch(self, order: FetchOrder) -> None:
         """Copy a part of a file to this site."""
 
+    def remove_replica(self, name: str) -> None:
+        """Delete a file that a user has added to the store."""
+
     def serve(self, order: ServeOrder) -> None:
         """Serve a part of a file to holders of the token, until cancelled."""
 
@@ -300,6 +303,8 @@ class Site:
                 self._files.fetch(fetch)
             case ServeOrder() as serve:
                 self._files.serve(serve)
+            case messages.RemoveFile(file=file):
+                self._files.remove_replica(file)
             case messages.CancelTransfer(transfer=transfer):
                 self._files.cancel(transfer)
             case LogRequest() as request:

@@ -44,7 +44,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Sites": {"site": "koala.cli.admin.sites:site"},
     "Files": {
-        "files": "koala.cli.admin.sites:files",
+        "files": "koala.cli.files:files",
     },
     "Administration": {
         "daemon": "koala.cli.local.up:daemon",

@@ -4,8 +4,8 @@
         job = await client.submit("&(executable=/bin/hostname)(count=4)")
         phase = await job.wait()
 
-`koala.client.sync` is made from this module, `grid_calls` and `job_handle`: after a change of a
-public method, run `python -m tests.client.twin`.
+`koala.client.sync` is made from this module, `grid_calls`, `file_calls` and `job_handle`: after a
+change of a public method, run `python -m tests.client.twin`.
 
 The address is the first of these:
 
@@ -41,6 +41,7 @@ from typing import Any
 from koala.client.connection import Connection, until
 from koala.client.description import Job
 from koala.client.fetching import prepare_folder, write_files
+from koala.client.file_calls import AsyncFileCalls
 from koala.client.grid_calls import AsyncGridCalls
 from koala.client.job_handle import AsyncJobHandle
 from koala.client.records import (
@@ -70,7 +71,7 @@ PAGE = 1_000  # jobs of a list in one message
 RETRY_AFTER_S_MAX = 60.0  # upper bound of the daemon's answer
 
 
-class AsyncClient(AsyncGridCalls):
+class AsyncClient(AsyncGridCalls, AsyncFileCalls):
     """Connection to a daemon. Use it in `async with`.
 
     - Without `credentials` the client finds them itself.

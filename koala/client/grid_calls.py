@@ -1,4 +1,4 @@
-"""Calls of the asynchronous client about the grid: sites, files, costs, users."""
+"""Calls of the asynchronous client about the grid: sites, costs, users."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from koala.client.records import (
     DaemonInfo,
     Enrolment,
     Metrics,
-    ReplicaFile,
     Report,
     SiteStatus,
     User,
@@ -58,10 +57,6 @@ class AsyncGridCalls:
     async def lost(self, site: str) -> SiteStatus:
         """Declare the site lost: the caller confirms that no program of Koala runs there."""
         return await self.change_site(site, "lost")
-
-    async def files(self) -> list[ReplicaFile]:
-        """List the replica catalogue."""
-        return await self._daemon.records(ReplicaFile, "ListFiles", pb.Empty(), "files")
 
     async def metrics(self) -> Metrics:
         """Return the daemon's metrics."""

@@ -386,6 +386,24 @@ class ReplicaFile(Record):
 
 
 @dataclass(kw_only=True, eq=False)
+class AddedFile(Record):
+    """File that was added: its name in the catalogue, and the site that has it."""
+
+    file: str
+    site: str
+    size_bytes: int = 0
+
+
+@dataclass(kw_only=True, eq=False)
+class RemovedFile(Record):
+    """File that was removed from some sites, and is left at those that did not answer."""
+
+    file: str
+    removed: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+@dataclass(kw_only=True, eq=False)
 class Metrics(Record):
     """Counters and gauges of the daemon. Further ones are in the document."""
 

@@ -18,6 +18,7 @@ from koala.client.client import CALL_S, AsyncClient
 from koala.client.description import Job
 from koala.client.job_handle import AsyncJobHandle
 from koala.client.records import (
+    AddedFile,
     AuditLine,
     CancelResult,
     DaemonInfo,
@@ -31,6 +32,7 @@ from koala.client.records import (
     Notice,
     OutputFile,
     OutputPart,
+    RemovedFile,
     ReplicaFile,
     Report,
     SiteStatus,
@@ -366,10 +368,6 @@ class Client(ClientBase):
         """Declare the site lost: the caller confirms that no program of Koala runs there."""
         return self._run(self._inner.lost(site))
 
-    def files(self) -> list[ReplicaFile]:
-        """List the replica catalogue."""
-        return self._run(self._inner.files())
-
     def metrics(self) -> Metrics:
         """Return the daemon's metrics."""
         return self._run(self._inner.metrics())
@@ -418,3 +416,33 @@ class Client(ClientBase):
     def audit(self, *, last: int = 0) -> list[AuditLine]:
         """Return the newest lines of the audit log, oldest first. For administrators."""
         return self._run(self._inner.audit(last=last))
+
+    def files(self) -> list[ReplicaFile]:
+        """List the files that the caller's jobs can read."""
+        return self._run(self._inner.files())
+
+    def add_file(
+        self,
+        path: str | Path,
+        *,
+        name: str = "",
+        site: str = "",
+        is_shared: bool = False,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> AddedFile:
+        """Add a file of this machine to a site, as `name` (default: its own name).
+
+        - `site`: without one the daemon chooses the largest that is connected.
+        - `is_shared`: everybody's jobs may read it.
+        - `progress` receives the bytes that have arrived: half of them count in the daemon, and
+          half at the site.
+
+        Raises SpecError, RejectedError, ExhaustedError, UnknownSiteError.
+        """
+        return self._run(
+            self._inner.add_file(path, name=name, site=site, is_shared=is_shared, progress=progress)
+        )
+
+    def remove_file(self, name: str, *, site: str = "") -> RemovedFile:
+        """Remove one of the caller's files from a site, or from all. Raises RejectedError."""
+        return self._run(self._inner.remove_file(name, site=site))

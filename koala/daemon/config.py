@@ -139,6 +139,8 @@ class LimitsTable(Table, frozen=True):
     - `calls_per_user`: concurrent calls, those that wait included.
     - `watchers`: all clients that follow events or logs.
     - `submissions_per_s`: long-term rate of a user's submissions (0: no limit).
+    - `files_mb_per_user`: the size of a user's files at all sites (`koala files add`);
+      `uploads_mb_per_user`: that of the user's uploads in the spool.
     - `reports_per_s`: rate at which an agent's reports are read; an agent that keeps exceeding it
       is disconnected.
     """
@@ -151,6 +153,8 @@ class LimitsTable(Table, frozen=True):
     calls_per_user: Count = 1_000
     watchers: Count = 1_000
     watchers_per_user: Count = 500
+    files_mb_per_user: Count = 100_000
+    uploads_mb_per_user: Count = 20_000
     sites: Count = 2_000
     reports_per_s: Annotated[float, msgspec.Meta(ge=1, le=1e9)] = 500.0
 

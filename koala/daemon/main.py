@@ -46,16 +46,19 @@ from koala.daemon.auth.enrolment_service import Registrar
 from koala.daemon.auth.enrolments import Owners
 from koala.daemon.clients.archive_queries import ArchiveQueries
 from koala.daemon.clients.event_feed import EventFeed
+from koala.daemon.clients.file_service import FileService
 from koala.daemon.clients.logs import Logs
 from koala.daemon.clients.outputs import Outputs, Publisher
 from koala.daemon.clients.rsl_parsing import DescriptionParser
 from koala.daemon.clients.service import Service
 from koala.daemon.clients.site_status import SiteStatus
 from koala.daemon.clients.submit_service import SubmitService
-from koala.daemon.config import Config, read_config
+from koala.daemon.config import MB, Config, read_config
 from koala.daemon.event_loop import EventLoop
+from koala.daemon.files.additions import Additions
 from koala.daemon.files.relay import Relay, RelaySettings, RunRelay, run_relay_process
 from koala.daemon.files.spool import EndedJob, Spool
+from koala.daemon.files.uploads import Uploads
 from koala.daemon.gc_tuning import freeze_periodically, freeze_survivors, gc_paused
 from koala.daemon.group_commit import Upkeep
 from koala.daemon.listeners import Listeners, check_state
@@ -235,6 +238,7 @@ class Daemon:
             sites=lambda: scheduler.sites,
             secret=secret,
         )
+        additions = Additions(send=sessions.send, relay=lambda: relay.address, secret=secret)
         notices = EventFeed(journal)
         quotas = Quotas(config.limits, scheduler.jobs.values())
         bus = _bus(config)
@@ -262,6 +266,7 @@ class Daemon:
                 messages=dispatcher.messages,
                 relay=lambda: relay.address,
                 answer=requests.answer,
+                additions=additions,
                 session_ended=logs.fail_pending,
                 forked=lambda site, mark: event_loop.fail(
                     overtaken(journal.path, journal.seq, mark.seq, site)
@@ -293,6 +298,17 @@ class Daemon:
             address=self.address,
             disconnect=registry.disconnect,
         )
+        files = FileService(
+            event_loop=event_loop,
+            scheduler=scheduler,
+            uploads=Uploads(
+                config.spool,
+                bytes_max=config.limits.uploads_mb_per_user * MB,
+                free_bytes_min=config.low_disk_bytes,
+            ),
+            additions=additions,
+            bytes_max=config.limits.files_mb_per_user * MB,
+        )
         service = Service(
             version=software_version(),
             scheduler=scheduler,
@@ -301,6 +317,7 @@ class Daemon:
             site_status=SiteStatus(registry, listeners.enrolled),
             logs=logs,
             outputs=Outputs(spool, publisher),
+            files=files,
             registrar=registrar,
             journal=journal,
             archive=ArchiveQueries(journal, calls_per_user=config.limits.calls_per_user),
@@ -329,6 +346,7 @@ class Daemon:
                 group.create_task(listeners.flood_guard.run()),
                 group.create_task(freeze_periodically(lambda: event_loop.jobs)),
                 group.create_task(publisher.run()),
+                group.create_task(files.run()),
             ]
             if bus is not None:
                 others.append(group.create_task(bus.run()))

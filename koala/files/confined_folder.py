@@ -162,6 +162,22 @@ class Folder:
             _link(parent, last, target, shown_as)
             os.fsync(target)
 
+    def remove(self, name: str) -> None:
+        """Delete a file, and the folders that become empty. None is no error."""
+        with suppress(FileNotFoundError), self._parent(name) as (parent, last):
+            os.unlink(last, dir_fd=parent)
+        *folders, _last = check_name(name)
+        while folders:
+            with suppress(FileNotFoundError):
+                try:
+                    with self._parent("/".join(folders)) as (parent, last):
+                        os.rmdir(last, dir_fd=parent)
+                except OSError as error:
+                    if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                        return
+                    raise
+            folders.pop()
+
     def listing(self) -> Iterator[tuple[str, FileStamp]]:
         """Yield the regular files below the folder in order of name.
 

@@ -7,16 +7,23 @@ drivers make them in threads.
 
 from __future__ import annotations
 
+import errno
 import json
+import secrets
+import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from koala.errors import SpecError
 from koala.files.confined_folder import Descriptor, FileStamp, Folder, UnusableFileError
 from koala.files.incoming import BLOCK_BYTES, Digest, Summing
-from koala.files.names import shown
+from koala.files.names import check_name, shown
 from koala.files.threads import in_steps, in_thread
 from koala.protocol.messages import FileFound
+
+COPYING = ".koala-"
+"""Beginning of the names of copies that are not complete; they are not listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +53,11 @@ class FileStore:
 
     def list(self) -> Listing:
         """Scan the store. Unread files come in order of size, so that most are known soon."""
-        files = dict(self._folder.listing())
+        files = {
+            name: stamp
+            for name, stamp in self._folder.listing()
+            if not name.rpartition("/")[2].startswith(COPYING)
+        }
         unread = [name for name, stamp in files.items() if self.found(name, stamp) is None]
         unread.sort(key=lambda name: (files[name].size_bytes, name))
         return Listing(files=files, unread=tuple(unread))
@@ -57,6 +68,28 @@ class FileStore:
         if known is None or known[0] != stamp:
             return None
         return FileFound(file=name, size_bytes=stamp.size_bytes, checksum=known[1])
+
+    def adopt(self, path: Path, name: str) -> None:
+        """Move a checked copy into the store, replacing what has the name. Raises SpecError for a
+        file of the site itself, OSError."""
+        _check_added(name)
+        try:
+            self._folder.take(path, name)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            beside = self._folder.path / f"{COPYING}{secrets.token_hex(8)}"
+            try:
+                shutil.copyfile(path, beside)
+                self._folder.take(beside, name)
+            finally:
+                beside.unlink(missing_ok=True)
+
+    def remove(self, name: str) -> None:
+        """Delete a file that a user has added; none is no error. Raises SpecError for a file of the
+        site itself, OSError."""
+        _check_added(name)
+        self._folder.remove(name)
 
     async def read(self, name: str) -> FileFound | None:
         """Compute and cache the checksum of a file.
@@ -104,8 +137,8 @@ class PartReader:
     def __init__(self, descriptor: Descriptor, name: str, *, offset: int, size_bytes: int) -> None:
         self._descriptor = descriptor
         self._name = name
+        self.size_bytes = size_bytes
         self._start = offset
-        self._size_bytes = size_bytes
         self._digest = Digest()
         self._stamp = descriptor.stamp()
         if self._stamp.size_bytes < offset + size_bytes:
@@ -119,14 +152,14 @@ class PartReader:
 
         False when all of them are counted. Raises UnusableFileError.
         """
-        assert size_bytes <= self._size_bytes, (size_bytes, self._size_bytes)
+        assert size_bytes <= self.size_bytes, (size_bytes, self.size_bytes)
         if self._digest.size_bytes < size_bytes:
             self.read(min(16 * BLOCK_BYTES, size_bytes - self._digest.size_bytes))
         return self._digest.size_bytes < size_bytes
 
     def read(self, size_bytes: int) -> bytes:
         """Read up to `size_bytes` more; empty at the end. Raises UnusableFileError."""
-        left = self._size_bytes - self._digest.size_bytes
+        left = self.size_bytes - self._digest.size_bytes
         offset = self._start + self._digest.size_bytes
         block = self._descriptor.read(min(size_bytes, left), offset)
         if left and not block:
@@ -143,6 +176,14 @@ class PartReader:
     def close(self) -> None:
         """Close the file once no thread reads it."""
         self._descriptor.close()
+
+
+def _check_added(name: str) -> None:
+    """Check that a name is one of a user's files. Raises SpecError."""
+    if len(check_name(name)) < 2 or not name.startswith("~"):
+        raise SpecError(
+            f"file {shown(name)} is the site's own: allowed are names that begin ~USER/"
+        )
 
 
 def _recall(memory: Path) -> dict[str, tuple[FileStamp, str]]:

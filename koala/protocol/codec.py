@@ -134,6 +134,7 @@ TO_AGENT: Direction[pb.ToAgent, ToAgent] = Direction(
         fetch=messages.FetchOrder,
         serve=messages.ServeOrder,
         cancel_transfer=messages.CancelTransfer,
+        remove_file=messages.RemoveFile,
         beat=messages.Beat,
         pong=messages.Pong,
         kv_answer=messages.KvAnswer,

@@ -630,6 +630,7 @@ class FetchOrder:
     - `booked_bps` bytes a second of the link are reserved for this copy, which takes no more. 0: it
       shares the link.
     - `report_s` is the least time between two progress reports. 0: none are wanted.
+    - `keep_as` is the name under which the site's store takes the copy; empty: it is a claim's.
     """
 
     transfer: str
@@ -642,6 +643,7 @@ class FetchOrder:
     checksum: str = ""
     booked_bps: Annotated[float, Rate()] = 0.0
     report_s: Annotated[float, Rate()] = 0.0
+    keep_as: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -667,6 +669,13 @@ class CancelTransfer:
     """Order to give up a copy."""
 
     transfer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveFile:
+    """Order to delete a file that a user has added to the site's store."""
+
+    file: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -728,6 +737,7 @@ ToAgent: TypeAlias = (
     | FetchOrder
     | ServeOrder
     | CancelTransfer
+    | RemoveFile
     | Beat
     | Pong
     | KvAnswer

@@ -26,6 +26,8 @@ QUERIES = (
     ("drain", "delft"),
     ("resume", "delft"),
     ("files",),
+    ("files", "where", "x"),
+    ("files", "remove", "x"),
     ("metrics",),
     ("report",),
 )
@@ -118,7 +120,8 @@ def test_a_wrong_address_exits_with_2() -> None:
         (("list", "--address", "127.0.0.1:99999"), "with a port of 1 to 65535"),
         (("logs", "j1", "-c", ""), "--component '': allowed is an index or a label"),
         (("logs", "j1", "--stream", "x"), "stdout, stderr, both"),
-        (("files", "remove"), "allowed is"),
+        (("files", "remove"), "Missing argument"),
+        (("files", "add", "/no/such"), "/no/such: allowed is a file or a folder"),
         (("rsl", "/no/such"), "No such file"),
         (("up", "/no/such.toml"), "/no/such.toml"),
         (("daemon", "/no/such.toml"), "/no/such.toml"),

@@ -83,7 +83,9 @@ def text() -> str:
     init = next(
         one for one in client.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"
     )
-    methods = "\n".join(_twin(one) for one in (*_public(client), *_public(grid)))
+    files = _class("file_calls.py", "AsyncFileCalls")
+    calls = (*_public(client), *_public(grid), *_public(files))
+    methods = "\n".join(_twin(one) for one in calls)
     handle = "\n".join(_twin(one) for one in _public(_class("job_handle.py", "AsyncJobHandle")))
     known = re.findall(r"^class (\w+)\(", (FOLDER / "records.py").read_text(), re.MULTILINE)
     known += ["LogPart", "OutputFile", "OutputPart"]

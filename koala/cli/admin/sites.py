@@ -138,21 +138,6 @@ def resume(*, site: str | None, every: bool, json: bool, address: str | None) ->
 
 
 @click.command
-@click.argument(
-    "what", metavar="[list]", default="list", help="Only `list` is allowed; it is the default."
-)
-@daemon_options
-def files(*, what: str, json: bool, address: str | None) -> None:
-    """List the files that jobs can read, with their sites."""
-    from koala.cli.render.documents import files_text
-
-    if what != "list":
-        raise SpecError(f"{what!r}: allowed is `koala files` or `koala files list`")
-    entries = ask(address, lambda client: client.files())
-    answer_list("files", entries, lambda: files_text(entries, width=width()), as_json=json)
-
-
-@click.command
 @daemon_options
 def metrics(*, json: bool, address: str | None) -> None:
     """Show the daemon's metrics."""

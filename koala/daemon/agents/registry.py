@@ -34,6 +34,7 @@ from koala.daemon.agents.session import (
     Timing,
 )
 from koala.daemon.clock import Clock
+from koala.daemon.files.additions import Additions
 from koala.daemon.group_commit import BatchContext, GroupCommit
 from koala.daemon.quotas import RateLimits
 from koala.errors import KoalaError, SpecError
@@ -73,12 +74,14 @@ class LinkCallbacks:
     """Functions of other parts of the daemon that the registry calls.
 
     `messages` renders the wanted state; `answer` handles requests and returns False for reports;
+    `additions` follows the files that users add;
     `session_ended` is called when a site's session has ended.
     """
 
     messages: Callable[[Wanted], Iterable[ToAgent]]
     relay: Callable[[], str]
     answer: Callable[[SiteName, AgentReport], bool]
+    additions: Additions
     session_ended: Callable[[SiteName], None]
     forked: Callable[[SiteName, Watermark], None]
 
@@ -317,6 +320,7 @@ class AgentRegistry:
                 relay=self._links.relay(),
             ),
             *self._links.messages(self._scheduler.wanted(site)),
+            *self._links.additions.orders(site),
         ]
         self._carry_out(connection, connection.session.join(messages, now))
         for news in inventory:
@@ -325,6 +329,13 @@ class AgentRegistry:
                     self._sessions.send(site, Acknowledge(claim=news.claim))
             else:
                 self._links.answer(site, news)
+                self._links.additions.note(site, news, self._objection(site, news))
+
+    def _objection(self, site: SiteName, news: AgentReport) -> str:
+        """Return why a report of a file does not count; empty for any other."""
+        if not isinstance(news, FileFound):
+            return ""
+        return self._replica_reports.objection(news, site, self._scheduler)
 
     def _take_registration_token(self, connection: AgentConnection) -> bool:
         """Consume a registration token of the site; False when it registers too often."""
@@ -360,6 +371,7 @@ class AgentRegistry:
         def answer(is_known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - post's form
             connection.reports -= 1
             connection.stream.settle()
+            self._links.additions.note(site, news, self._objection(site, news))
             if isinstance(news, Report) and not is_known:
                 # Acknowledge the end of an unknown claim; stop one that still lives.
                 is_gone = news.end is not None

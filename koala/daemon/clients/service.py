@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,6 +32,7 @@ from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.auth.enrolment_service import Registrar
 from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
 from koala.daemon.clients.event_feed import CutError, EventFeed
+from koala.daemon.clients.file_service import FileService
 from koala.daemon.clients.listing import Listing, damaged_picture
 from koala.daemon.clients.logs import Logs, LogsWanted
 from koala.daemon.clients.outputs import Outputs, OutputsWanted
@@ -52,7 +53,7 @@ from koala.errors import (
 )
 from koala.protocol.versions import PROTOCOL
 from koala.views.accounting import By, Period, Report
-from koala.views.documents import files_picture, whole_picture
+from koala.views.documents import whole_picture
 from koala.views.explain import why
 from koala.wire.status import from_submitted
 from koala.wire.v1 import koala_pb2 as pb
@@ -87,6 +88,7 @@ class Service(KoalaServicer):
     site_status: SiteStatus
     logs: Logs
     outputs: Outputs
+    files: FileService
     registrar: Registrar
     journal: Journal
     archive: ArchiveQueries
@@ -237,18 +239,29 @@ class Service(KoalaServicer):
 
         return _document(await self.event_loop.ask(change))
 
+    # --- files ------------------------------------------------------------------------------------
+
     async def ListFiles(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
+        files = await self.event_loop.ask(lambda batch: self.files.pictures(batch, caller))
+        return _document({"files": files})
 
-        def pictures(batch: BatchContext) -> list[dict[str, Any]]:
-            shown = _shown(batch, caller)
-            found = [
-                picture | {"sites": [site for site in picture["sites"] if site in shown]}
-                for picture in files_picture(batch.scheduler)
-            ]
-            return [picture for picture in found if picture["sites"] or caller.sees("")]
+    async def Upload(self, messages: AsyncIterator[pb.UploadUp], context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
+        user = caller_of_call().name
+        with self.stream_quota.slot(user):
+            async with aclosing(self.files.upload(messages, user)) as replies:
+                async for reply in replies:
+                    await context.write(reply)
 
-        return _document({"files": await self.event_loop.ask(pictures)})
+    async def AddFile(self, request: pb.AddFileRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
+        caller = caller_of_call()
+        with self.stream_quota.slot(caller.name):
+            async with aclosing(self.files.add(request, caller)) as replies:
+                async for reply in replies:
+                    await context.write(reply)
+
+    async def RemoveFile(self, request: pb.RemoveFileRequest, _: Context) -> pb.Document:  # noqa: N802
+        return _document(await self.files.remove(request, caller_of_call()))
 
     async def Metrics(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         return _document(await self.event_loop.ask(lambda batch: self.metrics(batch.scheduler)))

@@ -25,6 +25,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -34,13 +35,15 @@ import structlog
 from grpc import aio
 
 from koala.daemon.files.spool import Purpose, Spool, is_token
+from koala.daemon.files.uploads import served
 from koala.errors import ConfigError, SpecError, UnreachableError, first_error
 from koala.files.channels import SERVER_OPTIONS, RefusalError
-from koala.files.confined_folder import Descriptor
+from koala.files.confined_folder import Descriptor, Folder, UnusableFileError
 from koala.files.incoming import Digest
 from koala.files.names import shown
-from koala.files.rate_limits import chunk_bytes
-from koala.files.threads import in_thread
+from koala.files.rate_limits import CHUNK_BYTES, chunk_bytes
+from koala.files.replica_store import PartReader
+from koala.files.threads import in_steps, in_thread
 from koala.files.uploads import LOG_BYTES_MAX
 from koala.identity.tls import IdentityFile, server_credentials
 from koala.runtime.token_bucket import TokenBucket
@@ -250,6 +253,9 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
 
     async def _read(self, request: files_pb2.ReadRequest, context: _ReadContext) -> None:
         self._check(request.token, Purpose.READ, request.transfer)
+        if (uploaded := served(Path(self._settings.spool), request.transfer)) is not None:
+            await self._send_upload(uploaded, request.offset, context)
+            return
         if self._meetings.readers >= self._settings.readers_max:
             raise _busy(f"{self._meetings.readers} others are reading")
         reader = _site_of(context)
@@ -268,6 +274,29 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             raise RefusalError(grpc.StatusCode.DEADLINE_EXCEEDED, reason) from error
         finally:
             self._meetings.leave(request.transfer, meeting)
+
+    async def _send_upload(self, path: Path, offset: int, context: _ReadContext) -> None:
+        """Send an uploaded file of the spool, as a source does."""
+        try:
+            part = await in_thread(_open_upload, path)
+        except (OSError, UnusableFileError) as error:
+            raise RefusalError(grpc.StatusCode.NOT_FOUND, f"the upload is gone: {error}") from error
+        try:
+            if offset > part.size_bytes:
+                raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, f"offset {offset}: too high")
+            await in_steps(partial(part.skip, offset))
+            async with asyncio.timeout(None) as limit:
+                while block := await in_thread(part.read, CHUNK_BYTES):
+                    await self._throttle(len(block))
+                    limit.reschedule(_now() + self._settings.stalled_s)
+                    await context.write(files_pb2.Chunk(data=block))
+                    limit.reschedule(None)
+            await context.write(files_pb2.Chunk(checksum=await in_thread(part.checksum)))
+        except TimeoutError as error:
+            reason = "the reader takes nothing"
+            raise RefusalError(grpc.StatusCode.DEADLINE_EXCEEDED, reason) from error
+        finally:
+            part.close()
 
     async def _join(self, meeting: _Meeting) -> None:
         """Wait for the source."""
@@ -623,6 +652,16 @@ async def _main() -> None:
 def _print(**reply: int | str) -> None:
     with suppress(BrokenPipeError):  # the daemon was killed meanwhile; standard input closes, too
         os.write(sys.stdout.fileno(), json.dumps(reply).encode() + b"\n")
+
+
+def _open_upload(path: Path) -> PartReader:
+    descriptor = Folder(path.parent).open(path.name)
+    try:
+        size_bytes = descriptor.stamp().size_bytes
+        return PartReader(descriptor, path.name, offset=0, size_bytes=size_bytes)
+    except (UnusableFileError, OSError):
+        descriptor.close()
+        raise
 
 
 def _append(descriptor: Descriptor, digest: Digest, content: bytes) -> None:

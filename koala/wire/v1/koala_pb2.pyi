@@ -519,6 +519,168 @@ class AuditRequest(_message.Message):
 Global___AuditRequest: _TypeAlias = AuditRequest  # noqa: Y015
 
 @_typing.final
+class UploadUp(_message.Message):
+    """Content that goes to the daemon's spool, from where a site or a job takes it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    @_builtins.property
+    def start(self) -> Global___UploadStart: ...
+    def __init__(
+        self,
+        *,
+        start: Global___UploadStart | None = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "kind", b"kind", "start", b"start"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "kind", b"kind", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["start", "data"]  # noqa: Y015
+    _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
+
+Global___UploadUp: _TypeAlias = UploadUp  # noqa: Y015
+
+@_typing.final
+class UploadStart(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHECKSUM_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    checksum: _builtins.str
+    """sha256 of the whole content"""
+    size_bytes: _builtins.int
+    def __init__(
+        self,
+        *,
+        checksum: _builtins.str = ...,
+        size_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UploadStart: _TypeAlias = UploadStart  # noqa: Y015
+
+@_typing.final
+class UploadDown(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: _builtins.int
+    IS_DONE_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    """first: so many bytes are there, and the data is to begin after them"""
+    is_done: _builtins.bool
+    """last: all are there, checked and durable"""
+    def __init__(
+        self,
+        *,
+        offset: _builtins.int = ...,
+        is_done: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_done", b"is_done", "offset", b"offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UploadDown: _TypeAlias = UploadDown  # noqa: Y015
+
+@_typing.final
+class AddFileRequest(_message.Message):
+    """Puts an uploaded content into the store of a site, as a file of the caller."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SITE_FIELD_NUMBER: _builtins.int
+    CHECKSUM_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    IS_SHARED_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    site: _builtins.str
+    """empty: the daemon chooses"""
+    checksum: _builtins.str
+    size_bytes: _builtins.int
+    is_shared: _builtins.bool
+    """everybody's jobs may read it"""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        site: _builtins.str = ...,
+        checksum: _builtins.str = ...,
+        size_bytes: _builtins.int = ...,
+        is_shared: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "is_shared", b"is_shared", "name", b"name", "site", b"site", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddFileRequest: _TypeAlias = AddFileRequest  # noqa: Y015
+
+@_typing.final
+class AddFileReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILE_FIELD_NUMBER: _builtins.int
+    SITE_FIELD_NUMBER: _builtins.int
+    MOVED_BYTES_FIELD_NUMBER: _builtins.int
+    IS_DONE_FIELD_NUMBER: _builtins.int
+    file: _builtins.str
+    """its name in the catalogue"""
+    site: _builtins.str
+    moved_bytes: _builtins.int
+    is_done: _builtins.bool
+    """last: the catalogue has it"""
+    def __init__(
+        self,
+        *,
+        file: _builtins.str = ...,
+        site: _builtins.str = ...,
+        moved_bytes: _builtins.int = ...,
+        is_done: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "is_done", b"is_done", "moved_bytes", b"moved_bytes", "site", b"site"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddFileReply: _TypeAlias = AddFileReply  # noqa: Y015
+
+@_typing.final
+class RemoveFileRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SITE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    site: _builtins.str
+    """empty: everywhere"""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        site: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "site", b"site"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveFileRequest: _TypeAlias = RemoveFileRequest  # noqa: Y015
+
+@_typing.final
 class ReportRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -84,6 +84,21 @@ class KoalaStub:
                 request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Empty.SerializeToString,
                 response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
                 _registered_method=True)
+        self.Upload = channel.stream_stream(
+                '/koala.wire.v1.Koala/Upload',
+                request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.UploadUp.SerializeToString,
+                response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.UploadDown.FromString,
+                _registered_method=True)
+        self.AddFile = channel.unary_stream(
+                '/koala.wire.v1.Koala/AddFile',
+                request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.AddFileRequest.SerializeToString,
+                response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.AddFileReply.FromString,
+                _registered_method=True)
+        self.RemoveFile = channel.unary_unary(
+                '/koala.wire.v1.Koala/RemoveFile',
+                request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.RemoveFileRequest.SerializeToString,
+                response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+                _registered_method=True)
         self.Metrics = channel.unary_unary(
                 '/koala.wire.v1.Koala/Metrics',
                 request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Empty.SerializeToString,
@@ -204,6 +219,24 @@ class KoalaServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListFiles(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Upload(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddFile(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveFile(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -334,6 +367,21 @@ def add_KoalaServicer_to_server(servicer, server):
             'ListFiles': grpc.unary_unary_rpc_method_handler(
                     servicer.ListFiles,
                     request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Empty.FromString,
+                    response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.SerializeToString,
+            ),
+            'Upload': grpc.stream_stream_rpc_method_handler(
+                    servicer.Upload,
+                    request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.UploadUp.FromString,
+                    response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.UploadDown.SerializeToString,
+            ),
+            'AddFile': grpc.unary_stream_rpc_method_handler(
+                    servicer.AddFile,
+                    request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.AddFileRequest.FromString,
+                    response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.AddFileReply.SerializeToString,
+            ),
+            'RemoveFile': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveFile,
+                    request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.RemoveFileRequest.FromString,
                     response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.SerializeToString,
             ),
             'Metrics': grpc.unary_unary_rpc_method_handler(
@@ -666,6 +714,87 @@ class Koala:
             target,
             '/koala.wire.v1.Koala/ListFiles',
             koala_dot_wire_dot_v1_dot_koala__pb2.Empty.SerializeToString,
+            koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Upload(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/koala.wire.v1.Koala/Upload',
+            koala_dot_wire_dot_v1_dot_koala__pb2.UploadUp.SerializeToString,
+            koala_dot_wire_dot_v1_dot_koala__pb2.UploadDown.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddFile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/koala.wire.v1.Koala/AddFile',
+            koala_dot_wire_dot_v1_dot_koala__pb2.AddFileRequest.SerializeToString,
+            koala_dot_wire_dot_v1_dot_koala__pb2.AddFileReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveFile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/koala.wire.v1.Koala/RemoveFile',
+            koala_dot_wire_dot_v1_dot_koala__pb2.RemoveFileRequest.SerializeToString,
             koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
             options,
             channel_credentials,

@@ -43,6 +43,9 @@ class KoalaStub:
     Sites: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
     ChangeSite: _grpc.UnaryUnaryMultiCallable[_koala_pb2.SiteRequest, _koala_pb2.Document]
     ListFiles: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
+    Upload: _grpc.StreamStreamMultiCallable[_koala_pb2.UploadUp, _koala_pb2.UploadDown]
+    AddFile: _grpc.UnaryStreamMultiCallable[_koala_pb2.AddFileRequest, _koala_pb2.AddFileReply]
+    RemoveFile: _grpc.UnaryUnaryMultiCallable[_koala_pb2.RemoveFileRequest, _koala_pb2.Document]
     Metrics: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
     Report: _grpc.UnaryUnaryMultiCallable[_koala_pb2.ReportRequest, _koala_pb2.Document]
     Watch: _grpc.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]
@@ -71,6 +74,9 @@ class KoalaAsyncStub(KoalaStub):
     Sites: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
     ChangeSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.SiteRequest, _koala_pb2.Document]  # type: ignore[assignment]
     ListFiles: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
+    Upload: _aio.StreamStreamMultiCallable[_koala_pb2.UploadUp, _koala_pb2.UploadDown]  # type: ignore[assignment]
+    AddFile: _aio.UnaryStreamMultiCallable[_koala_pb2.AddFileRequest, _koala_pb2.AddFileReply]  # type: ignore[assignment]
+    RemoveFile: _aio.UnaryUnaryMultiCallable[_koala_pb2.RemoveFileRequest, _koala_pb2.Document]  # type: ignore[assignment]
     Metrics: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
     Report: _aio.UnaryUnaryMultiCallable[_koala_pb2.ReportRequest, _koala_pb2.Document]  # type: ignore[assignment]
     Watch: _aio.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]  # type: ignore[assignment]
@@ -154,6 +160,27 @@ class KoalaServicer(metaclass=_abc_1.ABCMeta):
     def ListFiles(
         self,
         request: _koala_pb2.Empty,
+        context: _ServicerContext,
+    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+
+    @_abc_1.abstractmethod
+    def Upload(
+        self,
+        request_iterator: _MaybeAsyncIterator[_koala_pb2.UploadUp],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_koala_pb2.UploadDown], _abc.AsyncIterator[_koala_pb2.UploadDown]]: ...
+
+    @_abc_1.abstractmethod
+    def AddFile(
+        self,
+        request: _koala_pb2.AddFileRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_koala_pb2.AddFileReply], _abc.AsyncIterator[_koala_pb2.AddFileReply]]: ...
+
+    @_abc_1.abstractmethod
+    def RemoveFile(
+        self,
+        request: _koala_pb2.RemoveFileRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
 

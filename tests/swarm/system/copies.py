@@ -291,6 +291,9 @@ class Copies:
         if known.report is not None:
             self.tell(known.report)
 
+    def remove_replica(self, name: str) -> None:
+        """See Files: no user adds files here."""
+
     def serve(self, order: ServeOrder) -> None:
         """See Files."""
         self.served[order.transfer] = order

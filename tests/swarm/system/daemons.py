@@ -26,6 +26,7 @@ from koala.daemon.agents.requests import RequestHandler
 from koala.daemon.agents.session import Allowlist, Timing
 from koala.daemon.clock import Clock
 from koala.daemon.config import CoreSettings
+from koala.daemon.files.additions import Additions
 from koala.daemon.group_commit import BatchContext, GroupCommit, InboxItem, Upkeep
 from koala.daemon.recovery import Recovered, recover
 from koala.daemon.storage.journal import SCHEMA, Journal, prepare
@@ -278,6 +279,7 @@ class Daemon(Process):
                 messages=dispatcher.messages,
                 relay=lambda: RELAY,
                 answer=self.requests.answer,
+                additions=Additions(send=sessions.send, relay=lambda: RELAY, secret=b""),
                 session_ended=lambda _site: None,
                 forked=_forked,
             ),

@@ -1,0 +1,170 @@
+"""`koala files` and its commands: list, add, where, remove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.exceptions import Exit
+
+from koala.cli.arguments import daemon_options, file, offered, option
+from koala.cli.commands import LazyGroup
+from koala.cli.connection import answer, answer_list, ask, note, show_json, width
+from koala.errors import RejectedError, SpecError
+
+if TYPE_CHECKING:
+    from koala.client import AsyncClient
+    from koala.client.records import AddedFile, ReplicaFile
+
+HERE = "koala.cli.files"
+
+name_argument = click.argument("name", help="Name of the file, as koala files lists it.")
+
+
+@click.group(
+    cls=LazyGroup,
+    sections={
+        "": {
+            "list": f"{HERE}:list_files",
+            "add": f"{HERE}:add",
+            "where": f"{HERE}:where",
+            "remove": f"{HERE}:remove",
+        }
+    },
+    invoke_without_command=True,
+)
+@daemon_options
+@click.pass_context
+def files(context: click.Context, *, json: bool, address: str | None) -> None:
+    """List, add or remove the files that jobs read.
+
+    Without a command, list the files with their sizes and sites.
+    """
+    if context.invoked_subcommand is None:
+        _list(json, address)
+
+
+@click.command("list")
+@daemon_options
+def list_files(*, json: bool, address: str | None) -> None:
+    """List the files that your jobs can read, with their sites."""
+    _list(json, address)
+
+
+@click.command
+@click.argument("path", type=file, metavar="FILE", help="File or folder of this machine.")
+@option(
+    "--site", "sites", multiple=True, metavar="SITE", **offered(names_of="site"),
+    help="The site that takes it; may be repeated. Default: the largest.",
+)  # fmt: skip
+@option("--as", "name", default="", metavar="NAME", help="Its name. Default: the name it has.")
+@option("--shared", is_flag=True, help="Everybody's jobs may read it.")
+@daemon_options
+def add(
+    *, path: Path, sites: Sequence[str], name: str, shared: bool, json: bool, address: str | None
+) -> None:
+    """Add a file, or a folder of files, to a site.
+
+    Jobs then name it in inputFile. A folder NAME becomes files NAME/...; inputFile=NAME/ means all.
+    After a cut the same command goes on where it stopped. The file appears once it is complete.
+    """
+    from koala.cli.render.progress_bar import progress
+    from koala.client.uploads import files_below
+
+    found = [(one, _renamed(own, path.resolve().name, name)) for one, own in files_below(path)]
+    if not found:
+        raise SpecError(f"{path}: the folder has no files")
+    whole = sum(one.stat().st_size for one, _ in found) * max(1, len(sites))
+
+    async def request(client: AsyncClient) -> list[AddedFile]:
+        added, before = [], 0
+        with progress(path.name or str(path), max(1, whole)) as update:
+            for site in sites or ("",):
+                for one, own in found:
+                    entry = await client.add_file(
+                        one,
+                        name=own,
+                        site=site,
+                        is_shared=shared,
+                        progress=partial(_advance, update, before),
+                    )
+                    added.append(entry)
+                    before += entry.size_bytes
+        return added
+
+    entries = ask(address, request)
+    answer(
+        {"files": entries},
+        lambda: "\n".join(f"{entry.file}  at {entry.site}" for entry in entries),
+        as_json=json,
+    )
+
+
+@click.command
+@name_argument
+@daemon_options
+def where(*, name: str, json: bool, address: str | None) -> None:
+    """Show the sites that hold a file, or all files of a folder."""
+    from koala.cli.render.documents import files_text
+
+    async def request(client: AsyncClient) -> list[ReplicaFile]:
+        user = (await client.hello()).user
+        wanted = [f"~{user}/{name}", name]
+        found = await client.files()
+        chosen = [
+            entry
+            for entry in found
+            if any(
+                entry.file == one or (one.endswith("/") and entry.file.startswith(one))
+                for one in wanted
+            )
+        ]
+        if not chosen:
+            raise RejectedError(f"no file {name!r}: `koala files` lists all")
+        return chosen
+
+    entries = ask(address, request)
+    answer({"files": entries}, lambda: files_text(entries, width=width()), as_json=json)
+
+
+@click.command
+@name_argument
+@option(
+    "--site", default="", metavar="SITE", help="Remove it from this site only.",
+    **offered(names_of="site"),
+)  # fmt: skip
+@daemon_options
+def remove(*, name: str, site: str, json: bool, address: str | None) -> None:
+    """Remove one of your files from its sites.
+
+    A file that a job still needs cannot be removed. Files of a site are its administrator's.
+    """
+    document = ask(address, lambda client: client.remove_file(name, site=site))
+    if json:
+        show_json(document)
+    else:
+        for one in document.removed:
+            print(f"{document.file}  removed from {one}")
+    if document.left:
+        note(f"{document.file} is still at {', '.join(document.left)}, which did not answer:"
+             " try again when it is connected")  # fmt: skip
+        raise Exit(1)
+
+
+def _list(json: bool, address: str | None) -> None:
+    from koala.cli.render.documents import files_text
+
+    entries = ask(address, lambda client: client.files())
+    answer_list("files", entries, lambda: files_text(entries, width=width()), as_json=json)
+
+
+def _advance(update: Callable[[float], None], before: int, here: int) -> None:
+    update(before + here)
+
+
+def _renamed(name: str, base: str, wanted: str) -> str:
+    """Replace the first part of a name, which is that of the added file or folder."""
+    return name if not wanted else wanted.rstrip("/") + name.removeprefix(base)

@@ -1,0 +1,79 @@
+"""Calls of the asynchronous client about files that jobs read: list, add, remove."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from koala.client.connection import Connection
+from koala.client.records import AddedFile, RemovedFile, ReplicaFile, read_record
+from koala.client.uploads import LocalFile, Progress, send
+from koala.errors import UnreachableError
+from koala.wire.v1 import koala_pb2 as pb
+
+
+async def upload(daemon: Connection, local: LocalFile, progress: Progress) -> None:
+    """Upload a file to the daemon's spool, from where a site or a job takes it.
+
+    Continues after a cut. Raises ExhaustedError when the daemon has no room, RejectedError when the
+    file changes meanwhile.
+    """
+
+    async def open_call(messages: AsyncIterator[pb.UploadUp]) -> Any:  # noqa: ANN401
+        return daemon.stream("Upload", messages)
+
+    await send(local, open_call, progress)
+
+
+class AsyncFileCalls:
+    """Calls about files; part of `AsyncClient`."""
+
+    _daemon: Connection
+
+    async def files(self) -> list[ReplicaFile]:
+        """List the files that the caller's jobs can read."""
+        return await self._daemon.records(ReplicaFile, "ListFiles", pb.Empty(), "files")
+
+    async def add_file(
+        self,
+        path: str | Path,
+        *,
+        name: str = "",
+        site: str = "",
+        is_shared: bool = False,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> AddedFile:
+        """Add a file of this machine to a site, as `name` (default: its own name).
+
+        - `site`: without one the daemon chooses the largest that is connected.
+        - `is_shared`: everybody's jobs may read it.
+        - `progress` receives the bytes that have arrived: half of them count in the daemon, and
+          half at the site.
+
+        Raises SpecError, RejectedError, ExhaustedError, UnknownSiteError.
+        """
+        local = await LocalFile.read(Path(path))
+        await upload(self._daemon, local, lambda here: progress(here // 2))
+        request = pb.AddFileRequest(
+            name=name or local.path.name,
+            site=site,
+            checksum=local.checksum,
+            size_bytes=local.size_bytes,
+            is_shared=is_shared,
+        )
+        async with aclosing(self._daemon.stream("AddFile", request)) as replies:
+            async for reply in replies:
+                progress((local.size_bytes + reply.moved_bytes) // 2)
+                if reply.is_done:
+                    document = {
+                        "file": reply.file, "site": reply.site, "size_bytes": local.size_bytes
+                    }  # fmt: skip
+                    return read_record(AddedFile, document)
+        raise UnreachableError(f"{self._daemon.address}: the answer was cut; the same call goes on")
+
+    async def remove_file(self, name: str, *, site: str = "") -> RemovedFile:
+        """Remove one of the caller's files from a site, or from all. Raises RejectedError."""
+        request = pb.RemoveFileRequest(name=name, site=site)
+        return await self._daemon.record(RemovedFile, "RemoveFile", request)

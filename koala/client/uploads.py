@@ -1,0 +1,130 @@
+"""Uploads of a client: a local file goes to the daemon's spool, and resumes there after a cut."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from koala.client.resumable_stream import RETRY_MAX_S, RETRY_MIN_S
+from koala.errors import SpecError, UnreachableError
+from koala.wire.v1 import koala_pb2 as pb
+
+BLOCK_BYTES = 256 * 1024
+READ_BYTES = 8 * 1024 * 1024
+PATIENCE_S = 60.0
+"""Time for which a cut upload is tried again, from the last byte that arrived."""
+
+Progress: TypeAlias = Callable[[int], None]
+"""Receives the number of bytes that are there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalFile:
+    """File of this machine with its content: the sha256 in hexadecimal, and its size in bytes."""
+
+    path: Path
+    checksum: str
+    size_bytes: int
+
+    @classmethod
+    async def read(cls, path: Path) -> LocalFile:
+        """Read a file and compute its checksum. Raises SpecError, OSError."""
+        if not await asyncio.to_thread(path.is_file):
+            raise SpecError(f"{path}: allowed is a regular file")
+        return await asyncio.to_thread(cls._read, path)
+
+    @classmethod
+    def _read(cls, path: Path) -> LocalFile:
+        digest, size_bytes = hashlib.sha256(), 0
+        with path.open("rb") as file:
+            while block := file.read(READ_BYTES):
+                digest.update(block)
+                size_bytes += len(block)
+        return cls(path=path, checksum=digest.hexdigest(), size_bytes=size_bytes)
+
+
+def files_below(path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield a file, or all regular files below a folder, with the names that they get; links and
+    other files are left out. Raises SpecError for a path that is neither."""
+    if not path.is_dir():
+        if not path.is_file():
+            raise SpecError(f"{path}: allowed is a file or a folder that exists")
+        yield path, path.name
+        return
+    base = path.resolve().name
+    for parent, folders, names in os.walk(path):
+        folders.sort()
+        for name in sorted(names):
+            found = Path(parent) / name
+            if found.is_file() and not found.is_symlink():
+                yield found, f"{base}/{found.relative_to(path).as_posix()}"
+
+
+async def send(
+    local: LocalFile,
+    open_call: Callable[[AsyncIterator[pb.UploadUp]], Awaitable[Any]],
+    progress: Progress,
+) -> None:
+    """Upload a file; try again after a cut, as long as bytes arrive within `PATIENCE_S`.
+
+    `open_call` makes the call from its requests, and raises UnreachableError and KoalaErrors.
+    """
+    clock = asyncio.get_running_loop().time
+    until, furthest, pause_s = clock() + PATIENCE_S, -1, RETRY_MIN_S
+
+    def note(here: int) -> None:
+        nonlocal until, furthest
+        if here > furthest:
+            furthest, until = here, clock() + PATIENCE_S
+            progress(here)
+
+    while True:
+        try:
+            await _send_once(local, open_call, note)
+        except UnreachableError:
+            if clock() + pause_s > until:
+                raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(RETRY_MAX_S, 2 * pause_s)
+        else:
+            return
+
+
+async def _send_once(
+    local: LocalFile,
+    open_call: Callable[[AsyncIterator[pb.UploadUp]], Awaitable[Any]],
+    note: Progress,
+) -> None:
+    offset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def requests() -> AsyncGenerator[pb.UploadUp, None]:
+        start = pb.UploadStart(checksum=local.checksum, size_bytes=local.size_bytes)
+        yield pb.UploadUp(start=start)
+        here = await offset
+        with await asyncio.to_thread(local.path.open, "rb") as file:
+            await asyncio.to_thread(file.seek, here)
+            while here < local.size_bytes:
+                size_bytes = min(BLOCK_BYTES, local.size_bytes - here)
+                block = await asyncio.to_thread(file.read, size_bytes)
+                if not block:
+                    return  # it became shorter; the daemon misses the rest, and says so
+                yield pb.UploadUp(data=block)
+                here += len(block)
+                note(here)
+
+    is_done = False
+    replies = await open_call(requests())  # gRPC closes the requests at the end of the call
+    async with aclosing(replies):
+        async for reply in replies:
+            note(reply.offset)
+            is_done = reply.is_done
+            if not offset.done():
+                offset.set_result(reply.offset)
+    if not is_done:
+        raise UnreachableError(f"{local.path}: the upload was cut")

@@ -1,0 +1,277 @@
+"""Calls of clients about files: upload, add to a site, list, remove.
+
+A user's files have names below `~USER/`, those below `~USER/shared/` can be read by everybody. So a
+name says whose a file is, also after a loss of the daemon's state; other names are the sites' own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from koala.core.model.grid import Site
+from koala.core.model.values import FileName, SiteName, UserName
+from koala.core.scheduler import Scheduler
+from koala.daemon.auth.access_rules import Caller
+from koala.daemon.clients.input_names import may_read
+from koala.daemon.event_loop import EventLoop
+from koala.daemon.files.additions import Additions
+from koala.daemon.files.uploads import Content, Uploads
+from koala.daemon.group_commit import BatchContext
+from koala.errors import ExhaustedError, RejectedError, SpecError, UnknownSiteError
+from koala.files.names import check_name, own_prefix, shown
+from koala.protocol.names import SHARED
+from koala.views.documents import files_picture
+from koala.wire.v1 import koala_pb2 as pb
+
+DATA_BYTES_MAX = 1024 * 1024
+STALLED_S = 60.0
+REPLY_S = 1.0
+"""Longest time between two replies about an addition."""
+REMOVED_S = 20.0
+SWEEP_S = 3600.0
+KEPT_S = 24 * 3600.0
+"""Time for which an upload is kept after its last use."""
+NAMES_MAX = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileService:
+    """Answers calls about files. `bytes_max` bounds the files that one user has at all sites."""
+
+    event_loop: EventLoop
+    scheduler: Scheduler
+    uploads: Uploads
+    additions: Additions
+    bytes_max: float
+    _uploading: set[str] = field(default_factory=set)
+
+    async def run(self) -> None:
+        """Delete old uploads periodically, until cancelled."""
+        while True:
+            await asyncio.to_thread(self.uploads.sweep, KEPT_S, kept=frozenset())
+            await asyncio.sleep(SWEEP_S)
+
+    async def upload(
+        self, messages: AsyncIterator[pb.UploadUp], user: str
+    ) -> AsyncGenerator[pb.UploadDown, None]:
+        """Receive a content into the spool, from the byte on that is missing. Raises SpecError,
+        ExhaustedError, RejectedError for a wrong checksum."""
+        first = await _next(messages)
+        if first is None or first.WhichOneof("kind") != "start":
+            raise SpecError("the first message of an upload is `start`")
+        _require_name(user)
+        start = first.start
+        content = Content(user=user, checksum=start.checksum, size_bytes=start.size_bytes)
+        if content.key in self._uploading:
+            raise ExhaustedError("the same file is being uploaded already", retry_after_s=REPLY_S)
+        self._uploading.add(content.key)
+        try:
+            offset = await asyncio.to_thread(self.uploads.begin, content)
+            yield pb.UploadDown(offset=offset)
+            if await asyncio.to_thread(self.uploads.find, content) is None:
+                await self._receive(messages, content, offset)
+            yield pb.UploadDown(offset=content.size_bytes, is_done=True)
+        finally:
+            self._uploading.discard(content.key)
+
+    async def _receive(
+        self, messages: AsyncIterator[pb.UploadUp], content: Content, offset: int
+    ) -> None:
+        part = await asyncio.to_thread(self.uploads.open, content)
+        try:
+            while offset < content.size_bytes:
+                message = await _next(messages)
+                if message is None:
+                    raise RejectedError(
+                        f"only {offset} of {content.size_bytes} bytes came; did the file change?"
+                        " The same call again goes on there"
+                    )
+                if not message.data or len(message.data) > content.size_bytes - offset:
+                    raise SpecError(
+                        f"{len(message.data)} bytes at {offset}: more or less than said"
+                    )
+                await asyncio.to_thread(self.uploads.append, part, message.data, offset)
+                offset += len(message.data)
+            await asyncio.to_thread(self.uploads.finish, content, part)
+        finally:
+            part.close()
+
+    async def add(
+        self, request: pb.AddFileRequest, caller: Caller
+    ) -> AsyncGenerator[pb.AddFileReply, None]:
+        """Put an uploaded content into the store of a site; yield how far it is, and the end.
+
+        Raises SpecError, RejectedError, UnknownSiteError, ExhaustedError.
+        """
+        _require_name(caller.name)
+        name = own_prefix(caller.name) + (SHARED if request.is_shared else "") + request.name
+        check_name(request.name)
+        check_name(name)
+        if request.name.startswith("~"):
+            raise SpecError(f"file name {shown(request.name)}: allowed is one without `~` in front")
+        content = Content(
+            user=caller.name, checksum=request.checksum, size_bytes=request.size_bytes
+        )
+        site, is_there = await self.event_loop.ask(
+            lambda batch: self._check_addition(batch, FileName(name), content, request.site)
+        )
+        if is_there:
+            yield pb.AddFileReply(file=name, site=site, is_done=True)
+            return
+        if await asyncio.to_thread(self.uploads.find, content) is None:
+            raise RejectedError(f"{shown(request.name)} was not uploaded: Upload comes first")
+        with self.additions.adding(site, content, name) as addition:
+            while not addition.is_over:
+                yield pb.AddFileReply(file=name, site=site, moved_bytes=addition.moved_bytes)
+                addition.changed.clear()
+                try:
+                    async with asyncio.timeout(REPLY_S):
+                        await addition.changed.wait()
+                except TimeoutError:
+                    self._require_connected(site, name)
+        if addition.problem:
+            raise RejectedError(
+                f"{shown(request.name)} was not added at {site}: {addition.problem}"
+            )
+        yield pb.AddFileReply(file=name, site=site, moved_bytes=content.size_bytes, is_done=True)
+
+    def _require_connected(self, site: SiteName, name: str) -> None:
+        found = self.scheduler.sites.get(site)
+        if found is None or not found.is_connected:
+            raise RejectedError(
+                f"{site} is disconnected: {shown(name)} is added if it comes back within a minute,"
+                " or by the same command later"
+            )
+
+    def _check_addition(
+        self, batch: BatchContext, name: FileName, content: Content, wanted: str
+    ) -> tuple[SiteName, bool]:
+        """Choose the site; True when it has the file already. Raises as `add` does."""
+        scheduler = batch.scheduler
+        site = _chosen_site(scheduler.sites, UserName(content.user), wanted)
+        known = scheduler.replicas.get(name)
+        if known is not None and known.checksum != content.checksum:
+            raise RejectedError(
+                f"{shown(name)} exists with another content, at {', '.join(known.sites)}: remove it"
+                " first (koala files remove), or choose another name (--as)"
+            )
+        if known is not None and site in known.sites:
+            return site, True
+        prefix = own_prefix(content.user)
+        used = sum(
+            replica.size_bytes * len(replica.sites)
+            for file, replica in scheduler.replicas.items()
+            if file.startswith(prefix)
+        )
+        if used + content.size_bytes > self.bytes_max:
+            raise RejectedError(
+                f"{content.size_bytes} bytes more than the {used} that {content.user} has at all"
+                f" sites: allowed are {self.bytes_max:.0f} in all (limits.files_mb_per_user);"
+                " `koala files remove` makes room"
+            )
+        return site, False
+
+    def pictures(self, batch: BatchContext, caller: Caller) -> list[dict[str, Any]]:
+        """List the catalogue as a caller sees it: the files that it may read, at its sites."""
+        user = UserName(caller.name)
+        sees_all = caller.sees("")
+        sites = batch.scheduler.sites.values()
+        seen = {site.name for site in sites if sees_all or site.facts.admits(user)}
+        found = [
+            picture | {"sites": [site for site in picture["sites"] if site in seen]}
+            for picture in files_picture(batch.scheduler)
+            if sees_all or may_read(caller.name, picture["file"])
+        ]
+        return [picture for picture in found if picture["sites"] or sees_all]
+
+    async def remove(self, request: pb.RemoveFileRequest, caller: Caller) -> dict[str, Any]:
+        """Remove a user's file from one site, or from all; return where it was and is gone.
+
+        Raises RejectedError for a file of a site itself, or one that a job needs.
+        """
+        name, sites = await self.event_loop.ask(
+            lambda batch: self._check_removal(batch, request, caller)
+        )
+        away = [site for site in sites if not self.scheduler.sites[site].is_connected]
+        results = await asyncio.gather(
+            *(self._remove_at(site, name) for site in sites if site not in away)
+        )
+        gone = [site for site, is_gone in results if is_gone]
+        left = [site for site in sites if site not in gone]
+        return {"file": name, "removed": gone, "left": left}
+
+    async def _remove_at(self, site: SiteName, name: FileName) -> tuple[SiteName, bool]:
+        with self.additions.removing(site, name) as gone:
+            try:
+                async with asyncio.timeout(REMOVED_S):
+                    await gone.wait()
+            except TimeoutError:
+                return site, False
+        return site, True
+
+    def _check_removal(
+        self, batch: BatchContext, request: pb.RemoveFileRequest, caller: Caller
+    ) -> tuple[FileName, tuple[SiteName, ...]]:
+        scheduler = batch.scheduler
+        own = FileName(own_prefix(caller.name) + request.name)
+        name = own if own in scheduler.replicas else FileName(request.name)
+        known = scheduler.replicas.get(name)
+        is_mine = name.startswith(own_prefix(caller.name)) or caller.sees("")
+        if known is None or not (is_mine or may_read(caller.name, name)):
+            raise RejectedError(
+                f"no file {shown(request.name)}: `koala files` lists those there are"
+            )
+        if not name.startswith("~"):
+            raise RejectedError(
+                f"{shown(name)} is a file of {' and '.join(known.sites)}: the site's administrator"
+                " removes it"
+            )
+        if not is_mine:
+            owner = name[1:].partition("/")[0]
+            raise RejectedError(f"{shown(name)} is a file of {owner}, who can remove it")
+        readers = [
+            job.id
+            for job in scheduler.jobs.values()
+            if not job.is_over and name in {file.name for file in job.spec.input_files}
+        ]
+        if readers:
+            more = ", ..." if len(readers) > NAMES_MAX else ""
+            raise RejectedError(
+                f"{shown(name)} is an input file of {', '.join(readers[:NAMES_MAX])}{more}:"
+                " allowed is removing it when they are over"
+            )
+        if request.site and request.site not in known.sites:
+            raise RejectedError(
+                f"{shown(name)} is not at {request.site!r}, but at {', '.join(known.sites)}"
+            )
+        return name, (SiteName(request.site),) if request.site else known.sites
+
+
+def _chosen_site(sites: Mapping[SiteName, Site], user: UserName, wanted: str) -> SiteName:
+    """Return the wanted site, or the largest connected one. Raises UnknownSiteError,
+    RejectedError."""
+    seen = [site for site in sites.values() if site.facts.admits(user)]
+    if wanted and SiteName(wanted) not in {site.name for site in seen}:
+        known = ", ".join(site.name for site in seen) or "none"
+        raise UnknownSiteError(f"no site {wanted[:80]!r}: known are {known}")
+    usable = [site for site in seen if site.is_connected and wanted in ("", site.name)]
+    if not usable:
+        raise RejectedError(f"{wanted or 'every site'} is disconnected: try again when it is back")
+    return max(usable, key=lambda site: site.facts.processors).name
+
+
+def _require_name(user: str) -> None:
+    if not user:
+        raise RejectedError("files belong to a user, and this call names none")
+
+
+async def _next(messages: AsyncIterator[pb.UploadUp]) -> pb.UploadUp | None:
+    """Read the next message; None at the end. Raises RejectedError when none comes."""
+    try:
+        async with asyncio.timeout(STALLED_S):
+            return await anext(messages, None)
+    except TimeoutError:
+        raise RejectedError(f"nothing came for {STALLED_S:g} s") from None

@@ -1,0 +1,148 @@
+"""Files on their way from the daemon's spool to the store of a site, and removals there.
+
+An addition outlives a cut client for `LINGER_S`, and a cut session of its site: each registration
+repeats the orders. The site's report of the file in its store ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from koala.core.model.values import SiteName
+from koala.daemon.files.spool import Purpose, token
+from koala.daemon.files.uploads import Content, transfer_of
+from koala.protocol.messages import (
+    AgentReport,
+    CancelTransfer,
+    FetchOrder,
+    FileFound,
+    FileRemoved,
+    RemoveFile,
+    ToAgent,
+    TransferFailed,
+    TransferProgress,
+)
+
+LINGER_S = 60.0
+REPORT_S = 0.5
+
+
+@dataclass(kw_only=True, eq=False)
+class Addition:
+    """File on its way to a site. `changed` is set at each report of the site about it."""
+
+    site: SiteName
+    order: FetchOrder
+    moved_bytes: int = 0
+    is_found: bool = False
+    problem: str = ""
+    watchers: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_over(self) -> bool:
+        """True once the site has the file, or cannot have it."""
+        return self.is_found or bool(self.problem)
+
+
+class Additions:
+    """Additions and removals under way. `send` puts a message into a site's live session, `relay`
+    returns the relay's address; `secret` is the key of the tokens."""
+
+    def __init__(
+        self,
+        *,
+        send: Callable[[SiteName, ToAgent], None],
+        relay: Callable[[], str],
+        secret: bytes,
+    ) -> None:
+        self._send = send
+        self._relay = relay
+        self._secret = secret
+        self._open: dict[tuple[SiteName, str], Addition] = {}
+        self._removals: dict[tuple[SiteName, str], asyncio.Event] = {}
+
+    @contextmanager
+    def adding(self, site: SiteName, content: Content, name: str) -> Iterator[Addition]:
+        """Bring an uploaded content into a site's store, and watch that for the block."""
+        transfer = transfer_of(content.key, name)
+        addition = self._open.get((site, transfer))
+        if addition is None or addition.is_over:
+            order = FetchOrder(
+                transfer=transfer,
+                file=name,
+                source="daemon",
+                address="",
+                token=token(self._secret, Purpose.READ, transfer),
+                size_bytes=content.size_bytes,
+                checksum=content.checksum,
+                report_s=REPORT_S,
+                keep_as=name,
+            )
+            addition = self._open[site, transfer] = Addition(site=site, order=order)
+            self._send(site, self._addressed(order))
+        addition.watchers += 1
+        try:
+            yield addition
+        finally:
+            addition.watchers -= 1
+            if addition.is_over:
+                self._drop(addition)
+            else:
+                loop = asyncio.get_running_loop()
+                loop.call_later(LINGER_S, self._drop_unwatched, addition)
+
+    @contextmanager
+    def removing(self, site: SiteName, name: str) -> Iterator[asyncio.Event]:
+        """Order the removal of a file; the event is set when the site has reported it gone."""
+        event = self._removals.setdefault((site, name), asyncio.Event())
+        self._send(site, RemoveFile(file=name))
+        try:
+            yield event
+        finally:
+            self._removals.pop((site, name), None)
+
+    def orders(self, site: SiteName) -> list[ToAgent]:
+        """Return the orders for a site that registers."""
+        return [self._addressed(one.order) for one in self._open.values() if one.site == site]
+
+    def note(self, site: SiteName, news: AgentReport, objection: str = "") -> None:
+        """Note a report of a site that is durable now. `objection` is why a file does not count."""
+        match news:
+            case FileRemoved(file=file) if event := self._removals.get((site, file)):
+                event.set()
+            case TransferProgress() | TransferFailed():
+                if (addition := self._open.get((site, news.transfer))) is not None:
+                    if isinstance(news, TransferFailed):
+                        addition.problem = news.reason
+                    else:
+                        addition.moved_bytes = news.size_bytes
+                    addition.changed.set()
+            case FileFound():
+                for addition in list(self._open.values()):
+                    order = addition.order
+                    is_same = (news.file, news.checksum) == (order.keep_as, order.checksum)
+                    if addition.site == site and is_same:
+                        addition.problem = objection
+                        addition.is_found = not objection
+                        addition.changed.set()
+            case _:
+                pass
+
+    def _addressed(self, order: FetchOrder) -> FetchOrder:
+        """Name the relay of this life of the daemon in an order."""
+        return replace(order, address=self._relay())
+
+    def _drop_unwatched(self, addition: Addition) -> None:
+        if not addition.watchers:
+            self._drop(addition)
+
+    def _drop(self, addition: Addition) -> None:
+        """Forget an addition; the site deletes what is left of its copy."""
+        key = (addition.site, addition.order.transfer)
+        if self._open.get(key) is addition:
+            del self._open[key]
+            self._send(addition.site, CancelTransfer(transfer=addition.order.transfer))

@@ -1,0 +1,157 @@
+"""Contents that clients uploaded: kept in the spool until a site or a job has no more use for them.
+
+    uploads/<user>/<key>         complete and checked
+    uploads/<user>/<key>.part    bytes so far, from which an upload resumes
+
+The key is a checksum of user and content, so a user finds only what that user uploaded. The relay
+serves complete uploads to agents, for transfers whose ids begin with the key. All calls block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import zlib
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from koala.errors import ExhaustedError, RejectedError, SpecError
+from koala.files.confined_folder import Descriptor
+from koala.files.incoming import Summing
+from koala.files.names import escape
+from koala.identity.private_files import private_folder
+from koala.runtime.clock import unix_now
+
+UPLOADS = "uploads"
+CHECKSUM = re.compile(r"[0-9a-f]{64}")
+RETRY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """Content of a file that a user uploads; `checksum` is its sha256 in hexadecimal."""
+
+    user: str
+    checksum: str
+    size_bytes: int
+
+    @property
+    def key(self) -> str:
+        """Name of the content in the spool."""
+        return hashlib.sha256(f"{self.user}\0{self.checksum}".encode()).hexdigest()
+
+
+def transfer_of(key: str, name: str) -> str:
+    """Name the transfer that brings an uploaded content to a site under a logical name."""
+    return f"{key}/0/t{zlib.crc32(name.encode()) % 10**9}"
+
+
+class Uploads:
+    """Uploads in a folder of the spool.
+
+    All of one user have at most `bytes_max`, and leave `free_bytes_min` of the disk free.
+    """
+
+    def __init__(self, spool: Path, *, bytes_max: float, free_bytes_min: int = 0) -> None:
+        self._folder = spool / UPLOADS
+        self._bytes_max = bytes_max
+        self._free_bytes_min = free_bytes_min
+
+    def find(self, content: Content) -> Path | None:
+        """Return the path of a complete upload, and renew its age."""
+        path = self._path(content)
+        try:
+            os.utime(path)
+            return path if path.stat().st_size == content.size_bytes else None
+        except FileNotFoundError:
+            return None
+
+    def begin(self, content: Content) -> int:
+        """Check that a content may be uploaded; return the number of bytes that are here. Raises
+        SpecError, ExhaustedError."""
+        if not CHECKSUM.fullmatch(content.checksum):
+            raise SpecError(f"checksum = {content.checksum[:80]!r}: allowed is a sha256 in hex")
+        if self.find(content) is not None:
+            return content.size_bytes
+        folder = self._path(content).parent
+        for made in (self._folder, folder):
+            private_folder(made)
+        here = self._part_size(content)
+        if here > content.size_bytes:
+            self._part(content).unlink()
+            here = 0
+        used = sum(path.stat().st_size for path in folder.iterdir())
+        if used - here + content.size_bytes > self._bytes_max:
+            raise ExhaustedError(
+                f"{content.size_bytes} bytes more than the {used - here} that wait in the daemon's"
+                f" spool: allowed are {self._bytes_max:.0f} in all (limits.uploads_mb_per_user)",
+                retry_after_s=RETRY_S,
+            )
+        self._require_room(content.size_bytes - here)
+        return here
+
+    def open(self, content: Content) -> Descriptor:
+        """Open the part of a content for writing."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        return Descriptor(os.open(self._part(content), flags, 0o600))
+
+    def append(self, part: Descriptor, data: bytes, offset: int) -> None:
+        """Write the next bytes. Raises ExhaustedError, OSError."""
+        self._require_room(len(data))
+        part.write(data, offset)
+
+    def finish(self, content: Content, part: Descriptor) -> None:
+        """Check a whole content, and keep it durably. Raises RejectedError for a wrong checksum:
+        its bytes are deleted."""
+        summing = Summing(part, size_bytes=content.size_bytes)
+        while summing.step():
+            pass
+        if summing.digest.value() != content.checksum:
+            self._part(content).unlink(missing_ok=True)
+            raise RejectedError(
+                f"the file has sha256 {summing.digest.value()}, announced was {content.checksum}:"
+                " it changed while it was read"
+            )
+        part.sync()
+        self._part(content).rename(self._path(content))
+
+    def sweep(self, older_s: float, *, kept: Collection[str]) -> None:
+        """Delete the uploads that were not used for so long, but those of the kept keys."""
+        before = unix_now() - older_s
+        for path in self._folder.glob("*/*"):
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < before and path.name not in kept:
+                    path.unlink()
+
+    def _require_room(self, size_bytes: int) -> None:
+        status = os.statvfs(self._folder)
+        room_bytes = status.f_bavail * status.f_frsize - self._free_bytes_min
+        if size_bytes > room_bytes:
+            raise ExhaustedError(
+                f"{size_bytes} bytes are to come: the daemon's spool has room for"
+                f" {max(0, room_bytes)}",
+                retry_after_s=RETRY_S,
+            )
+
+    def _part_size(self, content: Content) -> int:
+        try:
+            return self._part(content).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _path(self, content: Content) -> Path:
+        return self._folder / escape(content.user) / content.key
+
+    def _part(self, content: Content) -> Path:
+        return self._path(content).with_suffix(".part")
+
+
+def served(spool: Path, transfer: str) -> Path | None:
+    """Return the uploaded content that a transfer brings to a site; None for any other transfer."""
+    key = transfer.partition("/")[0]
+    if not CHECKSUM.fullmatch(key):
+        return None
+    return next((spool / UPLOADS).glob(f"*/{key}"), None)

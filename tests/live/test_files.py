@@ -1,0 +1,89 @@
+"""Files that users add: from this machine to a site, into jobs, and away again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from koala.client import AsyncClient
+from koala.client.file_calls import upload
+from koala.client.uploads import LocalFile
+from koala.errors import RejectedError
+from tests.cli.command import koala
+from tests.live.grid import Grid
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+LARGE = os.urandom(3_000_000)
+HUGE = b"\1" * 60_000_000
+LIST = 'cd "$KOALA_INPUTS"; find * -type l | sort; cat runs/a.txt; basename "$KOALA_INPUT"'
+
+
+async def test_added_files_reach_a_program_under_their_own_names(
+    calm_grid: Grid, client: AsyncClient, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    (runs / "deep").mkdir(parents=True)
+    runs.joinpath("a.txt").write_text("hello\n")
+    runs.joinpath("deep", "b.txt").write_text("b")
+    tmp_path.joinpath("big.nc").write_bytes(LARGE)
+    tmp_path.joinpath("link").symlink_to(runs / "a.txt")
+    words = ["--address", calm_grid.address, "--json"]
+    said = await asyncio.to_thread(koala, "files", "add", str(runs), "--site", "vu", *words)
+    assert said.returncode == 0, said.stderr
+    names = [entry["file"].partition("/")[2] for entry in json.loads(said.stdout)["files"]]
+    assert names == ["runs/a.txt", "runs/deep/b.txt"]
+    added = await client.add_file(tmp_path / "big.nc", site="delft")
+    assert added.site == "delft"
+
+    quoted = LIST.replace('"', '""')
+    job = await client.submit(
+        f'&(executable=/bin/sh)(arguments="-c" "{quoted}")(inputFile=big.nc runs/)'
+        "(resourceManagerContact=delft)"
+    )
+    assert await client.wait(job.job) == "Finished", await client.show(job.job)
+    out = b"".join([part.data async for part in client.logs(job.job, stream="stdout")])
+    assert out.decode().split() == ["big.nc", "runs/a.txt", "runs/deep/b.txt", "hello", "big.nc"]
+    moved = {copy.file.partition("/")[2] for copy in (await client.show(job.job)).transfers}
+    assert moved == {"runs/a.txt", "runs/deep/b.txt"}
+
+    with pytest.raises(RejectedError, match="exists with another content"):
+        await client.add_file(runs / "a.txt", name="big.nc")
+    said = await asyncio.to_thread(koala, "files", "where", "runs/", *words)
+    assert [entry["sites"] for entry in json.loads(said.stdout)["files"]] == [["vu"]] * 2
+    for name in ("big.nc", "runs/a.txt", "runs/deep/b.txt"):
+        assert (await client.remove_file(name)).left == ()
+    assert not [entry for entry in await client.files() if entry.file.startswith("~")]
+    left = [path for path in calm_grid.store("vu").rglob("*") if path.name != "input.dat"]
+    assert left == [], "no empty folder stays either"
+
+
+async def test_an_upload_that_is_cut_goes_on_and_half_a_file_is_never_listed(
+    client: AsyncClient, tmp_path: Path
+) -> None:
+    path = tmp_path / "cut.bin"
+    path.write_bytes(HUGE)
+    local = await LocalFile.read(path)
+
+    has_begun = asyncio.Event()
+    sending = asyncio.create_task(
+        upload(
+            client._daemon, local, lambda here: has_begun.set() if here > len(HUGE) // 20 else None
+        )
+    )
+    await has_begun.wait()
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    assert not [entry for entry in await client.files() if entry.file.endswith("cut.bin")]
+    seen: list[int] = []
+    async with asyncio.timeout(60):
+        await client.add_file(path, site="vu", progress=seen.append)
+    assert 0 < seen[0] < len(HUGE) // 2, "in halves: of the daemon, and of the site"
+    assert seen == sorted(seen)
+    assert seen[-1] == len(HUGE)
+    await client.remove_file("cut.bin")
