@@ -1,4 +1,4 @@
-"""Who may add, see and remove which files."""
+"""Rights to add, see and remove files."""
 
 from __future__ import annotations
 
