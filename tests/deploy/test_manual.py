@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -84,6 +85,14 @@ def test_the_build_installs_a_completion_for_each_shell(shell: str) -> None:
     (source,) = [one for one, to in BUILD["shared-data"].items() if f"/{shell}" in to]
     text = ROOT.joinpath(source).read_text(encoding="utf-8")
     assert f"_KOALA_COMPLETE={shell}_complete" in text
+
+
+def test_the_document_that_the_units_name_is_installed() -> None:
+    for unit in ROOT.joinpath("deploy", "systemd").glob("*.service"):
+        text = unit.read_text(encoding="utf-8")
+        named = re.findall(r"^Documentation=file:///opt/koala/(.*)$", text, re.MULTILINE)
+        assert set(named) <= set(BUILD["shared-data"].values())
+        assert named, unit.name
 
 
 def test_bash_completes_commands(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ def test_the_image_is_built_of_what_is_there_and_starts_what_is_installed() -> N
         *PROJECT["project"]["license-files"],
         *(package.split("/")[0] for package in build["packages"]),
         *{path.split("/")[0] for path in build["force-include"]},
+        "CHANGELOG.md",
         "docs",  # the manual pages are made from them
     ]
     assert sorted(copied) == sorted(needed)
