@@ -25,6 +25,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Start": {
         "up": "koala.cli.local.up:up",
         "demo": "koala.cli.local.demo:demo",
+        "web": "koala.cli.local.web:web",
         "examples": "koala.cli.local.examples:examples",
         "init": "koala.cli.local.init:init",
         "doctor": "koala.cli.admin.doctor:doctor",
@@ -82,7 +83,7 @@ COMMANDS = [name for places in SECTIONS.values() for name in places]
 
 DEBUG_VARIABLE = "KOALA_DEBUG"
 COMPLETION_VARIABLE = "_KOALA_COMPLETE"
-LONG_RUNNING = ("demo", "up", "daemon")
+LONG_RUNNING = ("demo", "up", "daemon", "web")
 """Commands that exit through the interpreter's normal shutdown; the others skip it, see `main`."""
 WITH_TEMPORARY_FOLDERS = ("demo", "up", "backup", "restore", "admin")
 """Commands that remove temporary folders on exit. They react to the first ending signal only."""

@@ -80,6 +80,7 @@ def up(folder: Path, text: str | None = GRID) -> Iterator[Up]:
             "up",
             *([str(path)] if text is not None else []),
             "--any-port",
+            "--no-web",
         ],
         env=environment(TMPDIR=str(folder), PYTHONUNBUFFERED="1"),
         stdout=subprocess.PIPE,

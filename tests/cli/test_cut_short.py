@@ -54,7 +54,7 @@ def test_a_grid_that_is_ended_while_it_starts_leaves_nothing(
     grid, made = tmp_path / "grid.toml", tmp_path / "made"
     grid.write_text(GRID)
     made.mkdir()
-    process = started(made, "up", str(grid), "--any-port")
+    process = started(made, "up", str(grid), "--any-port", "--no-web")
     until(lambda: any(made.glob(f"koala-up-*/{sign}")), process)
     for _ in range(times):
         process.send_signal(number)

@@ -53,6 +53,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala.daemon.auth",),
     ("koala.daemon",),
     ("koala.client",),
+    ("koala.web",),
     (
         "koala.cli",
         "koala.papers.deadlines.command",
@@ -77,6 +78,7 @@ ONLY_FROM = {
     ),
     "cryptography": ("koala.identity", "koala.wire", "koala.daemon", "koala_agent", "koala.cli"),
     "rich": ("koala.cli",),
+    **dict.fromkeys(("starlette", "uvicorn", "jinja2"), ("koala.web",)),
     **dict.fromkeys(
         ("scipy", "numpy", "matplotlib"), ("koala.sim", "koala.papers", "koala.workload")
     ),
@@ -148,9 +150,10 @@ def cycles(modules: Iterable[Module]) -> Iterator[str]:
 
 def undeclared(modules: Iterable[Module]) -> Iterator[str]:
     """Imports of packages that pyproject.toml does not name among the dependencies, those of the
-    extra `sim` included; who may import these is in ONLY_FROM."""
+    extras `sim` and `web` included; who may import these is in ONLY_FROM."""
     project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
     requirements = project["dependencies"] + project["optional-dependencies"]["sim"]
+    requirements += project["optional-dependencies"]["web"]
     declared = {requirement.partition(">")[0] for requirement in requirements}
     owners = packages_distributions()
     for module in modules:

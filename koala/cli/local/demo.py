@@ -27,8 +27,9 @@ class DemoFailedError(KoalaError):
 @option("--seed", type=Whole(), default=1, help="Seed of sites and times.")
 @option("--keep", is_flag=True, help="Keep journals, outputs and logs at the end.")
 @option("--plain", is_flag=True, help="Print lines instead of the live view, also on a terminal.")
+@option("--no-web", is_flag=True, help="Start no web page.")
 @json_option
-def demo(*, jobs: int, seed: int, keep: bool, plain: bool, json: bool) -> None:
+def demo(*, jobs: int, seed: int, keep: bool, plain: bool, no_web: bool, json: bool) -> None:
     """Run a grid on this machine, with jobs.
 
     The grid has a daemon, five emulated sites with local users, file transfers, and co-allocated
@@ -54,7 +55,7 @@ def demo(*, jobs: int, seed: int, keep: bool, plain: bool, json: bool) -> None:
         note(f"starting a daemon and {len(folder.sites)} sites in {folder.state}")
         show = Show(planned, is_live=sys.stderr.isatty() and not plain)
         try:
-            rows = run_grid(folder, show.run)
+            rows = run_grid(folder, show.run, web=None if no_web else note)
             if json:
                 show_json({"jobs": rows})
             else:

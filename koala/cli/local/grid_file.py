@@ -75,6 +75,11 @@ class GridFolder:
         return self.state / "logs" / f"{name}.log"
 
     @property
+    def link(self) -> Path:
+        """Path of the file with the present sign-in link of the web page."""
+        return self.state / "web.link"
+
+    @property
     def temporary(self) -> Path:
         """Folder of temporary files of the grid's processes, removed with the state folder."""
         return self.state / "tmp"

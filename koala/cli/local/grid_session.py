@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from koala.cli.connection import ENDS
 from koala.cli.local.grid_file import GridFolder
 from koala.cli.local.processes import Processes
+from koala.cli.local.web_page import start_page
 from koala.errors import KoalaError, first_error
 from koala.runtime.child_lifetime import end_once
 
@@ -39,11 +40,29 @@ class InterruptedRunError(KoalaError):
     """A signal ended the run; everything was stopped in order."""
 
 
-def run_grid(folder: GridFolder, body: Callable[[AsyncClient], Awaitable[T]]) -> T:
-    """Start the grid, await `body` once all sites are registered, and stop everything."""
+def run_grid(
+    folder: GridFolder,
+    body: Callable[[AsyncClient], Awaitable[T]],
+    *,
+    web: Callable[[str], None] | None = None,
+) -> T:
+    """Start the grid, await `body` once all sites are registered, and stop everything.
+
+    With `web` the web page is started, too; `web` gets its sign-in link, or why there is none.
+    """
     processes = Processes(folder)
+
+    async def with_web(client: AsyncClient) -> T:
+        if web is None:
+            return await body(client)
+        async with asyncio.TaskGroup() as group:
+            page = group.create_task(start_page(folder, processes, client.address, web))
+            result = await body(client)
+            page.cancel()
+        return result
+
     try:
-        return asyncio.run(_run_with_signals(folder, processes, body))
+        return asyncio.run(_run_with_signals(folder, processes, with_web))
     except asyncio.CancelledError:
         raise InterruptedRunError("interrupted; everything was stopped") from None
     except BaseExceptionGroup as group:

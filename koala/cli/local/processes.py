@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import psutil
 
 TAG_VARIABLE = "KOALA_GRID"
+WEB = "web page"
+"""Name of its process; no site can have it."""
 STOP_S = 10.0
 """Time limit for the orderly end of a daemon or an agent, before it is killed."""
 SWEEP_S = 5.0
@@ -48,17 +50,26 @@ class Processes:
 
     def start_daemon(self) -> None:
         """Start the daemon; `check` reports its end."""
-        self._start("daemon", "koala.daemon.main", self._folder.daemon)
+        self._start("daemon", "koala.daemon.main", str(self._folder.daemon))
 
     def start_agents(self) -> None:
         """Start the agents of all sites."""
         for site in self._folder.sites:
-            self._start(site, "koala_agent.main", self._folder.agent(site))
+            self._start(site, "koala_agent.main", str(self._folder.agent(site)))
+
+    def start_web(self, address: str, listen: str) -> None:
+        """Start the web page; the grid goes on without it, if it ends."""
+        words = ("web", "--address", address, "--listen", listen)
+        self._start(WEB, "koala.cli", *words, "--link-file", str(self._folder.link))
+
+    def has_web(self) -> bool:
+        """Return True while the web page runs."""
+        return self._children[WEB].poll() is None
 
     def check(self) -> None:
         """Raise ChildEndedError, with the end of its log, if a child has ended."""
         for name, child in self._children.items():
-            if (status := child.poll()) is not None:
+            if name != WEB and (status := child.poll()) is not None:
                 log = self._folder.log(name)
                 what = "the daemon" if name == "daemon" else f"the agent of {name}"
                 raise ChildEndedError(
@@ -72,8 +83,8 @@ class Processes:
             self._end([child for name, child in self._children.items() if name == "daemon"])
             self._sweep()
 
-    def _start(self, name: str, module: str, configuration: Path) -> None:
-        child = ["-m", "koala.cli.local.child", str(os.getpid()), module, str(configuration)]
+    def _start(self, name: str, module: str, *words: str) -> None:
+        child = ["-m", "koala.cli.local.child", str(os.getpid()), module, *words]
         with self._folder.log(name).open("ab") as log:
             self._children[name] = subprocess.Popen(
                 [sys.executable, *child],

@@ -43,12 +43,13 @@ def daemon(*, config: Path, accept_loss: bool, init: bool) -> None:
     " folder that is removed at the end.",
 )  # fmt: skip
 @option("--any-port", is_flag=True, help="Listen on a free port instead of the grid's.")
-def up(*, grid: Path | None, state: Path | None, any_port: bool) -> None:
+@option("--no-web", is_flag=True, help="Start no web page.")
+def up(*, grid: Path | None, state: Path | None, any_port: bool, no_web: bool) -> None:
     """Run a grid on this machine, until Ctrl-C.
 
     One file describes the daemon and the agents of all sites; docs/configuration.md explains it.
     Without a file the grid is that of `koala demo`: five emulated sites with local users and the
-    input files of the examples.
+    input files of the examples. The web page of the grid is started, too; its link is printed.
     """
     import asyncio
 
@@ -77,7 +78,7 @@ def up(*, grid: Path | None, state: Path | None, any_port: bool) -> None:
             await asyncio.Event().wait()
 
         try:
-            run_grid(folder, stay)
+            run_grid(folder, stay, web=None if no_web else note)
         except InterruptedRunError as end:
             note(f"{end}")
         except BaseException:

@@ -1,0 +1,52 @@
+"""`koala web`: the web page of a grid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from koala.cli.arguments import address_option, file, option
+from koala.cli.connection import note
+from koala.cli.extras import needs_web
+
+
+@click.command
+@option(
+    "--listen", default="127.0.0.1:7780", metavar="HOST:PORT",
+    help="Address of the pages; port 0 takes a free one. Other than loopback needs TLS.",
+)  # fmt: skip
+@option("--certificate", type=file, help="Certificate for TLS, a PEM file with its chain.")
+@option("--key", type=file, help="Private key of the certificate.")
+@option(
+    "--public-url", default="", metavar="URL",
+    help="Address that browsers use, if a proxy is in between, as in https://example.org/koala.",
+)  # fmt: skip
+@option("--link-file", type=file, help="Write each new sign-in link to this file, too.")
+@address_option
+@needs_web
+def web(
+    *,
+    listen: str,
+    certificate: Path | None,
+    key: Path | None,
+    public_url: str,
+    link_file: Path | None,
+    address: str | None,
+) -> None:
+    """Show the grid and its jobs as web pages, until Ctrl-C.
+
+    The process is a client of the daemon. The sign-in link that it prints signs one browser in as
+    you; the next link is printed once a link is used. Others sign in with their tokens.
+    """
+    from koala.web.server import serve
+    from koala.web.settings import read_settings
+
+    settings = read_settings(
+        listen,
+        public_url=public_url,
+        certificate=certificate,
+        key=key,
+        link_file=link_file,
+    )
+    serve(settings, address, say=lambda link: note(f"open {link}"))

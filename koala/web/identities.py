@@ -1,0 +1,128 @@
+"""Identities: who looks, with the client and the model that show what the daemon allows them.
+
+The own identity is that of the account that runs the web process. Others come by their token, and
+the daemon decides on each of their calls, as it does for the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from koala.client import AsyncClient
+from koala.errors import ExhaustedError, UnauthenticatedError
+from koala.identity.credentials import Credentials, find_credentials
+from koala.web.model import GridModel
+from koala.web.sessions import Sessions
+
+OWN = "own"
+IDENTITIES_MAX = 64
+TOKEN_MAX = 512
+SWEEP_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A user of the daemon who is signed in, with the connection that shows the user's token."""
+
+    key: str
+    user: str
+    role: str
+    client: AsyncClient
+    model: GridModel
+
+    @property
+    def is_operator(self) -> bool:
+        """True if the daemon lets the user change sites and see all jobs."""
+        return self.role in ("operator", "administrator")
+
+
+class Identities:
+    """The identities with sessions, and the own one. Use it in `async with`.
+
+    Their models run in `group`.
+    """
+
+    def __init__(self, address: str | None, sessions: Sessions, group: asyncio.TaskGroup) -> None:
+        self._given = address
+        self._sessions = sessions
+        self._group = group
+        self._known: dict[str, tuple[Identity, AsyncExitStack]] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+        self.address = ""
+
+    async def __aenter__(self) -> Identities:
+        own = AsyncClient(self._given)
+        self.address = own.address
+        await self._add(OWN, own)
+        self._sweeper = self._group.create_task(self._sweep())
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for _identity, stack in tuple(self._known.values()):
+            await stack.aclose()
+        self._known.clear()
+
+    def get(self, key: str) -> Identity | None:
+        """Return a known identity."""
+        found = self._known.get(key)
+        return None if found is None else found[0]
+
+    async def sign_in(self, token: str) -> Identity:
+        """Return the identity of a token, after the daemon has accepted it.
+
+        Raises UnauthenticatedError, UnreachableError, ExhaustedError.
+        """
+        if not token.isascii() or not token.isprintable() or not 0 < len(token) <= TOKEN_MAX:
+            raise UnauthenticatedError("this is not a token; `koala user add` makes one")
+        key = sha256(token.encode()).hexdigest()
+        if (found := self.get(key)) is not None:
+            await found.client.hello()  # the token may be revoked by now
+            return found
+        credentials = find_credentials(self.address)
+        if credentials is None or credentials.is_plain:
+            raise UnauthenticatedError("this daemon has no tokens: use the sign-in link")
+        if len(self._known) >= IDENTITIES_MAX:
+            await self._drop_unused()
+        if len(self._known) >= IDENTITIES_MAX:
+            raise ExhaustedError(f"{IDENTITIES_MAX} users are signed in already: try again later")
+        shown = _with_token(credentials, token)
+        return await self._add(key, AsyncClient(self.address, credentials=shown))
+
+    async def _add(self, key: str, client: AsyncClient) -> Identity:
+        stack = AsyncExitStack()
+        try:
+            await stack.enter_async_context(client)
+            caller = await client.hello()
+        except BaseException:
+            await stack.aclose()
+            raise
+        model = GridModel(client, refused=lambda: self._sessions.end_all(key))
+        identity = Identity(key=key, user=caller.user, role=caller.role, client=client, model=model)
+        task = self._group.create_task(model.run())
+        stack.callback(task.cancel)
+        if key in self._known:  # signed in twice at the same time
+            await stack.aclose()
+            return self._known[key][0]
+        self._known[key] = (identity, stack)
+        return identity
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            await self._drop_unused()
+
+    async def _drop_unused(self) -> None:
+        """Close the identities that have no session any more."""
+        used = {OWN, *self._sessions.identities()}
+        for key in [key for key in self._known if key not in used]:
+            _, stack = self._known.pop(key)
+            await stack.aclose()
+
+
+def _with_token(credentials: Credentials, token: str) -> Credentials:
+    return replace(credentials, user="", token=token, source="the sign-in page")

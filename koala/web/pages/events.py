@@ -1,0 +1,136 @@
+"""Streams of changes for open pages (server-sent events).
+
+The id of an event is the number of the watch up to which the model stood. A browser that comes back
+shows it as Last-Event-ID, and gets all that came since then; or it is told to load the page again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from koala.errors import ExhaustedError
+from koala.web.cells import job_cells, site_cells, total_cells
+from koala.web.model import Change, GridModel
+from koala.web.pages.viewer import Viewer, signed_in
+from koala.web.usage import total_use
+
+STREAMS_MAX = 1_000
+BEAT_S = 15.0
+"""Longest silence: proxies cut lines that are silent."""
+
+
+class Streams:
+    """Counts the open streams."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+@signed_in
+async def stream(request: Request, viewer: Viewer) -> Response:
+    """Stream the changes of a topic: jobs, grid, or a job's id."""
+    streams: Streams = request.app.state.streams
+    if streams.count >= STREAMS_MAX:
+        raise ExhaustedError(f"{STREAMS_MAX} pages are open already")
+    topic = request.query_params.get("topic", "jobs")[:40]
+    last = request.headers.get("last-event-id") or request.query_params.get("after")
+    number = int(last) if last and last.isascii() and last.isdigit() and len(last) < 19 else None
+    events = _events(viewer, streams, topic, number)
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+async def _events(
+    viewer: Viewer, streams: Streams, topic: str, number: int | None
+) -> AsyncGenerator[bytes, None]:
+    model = viewer.identity.model
+    streams.count += 1
+    try:
+        yield b"retry: 1000\n\n"
+        after = model.cursor(number)
+        if after is None:
+            yield _event("reload", model.number, {})
+            after = model.cursor(None)
+        assert after is not None
+        while _is_signed_in(viewer):
+            async with aclosing(_beating(model.changes(after))) as changes:
+                async for change in changes:
+                    if change is None:
+                        yield b": still here\n\n"
+                    elif text := _text(model, change, topic):
+                        yield text
+                    if not _is_signed_in(viewer):
+                        return
+            yield _event("reload", model.number, {})  # this page was too slow
+            after = model.cursor(None) or 0
+    finally:
+        streams.count -= 1
+
+
+def _is_signed_in(viewer: Viewer) -> bool:
+    """Return True while the session lives; an open page counts as a look at it."""
+    return viewer.services.sessions.has(viewer.session)
+
+
+async def _beating(
+    changes: AsyncGenerator[Change, None],
+) -> AsyncGenerator[Change | None, None]:
+    """Yield the changes, and None after each `BEAT_S` without one."""
+    async with asyncio.TaskGroup() as group:
+        coming: asyncio.Task[Change | None] = group.create_task(_next(changes))
+        try:
+            while True:
+                done, _ = await asyncio.wait((coming,), timeout=BEAT_S)
+                if not done:
+                    yield None
+                    continue
+                change = coming.result()
+                if change is None:
+                    return
+                yield change
+                coming = group.create_task(_next(changes))
+        finally:
+            coming.cancel()
+
+
+async def _next(changes: AsyncGenerator[Change, None]) -> Change | None:
+    return await anext(changes, None)
+
+
+def _text(model: GridModel, change: Change, topic: str) -> bytes:
+    """Return the events of a change for a topic, which all its streams share."""
+    found = change.texts.get(topic)
+    if found is None:
+        found = change.texts[topic] = _make_text(model, change, topic)
+    return found
+
+
+def _make_text(model: GridModel, change: Change, topic: str) -> bytes:
+    events = []
+    if change.trouble is not None:
+        events.append(_event("trouble", change.number, {"text": change.trouble}))
+    if topic == "grid" and (change.sites or change.usage):
+        cells = [site_cells(site) for site in change.sites]
+        document = {
+            "sites": cells,
+            "total": total_cells(total_use(model.sites.values())),
+            "usage": change.usage,
+        }
+        events.append(_event("grid", change.number, document))
+    if change.jobs and topic in ("jobs", "grid"):
+        document = {"jobs": [job_cells(job) for job in change.jobs]}
+        events.append(_event("jobs", change.number, document))
+    elif any(job["job"] == topic for job in change.jobs):
+        events.append(_event("fresh", change.number, {}))
+    return b"".join(events)
+
+
+def _event(name: str, number: int, document: object) -> bytes:
+    data = json.dumps(document, separators=(",", ":"))
+    return f"event: {name}\nid: {number}\ndata: {data}\n\n".encode()

@@ -1,0 +1,64 @@
+"""The grid, and one site."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from koala.errors import UnknownSiteError
+from koala.web import charts
+from koala.web.cells import job_cells, site_cells, stage, total_cells
+from koala.web.pages.viewer import Viewer, action, signed_in
+from koala.web.usage import total_use
+
+JOBS_SHOWN = 12
+
+
+@signed_in
+async def show(_: Request, viewer: Viewer) -> Response:
+    """Show the sites with the use of their processors, and what is under way."""
+    model = viewer.identity.model
+    await model.is_loaded.wait()
+    sites = list(model.sites.values())
+    counts: dict[str, int] = {}
+    for job in model.jobs.values():
+        counts[job["phase"]] = counts.get(job["phase"], 0) + 1
+    alive = [job for job in reversed(model.jobs.values()) if job["ended_at"] is None]
+    return viewer.page(
+        "grid.html",
+        here="grid",
+        sites=[site_cells(site) for site in sites],
+        total=total_cells(total_use(sites)),
+        chart=charts.usage_chart(model.usage.whole),
+        counts=[(phase, stage(phase), count) for phase, count in counts.items()],
+        jobs=[job_cells(job) for job in alive[:JOBS_SHOWN]],
+        alive=len(alive),
+    )
+
+
+@signed_in
+async def site(request: Request, viewer: Viewer) -> Response:
+    """Show one site, its use over time, and the jobs that are there."""
+    model = viewer.identity.model
+    await model.is_loaded.wait()
+    name = request.path_params["site"]
+    found = model.sites.get(name)
+    if found is None:
+        raise UnknownSiteError(f"no site {name!r}")
+    jobs = [job for job in reversed(model.jobs.values()) if name in job["sites"]]
+    return viewer.page(
+        "site.html",
+        here="grid",
+        site=found,
+        cells=site_cells(found),
+        chart=charts.usage_chart(model.usage.sites.get(name, ())),
+        jobs=[job_cells(job) for job in jobs[:JOBS_SHOWN]],
+    )
+
+
+@action
+async def change(request: Request, viewer: Viewer) -> Response:
+    """Drain or resume a site; the daemon decides who may."""
+    name = request.path_params["site"]
+    await viewer.identity.client.change_site(name, request.path_params["verb"])
+    return viewer.go(f"/sites/{name}")

@@ -1,0 +1,109 @@
+"""The list of jobs, with filters and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from koala.web.cells import ENDED, filters_of, haystack, job_cells
+from koala.web.pages.viewer import Viewer, signed_in, whole
+
+ROWS = 50
+PAGES_MAX = 100_000
+TEXT_MAX = 200
+GROUPS = {"alive": "not over", "over": "over"}
+"""Groups of phases that the filter offers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Jobs to show: empty values let all pass."""
+
+    owner: str = ""
+    phase: str = ""
+    site: str = ""
+    text: str = ""
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> JobFilter:
+        """Read the filter of an address."""
+        names = ("owner", "phase", "site", "text")
+        return cls(**{name: values.get(name, "").strip()[:TEXT_MAX] for name in names})
+
+    def has(self, job: Mapping[str, Any]) -> bool:
+        """Return True if the job passes."""
+        if self.owner and job["owner"] != self.owner:
+            return False
+        if self.site and self.site not in job["sites"]:
+            return False
+        if self.phase and not self._has_phase(job["phase"]):
+            return False
+        return not self.text or all(word in haystack(job) for word in self.text.lower().split())
+
+    def _has_phase(self, phase: str) -> bool:
+        if self.phase in GROUPS:
+            return (phase in ENDED) == (self.phase == "over")
+        return phase == self.phase
+
+    @property
+    def query(self) -> str:
+        """The filter as a part of an address."""
+        names = ("owner", "phase", "site", "text")
+        return urlencode({name: getattr(self, name) for name in names if getattr(self, name)})
+
+
+@signed_in
+async def show(request: Request, viewer: Viewer) -> Response:
+    """Show a page of the jobs that pass the filter, newest first."""
+    model = viewer.identity.model
+    await model.is_loaded.wait()
+    wanted = JobFilter.of(request.query_params)
+    page = whole(request.query_params.get("page"), low=1, high=PAGES_MAX, default=1)
+    found = list(_passing(model.jobs, wanted))
+    pages = max(1, -(-len(found) // ROWS))
+    page = min(page, pages)
+    rows = found[(page - 1) * ROWS : page * ROWS]
+    return viewer.page(
+        "jobs.html",
+        here="jobs",
+        filter=wanted,
+        groups=GROUPS,
+        offers=filters_of([*model.jobs.values()]),
+        jobs=[job_cells(job) for job in rows],
+        blank=_BLANK,
+        count=len(found),
+        known=len(model.jobs),
+        page=page,
+        pages=pages,
+        rows=ROWS,
+    )
+
+
+def _passing(jobs: dict[str, dict[str, Any]], wanted: JobFilter) -> Iterator[Mapping[str, Any]]:
+    for job in reversed(jobs.values()):
+        if wanted.has(job):
+            yield job
+
+
+_BLANK = job_cells(
+    {
+        "job": "j0",
+        "owner": "",
+        "phase": "Placing",
+        "priority": "low",
+        "processors": 0,
+        "components": 1,
+        "sites": [],
+        "programs": [],
+        "submitted_at": 0.0,
+        "started_at": None,
+        "ended_at": None,
+        "reason": "",
+    }
+)
+"""Cells of the row that the browser copies for a new job."""

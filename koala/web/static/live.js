@@ -1,0 +1,38 @@
+// The stream of changes. The browser reconnects by itself and shows the number of the last event.
+const link = document.getElementById("link");
+const trouble = document.getElementById("trouble");
+
+function say(state, text) {
+  link.dataset.state = state;
+  link.textContent = text;
+  link.hidden = false;
+}
+
+export function live(topic, handlers) {
+  const { base, number } = document.body.dataset;
+  const source = new EventSource(`${base}/events?topic=${encodeURIComponent(topic)}&after=${number}`);
+  source.onopen = () => say("live", "live");
+  source.onerror = async () => {
+    if (source.readyState !== EventSource.CLOSED) {
+      say("off", "connecting again");
+      return;
+    }
+    // The server refused the stream: the session is over, or the server is another one by now.
+    say("off", "not live");
+    setTimeout(() => location.reload(), 2000);
+  };
+  source.addEventListener("trouble", (event) => {
+    const { text } = JSON.parse(event.data);
+    trouble.textContent = text;
+    trouble.hidden = !text;
+  });
+  source.addEventListener("reload", () => location.reload());
+  for (const [name, handler] of Object.entries(handlers)) {
+    source.addEventListener(name, (event) => handler(JSON.parse(event.data)));
+  }
+  window.addEventListener("pagehide", () => source.close());
+}
+
+export function announce(text) {
+  document.getElementById("news").textContent = text;
+}

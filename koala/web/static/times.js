@@ -1,0 +1,33 @@
+// Instants in the user's time zone, and durations that tick.
+const zone = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "medium" });
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+
+export function showTimes(root) {
+  const today = new Date().toDateString();
+  for (const one of root.querySelectorAll("time[data-at]")) {
+    const at = new Date(Number(one.dataset.at) * 1000);
+    const text = (at.toDateString() === today ? clock : zone).format(at);
+    if (one.textContent !== text) one.textContent = text;
+    one.title = at.toISOString();
+  }
+}
+
+export function duration(seconds) {
+  if (seconds < 0.9995) return `${Math.max(0, Math.round(seconds * 1000))} ms`;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  for (const [size, unit, below, less] of [[86400, "d", 3600, "h"], [3600, "h", 60, "min"]]) {
+    if (whole < size) continue;
+    const rest = Math.floor((whole % size) / below);
+    return `${Math.floor(whole / size)} ${unit}${rest ? ` ${rest} ${less}` : ""}`;
+  }
+  return `${Math.floor(whole / 60)} min${whole % 60 ? ` ${whole % 60} s` : ""}`;
+}
+
+export function tick(root = document) {
+  const now = Date.now() / 1000;
+  for (const one of root.querySelectorAll(".tick[data-since]")) {
+    if (one.dataset.until) continue;
+    one.textContent = duration(now - Number(one.dataset.since));
+  }
+}

@@ -1,0 +1,220 @@
+"""Access to the pages: sign-in, sessions, requests of other sites, roles, the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from koala.errors import ConfigError
+from koala.web.security import BODY_MAX, HEADERS
+from koala.web.sessions import AGE_MAX_S, IDLE_MAX_S, SESSIONS_MAX, Sessions, SignInCode
+from koala.web.settings import WebSettings, read_settings
+from tests.web.pages import ORIGIN, secret, web
+
+live = pytest.mark.live
+JOB = "&(executable=/bin/true)(count=4)"
+
+
+# --- pure -----------------------------------------------------------------------------------------
+
+
+def test_a_session_ends_by_age_by_idleness_and_by_sign_out() -> None:
+    now = [0.0]
+    sessions = Sessions(lambda: now[0])
+    first, second = sessions.begin("ann"), sessions.begin("ann")
+    assert first != second
+    session = sessions.find(first)
+    assert session is not None
+    for _ in range(int(AGE_MAX_S / IDLE_MAX_S * 2)):
+        now[0] += IDLE_MAX_S / 2
+        sessions.find(first)
+    assert sessions.find(second) is None  # idle
+    assert sessions.find(first) is not None
+    now[0] += 1
+    assert sessions.find(first) is None  # old
+    third = sessions.begin("ann")
+    sessions.end(third)
+    assert sessions.find(third) is None
+    assert sessions.find(None) is None
+    assert sessions.find("x" * 10_000) is None
+
+
+def test_sessions_are_limited_in_all_and_for_each_identity() -> None:
+    sessions = Sessions(lambda: 0.0)
+    own = [sessions.begin("ann") for _ in range(SESSIONS_MAX)]
+    assert len(sessions) == SESSIONS_MAX // 5
+    assert sessions.find(own[-1]) is not None
+    assert sessions.find(own[0]) is None
+    for number in range(2 * SESSIONS_MAX):
+        sessions.begin(f"u{number}")
+    assert len(sessions) == SESSIONS_MAX
+    first = sessions.find(sessions.begin("bob"))
+    assert first is not None
+    sessions.end_all("bob")
+    assert first.is_over
+    assert not sessions.has(first)
+
+
+def test_a_sign_in_code_is_good_once_and_replaced() -> None:
+    codes: list[str] = []
+    code = SignInCode(codes.append)
+    code.publish()
+    assert not code.use("guess")
+    assert code.use(codes[0])
+    assert not code.use(codes[0])
+    assert code.use(codes[1])
+    assert len(set(codes)) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ({"listen": "0.0.0.0:80"}, "only loopback addresses are allowed"),
+        ({"listen": "localhost"}, "allowed is HOST:PORT"),
+        ({"listen": "localhost:99999"}, "allowed is HOST:PORT"),
+        ({"key": Path("/nowhere")}, "give both, or neither"),
+        ({"key": Path("/no"), "certificate": Path("/no")}, "allowed is a PEM file"),
+        ({"public_url": "grid.example.org"}, "allowed is an address as in"),
+        ({"public_url": "http://grid.example.org"}, "allowed is https"),
+        ({"public_url": "https://ann@grid.example.org"}, "allowed is an address as in"),
+    ],
+)
+def test_wrong_settings_are_refused(words: Mapping[str, str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        read_settings(**words)  # type: ignore[arg-type]
+
+
+def test_settings_say_how_browsers_reach_the_pages() -> None:
+    plain = read_settings("127.0.0.1:7780")
+    assert plain.address(7781) == "http://127.0.0.1:7781"
+    assert plain.hosts(7781) == {"127.0.0.1:7781", "localhost:7781", "[::1]:7781"}
+    assert not plain.is_secure
+    behind = read_settings("[::1]:0", public_url="https://example.org/koala/")
+    assert (behind.base, behind.is_secure) == ("/koala", True)
+    assert behind.address(1) == "https://example.org/koala"
+    assert "example.org" in behind.hosts(1)
+
+
+# --- with a daemon --------------------------------------------------------------------------------
+
+
+@live
+async def test_only_requests_of_own_pages_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with web(tmp_path, monkeypatch) as found, found.signed_in() as browser:
+        good = await browser.get("/")
+        assert good.status_code == 200
+        for name, value in HEADERS.items():
+            assert good.headers[name] == value
+        assert good.headers["cache-control"] == "no-store"
+        assert "unsafe" not in good.headers["content-security-policy"]
+        page = await browser.get("/static/page.js")
+        assert (page.status_code, page.headers["cache-control"]) == (200, "no-cache")
+        assert (await browser.get("/", headers={"host": "evil.example:7780"})).status_code == 403
+        csrf = await secret(browser)
+        form = {"csrf": csrf, "text": JOB}
+        for wrong in (
+            {"origin": "http://evil.example"},
+            {"origin": "null"},
+            {"sec-fetch-site": "cross-site"},
+            {"sec-fetch-site": "same-site"},
+            {"content-length": str(BODY_MAX + 1)},
+        ):
+            refused = await browser.post("/submit", data=form, headers=wrong)
+            assert refused.status_code == 403, wrong
+        for own in ("", csrf[:-1], "x" * len(csrf)):
+            refused = await browser.post("/submit", data={"csrf": own, "text": JOB})
+            assert refused.status_code == 403
+            assert "another session" in refused.text
+        async with found.stage.client() as client:
+            assert await client.list_jobs() == []
+        accepted = await browser.post("/submit", data=form, headers={"origin": ORIGIN})
+        assert (accepted.status_code, accepted.headers["location"]) == (303, "/jobs/j1")
+
+
+@live
+async def test_a_link_signs_in_once_and_the_cookie_is_kept_from_scripts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with web(tmp_path, monkeypatch) as found, found.browser() as browser:
+        asked = await browser.get("/jobs/j1")
+        assert (asked.status_code, asked.headers["location"]) == (303, "/sign-in?back=/jobs/j1")
+        assert (
+            await browser.get("/events", headers={"accept": "text/event-stream"})
+        ).status_code == 401
+        assert (await browser.post("/jobs/j1/cancel")).status_code == 401
+        link = found.links[-1]
+        answer = await browser.get(link)
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "samesite=strict" in cookie.lower()
+        assert "Secure" not in cookie
+        assert (await browser.get("/")).status_code == 200
+        async with found.browser() as other:
+            assert (await other.get(link)).status_code == 403
+            assert (await other.get(found.links[-1])).status_code == 303
+        out = await browser.post("/sign-out", data={"csrf": await secret(browser)})
+        assert out.status_code == 303
+        assert (await browser.get("/")).status_code == 303
+        for back in ("//evil.example", "https://evil.example", "/\\evil.example"):
+            form = {"token": found.stage.administrator.token, "back": back}
+            assert (await browser.post("/sign-in", data=form)).headers["location"] == "/"
+
+
+@live
+async def test_behind_a_proxy_all_addresses_have_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = WebSettings(public_url="https://grid.example.org/koala")
+    async with web(tmp_path, monkeypatch, settings) as found, found.browser() as browser:
+        assert found.links[-1].startswith("https://grid.example.org/koala/sign-in?code=")
+        hosted = {"host": "grid.example.org"}
+        code = found.links[-1].partition("?")[2]
+        answer = await browser.get(f"/koala/sign-in?{code}", headers=hosted)
+        assert answer.headers["location"] == "/koala/"
+        assert "Secure" in answer.headers["set-cookie"]
+        assert "Path=/koala" in answer.headers["set-cookie"]
+        assert "strict-transport-security" in answer.headers
+        shown = {**hosted, "cookie": answer.headers["set-cookie"].partition(";")[0]}
+        page = (await browser.get("/koala/", headers=shown)).text
+        assert 'href="/koala/jobs"' in page
+        assert 'href="/jobs"' not in page
+
+
+@live
+async def test_the_daemon_decides_what_users_see_and_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with web(tmp_path, monkeypatch) as found:
+        ann, bob = await found.stage.user("ann"), await found.stage.user("bob")
+        async with found.signed_in(ann.token) as hers, found.signed_in(bob.token) as his:
+            text = "&(executable=/bin/true)(count=4)(name=secret-of-ann)"
+            form = {"csrf": await secret(hers), "text": text}
+            job = (await hers.post("/submit", data=form)).headers["location"]
+            assert "secret-of-ann" in (await hers.get(job)).text
+            refused = await his.get(job)
+            assert refused.status_code == 404
+            assert "secret-of-ann" not in refused.text
+            assert "secret-of-ann" not in (await his.get("/jobs")).text
+            cancelled = await his.post(f"{job}/cancel", data={"csrf": await secret(his)})
+            assert cancelled.status_code == 403
+            drained = await his.post("/sites/vu/drain", data={"csrf": await secret(his)})
+            assert drained.status_code == 403
+            done = await hers.post(f"{job}/cancel", data={"csrf": await secret(hers)})
+            assert (done.status_code, done.headers["location"]) == (303, job)
+            lines = [(x["who"], x["verb"], x["outcome"]) for x in found.stage.log()]
+            assert ("ann", "Cancel", "done") in lines
+            assert any(who == "bob" and "refused" in outcome for who, _, outcome in lines)
+            async with found.stage.client() as client:
+                await client.revoke_user("ann")
+            assert (await hers.get("/submit")).status_code in (200, 303)  # known or not by now
+            denied = await hers.post("/submit", data=form)
+            assert denied.status_code == 401
+            again = await hers.post("/sign-in", data={"token": ann.token})
+            assert again.status_code == 403
+        async with found.browser() as stranger:
+            for token in ("", "x", "\u2713", "x" * 1_000):
+                assert (await stranger.post("/sign-in", data={"token": token})).status_code == 403

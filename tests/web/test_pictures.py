@@ -1,0 +1,235 @@
+"""Pictures and pages follow from the documents of the daemon, whose texts never become markup."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from koala.web.barrier import barrier
+from koala.web.cells import duration, job_cells, processor_time, site_cells, stage, steps
+from koala.web.charts import usage_chart
+from koala.web.gantt import gantt, tick_places
+from koala.web.pages.jobs import JobFilter
+from koala.web.pages.viewer import make_templates
+from koala.web.settings import WebSettings
+from koala.web.usage import STEP_S, UsageHistory, Use, use_of
+
+HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(1)>&amp;{{ 7*7 }}"
+
+SITE = {
+    "site": "delft", "state": "usable", "processors": 10, "idle": 1, "claimed": 6, "held": 1,
+    "running": 4, "local": 3, "errors": 0, "unusable_until": None, "owner": None, "users": 0,
+    "grace_s": 2.0, "may_kill_local": False, "rtt_s": 0.0123, "is_drained": False, "trouble": "",
+    "enrolment": None, "expires_at": None, "revoked_at": None,
+}  # fmt: skip
+
+
+def job_of(phase: str = "Finished", **more: Any) -> dict[str, Any]:
+    """The document of a job of two components, the first of which was tried twice."""
+    parts = [
+        {
+            "component": index, "label": label, "processors": 2, "site": site, "claim_phase": None,
+            "executable": "/bin/true", "start_type": "strict-barrier", "claimed_at": 103.0 + index,
+            "passed_at": 106.0 + index / 100, "is_dropped": False, "refusal": "", "end": None,
+        }
+        for index, (label, site) in enumerate((("left", "delft"), ("right", "vu")))
+    ]  # fmt: skip
+
+    def claim(name: str, site: str, *, passed_at: float | None, wasted_s: float) -> dict[str, Any]:
+        return {
+            "claim": name, "site": site, "batch_job": "", "processors": 2, "asked_at": 101.0,
+            "granted_at": 103.0, "passed_at": passed_at, "ended_at": 110.0, "end": "exited",
+            "run_s": 1.0, "held_s": 2.0, "wasted_s": wasted_s,
+        }  # fmt: skip
+
+    return {
+        "job": "j7", "name": "", "owner": "ann", "phase": phase, "priority": "low",
+        "processors": 4, "components": 2, "sites": ["delft", "vu"], "programs": ["/bin/true"],
+        "submitted_at": 100.0, "started_at": 106.01, "ended_at": 110.0, "attempts": 2,
+        "reason": "", "queue": "low", "placement_tries": 1, "claiming_tries": 2, "deadline": None,
+        "timeline": {
+            "submitted_at": 100.0, "placed_at": 100.01, "claimed_at": 104.0, "start_at": 105.0,
+            "started_at": 106.01, "ended_at": 110.0, "start_lateness_s": 1.01,
+        },
+        "parts": parts,
+        "transfers": [
+            {
+                "file": "x", "source": "vu", "target": "delft", "components": ["left"],
+                "started_at": 101.0, "told_at": 102.0, "is_done": True, "share": 1.0,
+                "size_bytes": 5.0, "rate_bps": None, "left_s": 0.0,
+            }
+        ],
+        "charges": [
+            claim("j7/1/0/1", "leiden", passed_at=None, wasted_s=3.0),
+            claim("j7/2/0/1", "delft", passed_at=106.0, wasted_s=0.0),
+            claim("j7/2/1/1", "vu", passed_at=106.01, wasted_s=0.0),
+        ],
+        "story": [[100.0, "submitted"], [105.5, "Releasing: released"]],
+    } | more  # fmt: skip
+
+
+def test_the_course_of_a_job_has_every_attempt() -> None:
+    found = gantt(job_of(), now_at=200.0)
+    assert [(row.attempt, row.label, row.site) for row in found.rows] == [
+        (1, "left", "leiden"), (2, "left", "delft"), (2, "right", "vu")
+    ]  # fmt: skip
+    assert [bar.kind for bar in found.rows[0].bars] == ["claiming", "wasted"]
+    assert [bar.kind for bar in found.rows[1].bars] == [
+        "transfer",
+        "claiming",
+        "barrier",
+        "running",
+    ]
+    running = found.rows[1].bars[-1]
+    assert (running.left, running.width, running.text) == ("60.000%", "40.000%", "running: 4.0 s")
+    assert [(mark.text, mark.left) for mark in found.marks] == [
+        ("AB", "0.000%"), ("C", "40.000%"), ("D", "60.100%"), ("E", "100.000%")
+    ]  # fmt: skip
+
+
+def test_a_job_that_nobody_placed_has_no_rows_and_one_that_runs_ends_now() -> None:
+    timeline = dict.fromkeys(("placed_at", "claimed_at", "started_at", "ended_at", "start_at"))
+    waiting = job_of(
+        "Placing", charges=[], transfers=[], attempts=0, ended_at=None,
+        timeline={"submitted_at": 100.0, **timeline},
+        parts=[part | {"site": None} for part in job_of()["parts"]],
+    )  # fmt: skip
+    assert gantt(waiting, now_at=160.0).rows == ()
+    assert gantt(waiting, now_at=160.0).summary == "j7 over 1 min"
+
+
+@pytest.mark.parametrize("span", [0.003, 0.9, 1.0, 59.0, 3_600.0, 1e6])
+def test_ticks_are_few_and_round(span: float) -> None:
+    places = tick_places(span)
+    assert 2 <= len(places) <= 7
+    assert places[0] == 0
+    assert places[-1] <= span
+
+
+def test_the_barrier_has_arrivals_passes_and_the_missing() -> None:
+    found = barrier(job_of(), now_at=200.0)
+    assert [one.state for one in found.arrivals] == ["passed", "passed"]
+    assert found.skew_s == pytest.approx(0.01)
+    assert [one.passed_text for one in found.arrivals] == ["+0.0 ms", "+10.0 ms"]
+    assert found.released_at == 105.5
+    parts = job_of()["parts"]
+    parts[0] |= {"passed_at": None}
+    parts[1] |= {"passed_at": None, "claimed_at": None}
+    waits = barrier(job_of("Claiming", parts=parts, ended_at=None), now_at=104.0)
+    assert [one.state for one in waits.arrivals] == ["waits", "missing"]
+    assert waits.missing == ("right",)
+    assert waits.skew_s is None
+
+
+def test_the_processors_of_a_site_are_divided_without_remainder() -> None:
+    use = use_of(SITE)
+    assert use == Use(running=4, waiting=2, others=3, idle=1)
+    assert use.processors == SITE["processors"]
+    assert use_of(SITE | {"state": "disconnected"}) == Use()
+    crowded = use_of(SITE | {"local": 99})
+    assert (crowded.others, crowded.idle, crowded.processors) == (4, 0, 10)
+    cells = site_cells(SITE | {"errors": 2, "is_drained": True})
+    assert (cells["state"], cells["trouble"]) == ("usable, drained", "2 errors in a row")
+    assert cells["widths"]["waiting_at"] == "40.00%"
+
+
+def test_the_use_over_time_is_sampled_and_drawn() -> None:
+    history = UsageHistory()
+    assert usage_chart(history.whole) is None
+    assert history.add(0.0, [SITE])
+    assert not history.add(STEP_S / 2, [SITE])
+    assert history.add(STEP_S, [SITE, SITE | {"site": "vu"}])
+    chart = usage_chart(history.whole)
+    assert chart is not None
+    assert chart.peak == 20
+    assert [area.kind for area in chart.areas] == ["running", "waiting", "others"]
+
+
+def test_durations_and_stages_are_words_for_people() -> None:
+    said = [duration(s) for s in (None, 0.0123, 0.5, 12.34, 60, 3_661, 90_000, -0.5)]
+    assert said == ["–", "12.3 ms", "500 ms", "12.3 s", "1 min", "1 h 1 min", "1 d 1 h", "−500 ms"]
+    assert processor_time(72_000) == "20.0 h"
+    assert stage("SomethingNewer") == "waiting"
+    assert [step["state"] for step in steps(job_of("Releasing"))] == [
+        "done", "done", "here", "next", "next"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "passes"),
+    [
+        ({}, True),
+        ({"owner": "ann", "site": "vu", "phase": "Finished"}, True),
+        ({"owner": "an"}, False),
+        ({"phase": "over"}, True),
+        ({"phase": "alive"}, False),
+        ({"text": "TRUE delft"}, True),
+        ({"text": "true leiden"}, False),
+    ],
+)
+def test_a_filter_takes_the_jobs_that_it_names(words: dict[str, str], passes: bool) -> None:
+    wanted = JobFilter.of(words)
+    assert wanted.has(job_of()) is passes
+    assert wanted.has(job_of()) is JobFilter.of(dict(_pairs(wanted.query))).has(job_of())
+
+
+def _pairs(query: str) -> list[list[str]]:
+    return [pair.replace("+", " ").split("=") for pair in query.split("&") if pair]
+
+
+def test_nothing_that_users_write_becomes_markup() -> None:
+    job = job_of(
+        "Failed", name=HOSTILE, owner=HOSTILE, reason=HOSTILE, sites=[HOSTILE],
+        story=[[100.0, HOSTILE]], description=HOSTILE,
+        parts=[part | {"label": HOSTILE, "executable": HOSTILE} for part in job_of()["parts"]],
+    )  # fmt: skip
+    templates = make_templates(WebSettings(), daemon="d:1")
+    frame = {"user": HOSTILE, "role": "user", "is_operator": True, "csrf": "c", "number": 1,
+             "trouble": HOSTILE, "now_at": 200.0}  # fmt: skip
+    cells = job_cells(job)
+    page = templates.get_template("job.html").render(
+        **frame, here="jobs", job=job, cells=cells, steps=steps(job), why=[HOSTILE],
+        gantt=gantt(job, 200.0), barrier=barrier(job, 200.0), is_over=True,
+        outputs=[{"name": HOSTILE, "size_bytes": 1}],
+        total={"run_s": 0.0, "held_s": 0.0, "wasted_s": 0.0},
+    )  # fmt: skip
+    listed = templates.get_template("jobs.html").render(
+        **frame, here="jobs", filter=JobFilter(text=HOSTILE, owner=HOSTILE), groups={},
+        offers={"owners": [HOSTILE], "phases": [], "sites": [HOSTILE]}, jobs=[cells], blank=cells,
+        count=1, known=1, page=2, pages=3, rows=50,
+    )  # fmt: skip
+    grid = templates.get_template("grid.html").render(
+        **frame, here="grid", sites=[site_cells(SITE | {"site": HOSTILE, "trouble": HOSTILE})],
+        total=dict.fromkeys(("processors", "running", "waiting", "others", "idle"), "1"),
+        chart=None, counts=[(HOSTILE, "waiting", 1)], jobs=[cells], alive=1,
+    )  # fmt: skip
+    error = templates.get_template("error.html").render(
+        **frame, here="", heading="Not Found", text=HOSTILE
+    )
+    for text in (page, listed, grid, error):
+        tags = Tags()
+        tags.feed(text)
+        scripts = [found for found in tags.found if found[0] == "script"]
+        assert [dict(found[1])["src"] for found in scripts] == ["/static/page.js"]
+        assert "alert(1)" in "".join(tags.texts)
+        names = {name for _, attributes in tags.found for name, _ in attributes}
+        assert not any(name.startswith("on") or name == "style" for name in names)
+        images = [dict(found[1])["src"] for found in tags.found if found[0] == "img"]
+        assert images == ["/static/icon.svg"]
+
+
+class Tags(HTMLParser):
+    """Reads a page as a browser does: its elements with their attributes, and its texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, list[tuple[str, str | None]]]] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, attrs))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
