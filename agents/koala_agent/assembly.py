@@ -37,6 +37,7 @@ from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
 from koala_agent.lrm.local_users import LoadParameters
 from koala_agent.lrm.model import Discipline
+from koala_agent.lrm.native import EVERY
 from koala_agent.lrm.port import Idle, Listed, LocalManager, Tell
 from koala_agent.lrm.shell import Shell, plain_environment
 from koala_agent.output_collection import OutputCollection
@@ -170,6 +171,7 @@ def _local_manager(
         case LRMTable(kind="emulated"):
             settings = EmulatedSettings(
                 processors=config.site.processors,
+                gpus=config.site.gpus,
                 state_directory=state,
                 discipline=Discipline(config.lrm.discipline),
                 fault_rate=config.lrm.fault_rate,
@@ -194,7 +196,7 @@ def _local_manager(
             )
             return BatchManager(
                 batch,
-                dialect_of(config.lrm),
+                dialect_of(config),
                 Shell(
                     environment=plain_environment(config.lrm.environment),
                     umask=umask,
@@ -249,12 +251,22 @@ def agent_addresses(listen: str) -> tuple[str, ...]:
     return (socket.gethostname(), "127.0.0.1") if listen in WILDCARDS else (listen,)
 
 
-def dialect_of(lrm: LRMTable) -> Dialect:
+def dialect_of(config: Config) -> Dialect:
     """Return the dialect of the site's batch system."""
+    lrm = config.lrm
+    native = lrm.native
+    if native is None:  # a site of one user allows all, one that others share nothing unasked
+        native = (EVERY,) if config.accounts.mode == "user" else ()
     if lrm.kind == "slurm":
         from koala_agent.lrm.slurm import Slurm  # noqa: PLC0415 - late: a site has one of them
 
-        return Slurm(account=lrm.account, partition=lrm.partition, qos=lrm.qos, options=lrm.options)
+        return Slurm(
+            account=lrm.account,
+            partition=lrm.partition,
+            qos=lrm.qos,
+            options=lrm.options,
+            native=native,
+        )
     from koala_agent.lrm.gridengine import GridEngine  # noqa: PLC0415
 
     return GridEngine(
@@ -262,6 +274,9 @@ def dialect_of(lrm: LRMTable) -> Dialect:
         parallel_environment=lrm.parallel_environment,
         project=lrm.project,
         options=lrm.options,
+        native=native,
+        gpus=config.site.gpus,
+        gpu_resource=lrm.gpu_resource,
     )
 
 

@@ -91,12 +91,14 @@ async def _batch_system(config: Config) -> str:
             ' as in environment = { PATH = "/opt/slurm/bin:/usr/bin:/bin" }'
         )
     shell = Shell(environment=environment, limit_s=lrm.command_limit_s)
-    dialect = dialect_of(lrm)
+    dialect = dialect_of(config)
     await _check_environment_of(lrm, shell)
     dialect.read_jobs(await shell.run(dialect.list_jobs()))
     answers = tuple([await shell.run(command) for command in dialect.figures()])
     figures = dialect.read_figures(answers)
-    return f"{lrm.kind} answers: {figures.idle} of {figures.processors} processors are idle"
+    gpus = figures.resources.gpus
+    more = f", {figures.idle_gpus} of {gpus} GPUs" if gpus else ""
+    return f"{lrm.kind} answers: {figures.idle} of {figures.processors} processors are idle{more}"
 
 
 async def _check_environment_of(lrm: LRMTable, shell: Shell) -> None:

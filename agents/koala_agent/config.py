@@ -73,8 +73,9 @@ class SiteTable(Table, frozen=True):
     `address` is how other sites reach programs of this site; empty means the address from which
     their starters check in, and this machine for an emulated site. With `owner`, only this user's
     jobs see the site. `mips` is the speed of one processor, for placement by speed; `slots` bounds
-    the claims that the site has at a time. With `executables`, programs must lie below these
-    folders, and jobs may set no environment variables but `variables`.
+    the claims that the site has at a time. `gpus` of an emulated site stand for real ones; those of
+    a Grid Engine cell are all that it has; Slurm lists its own. With `executables`, programs must
+    lie below these folders, and jobs may set no environment variables but `variables`.
     """
 
     processors: Count
@@ -84,6 +85,7 @@ class SiteTable(Table, frozen=True):
     longest_hold_s: Positive = math.inf
     largest_claim: Count | None = None
     mips: Positive = 1000.0
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     slots: Count | None = None
     executables: tuple[str, ...] = ()
     variables: tuple[VariableText, ...] = ()
@@ -126,7 +128,9 @@ class LRMTable(Table, frozen=True):
     with a deadline finds no other room. A batch system is polled every `poll_s`; each of its
     commands may take `command_limit_s`; `environment` selects the installation (SLURM_CONF;
     SGE_ROOT, SGE_CELL, ...); `options` are added to each submission; `launcher` starts the ranks of
-    an MPI program.
+    an MPI program. `native` lists the options that jobs may pass on to the batch system, "*" all;
+    by default all with accounts.mode = "user", else none. `gpu_resource` is the complex that counts
+    a cell's GPUs.
     """
 
     kind: Literal["emulated", "slurm", "gridengine"] = "emulated"
@@ -141,18 +145,20 @@ class LRMTable(Table, frozen=True):
     queue: str = ""
     parallel_environment: str = ""
     project: str = ""
+    gpu_resource: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,63}$")] = "gpu"
     options: tuple[str, ...] = ()
+    native: tuple[str, ...] | None = None
     launcher: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     poll_s: Annotated[float, msgspec.Meta(ge=0.05, le=3600)] = 1.0
     command_limit_s: Annotated[float, msgspec.Meta(ge=0.1, le=600)] = 15.0
 
 
-_BATCH = ("options", "launcher", "environment", "poll_s", "command_limit_s")
+_BATCH = ("options", "native", "launcher", "environment", "poll_s", "command_limit_s")
 LRM_KEYS: dict[str, tuple[str, ...]] = {
     "emulated": ("discipline", "speed", "fault_rate", "seed", "may_kill_local"),
     "slurm": ("account", "partition", "qos", *_BATCH),
-    "gridengine": ("queue", "parallel_environment", "project", *_BATCH),
+    "gridengine": ("queue", "parallel_environment", "project", "gpu_resource", *_BATCH),
 }
 """Valid keys of each kind."""
 
@@ -342,6 +348,8 @@ def _check_manager(config: Config, source: str, *, given: object) -> None:
                 f"{source}: lrm.{key} means nothing with kind = {kind!r}: allowed are {allowed}"
             )
             raise ConfigError(message)
+    if kind == "slurm" and config.site.gpus:
+        _refuse(source, key="site.gpus", value=config.site.gpus, allowed="none: Slurm lists GPUs")
     if kind == "gridengine" and not config.lrm.parallel_environment:
         _refuse(
             source,

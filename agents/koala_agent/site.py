@@ -356,6 +356,8 @@ class Site:
                 local_processors=idle.local_processors,
                 queued_jobs=idle.queued_jobs,
                 trouble="; ".join(filter(None, self._troubles(idle))),
+                idle_gpus=0 if self._disk.is_low else idle.idle_gpus,
+                resources=idle.resources,
             )
             self._link.send_figures(figures, is_owed=is_owed)
 

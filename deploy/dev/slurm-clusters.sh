@@ -17,6 +17,9 @@
 #   KOALA_DEV_CLUSTERS   "name:NODESxCPUS ..."      default "alpha:2x8 beta:2x16"
 #   KOALA_DEV_AUTH       none | munge               default none
 #   KOALA_DEV_MEM_MB     memory each node claims    default 64000
+#   KOALA_DEV_GPUS       GPUs of each node, as in "a100:2" (copies of /dev/null stand for them)  default none
+#   KOALA_DEV_FEATURES   features of each node, as in "ib,rome"  default none
+#   KOALA_DEV_LICENSES   licences of each cluster, as in "matlab:3"  default none
 #   KOALA_DEV_NODE_TIMEOUT  seconds to declare a silent node down  default 10
 #   KOALA_DEV_WAIT_S     patience for `up`          default 30
 #   KOALA_DEV_SCHED      extra SchedulerParameters  default see below
@@ -28,6 +31,9 @@ set -euo pipefail
 KOALA_DEV_CLUSTERS=${KOALA_DEV_CLUSTERS:-"alpha:2x8 beta:2x16"}
 KOALA_DEV_AUTH=${KOALA_DEV_AUTH:-none}
 KOALA_DEV_MEM_MB=${KOALA_DEV_MEM_MB:-64000}
+KOALA_DEV_GPUS=${KOALA_DEV_GPUS:-}
+KOALA_DEV_FEATURES=${KOALA_DEV_FEATURES:-}
+KOALA_DEV_LICENSES=${KOALA_DEV_LICENSES:-}
 KOALA_DEV_NODE_TIMEOUT=${KOALA_DEV_NODE_TIMEOUT:-10}
 KOALA_DEV_WAIT_S=${KOALA_DEV_WAIT_S:-30}
 # Short periods: a test must not wait for the 30/60 s default loops.
@@ -56,9 +62,13 @@ start_munge() {   # a private munged: own key, own socket
 }
 
 write_conf() {    # dir name nodes cpus ; ports from free_ports
-  local d=$1 name=$2 nodes=$3 cpus=$4 ports i me host
+  local d=$1 name=$2 nodes=$3 cpus=$4 ports i me host more
   mkdir -p "$d/state" "$d/spool" "$d/log"
   read -r -a ports <<<"$(free_ports $((nodes + 1)))"
+  if [ -n "$KOALA_DEV_GPUS" ]; then
+    for i in $(seq 0 $((${KOALA_DEV_GPUS#*:} - 1))); do mknod "$d/gpu$i" c 1 3 2>/dev/null || : > "$d/gpu$i"; done
+    echo "Name=gpu Type=${KOALA_DEV_GPUS%:*} File=$d/gpu[0-$((${KOALA_DEV_GPUS#*:} - 1))]" > "$d/gres.conf"
+  fi
   me=$(id -un); host=$(hostname -s)
   {
     echo "ClusterName=$name"
@@ -106,8 +116,11 @@ InactiveLimit=0
 SlurmctldTimeout=60
 SlurmdTimeout=$KOALA_DEV_NODE_TIMEOUT
 CONF
+    [ -z "$KOALA_DEV_GPUS" ] || echo "GresTypes=gpu"
+    [ -z "$KOALA_DEV_LICENSES" ] || echo "Licenses=$KOALA_DEV_LICENSES"
+    more="${KOALA_DEV_GPUS:+ Gres=gpu:$KOALA_DEV_GPUS}${KOALA_DEV_FEATURES:+ Feature=$KOALA_DEV_FEATURES}"
     for i in $(seq 1 "$nodes"); do
-      echo "NodeName=$name$i NodeHostname=$host NodeAddr=127.0.0.1 Port=${ports[$i]} CPUs=$cpus RealMemory=$KOALA_DEV_MEM_MB State=UNKNOWN"
+      echo "NodeName=$name$i NodeHostname=$host NodeAddr=127.0.0.1 Port=${ports[$i]} CPUs=$cpus RealMemory=$KOALA_DEV_MEM_MB$more State=UNKNOWN"
     done
     echo "PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP OverSubscribe=NO"
   } > "$d/slurm.conf"

@@ -47,8 +47,8 @@ def lack(component: ComponentSpec, facts: SiteFacts) -> str:
     has = facts.resources
     if (component.gpus or 0) > has.gpus:
         return f"has {has.gpus} GPUs" if has.gpus else "has no GPUs"
-    if component.gpu_type and has.gpu_types and component.gpu_type not in has.gpu_types:
-        return f"has no GPUs of type {component.gpu_type} ({', '.join(has.gpu_types)})"
+    if component.gpu_type and component.gpu_type not in has.gpu_types:
+        return f"has no GPUs of type {component.gpu_type} ({_list(has.gpu_types)})"
     for name, wish in (("constraint", component.constraint), ("licenses", component.licenses)):
         if wish and name not in facts.honours:
             return f"takes no {name}"

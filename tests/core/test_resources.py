@@ -144,7 +144,7 @@ TAKES = ("constraint", "licenses", "queue", "minMemory")
         ({"gpus": 2}, ""),
         ({"gpus": 3}, "has 2 GPUs"),
         ({"gpus": 1, "gpu_type": "v100"}, ""),
-        ({"gpus": 1, "gpu_type": "h100"}, "has no GPUs of type h100 (a100, v100)"),
+        ({"gpus": 1, "gpu_type": "h100"}, "has no GPUs of type h100 (it has a100, v100)"),
         ({"constraint": "ib&haswell"}, ""),
         ({"constraint": "ib&rome"}, "has no hosts with rome (it has ib, haswell)"),
         ({"constraint": "rome|[x*2]"}, ""),  # the batch system decides

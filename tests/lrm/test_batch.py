@@ -28,7 +28,8 @@ from koala_agent.lrm.port import (
     serving,
 )
 from koala_agent.lrm.shell import Answer, Command, Shell
-from koala_agent.lrm.slurm import COLUMNS, NODE_COLUMNS, Slurm
+from koala_agent.lrm.slurm import COLUMNS, Slurm
+from koala_agent.lrm.slurm_nodes import NODE_COLUMNS
 from tests.lrm.harness import Witness
 
 CLAIM = "j1/1/0/1"
@@ -120,7 +121,7 @@ class Cluster(Listener):
             case ("sinfo", *_) if not self.has_figures:
                 return Answer(status=1, out="", err="slurm_load_node error: Socket timed out")
             case ("sinfo", *_):
-                node = ("n1", "batch*", "up", "0/16/0/16", "idle", "1", "0")
+                node = ("n1", "batch*", "up", "0/16/0/16", "idle", "1", "0", "", "", "")
                 return Answer(status=0, out=row(NODE_COLUMNS, *node), err="")
             case _:
                 return Answer(status=0, out="", err="")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from koala.errors import LocalManagerError
+from koala.protocol.messages import Resources
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, claim_of, job_name, script
 from koala_agent.lrm.gridengine import GridEngine
 from koala_agent.lrm.port import EndCause, Placeholder, RequestRefusedError
@@ -112,35 +114,138 @@ def test_sbatch_never_requeues_and_rounds_limits_up() -> None:
     assert "--time=UNLIMITED" in endless.argv
 
 
+ALWAYS = (
+    *("hostCount", "tasksPerNode", "cpusPerTask", "minMemory"),
+    *("gpus", "gpuType", "constraint", "licenses", "exclusive"),
+)
 WISHES = {"queue": "gpu", "project": "ocean", "hosts": 2, "memory_min_mb": 900}
 
 
 def options(dialect: Dialect, **wishes: object) -> list[str]:
-    argv = dialect.submit(placeholder(**wishes), name="n", script="").argv
-    words = ("--account", "--partition", "--nodes", "--mem", "--mem-per-cpu")
-    found = [word for word in argv if word.partition("=")[0] in words]
-    return found + [" ".join(argv[i : i + 2]) for i, w in enumerate(argv) if w in ("-q", "-P")]
+    processes = wishes.pop("processes", 1)
+    asked = placeholder(processes=processes, resources=Resources(**wishes))  # type: ignore[arg-type]
+    argv = dialect.submit(asked, name="n", script="").argv
+    if isinstance(dialect, Slurm):
+        plain = dialect.submit(placeholder(), name="n", script="").argv
+        return [word for word in argv if word not in plain]
+    values = ("-q", "-P", "-l")
+    found = [" ".join(argv[i : i + 2]) for i, word in enumerate(argv) if word in values]
+    return [option for option in found if "h_rt" not in option]
 
 
 def test_slurm_acts_on_wishes_where_the_site_says_nothing() -> None:
-    assert options(Slurm(), **WISHES, processes=3) == [
+    assert options(Slurm(native=("*",)), **WISHES, processes=3) == [
         "--account=ocean",
         "--partition=gpu",
         "--nodes=2",
         "--mem-per-cpu=900M",
     ]
-    assert Slurm().honours == ("hostCount", "minMemory", "queue", "project")
+    assert Slurm().honours == (*ALWAYS, "queue", "project", "qos")
+    assert Slurm(native=("--x",), qos="long").honours == (*ALWAYS, "queue", "project", "native")
     assert options(Slurm()) == []
 
 
 def test_the_sites_own_words_win_over_wishes() -> None:
-    assert options(SLURM, **WISHES)[:2] == ["--account=physics", "--partition=batch"]
-    assert SLURM.honours == ("hostCount", "minMemory")
+    assert options(SLURM, **WISHES) == ["--nodes=2", "--mem=900M"]
+    assert SLURM.honours == (*ALWAYS, "qos")
     assert options(GRID_ENGINE, **WISHES) == ["-q batch", "-P ocean"]
-    assert GRID_ENGINE.honours == ("project",)
-    free = GridEngine(parallel_environment="grid")
+    everywhere = ("gpus", "constraint", "licenses", "exclusive")
+    assert GRID_ENGINE.honours == (*everywhere, "project")
+    free = GridEngine(parallel_environment="grid", native=("-p",))
     assert options(free, **WISHES) == ["-q gpu", "-P ocean"]
-    assert free.honours == ("queue", "project")
+    assert free.honours == (*everywhere, "queue", "project", "native")
+
+
+RICH = {
+    "gpus": 4,
+    "gpu_type": "a100",
+    "constraint": "ib&rome",
+    "licenses": (("matlab", 2), ("ansys", 1)),
+    "qos": "long",
+    "tasks_per_host": 2,
+    "is_exclusive": True,
+}
+
+
+def test_resources_in_the_words_of_slurm() -> None:
+    assert options(Slurm(), **RICH) == [
+        "--qos=long",
+        "--ntasks-per-node=2",
+        "--gpus=a100:4",
+        "--constraint=ib&rome",
+        "--licenses=matlab:2,ansys:1",
+        "--exclusive",
+    ]
+    assert options(Slurm(), gpus=3) == ["--gpus=3"]
+
+
+def test_processes_of_several_processors_in_the_words_of_slurm() -> None:
+    wide = placeholder(
+        processors=8, processes=4, resources=Resources(cpus_per_task=2, memory_min_mb=901)
+    )
+    argv = Slurm().submit(wide, name="n", script="").argv
+    assert {"--ntasks=4", "--cpus-per-task=2", "--mem-per-cpu=451M"} <= set(argv)
+
+
+def test_resources_in_the_words_of_grid_engine() -> None:
+    complexes = "-l matlab=2,ansys=1,ib=TRUE,rome=TRUE,exclusive=TRUE,"
+    cell = GridEngine(parallel_environment="grid", gpu_resource="ngpus")
+    assert options(cell, **RICH) == [f"{complexes}ngpus=4"]
+    with pytest.raises(RequestRefusedError, match=r"'a\|b' is refused: allowed are features"):
+        options(cell, constraint="a|b")
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed", "passed"),
+    [
+        ("--reservation=course --gpu-bind=closest", ("*",), True),
+        ("--reservation=course", ("--reservation",), True),
+        ("--comment='two words'", ("*",), True),
+        ("--reservation=course", ("--nice",), False),
+        ("--reservation=course", (), False),
+        ("--job-name=mine", ("*",), False),
+        ("--job-n=mine", ("*",), False),  # sbatch takes it for --job-name
+        ("--wrap=true", ("*",), False),
+        ("--gpus-per-task=4", ("*",), False),  # it would not be counted
+        ("--uid=0", ("--uid",), False),
+        ("-p gpu", ("*",), False),
+        ("--nice 5", ("*",), False),  # 5 would be the script
+        ("--nice\n--uid=0", ("*",), False),
+        ("'", ("*",), False),
+    ],
+)
+def test_native_options_of_slurm(text: str, allowed: tuple[str, ...], passed: bool) -> None:
+    slurm = Slurm(native=allowed)
+    if passed:
+        assert options(slurm, native=text) == shlex.split(text)
+    else:
+        with pytest.raises(RequestRefusedError, match=r"native: .* is refused: allowed"):
+            options(slurm, native=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed", "passed"),
+    [
+        ("-p -10 -l mem_free=2G", ("*",), True),
+        ("-p -10", ("-p",), True),
+        ("-p -10", ("-l",), False),
+        ("-l h_rt=999", ("*",), False),
+        ("-l mem_free=1G,gpu=4", ("*",), False),
+        ("-N mine", ("*",), False),
+        ("-p", ("*",), False),
+        ("-l a=1 /bin/sh", ("*",), False),
+        ("-@ file", ("*",), False),
+    ],
+)
+def test_native_options_of_grid_engine(text: str, allowed: tuple[str, ...], passed: bool) -> None:
+    cell = GridEngine(parallel_environment="grid", native=allowed)
+    if passed:
+        assert set(shlex.split(text)) <= set(
+            cell.submit(placeholder(resources=Resources(native=text)), name="n", script="").argv
+        )
+    else:
+        with pytest.raises(RequestRefusedError, match=r"native: .* is refused: allowed"):
+            options(cell, native=text)
 
 
 def test_a_single_process_asks_for_the_memory_of_its_machine() -> None:

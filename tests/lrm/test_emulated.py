@@ -11,10 +11,20 @@ from pathlib import Path
 import pytest
 
 from koala.errors import ConfigError, LocalManagerError
+from koala.protocol.messages import Resources
 from koala_agent.lrm.emulated import EmulatedSettings
 from koala_agent.lrm.local_users import LoadParameters
 from koala_agent.lrm.model import Discipline
-from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Ended, Idle, Queued, Running
+from koala_agent.lrm.port import (
+    OUTPUT_FILE,
+    EndCause,
+    Ended,
+    Idle,
+    Placeholder,
+    Queued,
+    RequestRefusedError,
+    Running,
+)
 from koala_agent.lrm.processes import identify, scan
 from tests.lrm.harness import ESCAPE, RELAY, Ask, Pipe, Serve, python
 
@@ -373,3 +383,56 @@ def test_settings_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         EmulatedSettings(**{"processors": 8, "state_directory": tmp_path, **options})  # type: ignore[arg-type]
+
+
+# GPUs -----------------------------------------------------------------------------------------
+
+
+def wanting(placeholder: Placeholder, gpus: int) -> Placeholder:
+    return replace(placeholder, resources=Resources(gpus=gpus))
+
+
+async def test_each_claim_sees_gpus_of_its_own(serve: Serve, ask: Ask, pipe: Pipe) -> None:
+    show = f"echo $KOALA_CLAIM $CUDA_VISIBLE_DEVICES. > {pipe.path}"
+    async with serve(gpus=3) as (manager, witness):
+        await manager.submit(wanting(ask("a", "sh", "-c", f"{show}; sleep 1000"), 2))
+        assert await pipe.line() == "a 0,1."
+        await manager.submit(wanting(ask("b", "sh", "-c", f"{show}; sleep 1000"), 1))
+        assert await pipe.line() == "b 2."
+        await manager.submit(wanting(ask("c", "sh", "-c", show), 2))
+        await manager.submit(ask("d", "sh", "-c", show))
+        assert await pipe.line() == "d ."
+        await witness.ended("d")
+        assert (await manager.idle()).idle_gpus == 0
+        assert (await manager.listing())[2] == Queued(claim="c")
+        await manager.withdraw("b")
+        await witness.ended("b")
+        assert (await manager.listing())[2] == Queued(claim="c")
+        await manager.withdraw("a")
+        assert await pipe.line() == "c 0,1."
+        await witness.ended("c")
+        assert (await manager.idle()).idle_gpus == 3
+
+
+async def test_gpus_stay_with_their_claims_when_the_agent_is_restarted(
+    serve: Serve, ask: Ask, pipe: Pipe
+) -> None:
+    async with serve(kill=False, gpus=3) as (manager, witness):
+        await manager.submit(wanting(ask("a"), 2))
+        await witness.running("a")
+        await manager.submit(wanting(ask("b", "true"), 2))
+    async with serve(gpus=3) as (manager, witness):
+        assert (await manager.listing())[1] == Queued(claim="b")
+        await manager.withdraw("b")
+        assert (await manager.idle()).idle_gpus == 1
+        show = f"echo $CUDA_VISIBLE_DEVICES > {pipe.path}"
+        await manager.submit(wanting(ask("c", "sh", "-c", show), 1))
+        assert await pipe.line() == "2"
+        await witness.ended("c")
+
+
+async def test_more_gpus_than_the_site_has_are_refused(serve: Serve, ask: Ask) -> None:
+    async with serve(gpus=3) as (manager, _):
+        with pytest.raises(RequestRefusedError, match="asks for 4 GPUs: this site has 3"):
+            await manager.submit(wanting(ask("a", "true"), 4))
+        assert await manager.listing() == ()

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from koala.errors import LocalManagerError
+from koala.protocol.messages import SiteResources
 from koala_agent.lrm.dialect import BatchJob, Figures, JobState
 from koala_agent.lrm.gridengine import GridEngine
 from koala_agent.lrm.port import EndCause
 from koala_agent.lrm.shell import Answer
-from koala_agent.lrm.slurm import NODE_COLUMNS, Slurm
+from koala_agent.lrm.slurm import Slurm
+from koala_agent.lrm.slurm_nodes import NODE_COLUMNS
 
 SAMPLES = Path(__file__).parent / "samples"
 SLURM = SAMPLES / "slurm-22.05"
@@ -75,7 +77,52 @@ def test_figures_of_slurm() -> None:
     """One of two nodes is drained; nobody of those who wait has a right to what is idle."""
     names = ("sinfo", "pending", "partition", "config")
     answers = tuple(said(SLURM / f"{name}.txt") for name in names)
-    assert Slurm().read_figures(answers) == Figures(processors=8, idle=4, queued_jobs=0)
+    found = Slurm().read_figures((*answers, said("No licenses configured in Slurm.\n")))
+    assert (found.processors, found.idle, found.queued_jobs) == (8, 4, 0)
+    assert (found.idle_gpus, found.resources.gpus, found.resources.licenses) == (0, 0, ())
+
+
+def test_gpus_features_and_licences_of_slurm() -> None:
+    """Rows of sinfo 22.05: a node in use, one that is down, and one that no job uses."""
+    rows = [
+        ("n1", "batch*", "up", "2/6/0/8", "mixed", "64000", "0"),
+        ("n2", "batch*", "up", "0/0/8/8", "down*", "32000", "0"),
+        ("n3", "gpu", "up", "0/8/0/8", "idle", "64000", "0"),
+        ("n3", "batch*", "up", "0/8/0/8", "idle", "64000", "0"),
+    ]
+    more = [
+        ("gpu:a100:2(S:0-1)", "gpu:a100:1(IDX:0)", "ib,rome"),
+        ("gpu:v100:4,shard:8", "gpu:v100:0(IDX:N/A)", "ib"),
+        ("gpu:3", "gpu:(null):1(IDX:2)", "(null)"),
+        ("gpu:3", "gpu:(null):1(IDX:2)", "(null)"),
+    ]
+    licenses = "LicenseName=a@lm Total=2 Used=0 Free=2 Remote=no\nLicenseName=b Total=30 Used=2\n"
+    partitions = "PartitionName=batch\nPartitionName=gpu\n"
+    wide = nodes(*[(*row, *rest) for row, rest in zip(rows, more, strict=True)])
+    answers = (wide, "", partitions, "", licenses)
+    found = Slurm().read_figures(tuple(map(said, answers)))
+    assert found.idle_gpus == 1 + 2  # n2 is down
+    assert found.resources == SiteResources(
+        gpus=2 + 4 + 3,
+        gpu_types=("a100", "v100"),
+        host_memory_mb=64000,
+        features=("ib", "rome"),
+        licenses=(("a@lm", 2), ("b", 30)),
+        queues=("batch", "gpu"),
+        is_complete=True,
+    )
+
+
+def test_gpus_of_grid_engine() -> None:
+    """`qhost -F gpu -xml` lists what is left on each host that has any."""
+    host = "<host name='{}'><resourcevalue name='{}' dominance='hc'>{}</resourcevalue></host>"
+    rows = [("n1", "gpu", "2.000000"), ("n2", "gpu", "1.000000"), ("n3", "ib", "1.0")]
+    hosts = "".join(host.format(*row) for row in rows)
+    answers = (said(CELL / "queues.xml"), said(CELL / "qstat.xml"), said(f"<q>{hosts}</q>"))
+    cell = GridEngine(parallel_environment="grid", gpus=4)
+    found = cell.read_figures(answers)
+    assert (found.idle_gpus, found.resources.gpus) == (3, 4)
+    assert cell.figures()[-1].argv == ("qhost", "-F", "gpu", "-xml")
 
 
 @pytest.mark.parametrize("number", ["2٣9", "²", "9" * 20, ""])
@@ -101,7 +148,7 @@ def test_a_complaint_is_a_line_without_control_characters() -> None:
 def nodes(*rows: tuple[str, ...]) -> str:
     widths = [width for _, width in NODE_COLUMNS]
     return "\n".join(
-        "".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows
+        "".join(text.ljust(width) for text, width in zip(row, widths, strict=False)) for row in rows
     )
 
 
@@ -109,7 +156,7 @@ def figures(
     *rows: tuple[str, ...], pending: str = "", partitions: str = "", config: str = ""
 ) -> tuple[int, int]:
     """Processors and idle ones."""
-    answers = (said(nodes(*rows)), said(pending), said(partitions), said(config))
+    answers = (said(nodes(*rows)), said(pending), said(partitions), said(config), said(""))
     found = Slurm().read_figures(answers)
     return found.processors, found.idle
 
@@ -207,7 +254,7 @@ def test_who_waits_for_something_else_has_no_right_to_what_is_idle(
     reason: str, has_a_right: bool
 ) -> None:
     row = ("n1", "batch*", "up", "0/8/0/8", "idle", "64000", "0")
-    answers = (said(nodes(row)), said(f"17_[1-4] {reason}\n"), said(""), said(""))
+    answers = (said(nodes(row)), said(f"17_[1-4] {reason}\n"), said(""), said(""), said(""))
     assert Slurm().read_figures(answers).queued_jobs == int(has_a_right)
 
 

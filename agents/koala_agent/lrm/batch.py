@@ -213,7 +213,10 @@ class BatchManager:
             tracked = self._tracked.get(claim)
         if tracked is None:
             row = ClaimRow(
-                claim=claim, processors=placeholder.processors, account=placeholder.account
+                claim=claim,
+                processors=placeholder.processors,
+                account=placeholder.account,
+                gpus=placeholder.resources.gpus or 0,
             )
             tracked = TrackedClaim(row=row)
             self._tracked[claim] = tracked
@@ -567,7 +570,7 @@ class BatchManager:
         idle = idle_of(self._figures, self._counted(), allowed=allowed, unsure=unsure)
         if self._is_silent:
             trouble = f"the batch system gives no answer ({self._why_silent})"
-            return replace(idle, idle=0, startable=0, trouble=trouble)
+            return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=trouble)
         idle = replace(idle, trouble=self._breaker.summary)
         is_limited = self._clock() - self._limited_at < self._settings.limited_s
         return replace(idle, startable=0) if is_limited else idle

@@ -23,6 +23,7 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     verdict: tuple[EndCause, str] | None = None
     end: tuple[EndCause, int | None, str] | None = None
     account: str = ""
+    gpus: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,12 +67,15 @@ def idle_of(
     running += min(unsure, max(0, in_use - running))
     idle = max(0, min(figures.idle, allowed - running) - waiting)
     local = in_use - running
+    wanted = sum(claim.row.gpus for claim in claims if claim.state is JobState.QUEUED)
     return Idle(
         processors=min(figures.processors, allowed),
         idle=idle,
         startable=0 if others_waiting(figures, claims) else idle,
         queued_jobs=figures.queued_jobs,
         local_processors=min(max(0, local), PROCESSORS_MAX),
+        idle_gpus=max(0, figures.idle_gpus - wanted),
+        resources=figures.resources,
     )
 
 

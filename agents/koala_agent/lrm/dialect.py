@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from koala.protocol import names
+from koala.protocol.messages import NO_RESOURCES, SiteResources
 from koala_agent.lrm.port import EndCause, Placeholder
 from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE
 from koala_agent.lrm.shell import Answer, Command
@@ -59,11 +60,14 @@ class BatchJob:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """Processors of the queue or partition, idle ones that a job without wishes could have, and the
-    number of jobs that wait for processors (not for an instant, another job, or a hold)."""
+    number of jobs that wait for processors (not for an instant, another job, or a hold). The
+    `resources` of the site and its idle GPUs."""
 
     processors: int
     idle: int
     queued_jobs: int
+    idle_gpus: int = 0
+    resources: SiteResources = NO_RESOURCES
 
 
 class Dialect(Protocol):

@@ -33,7 +33,9 @@ from typing import assert_never
 import structlog
 
 from koala.errors import ConfigError, LocalManagerError
+from koala.protocol.messages import SiteResources
 from koala_agent.lrm.first_processes import Failure, FirstProcesses, Follow
+from koala_agent.lrm.gpu_pool import VARIABLE, GpuPool
 from koala_agent.lrm.job_table import (
     Alive,
     JobRow,
@@ -53,6 +55,7 @@ from koala_agent.lrm.port import (
     Idle,
     Listed,
     Placeholder,
+    RequestRefusedError,
     Running,
     Tell,
 )
@@ -75,6 +78,7 @@ _ENDED_MAX = 10_000
 class EmulatedSettings:
     """Settings of an emulated site.
 
+    Of its `gpus` each claim sees those that it holds, by CUDA_VISIBLE_DEVICES.
     `fault_rate` is the share of the claims that fail, half of them at submission and half at their
     start, drawn from `seed`; `environment` is added to that of jobs, except for those of accounts,
     whose environment is in `entries`. `umask` applies to jobs too, -1: the agent's own. `make_room`
@@ -82,6 +86,7 @@ class EmulatedSettings:
     """
 
     processors: int
+    gpus: int = 0
     state_directory: Path
     discipline: Discipline = Discipline.EASY
     kill_s: float = 5.0
@@ -110,6 +115,7 @@ class EmulatedSettings:
 class _Job:
     placeholder: Placeholder
     state: State
+    gpus: tuple[int, ...] = ()
     is_doomed: bool = False
     is_launching: bool = False
     """A process was ordered, and its start was not handled."""
@@ -148,6 +154,8 @@ class EmulatedLocalManager:
         self._queue: LocalQueue[_Key] = local_queue(
             processors=settings.processors, discipline=settings.discipline
         )
+        self._gpus = GpuPool(settings.gpus)
+        self._resources = SiteResources(gpus=settings.gpus)
         self._wake: asyncio.TimerHandle | None = None
         """For the next reservation, where the discipline makes them."""
         self._jobs: dict[str, _Job] = {}
@@ -173,8 +181,8 @@ class EmulatedLocalManager:
 
     @property
     def honours(self) -> tuple[str, ...]:
-        """Empty: processors here are alike and in one queue."""
-        return ()
+        """GPUs alone: processors here are alike and in one queue."""
+        return ("gpus",)
 
     def number(self, claim: str) -> str:
         """See `LocalManager`. Its jobs have no other names than their claims."""
@@ -248,6 +256,10 @@ class EmulatedLocalManager:
         if placeholder.claim in self._jobs:
             return
         check(placeholder, self._settings.processors)
+        gpus = placeholder.resources.gpus or 0
+        if gpus > self._gpus.total:
+            message = f"{placeholder.claim} asks for {gpus} GPUs: this site has {self._gpus.total}"
+            raise RequestRefusedError(message)
         is_faulty = self._rng.random() < self._settings.fault_rate
         is_doomed = is_faulty and self._rng.random() < 0.5
         if is_faulty and not is_doomed:
@@ -256,12 +268,12 @@ class EmulatedLocalManager:
         job = _Job(placeholder, Waiting(), is_doomed=is_doomed)
         self._jobs[job.claim] = job
         self._unfinished += 1
-        if placeholder.may_kill and self._settings.may_kill_local and self._make_room(job):
+        if gpus:
+            self._gpus.ask(job.claim, gpus)
+        elif placeholder.may_kill and self._settings.may_kill_local and self._make_room(job):
             self._begin(job)
         else:
-            self._queue.submit(
-                job.claim, processors=placeholder.processors, estimate_s=placeholder.time_limit_s
-            )
+            self._enqueue(job)
         self._advance()
         if isinstance(job.state, Waiting):  # else its start has been stored
             self._save(job)
@@ -305,10 +317,19 @@ class EmulatedLocalManager:
         has_work |= self._is_killing and self._unfinished > 0
         return self._is_closing and not has_work
 
+    def _enqueue(self, job: _Job) -> None:
+        asked = job.placeholder
+        self._queue.submit(job.claim, processors=asked.processors, estimate_s=asked.time_limit_s)
+
     def _advance(self) -> None:
         """Start the jobs that the model selects; called at once after every change to the queue."""
         if self._is_closing:
             return  # waiting jobs stay in the stored queue, for the next agent
+        for claim, gpus in self._gpus.give().items():
+            job = self._jobs[claim]
+            job.gpus = gpus
+            self._save(job)
+            self._enqueue(job)
         for key in self._queue.advance(self._clock()):
             if isinstance(key, _LocalKey):
                 self._start_local(key)
@@ -339,6 +360,8 @@ class EmulatedLocalManager:
             startable=0 if self._is_closing else self._queue.startable(self._clock()),
             queued_jobs=self._queue.waiting,
             local_processors=self._local_processors,
+            idle_gpus=0 if self._is_closing else self._gpus.idle,
+            resources=self._resources,
         )
 
     # The life of a job ------------------------------------------------------------------------
@@ -354,7 +377,7 @@ class EmulatedLocalManager:
             self._begin_end(job, EndCause.LOST, "start failed: fault_rate drew an error")
             return
         job.is_launching = True
-        self._first.start(job.placeholder)
+        self._first.start(self._with_gpus(job))
 
     def _started(self, claim: str, leader: Identity) -> None:
         job = self._jobs[claim]
@@ -371,6 +394,14 @@ class EmulatedLocalManager:
         job.is_launching = False
         cause, reason = job.ordered_end or (failure.cause, failure.reason)
         self._begin_end(job, cause, reason, exit_status=failure.exit_status)
+
+    def _with_gpus(self, job: _Job) -> Placeholder:
+        """Return the job with the variable that shows its GPUs, where the site has any."""
+        if not self._gpus.total:
+            return job.placeholder
+        shown = (VARIABLE, ",".join(map(str, job.gpus)))
+        environment = (*job.placeholder.environment, shown)
+        return replace(job.placeholder, environment=environment)
 
     def _follow(self, job: _Job, alive: Alive) -> None:
         """Sample the usage of a living first process, and end it at its time limit."""
@@ -413,7 +444,8 @@ class EmulatedLocalManager:
         """End a job on request, whatever its state."""
         match job.state:
             case Waiting():
-                self._queue.withdraw(job.claim)
+                if not self._gpus.release(job.claim):
+                    self._queue.withdraw(job.claim)
                 self._finish(job, Over(cause, reason, None, 0.0, 0))
                 self._advance()
             case Starting() if job.is_launching:
@@ -459,6 +491,7 @@ class EmulatedLocalManager:
 
     def _finish(self, job: _Job, over: Over) -> None:
         self._change(job, over)
+        self._gpus.release(job.claim)
         self._unfinished -= 1
         self._remember_end(job.claim)
         self._post(partial(self._report, listed(JobRow(job.placeholder, job.state))))
@@ -478,7 +511,7 @@ class EmulatedLocalManager:
         placeholder = job.placeholder
         if isinstance(job.state, Over):  # its script is long, and contains a secret
             placeholder = replace(placeholder, body="")
-        self._table.save(job.claim, JobRow(placeholder, job.state))
+        self._table.save(job.claim, JobRow(placeholder, job.state, job.gpus))
 
     # Local users ------------------------------------------------------------------------------
 
@@ -541,7 +574,7 @@ class EmulatedLocalManager:
         records = self._table.load()
         was_booted = not self._table.is_of_this_boot
         for record in records:
-            job = _Job(record.placeholder, record.state)
+            job = _Job(record.placeholder, record.state, record.gpus)
             self._jobs[job.claim] = job
             if isinstance(job.state, Over):
                 self._remember_end(job.claim)
@@ -558,21 +591,16 @@ class EmulatedLocalManager:
 
     def _restore_job(self, job: _Job) -> None:
         """Restore a job of an earlier run that had not ended."""
-        asked = job.placeholder
+        if job.gpus:
+            self._gpus.occupy(job.claim, job.gpus)
         if isinstance(job.state, Waiting):
-            if asked.processors > self._settings.processors:
-                reason = f"the site has only {self._settings.processors} processors now"
-                self._finish(job, Over(EndCause.LOST, reason, None, 0.0, 0))
-                return
-            self._queue.submit(
-                job.claim, processors=asked.processors, estimate_s=asked.time_limit_s
-            )
+            self._restore_waiting(job)
             return
         self._occupy(job)
         match job.state:
             case Starting():
                 job.is_launching = True
-                self._first.resume(asked)
+                self._first.resume(self._with_gpus(job))
             case Alive(leader=leader) as alive:
                 try:
                     self._first.adopt(job.claim, leader)
@@ -581,9 +609,19 @@ class EmulatedLocalManager:
                 else:
                     self._follow(job, alive)
             case Leaving(leader=first):
-                self._trees.end(job.claim, first, is_script=bool(asked.body))
+                self._trees.end(job.claim, first, is_script=bool(job.placeholder.body))
             case Over():
                 raise AssertionError(job.claim)
+
+    def _restore_waiting(self, job: _Job) -> None:
+        asked, gpus = job.placeholder, job.placeholder.resources.gpus or 0
+        if asked.processors > self._settings.processors or gpus > self._gpus.total:
+            has = f"{self._settings.processors} processors and {self._gpus.total} GPUs"
+            self._finish(job, Over(EndCause.LOST, f"the site has only {has} now", None, 0.0, 0))
+        elif gpus and not job.gpus:
+            self._gpus.ask(job.claim, gpus)
+        else:
+            self._enqueue(job)
 
     def _occupy(self, job: _Job) -> None:
         asked = job.placeholder

@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from signal import SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU
 
 from koala.errors import LocalManagerError
+from koala.protocol.messages import Resources, SiteResources
 from koala_agent.lrm.dialect import BatchJob, Figures, JobState, is_count
+from koala_agent.lrm.native import grid_engine_options
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.lrm.shell import Answer, Command
 
@@ -39,6 +41,12 @@ LOST_WITH_ITS_HOST = 21
 SITE_SIGNALS = (SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU)
 """Signals of qdel, limits and -notify. A program's own KILL cannot be told from them."""
 
+HONOURED = ("gpus", "constraint", "licenses", "exclusive")
+"""Resources of jobs that it always acts on: each is a complex of the cell (`qconf -sc`)."""
+
+FEATURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+LISTINGS = ("qstat", "qstat", "qhost")
+
 REFUSALS = re.compile(r"(?i)no suitable|exceed|limit")
 """Messages of qsub for a request that the cell refuses; the site works."""
 
@@ -50,19 +58,27 @@ AWAY = re.compile(r"(?i)unable to (?:contact|send|connect)|can't connect|commlib
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridEngine:
-    """Submission options of the site; empty ones are left to Grid Engine."""
+    """Submission options of the site; empty ones are left to Grid Engine.
+
+    Of `gpus`, the sum of the cell, Grid Engine only lists the idle ones, as `gpu_resource`: a
+    complex that is consumed once for each job.
+    """
 
     parallel_environment: str
     queue: str = ""
     project: str = ""
     options: tuple[str, ...] = ()
+    native: tuple[str, ...] = ()
+    gpus: int = 0
+    gpu_resource: str = "gpu"
 
     @property
     def honours(self) -> tuple[str, ...]:
         """See Dialect. Hosts are what the parallel environment's rule makes of them, and memory has
         no resource that all cells share."""
         free = (("queue", self.queue), ("project", self.project))
-        return tuple(name for name, given in free if not given)
+        some = [name for name, given in free if not given]
+        return (*HONOURED, *some, *(["native"] if self.native else []))
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """See Dialect."""
@@ -88,13 +104,33 @@ class GridEngine:
             argv += ["-wd", "/"]  # the account's home, where it would begin, need not be there
         if placeholder.time_limit_s < math.inf:
             argv += ["-l", f"h_rt={math.ceil(placeholder.time_limit_s)}"]
+        asked = placeholder.resources
         for option, value in (
-            ("-q", self.queue or placeholder.queue),
-            ("-P", self.project or placeholder.project),
+            ("-q", self.queue or asked.queue),
+            ("-P", self.project or asked.project),
+            ("-l", ",".join(self._resources(asked, placeholder.processors))),
         ):
             if value:
                 argv += [option, value]
-        return Command(argv=(*argv, *self.options), stdin=script)
+        native: list[str] = []
+        if asked.native:
+            native = grid_engine_options(asked.native, self.native, self.gpu_resource)
+        return Command(argv=(*argv, *self.options, *native), stdin=script)
+
+    def _resources(self, asked: Resources, processors: int) -> list[str]:
+        """Return what a job requests with `-l`. Raises RequestRefusedError for a constraint that
+        is no list of features."""
+        features = asked.constraint.split("&") if asked.constraint else []
+        if wrong := next((word for word in features if not FEATURE.fullmatch(word)), ""):
+            message = f"constraint: {wrong!r} is refused: allowed are features joined by &"
+            raise RequestRefusedError(message)
+        found = [f"{name}={count}" for name, count in asked.licenses]
+        found += [f"{word}=TRUE" for word in features]
+        if asked.is_exclusive:
+            found.append("exclusive=TRUE")
+        if asked.gpus:
+            found.append(f"{self.gpu_resource}={asked.gpus}")
+        return found
 
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
         """See Dialect: `-w e` of the submission does."""
@@ -155,18 +191,38 @@ class GridEngine:
         return (
             Command(argv=("qstat", "-g", "c", "-pe", self.parallel_environment, *where, "-xml")),
             Command(argv=("qstat", "-u", "*", "-s", "p", "-xml")),
+            *([Command(argv=("qhost", "-F", self.gpu_resource, "-xml"))] if self.gpus else []),
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
         """See Dialect. Slots that are disabled or in error count as neither idle nor there."""
-        summary, pending = (_tree(answer, "qstat") for answer in answers)
+        summary, pending, *hosts = (
+            _tree(answer, name) for answer, name in zip(answers, LISTINGS, strict=False)
+        )
         idle = total = 0
         for queue in summary.iter("cluster_queue_summary"):
             idle += _count(queue, "available")
             total += _count(queue, "total")
             total -= _count(queue, "temp_disabled") + _count(queue, "manual_intervention")
         waiting = sum(map(_has_a_right, pending.iter("job_list")))
-        return Figures(processors=max(0, total), idle=idle, queued_jobs=waiting)
+        return Figures(
+            processors=max(0, total),
+            idle=idle,
+            queued_jobs=waiting,
+            idle_gpus=min(self.gpus, sum(_idle_gpus(tree, self.gpu_resource) for tree in hosts)),
+            resources=SiteResources(gpus=self.gpus),
+        )
+
+
+def _idle_gpus(hosts: ET.Element, resource: str) -> int:
+    """Sum up what is left of a resource on the hosts."""
+    values = [
+        float(value.text or 0)
+        for value in hosts.iter("resourcevalue")
+        if value.get("name") == resource
+        and re.fullmatch(r"[0-9]{1,9}(\.[0-9]*)?", value.text or "")
+    ]
+    return int(sum(values))
 
 
 def _has_a_right(row: ET.Element) -> bool:

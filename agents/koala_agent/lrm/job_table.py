@@ -79,10 +79,11 @@ State = Waiting | Starting | Alive | Leaving | Over
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """Job as it is stored."""
+    """Job as it is stored, with the numbers of the GPUs that it holds."""
 
     placeholder: Placeholder
     state: State
+    gpus: tuple[int, ...] = ()
 
 
 def listed(record: JobRow) -> Listed:

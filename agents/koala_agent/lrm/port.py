@@ -20,6 +20,9 @@ from pathlib import Path
 from typing import Protocol
 
 from koala.errors import LocalManagerError
+from koala.protocol.messages import NO_RESOURCES, Resources, SiteResources
+
+NO_WISHES = Resources()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +39,10 @@ class Placeholder:
     With a `body` the job is this shell script instead of `argv` (which can run it from its standard
     input), and the machine that runs it sees no `directory`: it has no output of its own.
 
-    `queue`, `project`, `hosts` and `memory_min_mb` are the job's wishes (empty and 0: none); a
-    manager lists in `honours` which of them it acts on, and ignores the others. `hosts` is the
-    number of machines to spread over, `memory_min_mb` the need of each of the `processes`; a single
-    process has the memory of its own machine, several have one processor each.
+    `resources` are what the job asks for beside processors; a manager lists in `honours` which of
+    them it acts on, and ignores the others. Memory is the need of each of the `processes`; a single
+    process has the memory of its own machine, several have `resources.cpus_per_task` processors
+    each.
 
     It runs as `account`, empty for the agent's own; such a job has a `body`.
     """
@@ -52,16 +55,13 @@ class Placeholder:
     directory: Path
     body: str = ""
     may_kill: bool = False
-    queue: str = ""
-    project: str = ""
-    hosts: int = 0
-    memory_min_mb: int = 0
+    resources: Resources = NO_WISHES
     processes: int = 1
     account: str = ""
 
     def has_wishes(self) -> bool:
         """True when a refusal of the manager may be the job's own fault."""
-        return bool(self.queue or self.project or self.hosts or self.memory_min_mb)
+        return self.resources != NO_WISHES
 
 
 OUTPUT_FILE = "placeholder.out"
@@ -133,7 +133,8 @@ class Idle:
     `idle` run nothing; `startable` is the largest claim of unlimited time that would start at once
     (less than `idle` when other jobs wait); `queued_jobs` counts all users' jobs;
     `local_processors` are held by local jobs of the site's own users. `trouble` is a problem for
-    the site's administrator; empty for none.
+    the site's administrator; empty for none. `idle_gpus` are those of `resources` that a claim
+    could have.
     """
 
     processors: int
@@ -142,6 +143,8 @@ class Idle:
     queued_jobs: int
     local_processors: int
     trouble: str = ""
+    idle_gpus: int = 0
+    resources: SiteResources = NO_RESOURCES
 
 
 Tell = Callable[[Listed | Idle], None]
@@ -159,9 +162,8 @@ class LocalManager(Protocol):
 
     @property
     def honours(self) -> tuple[str, ...]:
-        """Subset of `hostCount`, `minMemory`, `queue` and `project` that the manager acts on. A job
-        that asks for another gets a warning at submission. Jobs cannot set what the site's
-        configuration sets."""
+        """RSL names of the resources that the manager acts on. A job that asks for another gets a
+        warning at submission. Jobs cannot set what the site's configuration sets."""
 
     def number(self, claim: str) -> str:
         """Return the batch system's number of the claim's job, for its records; empty when it has

@@ -26,8 +26,16 @@ from signal import SIGKILL
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.dialect import BatchJob, Figures, JobState, is_count
+from koala_agent.lrm.native import slurm_options
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.lrm.shell import Answer, Command
+from koala_agent.lrm.slurm_nodes import (
+    NODE_COLUMNS,
+    Node,
+    resources_of,
+    rules_of,
+    split_columns,
+)
 
 COLUMNS = (
     ("JobID", 24),
@@ -37,16 +45,6 @@ COLUMNS = (
     ("Name", 200),
     ("Reason", 400),
 )
-NODE_COLUMNS = (
-    ("NodeList", 80),
-    ("Partition", 80),
-    ("Available", 12),
-    ("CPUsState", 32),
-    ("StateComplete", 120),
-    ("Memory", 20),
-    ("AllocMem", 20),
-)
-
 STATES: dict[str, JobState] = {
     "PENDING": JobState.QUEUED,
     "CONFIGURING": JobState.RUNNING,
@@ -80,6 +78,12 @@ ENDS: dict[str, EndCause] = {
     "RECONFIG_FAIL": EndCause.LOST,
 }
 """States of jobs that have ended. A cancel is the site's unless we requested it."""
+
+HONOURED = (
+    *("hostCount", "tasksPerNode", "cpusPerTask", "minMemory"),
+    *("gpus", "gpuType", "constraint", "licenses", "exclusive"),
+)
+"""Resources of jobs that it always acts on."""
 
 NEVER = (
     "PartitionConfig",
@@ -117,18 +121,6 @@ NO_RIGHT = (
 )
 """Prefixes of reasons of jobs that wait for something else than the idle processors."""
 
-NOT_THERE = re.compile(
-    r"\b(?:down|drain|drained|draining|fail|failing|error|unknown|future|inval|invalid_reg|blocked"
-    r"|maint|maintenance|reserved|not_responding|no_respond)\b|[*$]"
-)
-"""Words and marks in the state of a node whose idle processors are not available (sinfo(1), NODE
-STATE CODES)."""
-
-NOT_YET = re.compile(r"\b(?:reboot\w*|power\w*)\b|[#!%^@~]")
-"""Words and marks of a node that is available to jobs, though not soon. (A node planned for a job
-counts as any other: waiting jobs have a right to idle processors anyway, and it may be planned for
-a claim.)"""
-
 REFUSALS = re.compile(
     r"(?i)not available|more processors|time limit|exceed|violat|too (?:many|large)|inactive|drain"
     r"|node count|can ?not be satisfied|limit"
@@ -150,15 +142,18 @@ class Slurm:
     qos: str = ""
     user: str = ""
     options: tuple[str, ...] = ()
+    native: tuple[str, ...] = ()
 
     @property
     def honours(self) -> tuple[str, ...]:
         """See Dialect."""
-        free = (("queue", self.partition), ("project", self.account))
-        return ("hostCount", "minMemory", *(name for name, given in free if not given))
+        free = (("queue", self.partition), ("project", self.account), ("qos", self.qos))
+        some = (*(name for name, given in free if not given), *(["native"] if self.native else []))
+        return (*HONOURED, *some)
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
-        """See Dialect. One task a processor, wherever Slurm finds them."""
+        """See Dialect. One task a processor, or for `cpus_per_task` of them, wherever Slurm finds
+        them."""
         return Command(argv=self._sbatch(placeholder, name=name), stdin=script)
 
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
@@ -176,29 +171,42 @@ class Slurm:
         limit = "UNLIMITED"
         if placeholder.time_limit_s < math.inf:
             limit = str(max(1, math.ceil(placeholder.time_limit_s / 60)))
+        asked = placeholder.resources
+        each = asked.cpus_per_task or 1
         argv = [
             "sbatch",
             "--parsable",
             "--no-requeue",
             f"--job-name={name}",
-            f"--ntasks={placeholder.processors}",
+            f"--ntasks={placeholder.processors // each}",
             f"--time={limit}",
             f"--chdir={'/' if placeholder.body else placeholder.directory}",
             f"--output={'/dev/null' if placeholder.body else placeholder.directory / OUTPUT_FILE}",
             "--open-mode=append",
         ]
-        memory_mb = placeholder.memory_min_mb
+        memory_mb = asked.memory_min_mb
         is_single = placeholder.processes == 1
+        if memory_mb and not is_single:
+            memory_mb = math.ceil(memory_mb / each)
+        kind = f"{asked.gpu_type}:" if asked.gpu_type else ""
         for option, value in (
-            ("--account", self.account or placeholder.project),
-            ("--partition", self.partition or placeholder.queue),
-            ("--qos", self.qos),
-            ("--nodes", placeholder.hosts),
+            ("--account", self.account or asked.project),
+            ("--partition", self.partition or asked.queue),
+            ("--qos", self.qos or asked.qos),
+            ("--nodes", asked.hosts),
+            ("--ntasks-per-node", asked.tasks_per_host),
+            ("--cpus-per-task", asked.cpus_per_task),
             ("--mem" if is_single else "--mem-per-cpu", memory_mb and f"{memory_mb}M"),
+            ("--gpus", asked.gpus and f"{kind}{asked.gpus}"),
+            ("--constraint", asked.constraint),
+            ("--licenses", ",".join(f"{name}:{count}" for name, count in asked.licenses)),
         ):
             if value:
                 argv.append(f"{option}={value}")
-        return (*argv, *self.options)
+        if asked.is_exclusive:
+            argv.append("--exclusive")
+        native = slurm_options(asked.native, self.native) if asked.native else ()
+        return (*argv, *self.options, *native)
 
     def read_submitted(self, answer: Answer) -> str:
         """See Dialect; the answer is NUMBER or NUMBER;CLUSTER."""
@@ -221,7 +229,7 @@ class Slurm:
         for line in answer.out.split("\n"):
             try:
                 if line.strip():
-                    rows.append(_row(_fields(line, COLUMNS)))
+                    rows.append(_row(split_columns(line, COLUMNS)))
             except LocalManagerError as error:
                 trouble = error
         if trouble is not None and not rows:
@@ -269,113 +277,30 @@ class Slurm:
             Command(argv=("squeue", "-h", *where, "-t", "PENDING", "-o", "%i %r")),
             Command(argv=("scontrol", "-o", "show", "partition")),
             Command(argv=("scontrol", "show", "config")),
+            Command(argv=("scontrol", "-o", "show", "licenses")),
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
         """See Dialect. Without a partition of ours the default one counts, where there is one."""
-        nodes, pending, partitions, config = answers
+        nodes, pending, partitions, config, licenses = answers
         for answer, command in zip(
-            answers, ("sinfo", "squeue", "scontrol", "scontrol"), strict=True
+            answers, ("sinfo", "squeue", "scontrol", "scontrol", "scontrol"), strict=True
         ):
             _check(answer, command)
-        rows = [_Node.read(line) for line in nodes.out.splitlines() if line.strip()]
+        rows = [Node.read(line) for line in nodes.out.splitlines() if line.strip()]
+        every = {row.name: row for row in rows}.values()
         if not self.partition and any(row.is_default for row in rows):
             rows = [row for row in rows if row.is_default]
-        rules = _rules(partitions.out, config.out)
+        rules = rules_of(partitions.out, config.out)
         by_name = {row.name: row for row in rows}  # a node may be in several partitions
         waiting = [line.partition(" ")[2] for line in pending.out.splitlines()]
         return Figures(
             processors=sum(row.processors() for row in by_name.values()),
             idle=sum(row.idle_for(rules[row.partition]) for row in by_name.values()),
             queued_jobs=sum(not reason.strip().startswith(NO_RIGHT) for reason in waiting),
+            idle_gpus=sum(row.idle_gpus(rules[row.partition]) for row in every),
+            resources=resources_of(every, rules, licenses.out),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rules:
-    """Rules by which a partition shares its nodes. `memory_mb` is taken by each CPU of a job that
-    asks for none, None where memory is not counted; infinite: all of the node."""
-
-    is_exclusive: bool = False
-    memory_mb: float | None = None
-
-
-class _Partitions(dict[str, _Rules]):
-    """Rules by partition; one that appeared between two commands has the defaults."""
-
-    def __missing__(self, name: str) -> _Rules:
-        return _Rules()
-
-
-def _rules(partitions: str, config: str) -> _Partitions:
-    """Parse `scontrol -o show partition` and `scontrol show config`."""
-    select = re.search(r"^SelectTypeParameters\s*=\s*(\S+)", config, re.MULTILINE)
-    counts_memory = select is not None and "MEMORY" in select[1].upper()
-    usual = re.search(r"^DefMemPerCPU\s*=\s*([0-9]{1,15})", config, re.MULTILINE)
-    found = _Partitions()
-    for line in partitions.splitlines():
-        words = dict(re.findall(r"(\w+)=(\S*)", line))
-        own = words.get("DefMemPerCPU", "")
-        memory_mb = math.inf
-        if is_count(own) or usual is not None:
-            memory_mb = float(own if is_count(own) else usual[1])  # type: ignore[index]
-        found[words.get("PartitionName", "")] = _Rules(
-            is_exclusive=words.get("OverSubscribe", "").upper() == "EXCLUSIVE",
-            memory_mb=memory_mb if counts_memory and memory_mb > 0 else None,
-        )
-    return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Node:
-    """Row of `sinfo -N`: a node in a partition."""
-
-    name: str
-    partition: str
-    is_default: bool
-    is_there: bool
-    is_startable: bool
-    is_partly_used: bool
-    idle: int
-    total: int
-    free_mb: float
-
-    @classmethod
-    def read(cls, line: str) -> _Node:
-        """Parse a row. Raises LocalManagerError."""
-        name, partition, available, cpus, state, memory, used = _fields(line, NODE_COLUMNS)
-        counts = re.fullmatch(r"([0-9]{1,7})/([0-9]{1,7})/([0-9]{1,7})/([0-9]{1,7})", cpus)
-        if counts is None:
-            message = f"sinfo: {line.strip()[:200]!r} has no count of processors"
-            raise LocalManagerError(message, transient=True)
-        allocated, idle, other, total = (int(count) for count in counts.groups())
-        is_there = NOT_THERE.search(state.lower()) is None
-        is_known = is_count(memory) and is_count(used)
-        return cls(
-            name=name,
-            partition=partition.removesuffix("*"),
-            is_default=partition.endswith("*"),
-            is_there=is_there,
-            is_startable=is_there and available == "up" and NOT_YET.search(state.lower()) is None,
-            is_partly_used=allocated > 0,
-            idle=idle,
-            total=total - other,
-            free_mb=int(memory) - int(used) if is_known else math.inf,
-        )
-
-    def processors(self) -> int:
-        """Return the available processors: in use, or to be had."""
-        return self.total if self.is_there else self.total - self.idle
-
-    def idle_for(self, rules: _Rules) -> int:
-        """Return the processors that a job could have now."""
-        if not self.is_startable or (rules.is_exclusive and self.is_partly_used):
-            return 0
-        if rules.memory_mb is None:
-            return self.idle
-        if rules.memory_mb == math.inf:
-            return 0 if self.is_partly_used else self.idle
-        return min(self.idle, int(max(0.0, self.free_mb) // rules.memory_mb))
 
 
 def _check(answer: Answer, command: str) -> None:
@@ -392,16 +317,6 @@ def _refusal(command: str, answer: Answer) -> LocalManagerError:
     if not is_away and REFUSALS.search(complaint):
         return RequestRefusedError(message)
     return LocalManagerError(message, transient=is_away or FAULTS.search(complaint) is None)
-
-
-def _fields(line: str, columns: tuple[tuple[str, int], ...]) -> list[str]:
-    """Split a line at its columns: texts may hold blanks, and numbers come without them."""
-    fields = []
-    at = 0
-    for _, width in columns:
-        fields.append(line[at : at + width].strip())
-        at += width
-    return fields
 
 
 def _row(fields: list[str]) -> BatchJob:

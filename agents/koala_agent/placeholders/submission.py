@@ -225,10 +225,7 @@ def prepare(
         body=text,
         may_kill=claim.hold.may_kill,
         directory=folder,
-        queue=program.queue or "",
-        project=program.project or "",
-        hosts=program.hosts or 0,
-        memory_min_mb=program.memory_min_mb or 0,
+        resources=program.resources(),
         processes=program.processes,
         account=account,
     )

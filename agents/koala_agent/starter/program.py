@@ -70,7 +70,10 @@ class Specification:
     stdin: str = ""
     stdout: str = ""
     stderr: str = ""
+    job_name: str = ""
     processes: int = 1
+    cpus_per_task: int = 1
+    gpus: int = 0
     job_type: str = "multiple"
     wall_time_s: float = 0.0
     cpu_time_s: float = 0.0
@@ -100,13 +103,17 @@ class Program:
         self.processes = self.spec.processes
         self.manager = self.spec.manager
         self.machine = machine
-        self.hosts = allocation(self.manager, os.environ) if hosts is None else hosts
+        if hosts is None:
+            hosts = allocation(self.manager, os.environ, cpus_per_task=self.spec.cpus_per_task)
+        self.hosts = hosts
         self.layout = layout(self.spec.job_type, self.processes, self.hosts)
         self.mains = self.layout[machine]
         self.ranks = self.processes if self.spec.job_type == "mpi" else 0
         self.is_launched = bool(self.ranks and self.spec.launcher)
         self.environment = {**environment, **dict(self.spec.environment)}
         self.environment["KOALA_CLAIM"] = self.spec.claim
+        self.environment["KOALA_NAME"] = self.spec.job_name
+        self.environment["KOALA_GPUS"] = str(self.spec.gpus)
         self.solo = self.spec.bundle
         if self.hosts:  # without other components no bundle with hosts arrives
             for member in to_list(self.solo["members"]):
@@ -218,8 +225,11 @@ class Program:
         return ""
 
 
-def allocation(manager: str, environment: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
-    """Return the machines of this batch job, ours first, with their processors.
+def allocation(
+    manager: str, environment: Mapping[str, str], *, cpus_per_task: int = 1
+) -> tuple[tuple[str, int], ...]:
+    """Return the machines of this batch job, ours first, with the processes that each has room for:
+    one a processor, or for `cpus_per_task` of them.
 
     Empty where the manager does not report them. An emulated manager may itself run inside a batch
     job: it reports none.
@@ -238,7 +248,11 @@ def allocation(manager: str, environment: Mapping[str, str]) -> tuple[tuple[str,
                 fields = [row.split() for row in file]
         except OSError:
             return ()
-        return tuple((row[0], int(row[1])) for row in fields if len(row) > 1 and row[1].isdigit())
+        return tuple(
+            (row[0], int(row[1]) // cpus_per_task)
+            for row in fields
+            if len(row) > 1 and row[1].isdigit()
+        )
     return ()
 
 

@@ -101,7 +101,8 @@ def test_the_agent_tells_all_that_a_specification_reads(tmp_path: Path) -> None:
     fields = {field.name for field in dataclasses.fields(asked)}
     read = set(program.Specification.__annotations__)
     assert read <= {*told, *fields}
-    assert fields - read == {"label", "hosts", "memory_min_mb", "queue", "project"}
+    ours = {"cpus_per_task", "gpus"}
+    assert fields - read == {"label", *(set(messages.RESOURCES) - ours)}
     sent = json.loads(json.dumps(told))
     assert read_fields(program.Specification, sent).executable == "/bin/true"
     with pytest.raises(ValueError, match="is no whole number"):

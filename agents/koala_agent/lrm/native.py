@@ -1,0 +1,87 @@
+"""Options of jobs for the batch system that no attribute covers (`native`), and what is refused.
+
+What Koala sets itself, or counts, is refused at every site: the name of a job, its size, its time
+limit, where its output goes, GPUs. Of the rest a site takes all (`*`), or those that its
+administrator lists.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from koala_agent.lrm.port import RequestRefusedError
+
+EVERY = "*"
+
+SLURM_OWN = (
+    *("account", "array", "begin", "batch", "chdir", "cluster-constraint", "clusters"),
+    *("constraint", "cpus-per-gpu", "cpus-per-task", "deadline", "dependency", "error"),
+    *("exclusive", "export", "export-file", "get-user-env", "gid", "gpus", "gpus-per-node"),
+    *("gpus-per-socket", "gpus-per-task", "gres", "help", "hold", "ignore-pbs", "input"),
+    *("job-name", "kill-on-invalid-dep", "licenses", "mem", "mem-per-cpu", "mem-per-gpu"),
+    *("no-requeue", "nodes", "ntasks", "ntasks-per-node", "open-mode", "output", "overcommit"),
+    *("parsable", "partition", "qos", "quiet", "requeue", "signal", "test-only", "time"),
+    *("time-min", "tres-per-node", "tres-per-task", "uid", "usage", "verbose", "version"),
+    *("wait", "wait-all-nodes", "wrap"),
+)
+"""Options of `sbatch` that Koala sets or counts, or that would change how its batch job runs."""
+
+GRID_ENGINE_OPTIONS = (
+    *("-l", "-p", "-R", "-A", "-ac", "-ar", "-js", "-jc", "-ckpt", "-masterq", "-binding", "-m"),
+    *("-M", "-mods"),
+)
+"""Options of `qsub` that jobs may give, each with one value. Any other word could be a script."""
+GRID_ENGINE_OWN = ("h_rt", "s_rt")
+"""Resources of `-l` that Koala sets."""
+
+
+def slurm_options(text: str, allowed: tuple[str, ...]) -> list[str]:
+    """Return a job's options for `sbatch`. Raises RequestRefusedError."""
+    words = _words(text)
+    for word in words:
+        name = word.partition("=")[0]
+        if not re.fullmatch(r"--[a-z][a-z0-9-]*", name):
+            _refuse(word, "long options with their value, as in --reservation=course")
+        if any(own.startswith(name[2:]) for own in SLURM_OWN):  # sbatch takes beginnings of names
+            _refuse(word, "options that Koala neither sets nor counts (docs: attributes of jobs)")
+        _check_allowed(name, allowed)
+    return words
+
+
+def grid_engine_options(text: str, allowed: tuple[str, ...], counted: str) -> list[str]:
+    """Return a job's options for `qsub`; the resource `counted` is Koala's. Raises
+    RequestRefusedError."""
+    words = _words(text)
+    for option, value in zip(words[::2], [*words[1::2], ""], strict=False):
+        if option not in GRID_ENGINE_OPTIONS:
+            _refuse(option, f"{', '.join(GRID_ENGINE_OPTIONS)}, each with one value")
+        if not value or (value.startswith("-") and option != "-p"):
+            _refuse(option, "a value after it")
+        own = (*GRID_ENGINE_OWN, counted)
+        resources = [part.partition("=")[0] for part in value.split(",")]
+        if option == "-l" and any(name in own for name in resources):
+            _refuse(f"-l {value}", f"resources but {', '.join(own)}, which Koala sets")
+        _check_allowed(option, allowed)
+    return words
+
+
+def _words(text: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = []
+    if not words or not text.isprintable():
+        _refuse(text, "options on one line")
+    return words
+
+
+def _check_allowed(name: str, allowed: tuple[str, ...]) -> None:
+    if EVERY not in allowed and name not in allowed:
+        some = ", ".join(allowed) or "none at this site"
+        _refuse(name, f"{some} (lrm.native of its agent)")
+
+
+def _refuse(word: str, allowed: str) -> None:
+    message = f"native: {word[:80]!r} is refused: allowed are {allowed}"
+    raise RequestRefusedError(message)
