@@ -67,7 +67,7 @@ async def may_submit(config: Config) -> str:
     """Ask the batch system whether this account may submit a small job; nothing is queued."""
     if config.lrm.kind == "emulated":
         return "the emulated queue takes jobs of this account"
-    dialect, shell = dialect_of(config.lrm), _shell(config)
+    dialect, shell = dialect_of(config), _shell(config)
     placeholder = a_placeholder(config, body="true")
     asked = dialect.ask(placeholder, name="koala-doctor", script="#!/bin/sh\ntrue\n")
     if asked is None:
@@ -138,7 +138,7 @@ async def _heard(
     where: str,
 ) -> dict[str, object]:
     """Submit the job and wait for its call, its end, or the time limit; withdraw it at the end."""
-    dialect, shell = dialect_of(config.lrm), _shell(config)
+    dialect, shell = dialect_of(config), _shell(config)
     scope = f"doctor{secrets.token_hex(2)}"
     name = job_name(placeholder.claim, scope=scope)
     text = script(placeholder, scope=scope)
