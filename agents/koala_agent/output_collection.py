@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from koala.files.orders import Uploaded, UploadOrder
+from koala.files.threads import in_thread
 from koala_agent.claim_driver import check_outputs
 from koala_agent.claims.states import Claim
 from koala_agent.link.presence import Presence
-from koala_agent.placeholders.result_files import missing, upload_order
+from koala_agent.placeholders.result_files import matched_paths, missing, upload_order
 
 
 class OutputCollection:
@@ -36,8 +37,13 @@ class OutputCollection:
                 # Without a relay the outputs stay here.
                 return await check_outputs(claim, folder, may_leave=self._may_leave)
             connection = presence.connection
-            order = upload_order(claim, folder, relay=presence.relay, may_leave=self._may_leave)
-            reason = missing(await self._upload(order))
+            matched, problem = await in_thread(
+                matched_paths, claim.hold.program, folder, may_leave=self._may_leave
+            )
+            order = upload_order(
+                claim, folder, relay=presence.relay, may_leave=self._may_leave, matched=matched
+            )
+            reason = "; ".join(filter(None, (missing(await self._upload(order)), problem)))
             if not reason or (presence.is_live and connection == presence.connection):
                 return reason
             # The daemon was away, and its relay with it: that is no fault of the program's.

@@ -52,6 +52,7 @@ class Component:
     native: str | None = None
     start_type: str | None = None
     output_files: Sequence[str] = ()
+    outputs: Sequence[str] = ()  # patterns, such as "results/*.csv"
     rate: float | None = None
 
 

@@ -417,7 +417,7 @@ class _OutputSettler:
 
     def settle(self, identity: JobId) -> None:
         job = self.scheduler.jobs[identity]
-        wants_files = any(part.output_files for part in job.spec.components)
+        wants_files = any(part.output_files or part.outputs for part in job.spec.components)
         if job.attempts > 1 or (job.attempts and wants_files):
             is_finished = isinstance(job.phase, Finished)
             over = EndedJob(job=job.id, attempt=job.attempts, is_finished=is_finished)

@@ -348,7 +348,7 @@ def _check_hold(hold: messages.Hold) -> messages.Hold:
 
 def _check_program(program: messages.Program) -> messages.Program:
     """Reject NUL characters in all that becomes part of a path or a command."""
-    texts: list[str] = [*program.arguments, *program.output_files]
+    texts: list[str] = [*program.arguments, *program.output_files, *program.outputs]
     texts += (text for pair in program.environment for text in pair)
     texts += (value for name in _PROGRAM_TEXTS if (value := getattr(program, name)))
     if "\0" in "".join(texts):

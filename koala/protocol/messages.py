@@ -221,6 +221,7 @@ class ProgramSpec(Resources):
     cpu_time_s: Annotated[float | None, Duration()] = None
     memory_max_mb: int | None = None
     output_files: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()  # patterns of further files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

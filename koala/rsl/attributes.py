@@ -361,6 +361,14 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         read=fields.output_files,
     ),
     _honoured(
+        "outputs",
+        "list",
+        "patterns of further files to bring back, such as `results/*.csv`, `**/*.log` or `plots/`",
+        "Koala",
+        field="outputs",
+        read=fields.output_patterns,
+    ),
+    _honoured(
         "rate",
         "number",
         "work a second that was agreed, for `progress`: processor-seconds (default: count), or what"

@@ -279,19 +279,29 @@ def environment(given: Given) -> tuple[tuple[str, str], ...]:
     return tuple(pairs.items())
 
 
+def output_patterns(given: Given) -> tuple[str, ...]:
+    """Read patterns of files inside the component's working directory, each once."""
+    return _relative_paths(given, may_be_folder=True)
+
+
 def output_files(given: Given) -> tuple[str, ...]:
     """Read relative paths that stay inside the component's working directory, each once."""
+    return _relative_paths(given, may_be_folder=False)
+
+
+def _relative_paths(given: Given, *, may_be_folder: bool) -> tuple[str, ...]:
     literals = strings(given)
     if len(literals) > OUTPUT_FILES_MAX:
         raise given.error(f"found {len(literals)} files, at most {OUTPUT_FILES_MAX} are allowed")
     seen: dict[str, None] = {}
     for literal in literals:
         text = literal.text
-        parts = text.split("/")
+        parts = (text[:-1] if may_be_folder and text.endswith("/") else text).split("/")
         is_inside = not text.startswith("/") and ".." not in parts and parts[-1] not in ("", ".")
         is_short = len(text.encode()) <= PATH_BYTES_MAX
         if not is_inside or not is_short or not text.isprintable():
-            expected = "a relative path of a file, without `..` and control characters"
+            what = "pattern" if may_be_folder else "path"
+            expected = f"a relative {what} of a file, without `..` and control characters"
             raise given.wrong(literal, expected)
         if text in seen:
             raise given.wrong(literal, "each file once")

@@ -89,3 +89,25 @@ async def test_an_upload_that_is_cut_goes_on_and_half_a_file_is_never_listed(
     assert seen == sorted(seen)
     assert seen[-1] == len(HUGE)
     await client.remove_file("cut.bin")
+
+
+async def test_outputs_by_pattern_are_fetched_from_the_end_of_the_job(
+    client: AsyncClient, tmp_path: Path
+) -> None:
+    script = "mkdir -p out/deep; echo 1 > out/1.csv; echo 2 > out/deep/2.csv; echo > out/deep/x"
+    component = (
+        f'(&(executable=/bin/sh)(arguments="-c" "{script}")(outputs="out/*.csv" "out/deep/")'
+    )
+    job = await client.submit(f"+{component}(label=a)){component}(label=b))")
+    assert await client.wait(job.job) == "Finished", await client.show(job.job)
+    files = await client.fetch_outputs(job.job, tmp_path)
+    names = ("out/1.csv", "out/deep/2.csv", "out/deep/x")
+    assert [file.name for file in files] == [f"{label}/{name}" for label in "ab" for name in names]
+    assert (tmp_path / "b" / "out" / "deep" / "2.csv").read_text() == "2\n"
+
+    too_many = "i=0; while [ $i -lt 1001 ]; do : > $i.csv; i=$((i+1)); done"
+    job = await client.submit(
+        f'&(executable=/bin/sh)(arguments="-c" "{too_many}")(outputs="*.csv")'
+    )
+    assert await client.wait(job.job) == "Failed"
+    assert "outputs match 1001 files: allowed are 1000" in (await client.show(job.job)).reason

@@ -32,7 +32,7 @@ from koala.protocol.messages import Hold, Program
 from koala.protocol.names import ClaimId
 from koala_agent.claims.states import BOUND, Claim, Stopping
 from koala_agent.lrm.port import OUTPUT_FILE
-from koala_agent.placeholders.result_files import log_paths, output_paths
+from koala_agent.placeholders.result_files import is_matched, log_paths, output_paths
 from koala_agent.starter.program import STATE_FOLDER
 
 BLOCK_BYTES = 128 * 1024
@@ -123,7 +123,7 @@ class FileSyncServer:
         """Return the path of a named file during its transfer, and the final one."""
         name = str(request.get("name"))
         logs, outputs = _names(claim.hold.program)
-        if name not in logs | outputs:
+        if name not in logs | outputs and not is_matched(claim.hold.program, name):
             raise _NotOursError(f"{name[:200]!r} is no file of this job")
         folder = self.folder(claim.id)
         half = f"{hashlib.sha256(name.encode()).hexdigest()}.part"  # no output can have this name

@@ -325,7 +325,7 @@ def settings_of(
         no_barrier=spec.no_barrier,
         boot=boot_id(),
         delivers=not spec.shared,
-        has_outputs=bool(spec.output_files),
+        has_outputs=bool(spec.output_files or spec.outputs),
     )
 
 

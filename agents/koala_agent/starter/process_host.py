@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from koala_agent.starter.events import Action, Event
-    from koala_agent.starter.file_sync import FileSyncClient, SyncRequest
+    from koala_agent.starter.files.file_sync import FileSyncClient, SyncRequest
     from koala_agent.starter.program import Program
     from koala_agent.starter.subreaper import Keeper
 
@@ -137,7 +137,7 @@ def make_sync_request(
     spec = program.spec
     if spec.shared:
         return None
-    from koala_agent.starter.file_sync import SyncRequest  # noqa: PLC0415 - late: most need none
+    from koala_agent.starter.files.file_sync import SyncRequest  # noqa: PLC0415 - late: most need none
 
     inputs = [(name, os.path.join(program.inputs, name)) for name in spec.inputs]
     streams = [
@@ -153,6 +153,8 @@ def make_sync_request(
         inputs=[(name, os.path.relpath(path, program.folder)) for name, path in inputs],
         logs=[*own, *logs],
         outputs=[(os.path.relpath(path, program.folder), path) for path in outputs],
+        directory=program.directory,
+        patterns=spec.outputs,
     )
 
 
@@ -232,7 +234,7 @@ class ProcessHost:
 
     def _start_file_sync(self, sync_request: SyncRequest) -> None:
         """Start the file sync process. Raises OSError."""
-        from koala_agent.starter.file_sync import FileSyncClient  # noqa: PLC0415 - late: most need none
+        from koala_agent.starter.files.file_sync import FileSyncClient  # noqa: PLC0415 - late: most need none
 
         self._file_sync = FileSyncClient(sync_request)
         self._watch.add(self._file_sync.socket.fileno(), select.POLLIN, self._receive_file_sync)

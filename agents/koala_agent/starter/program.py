@@ -79,6 +79,7 @@ class Specification:
     cpu_time_s: float = 0.0
     memory_max_mb: float = 0.0
     output_files: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
 
 
 class Program:

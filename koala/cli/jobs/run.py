@@ -35,7 +35,12 @@ STATUS_MAX = 125
 @option("--memory", metavar="SIZE", help="Memory that each process needs, such as 4G.")
 @option("--name", metavar="NAME", help="Name of the job; default: that of the command.")
 @option("--env", multiple=True, metavar="NAME=VALUE", help="Set a variable. Repeat for more.")
-@option("--output", multiple=True, metavar="FILE", help="File to bring back (koala outputs).")
+@option(
+    "--output",
+    multiple=True,
+    metavar="FILE",
+    help="File to bring back (koala outputs), or a pattern.",
+)
 @option("--after", multiple=True, metavar="JOB", help="Run after this job has ended; see submit.")
 @option("--detach", is_flag=True, help="Print the job's id and return; do not wait.")
 @click.argument("command", metavar="-- COMMAND [ARGUMENT]...", nargs=-1, required=True)
@@ -75,7 +80,8 @@ def run(
             environment=read_definitions(env, option="--env"),
             wall_time=wall_time,
             memory=memory,
-            output_files=output,
+            output_files=[one for one in output if not _is_pattern(one)],
+            outputs=[one for one in output if _is_pattern(one)],
         )
         for one in names
     ]
@@ -150,3 +156,8 @@ def _offer_to_cancel(address: str | None, interrupt: InterruptNotice) -> None:
             note(f"{jobs[0]} is cancelled")
     except (click.Abort, KoalaError) as error:
         note(f"{jobs[0]} goes on" + (f": {error}" if str(error) else ""))
+
+
+def _is_pattern(name: str) -> bool:
+    """Return True for a pattern of files, such as `*.csv` or `plots/`."""
+    return name.endswith("/") or any(character in name for character in "*?[")

@@ -25,7 +25,7 @@ from koala_agent.starter.challenge_response import (
 )
 from koala_agent.starter.connection import Connection, Watch
 from koala_agent.starter.events import Connected, Received
-from koala_agent.starter.file_sync import SyncRequest, _Worker
+from koala_agent.starter.files.file_sync import SyncRequest, _Worker
 
 CLAIM, SECRET = "j1/1/0/1", "5ec2e7" * 5
 HELLO: dict[str, Any] = {

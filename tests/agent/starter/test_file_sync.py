@@ -19,7 +19,7 @@ from koala.protocol.messages import EndKind, Hold, LogRequest, Stop
 from koala.protocol.names import ClaimId
 from koala_agent.claims.settings import Leases
 from koala_agent.placeholders.logs import read_log
-from koala_agent.starter.file_sync import ANSWER_S, SyncRequest, _Worker
+from koala_agent.starter.files.file_sync import ANSWER_S, SyncRequest, _Worker
 from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_shell_hold, a_site
 from tests.agent.watching import Ear, process_ended
@@ -173,6 +173,21 @@ async def test_an_agent_that_is_started_again_gets_the_rest(
     assert (folder / "result").read_bytes() == bytes(500_000)
     assert not list(folder.rglob("*.part"))
     await until_gone(scratch)
+
+
+async def test_outputs_by_pattern_come_with_those_that_are_named(
+    tmp_path: Path, scratch: Path
+) -> None:
+    script = "mkdir results; for n in 1 2 3; do echo $n > results/$n.csv; done; echo > results/x"
+    hold = a_shell_hold(script, outputs=("results/*.csv",))
+    async with a_far_site(tmp_path, scratch) as site:
+        await site.passed(hold)
+        end = (await site.gone()).end
+        folder = site.folders.folder(CLAIM)
+    assert end is not None
+    assert end.is_well, end
+    brought = sorted(path.name for path in (folder / "results").iterdir())
+    assert brought == ["1.csv", "2.csv", "3.csv"]
 
 
 async def test_any_two_outputs_come_apart(tmp_path: Path, scratch: Path) -> None:

@@ -46,7 +46,8 @@ class SyncRequest:
     """Files to sync: logs by their paths below `folder`, outputs by name and path.
 
     `identity` authenticates to the agent; `fetches` when there is an input. `inputs` are the input
-    files by name and path; empty where the agent names none.
+    files by name and path; empty where the agent names none. `patterns` are of further outputs in
+    the program's `directory`.
     """
 
     folder: str
@@ -56,6 +57,8 @@ class SyncRequest:
     inputs: list[tuple[str, str]]
     logs: list[str]
     outputs: list[tuple[str, str]]
+    directory: str = ""
+    patterns: tuple[str, ...] = ()
 
 
 class RefusedError(Exception):
@@ -153,12 +156,27 @@ class _Worker:
         files = [(name, name, False) for name in self._request.logs]
         if self._command == "whole":
             files += [(name, path, True) for name, path in self._request.outputs]
+            matched, problem = self._matched()
+            files += [(name, path, True) for name, path in matched]
+            if problem:
+                yield problem
         for name, path, is_output in files:
             if os.path.isfile(self._path(path)):
                 try:
                     self._complete_with_retries(name, self._path(path), is_output=is_output)
                 except (RefusedError, OSError) as error:
                     yield f"{name}: {error}"
+
+    def _matched(self) -> tuple[list[tuple[str, str]], str]:
+        """Return the names and paths of the outputs that patterns match, and the problem."""
+        if not self._request.patterns:
+            return [], ""
+        from koala_agent.starter.files.output_patterns import chosen, files_below  # noqa: PLC0415 - late: most need none
+
+        directory = self._request.directory
+        names, problem = chosen(self._request.patterns, files_below(directory), is_all=False)
+        paths = [os.path.join(directory, name) for name in names]
+        return [(os.path.relpath(path, self._request.folder), path) for path in paths], problem
 
     def _upload_logs(self) -> None:
         for name in self._request.logs:
