@@ -1,4 +1,4 @@
-"""The assembly of a live site: its carriers, built from the configuration."""
+"""The assembly of a live site: its surroundings, built from the configuration."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from koala_agent.lrm.shell import Shell, plain_environment
 from koala_agent.output_collection import OutputCollection
 from koala_agent.placeholders.input_files import InputPaths
 from koala_agent.placeholders.submission import LaunchSettings
-from koala_agent.site import Carriers, Site, SiteSettings
+from koala_agent.site import Site, SiteSettings, Surroundings
 from koala_agent.state_folder import check_state
 
 COLLECT_MAX_S = 7 * 86_400.0
@@ -74,10 +74,10 @@ def live_site(config: Config, *, version: str, umask: int) -> Site:
         port=config.starter.port,
         keep_s=config.agent.keep_s,
     )
-    return Site(settings, _carriers(config, site, version=version, umask=umask))
+    return Site(settings, _surroundings(config, site, version=version, umask=umask))
 
 
-def _carriers(config: Config, site: Served, *, version: str, umask: int) -> Carriers:
+def _surroundings(config: Config, site: Served, *, version: str, umask: int) -> Surroundings:
     state = Path(config.agent.state_dir)
     check_state(state)
     identity = None if config.agent.plain else find_identity(state, config.agent.site)
@@ -122,7 +122,7 @@ def _carriers(config: Config, site: Served, *, version: str, umask: int) -> Carr
         mark=mark_of,
         identity=identity,
     )
-    return Carriers(
+    return Surroundings(
         store=store,
         commit=thread.commit,
         close=thread.close,

@@ -4,7 +4,7 @@ Each part knows its own work only; this module passes messages between them. It 
 when the daemon receives the site's figures. They are sent when they change, when an ask was
 accepted, and when a claim changed, together with the highest ask number that they include.
 
-What surrounds the parts (disk, batch system, connections, threads, clock) are the `Carriers`:
+Disk, batch system, connections, threads and clock are its `Surroundings`:
 `assembly` makes those of a live site, `tests/swarm` simulated ones.
 """
 
@@ -96,7 +96,7 @@ def no_logs(_claim: ClaimId, _stored: Claim | None) -> LogSource | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carriers:
+class Surroundings:
     """Everything around the parts of a site.
 
     `link_events` and `local_reports` are the inboxes of the link and of the local manager's
@@ -144,28 +144,28 @@ class SiteSettings:
 class Site:
     """Agent of one site. Build it, then await `run` once."""
 
-    def __init__(self, settings: SiteSettings, carriers: Carriers) -> None:
+    def __init__(self, settings: SiteSettings, surroundings: Surroundings) -> None:
         self._settings = settings
-        self._carriers = carriers
-        self._disk = carriers.disk
-        self._store = carriers.store
-        self._manager = carriers.manager
-        self._files = carriers.files
-        self._presence = carriers.presence
+        self._surroundings = surroundings
+        self._disk = surroundings.disk
+        self._store = surroundings.store
+        self._manager = surroundings.manager
+        self._files = surroundings.files
+        self._presence = surroundings.presence
         self._figures_due = asyncio.Event()
         self._claims = ClaimDriver(
-            store=carriers.store,
-            manager=carriers.manager,
-            folders=carriers.folders,
+            store=surroundings.store,
+            manager=surroundings.manager,
+            folders=surroundings.folders,
             ports=Ports(
                 tell=self._send_claim_report,
-                commit=carriers.commit,
-                clock=carriers.clock,
-                input_path=carriers.input_path,
-                input_named=carriers.input_named,
-                prepare_input=carriers.prepare_input,
-                collect=carriers.collect,
-                room_bytes=lambda: carriers.disk.room_bytes,
+                commit=surroundings.commit,
+                clock=surroundings.clock,
+                input_path=surroundings.input_path,
+                input_named=surroundings.input_named,
+                prepare_input=surroundings.prepare_input,
+                collect=surroundings.collect,
+                room_bytes=lambda: surroundings.disk.room_bytes,
             ),
             limits=settings.limits,
             listen=settings.listen,
@@ -174,16 +174,16 @@ class Site:
         )
         self._input_references = InputReferences(self._claims.claims)
         self._link = Link(
-            carriers.session,
-            carriers.link_events,
-            carriers.stream,
+            surroundings.session,
+            surroundings.link_events,
+            surroundings.stream,
             self,
-            clock=carriers.clock,
+            clock=surroundings.clock,
         )
         self._renewal = None
-        if carriers.identity is not None:
+        if surroundings.identity is not None:
             self._renewal = Renewal(
-                carriers.identity,
+                surroundings.identity,
                 settings.daemon,
                 redial=self._link.redial,
                 changed=self._figures_due.set,
@@ -211,7 +211,7 @@ class Site:
                 await self._manager.opened()
                 await self._query_idle()
                 helpers.append(start(self._send_figures()))
-                helpers += [start(helper()) for helper in self._carriers.helpers]
+                helpers += [start(helper()) for helper in self._surroundings.helpers]
                 if self._renewal is not None:
                     helpers.append(start(self._renewal.run()))
                 finish = await self._link.run()
@@ -220,7 +220,7 @@ class Site:
                     helper.cancel()
             return finish
         finally:
-            self._carriers.close()
+            self._surroundings.close()
 
     def close(self, reason: str) -> None:
         """Send the daemon a goodbye and make `run` return."""
@@ -329,7 +329,7 @@ class Site:
     async def _handle_local_reports(self) -> None:
         """Handle the reports of the local manager in order."""
         while True:
-            report = await self._carriers.local_reports.get()
+            report = await self._surroundings.local_reports.get()
             if isinstance(report, Idle):
                 self._idle = report
                 self._figures_due.set()
@@ -373,7 +373,7 @@ class Site:
     async def _answer_log(self, request: LogRequest) -> None:
         async with self._logs:
             claim = ClaimId(request.claim)
-            source = self._carriers.log_source(claim, self._claims.claims.get(claim))
+            source = self._surroundings.log_source(claim, self._claims.claims.get(claim))
             if source is None:
                 chunk = LogChunk(
                     request=request.request,

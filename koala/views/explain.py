@@ -256,7 +256,7 @@ def _trouble(site: Site, job: Job, now: Instant) -> str:
     if site.is_drained:
         return f"drained{_since(site.drained_at, now)}, {resumed}"
     rest_s = (site.unusable_until or now) - now
-    until = resumed if rest_s == float("inf") else f"until a probe in {_span(rest_s)}"
+    until = resumed if rest_s == float("inf") else f"tried again in {_span(rest_s)}"
     own = site.erring.get(job.id, 0)
     whose = f", {own} of them with this job" if own > 1 else ""
     return (

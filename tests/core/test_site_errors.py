@@ -243,7 +243,7 @@ def test_as_the_paper_has_it_each_error_counts(begin: Begin) -> None:
     (told,) = [line for line in why(script.scheduler, JobId("ill"), script.now) if "not u" in line]
     assert told == (
         "sites not usable: a (unusable for 0 ms after 3 consecutive errors, 3 of them with this"
-        " job, until a probe in 10 min)"
+        " job, tried again in 10 min)"
     )
 
 

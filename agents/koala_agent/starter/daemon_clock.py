@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 SAMPLES_MAX = 16
-RHO = 1e-3
+CLOCK_RATE_ERROR = 1e-3
 """Largest difference between the rates of two clocks."""
 EXACT_S = 0.002
 """Largest error of an offset for which no more pings are sent."""
@@ -58,7 +58,7 @@ class DaemonClock:
         """
         return min(
             (
-                offset_s + half_s + RHO * (now - at + 2 * half_s)  # since it was asked
+                offset_s + half_s + CLOCK_RATE_ERROR * (now - at + 2 * half_s)  # since it was asked
                 for at, half_s, offset_s in self._samples
             ),
             default=math.inf,

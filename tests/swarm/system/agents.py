@@ -1,4 +1,4 @@
-"""Simulated agent: the real agent (koala_agent.site), on carriers in simulated time.
+"""Simulated agent: the real agent (koala_agent.site), on surroundings in simulated time.
 
 Its disk, the batch system and the starters survive it.
 """
@@ -34,7 +34,7 @@ from koala_agent.link.stream import Post
 from koala_agent.lrm.port import Idle, Listed, Placeholder
 from koala_agent.placeholders import submission as placeholders
 from koala_agent.placeholders.submission import LaunchSettings
-from koala_agent.site import Carriers, Site, SiteSettings
+from koala_agent.site import Site, SiteSettings, Surroundings
 from tests.swarm.system import disk
 from tests.swarm.system.batch import Answer, BatchSystem, Job, Runs
 from tests.swarm.system.copies import RIGHT, Copies, Sources, Spool
@@ -173,10 +173,10 @@ class Agent(Process):
         loop.create_task(life).add_done_callback(over)
 
     async def _live(self) -> None:
-        self._agent = Site(self._settings, self._carriers())
+        self._agent = Site(self._settings, self._surroundings())
         await self._agent.run()
 
-    def _carriers(self) -> Carriers:
+    def _surroundings(self) -> Surroundings:
         store = Store(Path("/site"), connection=self.disk.connection)
         self.claims = {claim.id: claim for claim in store.claims()}
         link_events = self._link_events = LinkEvents(self)
@@ -198,7 +198,7 @@ class Agent(Process):
             self.sources,
             lambda report: link_events.put_nowait(session.Reported(report)),
         )
-        return Carriers(
+        return Surroundings(
             store=store,
             commit=lambda writes: self._commit(store, writes),
             close=lambda: None,
@@ -253,7 +253,7 @@ class Agent(Process):
         else:
             self.start()
 
-    # --- carriers ---
+    # --- surroundings ---
 
     async def _commit(self, store: Store, writes: Sequence[StoreClaim | Forget]) -> None:
         if writes:

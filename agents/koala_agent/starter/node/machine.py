@@ -16,7 +16,7 @@ import math
 import signal
 
 from koala_agent.starter.compat import dataclass, to_count, to_list, to_number, to_object, to_whole
-from koala_agent.starter.daemon_clock import RHO, DaemonClock
+from koala_agent.starter.daemon_clock import CLOCK_RATE_ERROR, DaemonClock
 from koala_agent.starter.events import (
     Answer,
     Asked,
@@ -296,7 +296,7 @@ class NodeMachine:
         over.
         """
         left_s = starters - (self._now + self._clock.latest_s(self._now))
-        return self._now + left_s * (1 - RHO)
+        return self._now + left_s * (1 - CLOCK_RATE_ERROR)
 
     def _ping(self) -> None:
         self._ping_at = self._now + PING_S
