@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for all workers."""
     config.add_cleanup(partial(shutil.rmtree, RUNTIME, ignore_errors=True))
     share_interpreters()
+    gc.disable()  # until all modules are imported and all tests made, which stay
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -95,6 +96,7 @@ def pytest_collection_finish() -> None:
     """Modules and tests stay to the end: the garbage collector need not look at them again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 from grpc import aio
@@ -98,7 +100,7 @@ class Files:
         self._leaving: dict[str, asyncio.Event] = {}
         self._offers: dict[str, asyncio.Task[None]] = {}
         self._held: dict[str, FileFound] = {}
-        self._group: asyncio.TaskGroup | None = None
+        self._begun: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._scan_wanted = asyncio.Event()
         self._guard = FloodGuard(is_open=True)
         self._uploads = asyncio.Semaphore(settings.uploads_max)
@@ -130,19 +132,14 @@ class Files:
         server = self._server()
         try:
             async with asyncio.TaskGroup() as group:
-                self._group = group
                 if server is not None:
                     group.create_task(self._guard.run())
                     await start_whole(server)
-                for transfer, fetch in self._fetches.items():
-                    group.create_task(self._run(transfer, fetch))
-                for order in self._serving.orders.values():
-                    self._offer(order)
+                group.create_task(self._start_begun(group))
                 group.create_task(self._forget_served())
                 self._is_ready.set()
                 await self._watch_store()
         finally:
-            self._group = None
             if server is not None:
                 await server.stop(None)
 
@@ -168,13 +165,11 @@ class Files:
             self._on_report(failed)
             return
         fetch = self._fetches[order.transfer] = Fetch(order, self._fetching)
-        if self._group is not None:
-            self._group.create_task(self._run(order.transfer, fetch))
+        self._begun.put_nowait(partial(self._run, order.transfer, fetch))
 
     def remove_replica(self, name: str) -> None:
         """Delete a file that a user has added to the store; its removal is reported."""
-        if self._group is not None:
-            self._group.create_task(self._remove_replica(name))
+        self._begun.put_nowait(partial(self._remove_replica, name))
 
     def serve(self, order: ServeOrder) -> None:
         """Serve a part of a file to holders of the token, until cancelled."""
@@ -182,8 +177,8 @@ class Files:
         if not is_known:
             self._withdraw(order.transfer)
         self._serving.add(order)
-        if not is_known:
-            self._offer(order)
+        if not is_known and order.relay:
+            self._begun.put_nowait(partial(self._offer, order))
 
     def cancel(self, transfer: str) -> None:
         """End a transfer, at either end; the local part of a copy is deleted."""
@@ -193,10 +188,10 @@ class Files:
     def remove(self, transfer: str) -> None:
         """Forget a copy and delete its file, which has no reader any more."""
         fetch = self._fetches.pop(transfer, None)
-        if fetch is not None and self._group is not None:
+        if fetch is not None:
             before = self._leaving.get(transfer)
             gone = self._leaving[transfer] = asyncio.Event()
-            self._group.create_task(self._end(transfer, fetch, before, gone))
+            self._begun.put_nowait(partial(self._end, transfer, fetch, before, gone))
         elif transfer not in self._leaving:
             self._incoming.remove(transfer)
 
@@ -340,10 +335,18 @@ class Files:
             if self._leaving.get(transfer) is gone:
                 del self._leaving[transfer]
 
-    def _offer(self, order: ServeOrder) -> None:
-        if self._group is not None and order.relay:
-            offer = Offer(order, self._serving, self._fail_offer)
-            self._offers[order.transfer] = self._group.create_task(offer.run())
+    async def _start_begun(self, group: asyncio.TaskGroup) -> None:
+        """Start what was begun before this, and from now on."""
+        while True:
+            begin = await self._begun.get()
+            group.create_task(begin())
+
+    async def _offer(self, order: ServeOrder) -> None:
+        """Offer a file to the relay, unless the order was withdrawn meanwhile."""
+        task = asyncio.current_task()
+        if task is not None and self._serving.orders.get(order.transfer) == order:
+            self._offers[order.transfer] = task
+            await Offer(order, self._serving, self._fail_offer).run()
 
     def _fail_offer(self, report: TransferFailed) -> None:
         """Drop a failed order, so that a repeated one is tried again."""

@@ -22,6 +22,7 @@ from koala.daemon.auth.authority import ADMINISTRATOR_FILE, FOLDER, Authority
 from koala.daemon.auth.enrolment_service import EnrolmentService
 from koala.daemon.auth.enrolments import Enrolments, SiteRecord
 from koala.daemon.auth.interceptor import AuthInterceptor
+from koala.daemon.auth.open_streams import OpenStreams
 from koala.daemon.config import Config
 from koala.daemon.quotas import FairQueue
 from koala.errors import ConfigError
@@ -50,6 +51,7 @@ class Listeners:
         self.audit = Audit(config.state_dir)
         self.call_queue = FairQueue(most=config.limits.calls_per_user)
         self.flood_guard = FloodGuard(is_open=False)
+        self._streams = OpenStreams()
         self._config = config
         self._identity: IdentityFile | None = None
         self._announced: Path | None = None
@@ -61,7 +63,9 @@ class Listeners:
             )
             return
         self.authority = Authority.open(config.state_dir)
-        self.enrolments = Enrolments(self.authority.folder, write_surely)
+        self.enrolments = Enrolments(
+            self.authority.folder, write_surely, changed=self._streams.recheck
+        )
         self._identity = IdentityFile(self.authority.serving())
 
     @property
@@ -104,7 +108,9 @@ class Listeners:
 
     def interceptor(self) -> AuthInterceptor:
         """Create the interceptor that every call passes."""
-        return AuthInterceptor(self.enrolments, self.audit, self.call_queue, self.flood_guard)
+        return AuthInterceptor(
+            self.enrolments, self.audit, self.call_queue, self.flood_guard, self._streams
+        )
 
     def announce(self, address: str) -> None:
         """Announce the address to clients on this machine, in the first administrator's

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.live
 
 ONE = "&(executable=/bin/true)(count=1)"
 CLIENTS = 64
-SHARE = int(os.environ.get("KOALA_TEST_SHARE", "6"))
+SHARE = int(os.environ.get("KOALA_TEST_SHARE", "3"))
 """Submissions of each client; a campaign has more."""
 CUT_EVERY = 20
 """After so many answers some connections are cut."""

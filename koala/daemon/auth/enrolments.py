@@ -170,9 +170,11 @@ class Enrolments:
         self,
         folder: Path,
         write_surely: Callable[[Callable[[], None]], None] = lambda write: write(),
+        *,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         """Read the file. Raises ConfigError."""
-        self.changed: Callable[[], None] = lambda: None
+        self._changed = changed
         self._path = folder / FILE
         self._write_surely = write_surely
         try:
@@ -369,7 +371,7 @@ class Enrolments:
     def _put_site(self, record: SiteRecord, *, can_wait: bool = False) -> None:
         self._write(self.sites | {record.name: record}, self.users, can_wait=can_wait)
         self.sites[record.name] = record
-        self.changed()
+        self._changed()
 
     def _put_user(self, record: UserRecord, *, can_wait: bool = False) -> None:
         """Store a user's record. Raises SpecError when no administrator would be left."""
@@ -383,7 +385,7 @@ class Enrolments:
         self.users[record.name] = record
         if record.token_id:
             self._by_token[record.token_id] = record.name
-        self.changed()
+        self._changed()
 
     def _write(
         self, sites: dict[str, SiteRecord], users: dict[str, UserRecord], *, can_wait: bool

@@ -27,6 +27,7 @@ from koala.daemon.auth.access_rules import (
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.authority import Certificate, read_certificate
 from koala.daemon.auth.enrolments import Enrolments
+from koala.daemon.auth.open_streams import OpenStreams
 from koala.daemon.clock import wall_s
 from koala.daemon.quotas import FairQueue
 from koala.errors import (
@@ -69,14 +70,13 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         audit: Audit,
         call_queue: FairQueue,
         flood_guard: FloodGuard,
+        streams: OpenStreams,
     ) -> None:
         self._enrolments = enrolments
         self._audit = audit
         self._call_queue = call_queue
         self._flood_guard = flood_guard
-        self._streams: dict[asyncio.Timeout, Callable[[], None]] = {}
-        if enrolments is not None:
-            enrolments.changed = self._recheck_streams
+        self._streams = streams
 
     async def intercept_service(
         self,
@@ -178,11 +178,8 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         limit = asyncio.timeout(left_s)
         try:
             async with limit:
-                self._streams[limit] = authenticate
-                try:
+                with self._streams.opened(limit, authenticate):
                     await answer
-                finally:
-                    self._streams.pop(limit, None)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -192,16 +189,6 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             except KoalaError as found:
                 error = found
             await abort(context, error)
-
-    def _recheck_streams(self) -> None:
-        """End the streams whose credentials are no longer valid after a change of enrolments."""
-        for limit, authenticate in tuple(self._streams.items()):
-            try:
-                authenticate()
-            except KoalaError:
-                del self._streams[limit]
-                if not limit.expired():
-                    limit.reschedule(asyncio.get_running_loop().time())
 
     def _refuse(self, call: str, caller: Caller, error: KoalaError) -> None:
         if isinstance(error, UnauthenticatedError | DeniedError):
