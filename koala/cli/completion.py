@@ -15,6 +15,7 @@ from koala.errors import KoalaError, SpecError
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
+    from koala.client.records import Record
 
 Document = Mapping[str, Any]
 
@@ -63,7 +64,7 @@ def install(command: click.Command, shell: str) -> str:
     return f"{shell} completion installed in {path}; it works in the next shell"
 
 
-REQUESTS: dict[str, Callable[[AsyncClient], Awaitable[Sequence[Document]]]] = {
+REQUESTS: dict[str, Callable[[AsyncClient], Awaitable[Sequence[Record]]]] = {
     "job": lambda client: client.list_jobs(last=JOBS_MAX),
     "site": lambda client: client.sites(),
     "user": lambda client: client.users(),

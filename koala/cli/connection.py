@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
@@ -21,8 +21,11 @@ from koala.errors import SpecError
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
+    from koala.client.records import Record
 
 T = TypeVar("T")
+R = TypeVar("R", bound="Record")
+Document: TypeAlias = Mapping[str, Any]
 
 _ADDRESS = re.compile(r"(?:[^\s:]+|\[[0-9A-Fa-f:]+\]):(?P<port>[0-9]{1,5})|unix:\S+")
 PORT_MAX = 65_535
@@ -50,6 +53,18 @@ def ask(address: str | None, request: Callable[[AsyncClient], Awaitable[T]]) -> 
     return asyncio.run(run())
 
 
+def documents(
+    address: str | None, request: Callable[[AsyncClient], Awaitable[Sequence[R]]]
+) -> list[Document]:
+    """Run one request for a list of records and return their documents."""
+    return [record.document for record in ask(address, request)]
+
+
+def document(address: str | None, request: Callable[[AsyncClient], Awaitable[R]]) -> Document:
+    """Run one request for a record and return its document."""
+    return ask(address, request).document
+
+
 def _is_address(text: str) -> bool:
     found = _ADDRESS.fullmatch(text)
     return found is not None and (found["port"] is None or 0 < int(found["port"]) <= PORT_MAX)
@@ -72,7 +87,7 @@ an escape is allowed."""
 def json_text(document: Mapping[str, object], indent: int | None = None) -> str:
     """Format a document as JSON, its version first."""
     versioned = {"version": JSON_VERSION, **document}
-    text = json.dumps(versioned, indent=indent, ensure_ascii=False, default=dict)
+    text = json.dumps(versioned, indent=indent, ensure_ascii=False)
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

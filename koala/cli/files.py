@@ -12,7 +12,7 @@ from click.exceptions import Exit
 
 from koala.cli.arguments import daemon_options, file, offered, option
 from koala.cli.commands import LazyGroup
-from koala.cli.connection import answer, answer_list, ask, note, show_json, width
+from koala.cli.connection import answer, answer_list, ask, documents, note, show_json, width
 from koala.errors import RejectedError, SpecError
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def where(*, name: str, json: bool, address: str | None) -> None:
             raise RejectedError(f"no file {name!r}: `koala files` lists all")
         return chosen
 
-    entries = ask(address, request)
+    entries = documents(address, request)
     answer({"files": entries}, lambda: files_text(entries, width=width()), as_json=json)
 
 
@@ -144,7 +144,7 @@ def remove(*, name: str, site: str, json: bool, address: str | None) -> None:
     """
     document = ask(address, lambda client: client.remove_file(name, site=site))
     if json:
-        show_json(document)
+        show_json(document.document)
     else:
         for one in document.removed:
             print(f"{document.file}  removed from {one}")
@@ -157,7 +157,7 @@ def remove(*, name: str, site: str, json: bool, address: str | None) -> None:
 def _list(json: bool, address: str | None) -> None:
     from koala.cli.render.documents import files_text
 
-    entries = ask(address, lambda client: client.files())
+    entries = documents(address, lambda client: client.files())
     answer_list("files", entries, lambda: files_text(entries, width=width()), as_json=json)
 
 

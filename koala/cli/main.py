@@ -224,6 +224,8 @@ def _invoke(words: list[str], noted: dict[str, str]) -> None:
         raise SpecError(f"{error.object!r} is no text in UTF-8") from error
     except BrokenPipeError:  # the reader has closed the pipe
         raise click.exceptions.Exit(FAILED) from None
+    except KoalaError:  # a TimeLimitError is an OSError, too
+        raise
     except OSError as error:
         named = f"{error.filename}: " if error.filename is not None else ""
         raise KoalaError(f"{named}{error.strerror or error}") from error

@@ -355,8 +355,13 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
                     offset=part.offset,
                 )
 
-    async def outputs(
-        self, job: str, *, component: str | int = "", is_names_only: bool = False
+    def outputs(
+        self,
+        job: str,
+        *,
+        component: str | int = "",
+        is_names_only: bool = False,
+        timeout: float | None = None,
     ) -> AsyncIterator[OutputPart]:
         """Stream the output files of a Finished job, one after the other.
 
@@ -365,6 +370,9 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         yet.
         """
         request = pb.OutputsRequest(job=job, component=str(component), is_names_only=is_names_only)
+        return until(self._outputs(request), timeout, f"outputs of {job}")
+
+    async def _outputs(self, request: pb.OutputsRequest) -> AsyncGenerator[OutputPart, None]:
         async with aclosing(self._daemon.stream("Outputs", request)) as parts:
             async for part in parts:
                 yield OutputPart(name=part.name, size_bytes=part.size_bytes, data=part.data)
@@ -382,17 +390,20 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         component: str | int = "",
         force: bool = False,
         progress: Callable[[int], None] | None = None,
+        timeout: float | None = None,
     ) -> list[OutputFile]:
         """Write the output files of a Finished job to LABEL/NAME below `folder`.
 
         - Each file appears when it is complete. `force` replaces existing files.
         - `progress` receives the number of bytes so far, of all files.
 
-        Raises RejectedError if a file exists, KoalaError for a truncated file.
+        Raises RejectedError if a file exists, KoalaError for a truncated file, TimeLimitError after
+        `timeout` seconds; files that were complete by then stay.
         """
         files = await self.list_outputs(job, component=component)
         target = prepare_folder(folder, [] if force else [one.name for one in files])
-        return await write_files(self.outputs(job, component=component), target, progress)
+        parts = self.outputs(job, component=component, timeout=timeout)
+        return await write_files(parts, target, progress)
 
     # --- watching ---------------------------------------------------------------------------------
 

@@ -98,9 +98,16 @@ class AsyncJobHandle:
         return self._client.watch(after=after, job=self._job, timeout=timeout)
 
     async def outputs(
-        self, folder: str | Path | None = None, *, component: str | int = "", force: bool = False
+        self,
+        folder: str | Path | None = None,
+        *,
+        component: str | int = "",
+        force: bool = False,
+        timeout: float | None = None,
     ) -> list[OutputFile]:
         """List the job's output files; with `folder`, write them below it."""
         if folder is None:
             return await self._client.list_outputs(self._job, component=component)
-        return await self._client.fetch_outputs(self._job, folder, component=component, force=force)
+        return await self._client.fetch_outputs(
+            self._job, folder, component=component, force=force, timeout=timeout
+        )

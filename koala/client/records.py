@@ -3,7 +3,7 @@
     site = client.sites()[0]
     site.processors          # an attribute, typed
     site["processors"]       # the same name in the document
-    dict(site)               # the document, as `--json` prints it
+    site.document            # all of the document, as `--json` prints it
 
 Instants are aware datetimes (UTC) as attributes, and seconds of the epoch in documents. Durations
 are seconds (`_s`). A name that an older daemon does not send has its default; one that only a newer
@@ -12,7 +12,7 @@ daemon sends is in the document. docs/api.md describes all names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import KeysView, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,19 +28,27 @@ Document: TypeAlias = Mapping[str, Any]
 R = TypeVar("R", bound="Record")
 
 
-class Record(Mapping[str, Any]):
-    """Typed view of a JSON document, which is also a read-only mapping of that document."""
+class Record:
+    """Typed view of a JSON document of the daemon.
+
+    It cannot be iterated over: pandas takes what iterates for a row of values, not for a dataclass.
+    """
 
     _document: ClassVar[Document] = {}
+
+    @property
+    def document(self) -> Document:
+        """The document itself, as `--json` prints it."""
+        return self._document
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a value of JSON
         return self._document[name]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._document)
+    __iter__: ClassVar[None] = None  # nor by numbers from 0
 
-    def __len__(self) -> int:
-        return len(self._document)
+    def keys(self) -> KeysView[str]:
+        """Return the names of the document, which `dict(record)` asks for."""
+        return self._document.keys()
 
 
 def read_record(kind: type[R], document: Document, attributes: Document | None = None) -> R:
@@ -66,7 +74,7 @@ class StoryLine(NamedTuple):
     text: str
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class DaemonInfo(Record):
     """The daemon, and the caller as the daemon knows it."""
 
@@ -82,7 +90,7 @@ class DaemonInfo(Record):
 # --- jobs -----------------------------------------------------------------------------------------
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class JobSummary(Record):
     """One job of a list."""
 
@@ -232,7 +240,7 @@ class ClaimCost:
     wasted_s: float = 0.0
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class JobDetails(JobSummary):
     """All that the daemon shows of one job."""
 
@@ -254,7 +262,7 @@ class JobDetails(JobSummary):
     story: tuple[StoryLine, ...] = ()
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class Explanation(Record):
     """Sentences that explain why a job waits, or how it ended."""
 
@@ -266,7 +274,7 @@ class Explanation(Record):
         return "\n".join(self.why)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class JobTimeline(Record):
     """Timeline of a job, with its transfers and its history."""
 
@@ -277,7 +285,7 @@ class JobTimeline(Record):
     story: tuple[StoryLine, ...] = ()
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class CancelResult(Record):
     """Answer to one cancellation; `error` is empty if the job was cancelled."""
 
@@ -286,7 +294,7 @@ class CancelResult(Record):
     error: str = ""
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class Notice(Record):
     """Event of a job or site; `phase` is that of the job at that time."""
 
@@ -297,9 +305,13 @@ class Notice(Record):
     phase: str = ""
     text: str = ""
 
+    def __bool__(self) -> bool:
+        """True except for a mark, which has the number 0."""
+        return self.number > 0
+
 
 NO_NOTICE = Notice(number=0, at=datetime.fromtimestamp(0, UTC))
-"""Mark in a stream of notices. Its document is empty, so it counts as false."""
+"""Mark in a stream of notices."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -341,7 +353,7 @@ class OutputFile:
 # --- grid -----------------------------------------------------------------------------------------
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class SiteStatus(Record):
     """One site of the grid."""
 
@@ -375,7 +387,7 @@ class SiteStatus(Record):
     revoked_at: datetime | None = None
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class ReplicaFile(Record):
     """Input file of the catalogue, and the sites that have it."""
 
@@ -385,7 +397,7 @@ class ReplicaFile(Record):
     sites: tuple[str, ...] = ()
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class AddedFile(Record):
     """File that was added: its name in the catalogue, and the site that has it."""
 
@@ -394,7 +406,7 @@ class AddedFile(Record):
     size_bytes: int = 0
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class RemovedFile(Record):
     """File that was removed from some sites, and is left at those that did not answer."""
 
@@ -403,7 +415,7 @@ class RemovedFile(Record):
     left: tuple[str, ...] = ()
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class Metrics(Record):
     """Counters and gauges of the daemon. Further ones are in the document."""
 
@@ -438,7 +450,7 @@ class ReportRow:
     setbacks: int = 0
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class Report(Record):
     """Costs of jobs, a row for each `by`. By claim, `claims` replaces `rows` and `total`."""
 
@@ -455,7 +467,7 @@ class Report(Record):
 # --- sites and users ------------------------------------------------------------------------------
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class Enrolment(Record):
     """A site that was added; `token` only in the answer that adds it."""
 
@@ -472,7 +484,7 @@ class Enrolment(Record):
     token: str | None = field(default=None, repr=False)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class User(Record):
     """A user that was added; `token` and `ca` only in the answer that adds it."""
 
@@ -488,7 +500,7 @@ class User(Record):
     ca: str | None = field(default=None, repr=False)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class AuditLine(Record):
     """A call that changed something, or that was refused; `line["from"]` is its address."""
 

@@ -110,10 +110,17 @@ class JobHandle(Twin):
         return self._iterate(self._inner.watch(after=after, timeout=timeout))
 
     def outputs(
-        self, folder: str | Path | None = None, *, component: str | int = "", force: bool = False
+        self,
+        folder: str | Path | None = None,
+        *,
+        component: str | int = "",
+        force: bool = False,
+        timeout: float | None = None,
     ) -> list[OutputFile]:
         """List the job's output files; with `folder`, write them below it."""
-        return self._run(self._inner.outputs(folder, component=component, force=force))
+        return self._run(
+            self._inner.outputs(folder, component=component, force=force, timeout=timeout)
+        )
 
 
 class Client(ClientBase):
@@ -283,7 +290,12 @@ class Client(ClientBase):
         )
 
     def outputs(
-        self, job: str, *, component: str | int = "", is_names_only: bool = False
+        self,
+        job: str,
+        *,
+        component: str | int = "",
+        is_names_only: bool = False,
+        timeout: float | None = None,
     ) -> Iterator[OutputPart]:
         """Stream the output files of a Finished job, one after the other.
 
@@ -292,7 +304,9 @@ class Client(ClientBase):
         yet.
         """
         return self._iterate(
-            self._inner.outputs(job, component=component, is_names_only=is_names_only)
+            self._inner.outputs(
+                job, component=component, is_names_only=is_names_only, timeout=timeout
+            )
         )
 
     def list_outputs(self, job: str, *, component: str | int = "") -> list[OutputFile]:
@@ -307,17 +321,19 @@ class Client(ClientBase):
         component: str | int = "",
         force: bool = False,
         progress: Callable[[int], None] | None = None,
+        timeout: float | None = None,
     ) -> list[OutputFile]:
         """Write the output files of a Finished job to LABEL/NAME below `folder`.
 
         - Each file appears when it is complete. `force` replaces existing files.
         - `progress` receives the number of bytes so far, of all files.
 
-        Raises RejectedError if a file exists, KoalaError for a truncated file.
+        Raises RejectedError if a file exists, KoalaError for a truncated file, TimeLimitError after
+        `timeout` seconds; files that were complete by then stay.
         """
         return self._run(
             self._inner.fetch_outputs(
-                job, folder, component=component, force=force, progress=progress
+                job, folder, component=component, force=force, progress=progress, timeout=timeout
             )
         )
 

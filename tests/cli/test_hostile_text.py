@@ -20,7 +20,7 @@ from koala.cli.render import access as render_access
 from koala.cli.render import documents as render
 from koala.cli.render import job_list
 from koala.cli.render.table import clean
-from koala.client.records import LogPart
+from koala.client.records import JobDetails, LogPart, Part
 from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site
 
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\u202eb\r\nc\x00\x7f\u2028d"
@@ -122,7 +122,8 @@ def test_a_label_of_a_log_is_clean_and_its_content_is_the_programs_own() -> None
 def test_components_that_look_alike_have_their_index_before_their_lines() -> None:
     """A label may be the index of another component, or differ in what is not shown."""
     labels = ["1", "", "a\x1b[0m", "b", clean("a\x1b[0m")]
-    job = {"parts": [{"component": n, "label": label} for n, label in enumerate(labels)]}
+    parts = tuple(Part(component=n, label=label) for n, label in enumerate(labels))
+    job = JobDetails(job="j1", parts=parts)
     lines = LabelledLines(is_labelled=True, shared=_shared_names(job))
     shown = [lines.add(Writer(n, label, 3, "stdout"), "x\n") for n, label in enumerate(labels)]
     alike = clean("a\x1b[0m")

@@ -222,7 +222,7 @@ async def test_errors_come_back_as_they_were_raised(tmp_path: Path) -> None:
         with pytest.raises(RejectedError, match="another text"):
             await client.submit("&(executable=/bin/false)", key="k")
         (cancelled, unknown) = await client.cancel(["j1", "j2"])
-        assert cancelled == {"job": "j1", "phase": "Cancelled", "error": ""}
+        assert cancelled.document == {"job": "j1", "phase": "Cancelled", "error": ""}
         assert unknown["error"] == "no job 'j2'"
 
 

@@ -347,7 +347,7 @@ async def test_the_audit_log_says_who_did_what(tmp_path: Path) -> None:
         (refused,) = [line for line in lines if line["verb"] == "ChangeSite"]
         assert refused["outcome"].startswith("refused: bob has the role user")
         assert all(line["from"].startswith("ipv4:127.0.0.1:") for line in lines)
-        assert them.stage.log() == lines
+        assert them.stage.log() == [line.document for line in lines]
         assert "List" not in {line["verb"] for line in lines}
 
 

@@ -399,7 +399,9 @@ class Campaign:
                 course.ends[shown["phase"]] += 1
                 course.attempts += shown["attempts"]
                 assert self._phases.get(job) == shown["phase"], f"watched {self._phases.get(job)}"
-                self._check_job(job, order, shown, [row for row in claims if row["job"] == job])
+                self._check_job(
+                    job, order, shown.document, [row for row in claims if row["job"] == job]
+                )
                 if shown["phase"] == "Finished" and order.has_output:
                     await self._check_output(job, shown["attempts"], order.parts)
 

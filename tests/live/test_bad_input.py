@@ -35,7 +35,7 @@ HUGE = f'(environment=(X "{"x" * 200_000}"))'
 async def picture(client: AsyncClient) -> dict[str, Any]:
     """All that a client sees of the state."""
     metrics = await client.metrics()
-    sites = [{**site, "rtt_s": None} for site in await client.sites()]
+    sites = [{**site.document, "rtt_s": None} for site in await client.sites()]
     counted = {name: metrics[name] for name in COUNTED}
     counted["queues"] = {**counted["queues"], "inbox": None}  # what agents tell of themselves comes
     counted["submitted"] = metrics["events_by_kind"].get("JobSubmitted", 0)

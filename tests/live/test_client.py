@@ -145,7 +145,7 @@ async def test_the_records_know_every_name_of_the_documents(
     assert {type(one).__name__ for one in shown} >= {"Enrolment", "User", "ReplicaFile"}
     for record in shown:
         known = {field.name for field in fields(record)}  # type: ignore[arg-type]
-        assert set(record) <= known, f"{type(record).__name__} does not know a name"
+        assert set(record.document) <= known, f"{type(record).__name__} does not know a name"
     details = await client.show(job.job)
     for name in ("parts", "transfers", "charges"):
         for document, record in zip(details[name], getattr(details, name), strict=True):

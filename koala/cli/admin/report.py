@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from koala.cli.arguments import daemon_options, option, read_instant
-from koala.cli.connection import answer, ask, width
+from koala.cli.connection import answer, document, width
 from koala.errors import SpecError
 
 FIGURES = (
@@ -78,16 +78,16 @@ def report(
     first, last = read_instant("--since", since), read_instant("--until", until)
     if first is not None and last is not None and first >= last:
         raise SpecError(f"--since {since} is not before --until {until}")
-    document = ask(
+    shown = document(
         address,
         lambda client: client.report(by, since=first, until=last, user=user, site=site),
     )
     if csv:
-        print(csv_text(document), end="")
+        print(csv_text(shown), end="")
         return
     from koala.cli.render.documents import report_text
 
-    answer(document, lambda: report_text(document, width=width()), as_json=json)
+    answer(shown, lambda: report_text(shown, width=width()), as_json=json)
 
 
 def csv_text(document: Mapping[str, Any]) -> str:

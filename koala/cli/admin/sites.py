@@ -8,7 +8,16 @@ import click
 
 from koala.cli.arguments import daemon_options, offered, option, site_argument
 from koala.cli.commands import LazyGroup
-from koala.cli.connection import answer, answer_list, ask, is_coloured, note, show_json, width
+from koala.cli.connection import (
+    answer,
+    answer_list,
+    document,
+    documents,
+    is_coloured,
+    note,
+    show_json,
+    width,
+)
 from koala.errors import SpecError
 
 if TYPE_CHECKING:
@@ -48,7 +57,7 @@ def site(context: click.Context, *, json: bool, address: str | None) -> None:
         return
     from koala.cli.render.documents import sites_text
 
-    sites = ask(address, lambda client: client.sites())
+    sites = documents(address, lambda client: client.sites())
     answer_list(
         "sites",
         sites,
@@ -85,7 +94,7 @@ def add(*, site: str, owner: str, ttl: str, json: bool, address: str | None) -> 
     ttl_s = read_duration("--ttl", ttl)
     if not ttl_s:
         raise SpecError(f"--ttl {ttl!r}: allowed is a time that is not 0, as in 12h")
-    enrolment = ask(address, lambda client: client.add_site(site, owner=owner, ttl_s=ttl_s))
+    enrolment = document(address, lambda client: client.add_site(site, owner=owner, ttl_s=ttl_s))
     if json:
         show_json(enrolment)
         return
@@ -99,7 +108,7 @@ def enrolled(*, json: bool, address: str | None) -> None:
     """List the enrolled sites with the state of their certificates."""
     from koala.cli.render.access import enrolments_text
 
-    sites = ask(address, lambda client: client.enrolments())
+    sites = documents(address, lambda client: client.enrolments())
     answer_list("sites", sites, lambda: enrolments_text(sites, width=width()), as_json=json)
 
 
@@ -111,7 +120,7 @@ def revoke(*, site: str, json: bool, address: str | None) -> None:
 
     Its jobs run until their leases expire. `koala site add` enrols it again. For operators.
     """
-    enrolment = ask(address, lambda client: client.revoke_site(site))
+    enrolment = document(address, lambda client: client.revoke_site(site))
     answer(enrolment, lambda: f"{site}  {enrolment['state']}", as_json=json)
 
 
@@ -143,8 +152,8 @@ def metrics(*, json: bool, address: str | None) -> None:
     """Show the daemon's metrics."""
     from koala.cli.render.documents import metrics_text
 
-    document = ask(address, lambda client: client.metrics())
-    answer(document, lambda: metrics_text(document), as_json=json)
+    shown = document(address, lambda client: client.metrics())
+    answer(shown, lambda: metrics_text(shown), as_json=json)
 
 
 def _chosen(site: str | None, every: bool) -> str | None:
@@ -167,7 +176,7 @@ def _change(
             pictures = [entry for entry in await client.sites() if entry.site in names]
         return pictures
 
-    pictures = ask(address, change)
+    pictures = documents(address, change)
     answer(
         {"sites": pictures} if site is None else pictures[0],
         lambda: sites_text(pictures, width=width(), coloured=is_coloured()),

@@ -8,7 +8,16 @@ import click
 
 from koala.cli.arguments import Whole, daemon_options, offered, option
 from koala.cli.commands import LazyGroup
-from koala.cli.connection import answer, answer_list, ask, note, show_json, width
+from koala.cli.connection import (
+    answer,
+    answer_list,
+    ask,
+    document,
+    documents,
+    note,
+    show_json,
+    width,
+)
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -49,7 +58,7 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
 
     async def request(client: AsyncClient) -> dict[str, Any]:
         made = await client.add_user(name, role=role, expires_s=expires_s)
-        return {**made, "address": client.address}
+        return {**made.document, "address": client.address}
 
     made = ask(address, request)
     if json:
@@ -68,7 +77,7 @@ def list_users(*, json: bool, address: str | None) -> None:
     """List the added users."""
     from koala.cli.render.access import users_text
 
-    users = ask(address, lambda client: client.users())
+    users = documents(address, lambda client: client.users())
     answer_list("users", users, lambda: users_text(users, width=width()), as_json=json)
 
 
@@ -77,7 +86,7 @@ def list_users(*, json: bool, address: str | None) -> None:
 @daemon_options
 def revoke(*, name: str, json: bool, address: str | None) -> None:
     """Revoke a user's credentials. The user's jobs stay."""
-    picture = ask(address, lambda client: client.revoke_user(name))
+    picture = document(address, lambda client: client.revoke_user(name))
     answer(picture, lambda: f"{name}  {picture['state']}", as_json=json)
 
 
@@ -88,5 +97,5 @@ def audit(*, last: int, json: bool, address: str | None) -> None:
     """Show the audit log: calls that changed something or were refused. For administrators."""
     from koala.cli.render.access import audit_text
 
-    lines = ask(address, lambda client: client.audit(last=last))
+    lines = documents(address, lambda client: client.audit(last=last))
     answer_list("lines", lines, lambda: audit_text(lines, width=width()), as_json=json)

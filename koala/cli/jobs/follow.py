@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from click.exceptions import Exit
@@ -65,12 +65,12 @@ def watch(*, after: int, job: str, site: str, json: bool, address: str | None) -
 
     async def request(client: AsyncClient) -> None:
         if job:
-            interrupt.update(await client.show(job))
+            interrupt.update(job, (await client.show(job)).phase)
         async for notice in client.watch(after=after, job=job, site=site):
             if json:
-                show_json(notice, indent=None)
+                show_json(notice.document, indent=None)
             else:
-                print(notice_text(notice, coloured=is_coloured()), flush=True)
+                print(notice_text(notice.document, coloured=is_coloured()), flush=True)
 
     with interrupt:
         ask(address, request)
@@ -78,7 +78,7 @@ def watch(*, after: int, job: str, site: str, json: bool, address: str | None) -
 
 async def newest_notice(client: AsyncClient) -> int:
     """Number of the newest notice; a watch after it misses no later notice."""
-    return int((await client.metrics())["notices"])
+    return (await client.metrics()).notices
 
 
 class End(NamedTuple):
@@ -109,10 +109,10 @@ class InterruptNotice:
             for line in filter(None, (self.before, self._continuing())):
                 say(f"koala: {line}")
 
-    def update(self, job: Mapping[str, Any]) -> None:
-        """Drop the job of this document if it is over."""
-        if job["phase"] in ENDS and job["job"] in self._jobs:
-            self._jobs.remove(job["job"])
+    def update(self, job: str, phase: str) -> None:
+        """Drop the job if it is over."""
+        if phase in ENDS and job in self._jobs:
+            self._jobs.remove(job)
 
     @property
     def continuing(self) -> list[str]:
@@ -154,35 +154,34 @@ async def wait_until_over(
     The phases shown are those of notices after `after`, or from now on.
     """
     begin = await newest_notice(client) if after is None else after
-    documents = {job: await client.show(job) for job in jobs}
+    summaries = {job: await client.show(job) for job in jobs}
     ends: dict[str, End] = {}
     is_live = sys.stderr.isatty() and in_place and not every_event
     with Progress(is_live=is_live, every_event=every_event) as progress:
-        for job, document in documents.items():
-            interrupt.update(document)
-            if document["phase"] in ENDS:
-                ends[job] = End(document["phase"], document["reason"])
+        for job, summary in summaries.items():
+            interrupt.update(job, summary.phase)
+            if summary.is_over:
+                ends[job] = End(summary.phase, summary.reason)
             elif after is None:
-                shown = {"job": job, "phase": document["phase"], "text": document["reason"]}
-                progress.update(shown)
-        waited = documents.keys() - ends.keys()
+                progress.update(job, summary.phase, summary.reason)
+        waited = summaries.keys() - ends.keys()
         if not waited:
             return ends
         only = next(iter(waited)) if len(waited) == 1 else ""
         async for notice in client.watch(after=begin, job=only):
-            if notice["job"] not in waited:
+            if notice.job not in waited:
                 continue
-            if notice["phase"] not in ENDS:
-                progress.update(notice)
+            if notice.phase not in ENDS:
+                progress.update(notice.job, notice.phase, notice.text)
                 continue
-            interrupt.update(notice)
-            waited.remove(notice["job"])
-            ends[notice["job"]] = End(notice["phase"], notice["text"])
+            interrupt.update(notice.job, notice.phase)
+            waited.remove(notice.job)
+            ends[notice.job] = End(notice.phase, notice.text)
             if not waited:
                 break
     for job in waited:  # over, but the daemon no longer keeps its notices
-        document = await client.show(job)
-        ends[job] = End(document["phase"], document["reason"])
+        summary = await client.show(job)
+        ends[job] = End(summary.phase, summary.reason)
     return {job: ends[job] for job in jobs}
 
 
@@ -205,12 +204,11 @@ class Progress:
             sys.stderr.write("\r\x1b[2K" if kind is None else "\n")
             sys.stderr.flush()
 
-    def update(self, notice: Mapping[str, Any]) -> None:
-        """Show the notice if it has a new phase, or if every event is shown."""
+    def update(self, job: str, phase: str, reason: str) -> None:
+        """Show the phase if it is new, or if every event is shown."""
         from koala.cli.render.table import cut
 
-        job, phase = notice["job"], notice["phase"]
-        text = progress_text(job, phase, notice["text"])
+        text = progress_text(job, phase, reason)
         if self._is_live:
             sys.stderr.write(f"\r\x1b[2K{cut(text, _terminal_width())}")
             sys.stderr.flush()

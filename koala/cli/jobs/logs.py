@@ -5,8 +5,8 @@ from __future__ import annotations
 import codecs
 import sys
 from collections import Counter
-from collections.abc import Container, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Container
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -24,7 +24,7 @@ from koala.errors import SpecError
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
-    from koala.client.records import LogPart
+    from koala.client.records import JobDetails, LogPart
 
 STREAMS = ("stdout", "stderr", "both")
 
@@ -58,7 +58,7 @@ def logs(
     printer = LogPrinter(as_json=json)
 
     async def request(client: AsyncClient) -> None:
-        interrupt.update(await client.show(job))
+        interrupt.update(job, (await client.show(job)).phase)
         await printer.follow(
             client, job, component=chosen, process=process, stream=stream, is_live=follow
         )
@@ -106,9 +106,9 @@ class LogPrinter:
         writer = Writer.of(part)
         return writer._replace(label=self._sites.get(part.component, writer.label))
 
-    def _note_sites(self, shown: Mapping[str, Any], attempt: int) -> None:
+    def _note_sites(self, shown: JobDetails, attempt: int) -> None:
         self._attempt = attempt
-        self._sites = {part["component"]: part["site"] or "" for part in shown["parts"]}
+        self._sites = {part.component: part.site or "" for part in shown.parts}
 
     def _print(self, writer: Writer, text: str, lines: LabelledLines) -> None:
         if not self._as_json:
@@ -192,18 +192,16 @@ def _name(label: str, component: int) -> str:
     return clean(label) or str(component)
 
 
-def _shared_names(job: Mapping[str, Any]) -> set[str]:
+def _shared_names(job: JobDetails) -> set[str]:
     """Displayed names that several components have."""
-    uses = Counter(_name(part["label"], part["component"]) for part in job["parts"])
+    uses = Counter(_name(part.label, part.component) for part in job.parts)
     return {name for name, count in uses.items() if count > 1}
 
 
-def _count_writers(job: Mapping[str, Any], *, component: str, process: int) -> int:
+def _count_writers(job: JobDetails, *, component: str, process: int) -> int:
     """Count the processes that the requested logs may come from."""
-    chosen = [
-        part for part in job["parts"] if component in ("", part["label"], str(part["component"]))
-    ]
-    return len(chosen) if process >= 0 else sum(part["processes"] for part in chosen)
+    chosen = [part for part in job.parts if component in ("", part.label, str(part.component))]
+    return len(chosen) if process >= 0 else sum(part.processes for part in chosen)
 
 
 def part_document(writer: Writer, text: str) -> dict[str, object]:

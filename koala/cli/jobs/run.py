@@ -15,9 +15,10 @@ import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import Whole, daemon_options, option, read_definitions
-from koala.cli.connection import ask, note, show_json
+from koala.cli.connection import ask, note
 from koala.cli.jobs.follow import End, InterruptNotice, newest_notice, wait_until_over
 from koala.cli.jobs.logs import LogPrinter
+from koala.cli.jobs.submit import print_submitted
 from koala.errors import KoalaError, SpecError
 
 if TYPE_CHECKING:
@@ -117,14 +118,11 @@ async def _run(
     submitted = await client.submit(job)
     interrupt.before = ""
     interrupt.add(submitted.job)
+    if detach:
+        print_submitted(submitted, is_json=as_json, is_dry_run=False)
+        return None
     for warning in submitted.warnings:
         note(f"warning: {warning}")
-    if detach:
-        if as_json:
-            show_json({"job": submitted.job, "warnings": list(submitted.warnings)})
-        else:
-            print(submitted.job, flush=True)
-        return None
     note(f"submitted {submitted.job}")
     printer = LogPrinter(as_json=as_json, by_site=True)
     async with asyncio.TaskGroup() as group:
@@ -135,13 +133,12 @@ async def _run(
             )
         )
     end: End = waiting.result()[submitted.job]
-    document = await client.show(submitted.job)
-    status = document["status"]
+    status = (await client.show(submitted.job)).status
     return {
         "job": submitted.job,
         "phase": end.phase,
         "text": end.text,
-        "status": status if isinstance(status, int) else 1,
+        "status": 1 if status is None else status,
     }
 
 

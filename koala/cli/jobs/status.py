@@ -17,7 +17,17 @@ from koala.cli.arguments import (
     read_instant,
 )
 from koala.cli.clock import wall_at
-from koala.cli.connection import answer, answer_list, ask, is_coloured, note, show_json, width
+from koala.cli.connection import (
+    answer,
+    answer_list,
+    ask,
+    document,
+    documents,
+    is_coloured,
+    note,
+    show_json,
+    width,
+)
 from koala.errors import SpecError
 
 if TYPE_CHECKING:
@@ -91,7 +101,7 @@ def list_jobs(
         ]
         return chosen[-last:] if last else chosen
 
-    jobs = ask(address, request)
+    jobs = documents(address, request)
     answer_list("jobs", jobs, lambda: render(jobs, width(), is_coloured()), as_json=json)
 
 
@@ -102,10 +112,10 @@ def show(*, job: str, json: bool, address: str | None) -> None:
     """Show a job's components, start and recent history."""
     from koala.cli.render.documents import job_text
 
-    document = ask(address, lambda client: client.show(job))
+    shown = document(address, lambda client: client.show(job))
     answer(
-        document,
-        lambda: job_text(document, width=width(), coloured=is_coloured()),
+        shown,
+        lambda: job_text(shown, width=width(), coloured=is_coloured()),
         as_json=json,
     )
 
@@ -117,8 +127,8 @@ def why(*, job: str, json: bool, address: str | None) -> None:
     """Explain why a job waits, or how it ended."""
     from koala.cli.render.documents import why_text
 
-    document = ask(address, lambda client: client.why(job))
-    answer(document, lambda: why_text(document), as_json=json)
+    shown = document(address, lambda client: client.why(job))
+    answer(shown, lambda: why_text(shown), as_json=json)
 
 
 @click.command
@@ -131,8 +141,8 @@ def timeline(*, job: str, json: bool, address: str | None) -> None:
     """
     from koala.cli.render.timeline import timeline_text
 
-    document = ask(address, lambda client: client.timeline(job))
-    answer(document, lambda: timeline_text(document, width=min(width() or 78, 120)), as_json=json)
+    shown = document(address, lambda client: client.timeline(job))
+    answer(shown, lambda: timeline_text(shown, width=min(width() or 78, 120)), as_json=json)
 
 
 @click.command
@@ -142,7 +152,7 @@ def cancel(*, jobs: Sequence[str], json: bool, address: str | None) -> None:
     """Cancel jobs. A job that is over stays unchanged."""
     results = ask(address, lambda client: client.cancel(jobs))
     if json:
-        show_json({"jobs": results})
+        show_json({"jobs": [result.document for result in results]})
     for result in results:
         if result.error:
             note(result.error)

@@ -114,7 +114,7 @@ def submit(
             interrupt.before = f"{submitted.job} was accepted"
             interrupt.add(submitted.job)
         try:
-            _print_submitted(submitted, is_json=json, is_dry_run=dry_run)
+            print_submitted(submitted, is_json=json, is_dry_run=dry_run)
         except OSError as error:
             accepted = f"{submitted.job} was accepted, but " if submitted.job else ""
             reason = error.strerror or str(error)
@@ -203,7 +203,8 @@ def _description(source: str, *, is_job: bool = False) -> str:
     return description
 
 
-def _print_submitted(submitted: AsyncJobHandle, *, is_json: bool, is_dry_run: bool) -> None:
+def print_submitted(submitted: AsyncJobHandle, *, is_json: bool, is_dry_run: bool) -> None:
+    """Print the warnings of a submission, and the job's id."""
     for warning in submitted.warnings:
         note(f"warning: {warning}")
     if is_json:

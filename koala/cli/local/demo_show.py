@@ -45,7 +45,7 @@ class Show:
                 poll.cancel()
             await self._update(client, view)
         names = self._scene.names
-        return summary_rows(names, [await client.show(job) for job in names])
+        return summary_rows(names, [(await client.show(job)).document for job in names])
 
     async def _submit(self, client: AsyncClient) -> None:
         for job in self._planned:
@@ -69,8 +69,8 @@ class Show:
             await asyncio.sleep(POLL_S)
 
     async def _update(self, client: AsyncClient, view: LiveView | PlainView) -> None:
-        self._scene.jobs = await client.list_jobs()
-        self._scene.sites = await client.sites()
+        self._scene.jobs = [job.document for job in await client.list_jobs()]
+        self._scene.sites = [site.document for site in await client.sites()]
         self._scene.elapsed_s = now_s() - self._begun_s
         view.update(self._scene)
 

@@ -139,7 +139,7 @@ async def test_a_catalogue_follows_the_sites_files(tmp_path: Path) -> None:
             agent.files = {"c": 30}  # what an inventory does not name is not there any more
             second = group.create_task(agent.connect())
             await agent.until("wanted_end", 2)
-            assert await client.files() == [
+            assert [entry.document for entry in await client.files()] == [
                 {"file": "c", "size_bytes": 30, "checksum": "", "sites": ["delft"]}
             ]
             events = (await client.metrics())["events_by_kind"]
