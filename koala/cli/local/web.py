@@ -34,7 +34,7 @@ def web(
     link_file: Path | None,
     address: str | None,
 ) -> None:
-    """Show the grid and its jobs as web pages, until Ctrl-C.
+    """Show the grid and its jobs in a browser.
 
     The process is a client of the daemon. The sign-in link that it prints signs one browser in as
     you; the next link is printed once a link is used. Others sign in with their tokens.
