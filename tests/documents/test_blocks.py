@@ -30,11 +30,6 @@ def block(text: str, language: str = "sh", **marks: str) -> Block:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_every_block_says_what_it_is(path: Path) -> None:
-    assert [fault for one in blocks(path) for fault in faults(one)] == []
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_descriptions_and_configurations_are_read_as_the_product_reads_them(path: Path) -> None:
     for one in blocks(path):
         if one.language in DATA and one.reason is None:

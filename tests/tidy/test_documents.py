@@ -5,6 +5,7 @@ from pathlib import Path
 
 from koala.core.model.job import TRANSITIONS
 from koala.core.model.parameters import NAMES
+from tests.documents.blocks import blocks, faults
 from tests.tidy.documents import (
     allowed,
     broken_links,
@@ -26,6 +27,11 @@ def test_the_table_of_parameters_has_all_with_their_bounds() -> None:
     assert sorted(name for names, _ in rows for name in names) == sorted(NAMES)
     for names, told in rows:
         assert told == "; ".join(dict.fromkeys(map(allowed, names))), names
+
+
+def test_every_block_says_what_it_is_and_why_it_cannot_run() -> None:
+    """`tests/documents` runs the blocks; docs/testing.md has the languages and marks."""
+    assert [fault for path in documents() for one in blocks(path) for fault in faults(one)] == []
 
 
 def test_the_state_diagram_is_the_transition_table() -> None:
