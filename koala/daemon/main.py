@@ -80,7 +80,7 @@ from koala.runtime.log_stream import log_stream
 from koala.runtime.standard_streams import open_standard_streams
 from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
-from koala.views.documents import digest
+from koala.views.digest import digest
 from koala.wire import connection_limits as strangers
 from koala.wire.grpc_shutdown import to_the_end
 from koala.wire.interceptors import Readable

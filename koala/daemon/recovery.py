@@ -46,7 +46,7 @@ from koala.daemon.storage.upgrade import (
 from koala.errors import DamagedError, JournalError
 from koala.identity.private_files import private_folder, read_private, write_private
 from koala.runtime.disk_formats import CORE
-from koala.views.documents import digest
+from koala.views.digest import digest
 
 PUBLISHED_MAX = 10_000  # newest ended jobs whose files are processed again after a start
 SECRET = "secret"

@@ -13,7 +13,7 @@
 
 A file without a number has number 1. Raise a number whenever this release would misread
 what an earlier one wrote, or the other way round. **Raise CORE with every change after which the
-core decides differently for the same events, or `koala.views.documents.digest` gives
+core decides differently for the same events, or `koala.views.digest.digest` gives
 another digest for the same state** (also a word of a job's story), unless it is already higher than
 that of the last release. `tests/daemon/storage/test_old_states.py` starts recorded state folders
 of earlier releases and fails when this was forgotten. Before raising one, record the folders of the

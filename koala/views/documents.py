@@ -1,30 +1,24 @@
-"""JSON documents of jobs, sites and files, and the digest of the state.
+"""JSON documents of jobs, sites and files.
 
 `--json` prints these documents unchanged (docs/api.md). Their order is deterministic.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from koala.core.model.claim import Claim, Stopped
-from koala.core.model.grid import MIPS_DEFAULT, Site
+from koala.core.model.grid import Site
 from koala.core.model.job import (
     Attempt,
     Cancelled,
     ClaimEnd,
     Claiming,
-    Delayed,
     Failed,
     Finished,
     Job,
     Member,
-    Placing,
-    Running,
     Stopping,
     Waiting,
 )
@@ -312,7 +306,7 @@ def sites_picture(state: State, now: Instant = 0.0) -> list[dict[str, Any]]:
             held[claim.site] += claim.processors
     return [
         {
-            **_site(site, claimed[site.name], now),
+            **site_picture(site, claimed[site.name], now),
             "held": held[site.name],
             "running": running[site.name],
         }
@@ -320,7 +314,7 @@ def sites_picture(state: State, now: Instant = 0.0) -> list[dict[str, Any]]:
     ]
 
 
-def _site(site: Site, held: int, now: Instant) -> dict[str, Any]:
+def site_picture(site: Site, held: int, now: Instant) -> dict[str, Any]:
     return {
         "site": site.name,
         "state": _site_state(site, now),
@@ -367,26 +361,6 @@ def _site_state(site: Site, now: Instant) -> str:
     return "probing" if site.unusable_until is not None else "usable"
 
 
-def _site_for_digest(site: Site) -> dict[str, Any]:
-    """Part of a site's document for the digest. Fields of later versions are left out at their
-    default values, so that digests in old journals stay valid
-    (tests/daemon/storage/test_formats.py)."""
-    picture = _site(site, 0, 0.0)
-    return {
-        name: value
-        for name, value in picture.items()
-        if name in _ALWAYS_KNOWN or (value and value != _LATER.get(name))
-    }
-
-
-_ALWAYS_KNOWN = (
-    *("site", "state", "processors", "idle", "claimed", "errors", "unusable_until", "owner"),
-    *("grace_s", "may_kill_local", "local", "rtt_s", "address"),
-)
-_LATER = {"mips": MIPS_DEFAULT}
-"""Default values of later fields, where these are not empty."""
-
-
 def files_picture(state: State) -> list[dict[str, Any]]:
     """Make the document of the replica catalogue, in order of logical name."""
     return [
@@ -398,98 +372,3 @@ def files_picture(state: State) -> list[dict[str, Any]]:
         }
         for name, replica in sorted(state.files.replicas.items())
     ]
-
-
-def _is_told_of(transfer: Transfer) -> bool:
-    """Return True if a copy under way was reported, which early agents did not do."""
-    return transfer.told_at is not None and not transfer.is_done
-
-
-def _claim_for_digest(claim: Claim) -> list[Any]:
-    grant = claim.grant
-    figures: list[Any] = [
-        *(claim.id, claim.phase.name, claim.site, "" if grant is None else grant.nonce),
-        *(claim.ask_number, None if grant is None else grant.at, claim.passed_at, claim.may_run),
-    ]
-    if isinstance(claim.phase, Stopped) and claim.phase.is_silent:
-        figures.append("silent")
-    if grant is not None and (grant.address or grant.hosts):
-        figures += [grant.address, grant.hosts]
-    return figures
-
-
-_NOT_IN_DIGEST = ("story", "name", "programs", "started_at", "ended_at")
-"""Fields of a job's document that the digest leaves out: text for people, what the request says
-already, and all that was added later, because a digest in a journal must stay valid."""
-
-
-def digest(state: State) -> str:
-    """Checksum of the whole state, without stories and without details of ended jobs."""
-    over = dict(state.forgotten)
-    live: list[list[Any]] = []
-    for job in state.jobs.values():
-        if job.is_over:
-            over[job.phase_name] = over.get(job.phase_name, 0) + 1
-        elif isinstance(job.phase, Waiting):
-            live.append([job.id, job.phase_name, *job.phase.on])
-        elif isinstance(job.phase, Placing | Delayed):  # most jobs of a long queue: keep it cheap
-            live.append([job.id, job.phase_name, job.placement_tries, job.claiming_tries,
-                         job.claim_fraction, job.attempts, job.tried_at])  # fmt: skip
-        else:
-            picture = job_picture(state, job.id)
-            for name in _NOT_IN_DIGEST:
-                del picture[name]
-            for part in picture["parts"]:
-                if not part["gpus"]:
-                    del part["gpus"]
-                if not part["mips"]:  # as in journals of older daemons
-                    del part["mips"], part["booked_bps"]
-            if picture["progress"] is None:  # as in journals that are older than this
-                del picture["progress"]
-            live.append([picture, job.phase.since if isinstance(job.phase, Running) else None])
-    refusals = {
-        job.id: [[site, refusal.at, refusal.pause_s] for site, refusal in job.refusals.items()]
-        for job in state.jobs.values()
-        if job.refusals and not job.is_over
-    }
-    counts_jobs = state.parameters.errors_counted == "jobs"  # older journals count none
-    whole = {
-        **({"refusals": refusals} if refusals else {}),
-        "epoch": state.epoch,
-        "arms": state.arms,
-        "scans": state.queues.scans,
-        "discipline": state.queues.discipline,
-        "disabled": list(state.queues.disabled),
-        "departures": state.queues.departures,
-        "freed": list(state.queues.freed),
-        "over": over,
-        "live": live,
-        "queues": [
-            list(state.queues.lines),
-            *state.queues.order(),
-            list(state.queues.timed),
-        ],
-        "ledger": [_claim_for_digest(claim) for claim in state.ledger.values()],
-        "sites": [
-            [
-                _site_for_digest(site),
-                site.is_drained,
-                site.reported_idle,
-                site.asks,
-                site.unreported,
-                site.window,
-                *([site.erring] if site.erring and counts_jobs else []),
-            ]
-            for site in state.sites.values()
-        ],
-        "files": files_picture(state),
-        "transfers": sorted(
-            [t.id, t.is_done] + ([t.moved_bytes, t.expected_at] if _is_told_of(t) else [])
-            for t in state.files.transfers.values()
-        ),
-        "bandwidth": sorted([*link, value] for link, value in state.files.bandwidth.items()),
-        "keys": len(state.keys) + state.keys_forgotten,
-        "budgets": [[u, b.spent_s] for u, b in sorted(state.user_budgets.items())],
-        "wake_at": state.timers.next_at,
-    }
-    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()

@@ -19,7 +19,8 @@ from koala.core.policy_api import NO_POLICIES, Recorder
 from koala.core.queries import booked
 from koala.core.scheduler import Scheduler
 from koala.policies import chosen
-from koala.views.documents import digest, job_picture
+from koala.views.digest import digest
+from koala.views.documents import job_picture
 from koala.views.explain import why
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script

@@ -18,7 +18,7 @@ from koala.core.invariants import check
 from koala.core.policy_api import NO_POLICIES
 from koala.core.snapshot import load, save
 from koala.daemon.storage.records import decode_event
-from koala.views.documents import digest
+from koala.views.digest import digest
 
 FILE = Path(__file__).parents[1] / "states" / "18f0b22-phases.jsonl.gz"
 SAVED = [json.loads(line) for line in gzip.decompress(FILE.read_bytes()).splitlines()]

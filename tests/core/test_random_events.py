@@ -43,7 +43,7 @@ from koala.core.scheduler import Scheduler
 from koala.core.snapshot import load, save
 from koala.policies import chosen
 from koala.policies.queueing.multiqueue import DISCIPLINES
-from koala.views.documents import digest
+from koala.views.digest import digest
 from tests.core.fair import news, report
 from tests.harness.builders import a_component, a_spec
 

@@ -20,7 +20,8 @@ from koala.core.resources import lack
 from koala.core.snapshot import load, save
 from koala.policies import chosen
 from koala.protocol.messages import SiteResources
-from koala.views.documents import digest, sites_picture
+from koala.views.digest import digest
+from koala.views.documents import sites_picture
 from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import HIGH, a_component, a_job, a_site

@@ -12,7 +12,8 @@ from koala.core.model.values import ClaimId, JobId
 from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import NotSavedError, load, load_object, save, save_object
-from koala.views.documents import digest, job_picture
+from koala.views.digest import digest
+from koala.views.documents import job_picture
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 

@@ -15,7 +15,7 @@ from koala.daemon.clock import Clock
 from koala.daemon.group_commit import BatchContext, GroupCommit
 from koala.daemon.storage.records import Record
 from koala.policies import chosen
-from koala.views.documents import digest
+from koala.views.digest import digest
 from tests.harness.builders import a_job, a_site
 
 HOUR_S = 3600.0

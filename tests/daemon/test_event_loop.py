@@ -25,7 +25,7 @@ from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice, Record
 from koala.errors import JournalError, RejectedError, UnreachableError
 from koala.policies import chosen
-from koala.views.documents import digest
+from koala.views.digest import digest
 from tests.daemon.running import config_of
 
 SPEC = JobSpec(components=(ComponentSpec(executable="/bin/true", processors=2),))

@@ -40,7 +40,8 @@ from koala.protocol.messages import (
     TransferFailed,
     TransferFinished,
 )
-from koala.views.documents import digest, whole_picture
+from koala.views.digest import digest
+from koala.views.documents import whole_picture
 from koala.views.explain import why
 from koala.wire.v1 import link_pb2 as pb
 from tests.fuzz.links import an_upward_message

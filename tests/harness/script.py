@@ -36,7 +36,8 @@ from koala.core.policy_api import NO_POLICIES, Policies
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import load, save
 from koala.policies import chosen
-from koala.views.documents import digest, job_picture
+from koala.views.digest import digest
+from koala.views.documents import job_picture
 
 WAKES_AT_ONCE_MAX = 300
 Kind = TypeVar("Kind")

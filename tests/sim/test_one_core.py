@@ -37,7 +37,7 @@ from koala.sim.experiment.setting import (
     Submission,
 )
 from koala.sim.experiment.world import OVER, Grid, World
-from koala.views.documents import digest
+from koala.views.digest import digest
 from tests.harness.builders import HIGH, LOW
 from tests.sim.experiment.small import local, outage, site, submission
 

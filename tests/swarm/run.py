@@ -16,7 +16,7 @@ from koala.core.model.values import ClaimId, Instant, JobId, Seconds
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
 from koala.policies import chosen
-from koala.views.documents import digest
+from koala.views.digest import digest
 from tests.swarm.breach import parts, require
 from tests.swarm.oracle import Oracle
 from tests.swarm.scenario import BANDWIDTH_BPS, Scenario, draw

@@ -158,7 +158,7 @@ def _progress(bars: ExitStack, name: str, recording: Recording) -> Callable[[Ins
 
 
 def _head(run: PastRun) -> dict[str, Any]:
-    from koala.views.documents import digest
+    from koala.views.digest import digest
 
     return {
         "journal": str(run.past.source),

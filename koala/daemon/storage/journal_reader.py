@@ -42,7 +42,7 @@ from koala.daemon.storage.records import (
 from koala.daemon.storage.upgrade import REMEDY, newer_release_error
 from koala.errors import JournalError
 from koala.runtime.disk_formats import CORE, JOURNAL
-from koala.views.documents import digest
+from koala.views.digest import digest
 
 ROWS = 4096  # per read: a slow reader must not delay the writer's checkpoints
 

@@ -35,7 +35,8 @@ from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import ADVICE, RESTORE, JournalPosition
 from koala.daemon.storage.watermark import Watermarks, WatermarkVerdict
 from koala.errors import JournalError
-from koala.views.documents import digest, summary
+from koala.views.digest import digest
+from koala.views.documents import summary
 from tests.harness.builders import a_spec
 
 WAL = f"{FILE}-wal"

@@ -30,7 +30,7 @@ from koala.daemon.storage.journal_reader import open_journal, replay
 from koala.daemon.storage.records import JournalPosition, mark_text
 from koala.errors import JournalError
 from koala.runtime.disk_formats import CORE, JOURNAL
-from koala.views.documents import digest
+from koala.views.digest import digest
 from tests.daemon.running import config_of
 
 TOLD = (

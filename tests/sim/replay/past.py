@@ -25,7 +25,7 @@ from koala.policies import chosen
 from koala.sim.replay.changes import Changes
 from koala.sim.replay.chronicle import Chronicle
 from koala.sim.replay.whatif import WhatIf, compare
-from koala.views.documents import digest
+from koala.views.digest import digest
 from tests.swarm.run import Run
 from tests.swarm.scenario import Scenario
 from tests.swarm.system.daemons import Daemon

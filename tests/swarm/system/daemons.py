@@ -36,7 +36,7 @@ from koala.errors import JournalError, KoalaError, RejectedError
 from koala.protocol.messages import Watermark
 from koala.runtime.sqlite_store import Database
 from koala.sim.engine import Engine, Rank
-from koala.views.documents import digest
+from koala.views.digest import digest
 from koala.wire.v1 import link_pb2 as pb
 from tests.swarm.system.disk import PATH, Copy, Disk, change_row, spoilt
 from tests.swarm.system.faults import FaultPlan

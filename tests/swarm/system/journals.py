@@ -16,7 +16,7 @@ from koala.daemon.storage.journal import SCHEMA, Journal, prepare
 from koala.daemon.storage.records import JournalPosition, Notice, Record
 from koala.errors import JournalError
 from koala.runtime.sqlite_store import Database
-from koala.views.documents import digest
+from koala.views.digest import digest
 from tests.swarm.system.disk import PATH, Copy, Disk
 
 

@@ -24,7 +24,7 @@ from koala.papers.multiqueue.simulation.model import Started, System
 from koala.papers.multiqueue.simulation.runs import Setting
 from koala.policies import chosen
 from koala.policies.queueing.multiqueue import DISCIPLINES
-from koala.views.documents import digest
+from koala.views.digest import digest
 from koala.workload.jobstream import StreamJob
 
 SITES = (32, 32, 32, 32)
