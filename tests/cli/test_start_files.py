@@ -58,12 +58,10 @@ def test_init_fills_in_the_site_and_the_daemon(tmp_path: Path, kind: str) -> Non
     assert run.stdout.split() == ["boreas.toml"], run.stderr
     agent = read_agent(tmp_path / "boreas.toml").agent
     assert (agent.site, agent.daemon) == ("boreas", "head.test:7740")
+    assert agent.state_dir.endswith("koala/boreas"), "agents of one home have folders of their own"
     if kind != "emulated":
         text = (tmp_path / "boreas.toml").read_text(encoding="utf-8")
         assert "koala-agent start boreas.toml" in text
-        assert agent.state_dir.endswith("koala/boreas"), (
-            "agents of one home have folders of their own"
-        )
 
 
 def test_what_init_cannot_fill_in_is_refused(tmp_path: Path) -> None:

@@ -71,17 +71,24 @@ class Page:
         variables["PATH"] = os.pathsep.join(
             [str(bin_folder), str(Path(sys.executable).parent), variables["PATH"]]
         )
-        return subprocess.run(
-            words,
-            cwd=self.folder,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        return run_words(words, self.folder, variables)
+
+
+def run_words(
+    words: list[str], folder: Path, variables: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder; all that it prints is its output."""
+    return subprocess.run(
+        words,
+        cwd=folder,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
 
 
 def prepare(folder: Path) -> Path:
