@@ -10,7 +10,8 @@ from koala.core.model.job import ComponentSpec, JobType
 from koala.errors import SpecError
 from koala.rsl.jobspec import read_job
 from koala.rsl.jobtext import write_job
-from koala.rsl.scripts import SCRIPT_BYTES_MAX, read_script, read_scripts, slurm_seconds
+from koala.rsl.script_options import slurm_seconds
+from koala.rsl.scripts import SCRIPT_BYTES_MAX, read_script, read_scripts
 
 
 def slurm(*directives: str, body: str = "hostname") -> ComponentSpec:
@@ -98,14 +99,18 @@ def test_what_concerns_the_batch_system_alone_is_left_out_and_said() -> None:
         ("echo", 1, "does not name an interpreter"),
         ("#!/usr/bin/python3\n", 1, "allowed are sh, bash"),
         ("#!/bin/sh\n#SBATCH --array=1-10\n", 2, "a component is one program"),
-        ("#!/bin/sh\n\n#SBATCH --gres=gpu:1\n", 3, "GPUs cannot be asked for yet"),
+        ("#!/bin/sh\n\n#SBATCH --gres=fpga:1\n", 3, "--gres fpga:1: allowed are GPUs"),
+        ("#!/bin/sh\n#SBATCH --gpus=many\n", 2, "--gpus many: allowed is a whole number"),
+        ("#!/bin/sh\n#SBATCH --gpus-per-socket=1\n", 2, "allowed are --gpus, --gpus-per-node"),
+        ("#!/bin/sh\n#SBATCH -L matlab:0\n", 2, "--licenses: found 'matlab:0', expected NAME"),
+        ('#!/bin/sh\n#SBATCH --constraint=";"\n', 2, "--constraint: found ';'"),
         ("#!/bin/sh\n#SBATCH -n four\n", 2, "--ntasks four: allowed is a whole number"),
         ("#!/bin/sh\n#SBATCH -t soon\n", 2, "--time soon: allowed are MINUTES"),
         ("#!/bin/sh\n#SBATCH --mem=lots\n", 2, "allowed is a size such as 500M or 4G"),
         ('#!/bin/sh\n#SBATCH -J "open\n', 2, "No closing quotation"),
         ("#!/bin/sh\n#SBATCH train\n", 2, "'train' is no option"),
         ("#!/bin/sh\n#$ -pe mpi\n", 2, "-pe needs 2 values"),
-        ("#!/bin/sh\n#$ -l gpu=2\n", 2, "allowed are h_rt and h_vmem"),
+        ("#!/bin/sh\n#$ -l gpu=two\n", 2, "-l gpu two: allowed is a whole number"),
         ("#!/bin/sh\n#PBS -l nodes=1\n", 2, "allowed are #SBATCH and #\\$"),
     ],
 )
@@ -161,3 +166,59 @@ def test_a_file_name_with_a_pattern_is_left_out_with_a_warning() -> None:
     component, (warning,) = read_script("#!/bin/sh\n#SBATCH --output=train-%j.out\ntrue\n")
     assert component.stdout is None
     assert warning.startswith("line 2: train-%j.out is left out: patterns are not replaced here")
+
+
+@pytest.mark.parametrize(
+    ("directives", "gpus", "kind"),
+    [
+        (("--gpus=4",), 4, None),
+        (("-G a100:2",), 2, "a100"),
+        (("--gres=gpu:2",), 2, None),
+        (("--gres=gpu", "-N 3"), 3, None),
+        (("-N 2", "--gres=gpu:v100:4"), 8, "v100"),
+        (("--gpus-per-node=2", "--nodes=4"), 8, None),
+        (("--gpus-per-task=a:1", "-n 6"), 6, "a"),
+        (("--gres=none",), None, None),
+        (("-n 4",), None, None),
+    ],
+)
+def test_gpus_of_slurm_directives(
+    directives: tuple[str, ...], gpus: int | None, kind: str | None
+) -> None:
+    component = slurm(*directives)
+    assert (component.gpus, component.gpu_type) == (gpus, kind)
+
+
+def test_other_resources_of_slurm_directives() -> None:
+    component = slurm(
+        "-C ib&rome --licenses=matlab:2,ansys",
+        "--qos long --exclusive",
+        "-N 2 --ntasks-per-node=4 --cpus-per-task=3",
+        "--reservation=course -m block:cyclic",
+    )
+    assert component.constraint == "ib&rome"
+    assert component.licenses == (("matlab", 2), ("ansys", 1))
+    assert (component.qos, component.is_exclusive) == ("long", True)
+    assert (component.processors, component.hosts) == (24, 2)
+    assert (component.tasks_per_host, component.cpus_per_task) == (4, 3)
+    assert component.native == "--reservation=course --distribution=block:cyclic"
+
+
+def test_processors_and_memory_for_each_gpu() -> None:
+    component = slurm("--gpus=4", "--cpus-per-gpu=6", "--mem-per-gpu=8G", "-N 2")
+    assert (component.processors, component.cpus_per_task) == (24, 12)
+    assert component.memory_min_mb == 2 * 8192
+
+
+def test_resources_of_grid_engine_directives() -> None:
+    component = grid_engine("-l gpu=2,ib -l exclusive=TRUE", "-l scratch=10G,h_rt=60 -l rome=true")
+    assert (component.gpus, component.is_exclusive, component.wall_time_s) == (2, True, 60)
+    assert (component.constraint, component.native) == ("ib&rome", "-l scratch=10G")
+
+
+def test_scripts_of_one_name_name_the_job() -> None:
+    train, other = ("#!/bin/sh\n#SBATCH -J train\n", "#!/bin/sh\n#SBATCH -J other\n")
+    both = [("alpha", "a", train), ("beta", "b", train)]
+    assert read_scripts(both).spec.name == "train"
+    assert read_scripts([*both, ("beta", "c", other)]).spec.name == ""
+    assert read_scripts([("alpha", "a", "#!/bin/sh\ntrue\n")]).spec.name == ""
