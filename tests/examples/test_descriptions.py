@@ -25,7 +25,7 @@ SITES = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
 """The grid that the descriptions are written for (KOALA 2.1): the DAS."""
 TWO = {"quiet": 2, "busy": 2}
 """Grid of sq/two.toml."""
-SHELL = ("deadline.rsl", "hello.rsl", "mpi/mpi.rsl")
+SHELL = ("deadline.rsl", "gpus.rsl", "hello.rsl", "mpi/mpi.rsl")
 """They start programs that every site has, or that their user compiles."""
 PROGRAMS: dict[str, Any] = {
     "allreduce.py": ALLREDUCE,
@@ -44,11 +44,11 @@ JOB_WIDE = {
         "inputmode",
         "maxhold",
     ),
-    *("quorum", "retry"),
+    *("name", "quorum", "retry"),
 }
 OF_A_COMPONENT = {
     *("executable", "arguments", "environment", "count", "jobtype", "maxwalltime", "label"),
-    *("resourcemanagercontact", "subjobstarttype", "outputfile"),
+    *("resourcemanagercontact", "subjobstarttype", "outputfile", "gpus", "cpuspertask"),
 }
 
 
@@ -73,6 +73,7 @@ def test_all_descriptions_are_here() -> None:
         "allreduce/allreduce.rsl",
         "deadline.rsl",
         "fedavg/fedavg.rsl",
+        "gpus.rsl",
         "hello.rsl",
         "high-priority.rsl",
         "mpi/mpi.rsl",
@@ -93,7 +94,7 @@ def test_a_description_uses_known_attributes_and_fits_the_grid(name: str) -> Non
         assert set(component) <= OF_A_COMPONENT
         (site,) = component.get("resourcemanagercontact", ["delft"])
         assert 1 <= int(component["count"][0]) <= {**SITES, **TWO}[site]
-        assert component["jobtype"][0] in {"single", "multiple", "mpi"}
+        assert component.get("jobtype", ["multiple"])[0] in {"single", "multiple", "mpi"}
         assert int(component["maxwalltime"][0]) >= 1
 
 
@@ -115,6 +116,7 @@ def test_the_numbers_of_components_are_those_of_the_readme() -> None:
         "allreduce/allreduce.rsl": [4] * 2,
         "deadline.rsl": [2] * 2,
         "fedavg/fedavg.rsl": [1] * 4,
+        "gpus.rsl": [4, 1],
         "hello.rsl": [1] * 2,
         "high-priority.rsl": [48] * 3,
         "mpi/mpi.rsl": [6, 4],

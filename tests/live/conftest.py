@@ -62,6 +62,7 @@ def calm_grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
         parameters=parameters,
         replicas=replicas,
         grace_s=6.0,
+        gpus={"delft": 3},
         more={"utrecht": f"rate = {SLOW_BPS}\n"},
     ) as grid:
         yield grid

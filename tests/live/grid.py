@@ -86,6 +86,7 @@ class Grid:
         silence_s: float = 5.0,
         more: Mapping[str, str] | None = None,
         speeds: Mapping[str, float] | None = None,
+        gpus: Mapping[str, int] | None = None,
     ) -> None:
         self.folder = folder
         self.sites = tuple(sites)
@@ -104,6 +105,7 @@ class Grid:
         self._silence_s = silence_s
         self._more = more or {}
         self._speeds = speeds or {}
+        self._gpus = gpus or {}
         self.config("daemon").write_text(self.daemon_toml(), encoding="utf-8")
         for name, processors in sites.items():
             self.config(name).write_text(self.agent_toml(name, processors), encoding="utf-8")
@@ -124,7 +126,7 @@ class Grid:
         return (
             f'[agent]\nsite = "{name}"\ndaemon = "{self.address}"\nstate_dir = "{name}"\n'
             f"silence_s = 6.0\n[site]\nprocessors = {processors}\ngrace_s = {self._grace_s}\n"
-            f"mips = {self._speeds.get(name, 1000.0)}\n"
+            f"mips = {self._speeds.get(name, 1000.0)}\ngpus = {self._gpus.get(name, 0)}\n"
             f'[files]\nserve = "127.0.0.1:0"\n{self._more.get(name, "")}'
         )
 
@@ -404,6 +406,7 @@ def live_grid(
     silence_s: float = 5.0,
     more: Mapping[str, str] | None = None,
     speeds: Mapping[str, float] | None = None,
+    gpus: Mapping[str, int] | None = None,
 ) -> Iterator[Grid]:
     """A grid that is started, and ended and checked when the block is left. `replicas` are logical
     files: what is in them, and the sites that have them. The daemon cuts a link after `silence_s`.
@@ -417,6 +420,7 @@ def live_grid(
         silence_s=silence_s,
         more=more,
         speeds=speeds,
+        gpus=gpus,
     )
     for name, (content, holders) in (replicas or {}).items():
         for site in holders:

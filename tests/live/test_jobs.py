@@ -18,7 +18,8 @@ import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle
 from koala.client.records import JobDetails
-from koala.errors import KoalaError
+from koala.errors import KoalaError, RejectedError
+from tests.examples.stage import EXAMPLES
 from tests.live.conftest import INPUT, INPUT_FILE, SLOW_FILE
 from tests.live.grid import ROOT, UMASK, Grid, until
 
@@ -162,6 +163,25 @@ async def test_logs_are_kept_by_component_process_and_stream(client: AsyncClient
     assert out == {(*place, "stdout"): said for place, said in expected.items()}
     errors = await output(client, job, stream="stderr", component=1)
     assert errors == {(1, 0, "stderr"): b"oh\n"}
+
+
+async def test_the_example_with_gpus_runs_where_they_are(
+    calm_grid: Grid, client: AsyncClient
+) -> None:
+    text = (EXAMPLES / "gpus.rsl").read_text(encoding="utf-8")
+    job = (await client.submit(text)).job
+    await calm_grid.phase(client, job, "Finished")
+    train, feed = (await client.show(job)).parts
+    assert (train.site, train.processors, train.processes) == ("delft", 4, 1)
+    assert feed.site != "delft"
+    assert await output(client, job, stream="stdout") == {
+        (0, 0, "stdout"): b"train of gpus has 2 GPUs: 0,1\n",
+        (1, 0, "stdout"): b"feed of gpus has 0 GPUs\n",
+    }
+    gpus = {site.site: site.gpus for site in await client.sites()}
+    assert {site: count for site, count in gpus.items() if count} == {"delft": 3}
+    with pytest.raises(RejectedError, match=r"component train needs 4 GPUs; .*delft has 3 GPUs"):
+        await client.submit(text.replace("(gpus = 2)", "(gpus = 4)"))
 
 
 async def test_logs_are_followed_while_they_are_written(
