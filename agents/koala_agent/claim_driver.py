@@ -80,7 +80,7 @@ from koala_agent.lrm.processes import boot_id
 from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.file_sync import FileSyncServer, Message
 from koala_agent.placeholders.result_files import output_paths
-from koala_agent.placeholders.starter_listener import StarterListener
+from koala_agent.starter_link.listener import StarterListener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,7 +13,7 @@ import pytest
 from koala.errors import ConfigError
 from koala.wire.listen_ports import cannot_listen, check_free
 from koala_agent.accounts import own_environment
-from koala_agent.placeholders.starter_listener import StarterListener
+from koala_agent.starter_link.listener import StarterListener
 from tests.cli.command import LIMIT_S, environment, koala
 
 GRID = """

@@ -13,8 +13,6 @@ from typing import Any
 
 from koala_agent.claims.events import BatchEnded, BatchUnlisted, StarterLost
 from koala_agent.lrm.port import EndCause
-from koala_agent.placeholders import starter_listener as starters
-from koala_agent.placeholders.starter_codec import record_of
 from koala_agent.starter.events import (
     Asked,
     Connected,
@@ -27,6 +25,8 @@ from koala_agent.starter.events import (
 )
 from koala_agent.starter.machine import StarterMachine
 from koala_agent.starter.node.machine import NodeMachine
+from koala_agent.starter_link import listener as starters
+from koala_agent.starter_link.codec import record_of
 from tests.fuzz.making import spoilt_line, spoilt_object
 from tests.fuzz.tables import CLAIM, NONCE, a_table, require_storable
 from tests.fuzz.target import Target
@@ -94,7 +94,7 @@ class _Peer:
     def __init__(self) -> None:
         self.table = a_table(is_bound=False)
         self._starters = starters.StarterListener(tell=self._told, secret=self.table.machine.secret)
-        self.connection = starters.StarterConnection(self._starters)
+        self.connection = self._starters.accept()
         self._starters.later = lambda _delay_s, _call: _Never()
 
     def _told(self, event: Any) -> None:

@@ -26,7 +26,7 @@ from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim, inventory_of
 from koala_agent.claims.table import ClaimTable
 from koala_agent.link import codec
-from koala_agent.placeholders import starter_codec
+from koala_agent.starter_link import codec as starter_codec
 
 CLAIM = ClaimId("j1/1/0/1")
 NONCE = "n"

@@ -1,9 +1,8 @@
-"""Placeholders: the batch job of a claim, its folder, and the connection to its starter.
+"""Placeholders: the batch job of a claim, and its folder. (`starter_link`: its starter.)
 
 submission           a claim's folder, the starter's specification and its batch job
 batch_script         a script that carries the starter, for nodes without a shared file system
 portable_source      the starter's modules as interpreters from Python 3.6 on can run them
-starter_listener     the port at which starters check in; `starter_codec` parses their lines
 allowed_programs     programs that the site's owner allows
 input_files          a claim's input files; `input_references` counts their readers
 result_files, logs   output files and logs of a claim

@@ -36,8 +36,8 @@ from koala_agent.placeholders.allowed_programs import NotAllowedError, permitted
 from koala_agent.placeholders.batch_script import archive, body
 from koala_agent.placeholders.logs import LogSource
 from koala_agent.placeholders.portable_source import portable
-from koala_agent.placeholders.starter_codec import record_of
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
+from koala_agent.starter_link.codec import record_of
 
 STARTERS = ".starter"
 """Folder of the installed starters, among the claims' folders."""

@@ -13,8 +13,6 @@ import pytest
 
 from koala.protocol.names import ClaimId
 from koala_agent.claims.events import CheckedIn, Event
-from koala_agent.placeholders.starter_codec import Message
-from koala_agent.placeholders.starter_listener import StarterListener
 from koala_agent.starter.challenge_response import (
     AGENT,
     STARTER,
@@ -26,6 +24,8 @@ from koala_agent.starter.challenge_response import (
 from koala_agent.starter.connection import Connection, Watch
 from koala_agent.starter.events import Connected, Received
 from koala_agent.starter.files.file_sync import SyncRequest, _Worker
+from koala_agent.starter_link.codec import Message
+from koala_agent.starter_link.listener import StarterListener
 
 CLAIM, SECRET = "j1/1/0/1", "5ec2e7" * 5
 HELLO: dict[str, Any] = {

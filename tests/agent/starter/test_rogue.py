@@ -21,9 +21,10 @@ from koala_agent.claims.events import (
     StarterSaid,
 )
 from koala_agent.claims.pending_requests import SITE_REQUESTS_MAX, PendingRequests
-from koala_agent.placeholders import starter_codec
-from koala_agent.placeholders.starter_codec import Message, record_of
-from koala_agent.placeholders.starter_listener import (
+from koala_agent.starter.challenge_response import AGENT, STARTER, is_proof, proof
+from koala_agent.starter_link import codec as starter_codec
+from koala_agent.starter_link.codec import Message, record_of
+from koala_agent.starter_link.listener import (
     COURIERS_SPARE,
     LINE_MAX_BYTES,
     OWN_BURST,
@@ -32,7 +33,6 @@ from koala_agent.placeholders.starter_listener import (
     UNAUTHENTICATED_MAX,
     StarterListener,
 )
-from koala_agent.starter.challenge_response import AGENT, STARTER, is_proof, proof
 from tests.agent.claims.test_table import TableScript
 from tests.agent.starter.test_challenge_response import LIMIT_S, closed
 

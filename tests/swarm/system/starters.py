@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
 from koala.sim.engine import Engine, Entry
 from koala_agent.claims.folder import StarterRecord
-from koala_agent.placeholders import starter_codec
 from koala_agent.starter.compat import read_fields
 from koala_agent.starter.driver import settings_of
 from koala_agent.starter.events import (
@@ -49,6 +48,7 @@ from koala_agent.starter.events import (
 )
 from koala_agent.starter.machine import StarterMachine
 from koala_agent.starter.program import Specification
+from koala_agent.starter_link import codec as starter_codec
 from tests.swarm.system.faults import FaultPlan
 from tests.swarm.system.machines import Machine, Process, Timer
 from tests.swarm.system.network import End

@@ -1,7 +1,7 @@
 """The port at which starters check in: TCP, JSON lines, a secret for each claim.
 
 A connection begins with a hello that names the claim and proves knowledge of its secret
-(`koala_agent.starter.challenge_response`). Until then no other message is processed, and the
+(`authentication`). Until then no other message is processed, and the
 connection is closed after HELLO_LIMIT_S. Later messages are decoded into events of the claim table.
 An invalid one closes the connection; a well-behaved starter reconnects. A courier's hello begins
 requests about the claim's files instead (`file_sync`). No state here matters: a starter repeats all
@@ -13,7 +13,6 @@ Protocols with callbacks, not streams: asyncio's stream server makes tasks that 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 from collections import deque
 from collections.abc import Callable
@@ -27,7 +26,8 @@ from koala.runtime import clock
 from koala.runtime.token_bucket import TokenBucket
 from koala.wire.listen_ports import cannot_listen
 from koala_agent.claims.events import Dismissed, Event, StarterLost, ToStarter
-from koala_agent.placeholders.starter_codec import (
+from koala_agent.starter_link.authentication import Authentication
+from koala_agent.starter_link.codec import (
     NONCE_BYTES_MAX,
     Message,
     checked_in,
@@ -35,7 +35,6 @@ from koala_agent.placeholders.starter_codec import (
     encode,
     text,
 )
-from koala_agent.starter.challenge_response import AGENT, STARTER, challenge, is_proof, proof
 
 LINE_MAX_BYTES = 256 * 1024
 UNSENT_MAX_BYTES = 8 * 1024 * 1024
@@ -140,7 +139,7 @@ class StarterListener:
 
     def accept(self) -> StarterConnection:
         """Return the protocol of a new connection."""
-        return StarterConnection(self)
+        return StarterConnection(self, Authentication(self._secret))
 
     def register(self, connection: StarterConnection) -> bool:
         """Register a connection; False when there are too many."""
@@ -169,7 +168,7 @@ class StarterListener:
             connection.send(encode(Dismissed(reason="this claim is not known here")))
             connection.close()
             return None
-        if not connection.is_proof_valid(message, known):
+        if not connection.authentication.is_valid(message, known):
             log.warning("starter.refused", claim=event.claim, reason="wrong secret")
             connection.abort()
             return None
@@ -187,23 +186,13 @@ class StarterListener:
         self._emit(event)
         return event.claim, event.nonce
 
-    def answer(self, message: Message, challenge: str) -> Message:
-        """Answer a starter's challenge, to authenticate this agent. Raises ValueError."""
-        claim = ClaimId(text(message, "claim", most=256))
-        theirs = text(message, "challenge", most=64)
-        answer: Message = {"kind": "challenge", "challenge": challenge}
-        known = self._secret(claim)
-        if known is not None:
-            answer["proof"] = proof(known, AGENT, claim, theirs)
-        return answer
-
     def authenticate_courier(
         self, connection: StarterConnection, message: Message
     ) -> tuple[ClaimId, str] | None:
         """Authenticate a courier; None when the secret is not the claim's. Raises ValueError."""
         claim = ClaimId(text(message, "claim", most=256))
         known = self._secret(claim)
-        if known is None or not connection.is_proof_valid(message, known):
+        if known is None or not connection.authentication.is_valid(message, known):
             log.warning("courier.refused", claim=claim)
             return None
         courier_of = claim, text(message, "nonce", most=NONCE_BYTES_MAX)
@@ -276,11 +265,11 @@ class StarterConnection(asyncio.Protocol):
     is answered. At most one waits, and reading is paused meanwhile (backpressure).
     """
 
-    def __init__(self, listener: StarterListener) -> None:
+    def __init__(self, listener: StarterListener, authentication: Authentication) -> None:
+        self.authentication = authentication
         self._listener = listener
         self._identity: tuple[ClaimId, str] | None = None
         self._courier_of: tuple[ClaimId, str] | None = None
-        self._challenge = ""
         self._unread = b""
         self._lines: deque[bytes] = deque()
         self._is_answering = False  # a courier's question is being answered
@@ -371,15 +360,6 @@ class StarterConnection(asyncio.Protocol):
             if self._transport.get_write_buffer_size() > UNSENT_MAX_BYTES:
                 self._refuse("it does not read")
 
-    def is_proof_valid(self, message: Message, secret: str) -> bool:
-        """Check the proof of the secret. Starters of an earlier version send the secret itself."""
-        if "secret" in message:
-            shown = text(message, "secret", most=256)
-            return hmac.compare_digest(secret.encode(), shown.encode())
-        said = (text(message, "claim", most=256), text(message, "nonce", most=NONCE_BYTES_MAX))
-        asked = self._challenge
-        return bool(asked) and is_proof(message.get("proof"), secret, STARTER, *said, asked)
-
     def address(self) -> str:
         """Return the address of the other end."""
         if self._transport is None:
@@ -408,9 +388,8 @@ class StarterConnection(asyncio.Protocol):
             self._is_answering = True
             self._listener.ask(self._courier_of, message, self._answer)
             return
-        if message.get("kind") == "prove" and not self._challenge:
-            self._challenge = challenge()
-            self.send(self._listener.answer(message, self._challenge))
+        if message.get("kind") == "prove" and not self.authentication.is_begun:
+            self.send(self.authentication.begin(message))
             return
         if message.get("kind") == "courier":
             self._begin_courier(message)

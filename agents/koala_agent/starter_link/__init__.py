@@ -1,0 +1,6 @@
+"""The link to the starters of claims: the agent's end of it.
+
+listener         the port at which starters and couriers check in, and their connections
+authentication   a starter, a courier and the agent prove to one another that they know the secret
+codec            JSON lines of starters as events of the claim table
+"""
