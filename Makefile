@@ -9,6 +9,7 @@ SHELL := /bin/bash
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.has-dev
+BROWSER := $(VENV)/.has-browser
 EXAMPLES := $(VENV)/.has-examples
 SEEDS  ?= 10000
 FLIPS  ?= 2000
@@ -35,6 +36,9 @@ setup: $(STAMP)  ## Make .venv with Koala and its tools (the other targets do it
 $(STAMP): pyproject.toml
 	@PYTHON="$(PYTHON)" deploy/dev/install.sh $(VENV) dev examples
 
+$(BROWSER): pyproject.toml
+	@PYTHON="$(PYTHON)" deploy/dev/install.sh $(VENV) dev examples browser
+
 $(EXAMPLES): pyproject.toml
 	@PYTHON="$(PYTHON)" deploy/dev/install.sh $(VENV) examples
 
@@ -49,6 +53,14 @@ test-long: $(STAMP)  ## The tests that `make test` leaves out because they take 
 .PHONY: test-stalls
 test-stalls: $(STAMP)  ## The tests while their processes are stopped at random: finds those that race (ARGS="--longest 2", TESTS=tests/live)
 	@$(BIN)/python -m tests.harness.stalls $(ARGS) -- $(BIN)/python -m pytest -q --numprocesses 3 $(TESTS)
+
+.PHONY: test-web
+test-web: $(BROWSER)  ## The web page in a real Chromium (Debian: apt install chromium)
+	@$(BIN)/python -m pytest -q -m browser $(ARGS) tests/web/browser
+
+.PHONY: screenshots
+screenshots: $(BROWSER)  ## Pictures of the web page for the documents, of a real grid, below docs/images
+	@$(BIN)/python -m tests.web.browser.screenshots
 
 .PHONY: test-lrm
 test-lrm: $(STAMP)  ## Agents in front of real Slurm clusters and a Grid Engine cell

@@ -21,6 +21,7 @@ from koala.web.pages.viewer import Viewer, signed_in
 from koala.web.usage import total_use
 
 STREAMS_MAX = 1_000
+TOPIC_MAX = 300
 BEAT_S = 15.0
 """Longest silence: proxies cut lines that are silent."""
 
@@ -34,11 +35,11 @@ class Streams:
 
 @signed_in
 async def stream(request: Request, viewer: Viewer) -> Response:
-    """Stream the changes of a topic: jobs, grid, or a job's id."""
+    """Stream the changes of a topic: jobs, grid, a job's id, or `site:NAME`."""
     streams: Streams = request.app.state.streams
     if streams.count >= STREAMS_MAX:
         raise ExhaustedError(f"{STREAMS_MAX} pages are open already")
-    topic = request.query_params.get("topic", "jobs")[:40]
+    topic = request.query_params.get("topic", "jobs")[:TOPIC_MAX]
     last = request.headers.get("last-event-id") or request.query_params.get("after")
     number = int(last) if last and last.isascii() and last.isdigit() and len(last) < 19 else None
     events = _events(viewer, streams, topic, number)
@@ -126,9 +127,18 @@ def _make_text(model: GridModel, change: Change, topic: str) -> bytes:
     if change.jobs and topic in ("jobs", "grid"):
         document = {"jobs": [job_cells(job) for job in change.jobs]}
         events.append(_event("jobs", change.number, document))
-    elif any(job["job"] == topic for job in change.jobs):
+    elif _concerns(change, topic):
         events.append(_event("fresh", change.number, {}))
     return b"".join(events)
+
+
+def _concerns(change: Change, topic: str) -> bool:
+    """Return True if the page of this job, or of this site (`site:NAME`), has changed."""
+    kind, _, site = topic.rpartition(":")
+    if kind == "site":
+        is_there = any(one["site"] == site for one in change.sites)
+        return is_there or any(site in job["sites"] for job in change.jobs)
+    return any(job["job"] == topic for job in change.jobs)
 
 
 def _event(name: str, number: int, document: object) -> bytes:

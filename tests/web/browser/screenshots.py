@@ -1,0 +1,71 @@
+"""Makes the pictures of docs/guides/web.md: `make screenshots`, of a real grid with real jobs."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from tests.cli.grids import up
+from tests.tidy.sources import ROOT
+from tests.web.browser.stage import LIMIT_MS, chromium, page_of, web_process
+from tests.web.browser.steps import submitted
+
+TARGET = ROOT / "docs" / "images"
+GRID = """
+[parameters]
+claiming_step_min_s = 0.2
+""" + "".join(
+    f"""
+[sites.{name}]
+site = {{ processors = {processors}, grace_s = 20.0 }}
+load = {{ utilization = {load}, runtime_s = 20.0, seed = {number} }}
+"""
+    for number, (name, processors, load) in enumerate(
+        (("amsterdam", 64, 0.3), ("delft", 64, 0.5), ("leiden", 64, 0.6), ("vu", 144, 0.4))
+    )
+)
+PAIR = """+(&(executable=/bin/sh)(arguments=-c "echo the west half; sleep 12; echo converged")
+  (count=24)(label=west)(name=heat-equation)(resourceManagerContact=delft))
+ (&(executable=/bin/sh)(arguments=-c "echo the east half; sleep 12; echo converged")
+  (count=32)(label=east)(resourceManagerContact=vu))
+ (&(executable=/bin/sh)(arguments=-c "echo drawing; sleep 13")(count=4)(label=viewer)
+  (resourceManagerContact=amsterdam))"""
+LONG = "&(executable=/bin/sleep)(arguments=300)(count={count})(name={name})"
+FALSE = "&(executable=/bin/false)(count=2)(name=broken-input)"
+
+
+def main() -> None:
+    """Start a grid, run jobs on it, and take the pictures."""
+    TARGET.mkdir(exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="koala-") as folder,
+        up(Path(folder), GRID) as grid,
+        web_process(Path(folder), grid.address) as web,
+        chromium() as browser,
+    ):
+        submitted(grid.address, FALSE)
+        for count, name in ((40, "climate-2050"), (12, "protein-fold"), (90, "lattice-qcd")):
+            submitted(grid.address, LONG.format(count=count, name=name))
+        job = submitted(grid.address, PAIR)
+        with page_of(browser, web) as page:
+            page.goto(f"{web.address}/jobs/{job}")
+            heading = page.get_by_role("heading", level=1)
+            expect(heading).to_contain_text("Running", timeout=LIMIT_MS)
+            submitted(grid.address, PAIR)
+            expect(heading).to_contain_text("Finished", timeout=LIMIT_MS)
+            expect(page.locator("#log-state")).to_have_text("the end", timeout=LIMIT_MS)
+            page.screenshot(path=TARGET / "web-job.png", full_page=True)
+            page.goto(f"{web.address}/")
+            expect(page.locator("#chart path").first).to_be_visible(timeout=LIMIT_MS)
+            expect(page.locator("#link")).to_have_text("live")
+            page.screenshot(path=TARGET / "web-grid.png", full_page=True)
+            page.goto(f"{web.address}/jobs")
+            expect(page.locator("#link")).to_have_text("live")
+            page.emulate_media(color_scheme="dark")
+            page.screenshot(path=TARGET / "web-jobs.png", full_page=True)
+
+
+if __name__ == "__main__":
+    main()
