@@ -13,18 +13,14 @@ from tests.web.browser.stage import LIMIT_MS, chromium, page_of, web_process
 from tests.web.browser.steps import submitted
 
 TARGET = ROOT / "docs" / "images"
-GRID = """
-[parameters]
-claiming_step_min_s = 0.2
-""" + "".join(
-    f"""
+SITE = """
 [sites.{name}]
 site = {{ processors = {processors}, grace_s = 20.0 }}
-load = {{ utilization = {load}, runtime_s = 20.0, seed = {number} }}
+load = {{ arrivals_per_hour = 900, run_mean_s = 90, size_max = 16 }}
 """
-    for number, (name, processors, load) in enumerate(
-        (("amsterdam", 64, 0.3), ("delft", 64, 0.5), ("leiden", 64, 0.6), ("vu", 144, 0.4))
-    )
+SIZES = {"amsterdam": 64, "delft": 64, "leiden": 64, "vu": 144}
+GRID = "[parameters]\nclaiming_step_min_s = 0.2\n" + "".join(
+    SITE.format(name=name, processors=processors) for name, processors in SIZES.items()
 )
 PAIR = """+(&(executable=/bin/sh)(arguments=-c "echo the west half; sleep 12; echo converged")
   (count=24)(label=west)(name=heat-equation)(resourceManagerContact=delft))

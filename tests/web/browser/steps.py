@@ -23,7 +23,7 @@ def submitted(address: str, text: str) -> str:
 
 
 def document(grid: Up, *words: str) -> dict[str, Any]:
-    """What a command prints with --json."""
+    """Run a command with --json and read its answer."""
     run = command(grid.address, *words, "--json")
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
