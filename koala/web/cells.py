@@ -50,7 +50,7 @@ def job_cells(job: Document) -> dict[str, Any]:
         "owner": job["owner"],
         "phase": job["phase"],
         "stage": stage(job["phase"]),
-        "size": f"{components} × {_share(job['processors'], components)}"
+        "size": f"{job['processors']} in {components}"
         if components > 1
         else str(job["processors"]),
         "sites": ", ".join(dict.fromkeys(job["sites"])) or NOTHING,
@@ -69,15 +69,6 @@ def haystack(job: Document) -> str:
     """Lower-case text of a job in which the filter of the list looks for words."""
     words = (job["job"], job.get("name", ""), job["owner"], job["reason"])
     return " ".join((*words, *job["sites"], *job.get("programs", ()))).lower()
-
-
-def _share(processors: int, components: int) -> str:
-    """Processors of each component, if all have as many."""
-    return (
-        str(processors // components)
-        if processors % components == 0
-        else f"~{processors // components}"
-    )
 
 
 def site_cells(site: Document) -> dict[str, Any]:

@@ -11,7 +11,10 @@ function say(state, text) {
 export function live(topic, handlers) {
   const { base, number } = document.body.dataset;
   const source = new EventSource(`${base}/events?topic=${encodeURIComponent(topic)}&after=${number}`);
-  source.onopen = () => say("live", "live");
+  source.onopen = () => {
+    say("live", "live");
+    document.getElementById("as-of").hidden = true;
+  };
   source.onerror = async () => {
     if (source.readyState !== EventSource.CLOSED) {
       say("off", "connecting again");

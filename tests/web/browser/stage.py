@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import sync_playwright
 
 from tests.cli.command import LIMIT_S, environment
@@ -26,10 +25,9 @@ PHONE = {"width": 375, "height": 700}
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """The Chromium of this machine, without windows; the test is skipped where there is none."""
+    """The Chromium of this machine, without windows; there must be one."""
     path = os.environ.get(CHROMIUM_VARIABLE) or shutil.which("chromium")
-    if path is None:
-        pytest.skip(f"no Chromium: apt install chromium, or name one in {CHROMIUM_VARIABLE}")
+    assert path, f"no Chromium: apt install chromium, or name one in {CHROMIUM_VARIABLE}"
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:
