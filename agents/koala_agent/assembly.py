@@ -35,8 +35,8 @@ from koala_agent.link.stream import Wire
 from koala_agent.lrm.batch import BatchManager, BatchSettings
 from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
+from koala_agent.lrm.local_scheduler import live_scheduler
 from koala_agent.lrm.local_users import LoadParameters
-from koala_agent.lrm.model import Discipline
 from koala_agent.lrm.native import EVERY
 from koala_agent.lrm.port import Idle, Listed, LocalManager, Tell
 from koala_agent.lrm.shell import Shell, plain_environment
@@ -173,7 +173,7 @@ def _local_manager(
                 processors=config.site.processors,
                 gpus=config.site.gpus,
                 state_directory=state,
-                discipline=Discipline(config.lrm.discipline),
+                discipline=live_scheduler(config.lrm.discipline),
                 fault_rate=config.lrm.fault_rate,
                 seed=config.lrm.seed,
                 load=_load(config),

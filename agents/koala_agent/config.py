@@ -134,7 +134,7 @@ class LRMTable(Table, frozen=True):
     """
 
     kind: Literal["emulated", "slurm", "gridengine"] = "emulated"
-    discipline: Literal["fcfs", "easy", "conservative"] = "fcfs"
+    discipline: str = "fcfs"
     speed: Positive = 1.0
     fault_rate: Share = 0.0
     seed: int = 0
@@ -350,6 +350,13 @@ def _check_manager(config: Config, source: str, *, given: object) -> None:
             raise ConfigError(message)
     if kind == "slurm" and config.site.gpus:
         _refuse(source, key="site.gpus", value=config.site.gpus, allowed="none: Slurm lists GPUs")
+    if kind == "emulated":
+        from koala_agent.lrm.local_scheduler import local_scheduler  # noqa: PLC0415 - not for batch systems
+
+        try:
+            local_scheduler(config.lrm.discipline)
+        except ConfigError as error:
+            raise ConfigError(f"{source}: lrm.discipline: {error}") from error
     if kind == "gridengine" and not config.lrm.parallel_environment:
         _refuse(
             source,

@@ -19,6 +19,7 @@ from koala.core.model.grid import (
     PlacementRequest,
     Unplaceable,
 )
+from koala.core.model.ordering import OrderPolicy
 from koala.core.model.progress_reports import Correction, ProgressQuestion
 from koala.core.model.values import Inputs, Instant, JobId, Priority, Seconds, SiteName, UserName
 from koala.core.model.visiting import Discipline
@@ -156,8 +157,16 @@ class Scans:
     turn: TurnPolicy
 
 
-QueueingPolicy: TypeAlias = Scans | Discipline
-"""Scans of whole queues, or rounds over the heads of several queues."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordering:
+    """A queue discipline that scans one queue in the order of its function."""
+
+    name: str
+    order: OrderPolicy
+
+
+QueueingPolicy: TypeAlias = Scans | Discipline | Ordering
+"""Scans of whole queues, rounds over the heads of several queues, or scans of one in an order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +200,7 @@ NO_POLICIES = Policies(
 
 Answer: TypeAlias = Placement | ClaimPlan | tuple[Correction, ...] | str | None
 """None stands for Unplaceable: the reason is for people, and is computed again when they ask. A
-string names the queue to visit, or a discipline."""
+string names the queue to visit, a discipline, or jobs in their order."""
 
 
 _MISSING: Any = object()

@@ -9,8 +9,8 @@ without a full replay.
 - An unknown field is an error. A class that loses or moves a field gets another tag; the old one
   is read by `koala.core.old_snapshot`.
 
-Not saved: the recorder, the actions of the current event, and the policies, which come from the
-configuration.
+Not saved: the recorder, the actions of the current event, the index of successors, which the jobs
+tell, and the policies, which come from the configuration.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from koala.core.model import progress_reports as progress
 from koala.core.model import replicas as files
 from koala.core.model.parameters import BEFORE, Parameters
 from koala.core.old_snapshot import OLD, OLD_ENUMS, live_attempts
-from koala.core.pipeline.queueing import ROUNDS, SCANNERS, SCANS
-from koala.core.pipeline.rounds import Rounds
+from koala.core.pipeline.queueing import SCANNERS
+from koala.core.pipeline.succession import begin_wait
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
 from koala.core.state import State
@@ -77,7 +77,7 @@ gets another prefix."""
 _TAG_OF = {cls: tag for tag, cls in TAGS.items()}
 _SAVED_NAMES: dict[type, dict[str, str]] = {timers.Timer: {"kind": "bell"}}
 """Fields that were renamed since they were first saved: attribute name, saved name."""
-_NOT_SAVED = frozenset({"policies", "recorder", "actions", "is_changed", "turns"})
+_NOT_SAVED = frozenset({"policies", "recorder", "actions", "is_changed", "turns", "successors"})
 _LISTS: dict[str, type] = {"l": list, "t": tuple, "q": deque}
 _LETTERS = {kind: letter for letter, kind in _LISTS.items()}
 
@@ -92,7 +92,8 @@ def save(state: State) -> Plain:
     parts = {
         name: writer.plain(value) for name, value in vars(state).items() if name not in _NOT_SAVED
     }
-    return {"turns": ROUNDS if isinstance(state.turns, Rounds) else SCANS, "parts": parts}
+    turns = next(kind for kind, scanner in SCANNERS.items() if scanner is state.turns)
+    return {"turns": turns, "parts": parts}
 
 
 def load(plain: Plain, policies: Policies) -> Scheduler:
@@ -105,6 +106,9 @@ def load(plain: Plain, policies: Policies) -> Scheduler:
                 raise NotSavedError(f"the state has no {name!r}")
             setattr(scheduler, name, reader.value(value))
         scheduler.placed = live_attempts(scheduler.placed)
+        for one in scheduler.jobs.values():
+            if isinstance(one.phase, job.Waiting):
+                begin_wait(scheduler, one, one.phase)
         scheduler.turns = SCANNERS[plain["turns"]]
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
         raise NotSavedError(f"{type(error).__name__}: {error}") from error

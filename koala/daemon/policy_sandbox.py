@@ -25,8 +25,9 @@ from koala.core.model.grid import (
     PlacementRequest,
     Unplaceable,
 )
+from koala.core.model.ordering import OrderPolicy, QueuedJob, key_error
 from koala.core.model.progress_reports import Correction, ProgressQuestion
-from koala.core.policy_api import PlacementPolicy, Policies, ProgressPolicy
+from koala.core.policy_api import Ordering, PlacementPolicy, Policies, ProgressPolicy
 from koala.policies import BUILT_IN, DEFAULT_PLACEMENT
 
 LIMIT_S = 0.5
@@ -42,7 +43,7 @@ class PolicyTimeoutError(BaseException):
 
 
 def sandboxed(policies: Policies, names: Mapping[str, str]) -> Policies:
-    """Wrap the placement and progress policies of other packages in sandboxes."""
+    """Wrap the placement and progress policies and orders of others in sandboxes."""
     name = names.get("placement", DEFAULT_PLACEMENT)
     place = policies.place
     if name not in BUILT_IN["placement"]:
@@ -52,16 +53,21 @@ def sandboxed(policies: Policies, names: Mapping[str, str]) -> Policies:
         name: policy if name in ours else ProgressSandbox(policy, name=name)
         for name, policy in policies.progress.items()
     }
-    return replace(policies, place=place, progress=progress)
+    queueing = policies.queueing
+    if isinstance(queueing, Ordering) and queueing.name not in BUILT_IN["queueing"]:
+        order = OrderSandbox(queueing.order, name=queueing.name)
+        queueing = replace(queueing, order=order)
+    return replace(policies, place=place, progress=progress, queueing=queueing)
 
 
 def replaced_policies(policies: Policies) -> dict[str, str]:
     """Return the replaced policies by slot and name, with the reason."""
-    asked: tuple[object, ...] = (policies.place, *policies.progress.values())
+    order = getattr(policies.queueing, "order", None)
+    asked: tuple[object, ...] = (policies.place, *policies.progress.values(), order)
     return {
         f"{sandbox.slot}.{sandbox.name}": sandbox.trouble
         for sandbox in asked
-        if isinstance(sandbox, PolicySandbox | ProgressSandbox) and sandbox.trouble
+        if isinstance(sandbox, _Sandbox) and sandbox.trouble
     }
 
 
@@ -151,6 +157,24 @@ class ProgressSandbox(_Sandbox):
             for member in question.members
             if member.spare
         )
+
+
+class OrderSandbox(_Sandbox):
+    """Sandbox of an order of jobs; the fallback is the order of submission."""
+
+    slot = "queueing"
+    default = "order of submission"
+
+    def __init__(self, order: OrderPolicy, *, name: str, limit_s: float = LIMIT_S) -> None:
+        super().__init__(name=name, limit_s=limit_s)
+        self._order = order
+
+    def __call__(self, job: QueuedJob) -> object:
+        """Return the policy's sort key; once it is replaced, the same for all jobs."""
+        if self.trouble:
+            return 0
+        key = self._ask(lambda: self._order(job), key_error)
+        return 0 if self.trouble else key
 
 
 def correction_error(answer: object, question: ProgressQuestion) -> str:

@@ -13,6 +13,7 @@ from math import isfinite, isinf, nan
 from typing import Any, Literal, TypeVar, overload
 
 from koala.errors import ConfigError
+from koala.policies import named, names_of
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -97,6 +98,30 @@ def choice(
     return _field(
         default, Option(default=first, help=help, name=name, read=read, words=tuple(values))
     )
+
+
+def policy(default: str, slot: str, help: str, *, name: str = "") -> str:  # noqa: A002
+    """Declare a field of a policy's name: built-in (in any case), of another package, or
+    `module:function`."""
+    words = names_of(slot)
+
+    def read(option: str, text: str) -> str:
+        return policy_name(option, slot, text)
+
+    return text(default, read, f"{help} {OWN}", name=name, words=words)
+
+
+OWN = "Also module:function."
+
+
+def policy_name(option: str, slot: str, text: str) -> str:
+    """Check the name of a policy; built-in names match in any case. Raises ConfigError."""
+    found = next((word for word in names_of(slot) if word.lower() == text.lower()), text)
+    try:
+        named(slot, found)
+    except ConfigError as error:
+        raise ConfigError(f"--{option} {text}: {str(error).partition(': ')[2]}") from error
+    return found
 
 
 def flag(help: str, *, name: str, default: bool = False) -> bool:  # noqa: A002

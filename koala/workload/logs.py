@@ -30,6 +30,7 @@ SHOWN_MAX = 60
 """Characters of a wrong value that an error message shows."""
 NUMBER_AT, SUBMIT_AT, RUN_AT, ALLOCATED_AT, REQUESTED_AT, ESTIMATE_AT = 0, 1, 3, 4, 7, 8
 """Indices of the fields that a local queue needs; both formats share them."""
+USER_AT, QUEUE_AT = 11, 14
 WHOLE_AT = (NUMBER_AT, ALLOCATED_AT, REQUESTED_AT)
 SECONDS_AT = (SUBMIT_AT, RUN_AT, ESTIMATE_AT)
 
@@ -112,6 +113,15 @@ class Log:
         for line, block in self._blocks():
             for _, fields in self._jobs(line, block):
                 yield fields
+
+    def owners(self) -> dict[int, tuple[str, int]]:
+        """Read user and queue number of each job, by its number; 0 where the queue is no number."""
+        found = {}
+        for fields in self.lines():
+            queue = fields[QUEUE_AT]
+            priority = int(queue) if WHOLE.fullmatch(queue) else 0
+            found[int(fields[NUMBER_AT])] = (fields[USER_AT], priority)
+        return found
 
     # How --------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ def a_file(folder: Path, jobs: int = 20) -> str:
     return str(a_log(folder, "; MaxProcs: 8", *lines).path)
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative"])
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative", "fair-share"])
 def test_the_required_form_gives_figures_and_a_line_for_each_job(
     tmp_path: Path, policy: str
 ) -> None:
@@ -62,7 +62,13 @@ def test_what_was_dropped_and_changed_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--policy", "sjf"), "--policy sjf: allowed are fcfs, easy, conservative"),
+        (
+            ("--policy", "best"),
+            "--policy best: known are fcfs, easy, conservative, sjf, priorities, fair-share;"
+            " allowed is also module:function",
+        ),
+        (("--policy", "json:none"), "--policy json:none: json:none cannot be loaded: Attribute"),
+        (("--policy", "sjf", "--checkpoint", "c"), "--checkpoint: not with --policy sjf"),
         (("--overrun", "no"), "--overrun no: allowed are raise, kill, extend"),
         (("--format", "csv"), "--format csv: allowed are swf, gwf"),
         (("--processors", "0"), "0"),

@@ -117,7 +117,7 @@ class Machine(RuleBasedStateMachine):
     @initialize(
         parameters=PARAMETERS,
         placement=st.sampled_from(["CF", "WF", "WF-distinct"]),
-        queueing=st.sampled_from(["koala", "koala", *DISCIPLINES]),
+        queueing=st.sampled_from(["koala", "koala", "sjf", "fair-share", *DISCIPLINES]),
     )
     def begin(self, parameters: Parameters, placement: str, queueing: str) -> None:
         self.began_with = parameters

@@ -33,6 +33,7 @@ from koala.core.model.values import (
     TcpPath,
     UserName,
 )
+from koala.policies.ordering import ORDERS
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala_agent.lrm.model import Discipline
 from tests.swarm.focus import focused, rush
@@ -119,10 +120,18 @@ def draw(seed: int) -> Scenario:
     )
     scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
     drawn = _hinted(seed, _pathed(seed, _timed(seed, _line_up(seed, scenario))))
-    drawn = _in_turn(seed, _kept_together(seed, drawn))
+    drawn = _sorted(seed, _in_turn(seed, _kept_together(seed, drawn)))
     drawn = focused(seed, _paced(seed, drawn))
     counted = Random(f"{seed}/counted").choice(("jobs", "jobs", "all"))
     return replace(drawn, parameters=replace(drawn.parameters, errors_counted=counted))
+
+
+def _sorted(seed: int, drawn: Scenario) -> Scenario:
+    """Draw a queue in an order of its jobs, in a tenth of the seeds; from a stream of its own."""
+    random = Random(f"{seed}/order")
+    if random.random() >= 0.1:
+        return drawn
+    return replace(drawn, queueing=random.choice(tuple(ORDERS)))
 
 
 def _in_turn(seed: int, drawn: Scenario) -> Scenario:

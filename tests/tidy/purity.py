@@ -42,8 +42,10 @@ VIEWS_STANDARD = STANDARD | {"datetime"}
 CLOCK_READERS = ("today", "now", "utcnow")
 
 ENTRY_POINTS = "importlib.metadata"
-REGISTRIES = ("koala.policies", "koala.policies.registry")
-"""Only the registry looks for policies of other packages."""
+OWN_FUNCTIONS = "koala.runtime.own_functions"
+ORDERS = "koala.core.model.ordering"
+REGISTRIES = ("koala.policies",)
+"""Only the registry looks for policies of other packages, and of users."""
 
 BUILTINS = {
     "open",
@@ -90,7 +92,10 @@ def _imports(module: Module) -> Iterator[tuple[ast.AST, str]]:
     for found in imports(module):
         if top_level(found.target) in ("koala", "koala_agent"):
             is_agents = is_within(module.name, "koala_agent")
-            allowed = is_within(found.target, *(PURE[-1:] if is_agents else PURE_MAY_IMPORT))
+            may_import = (*PURE[-1:], ORDERS) if is_agents else PURE_MAY_IMPORT
+            allowed = is_within(found.target, *may_import) or (
+                module.name in REGISTRIES and is_within(found.target, OWN_FUNCTIONS)
+            )
         elif is_within(found.target, ENTRY_POINTS):
             allowed = module.name in REGISTRIES
         else:

@@ -32,6 +32,7 @@ from typing import assert_never
 
 import structlog
 
+from koala.core.model.ordering import OrderPolicy
 from koala.errors import ConfigError, LocalManagerError
 from koala.protocol.messages import SiteResources
 from koala_agent.lrm.first_processes import Failure, FirstProcesses, Follow
@@ -88,7 +89,7 @@ class EmulatedSettings:
     processors: int
     gpus: int = 0
     state_directory: Path
-    discipline: Discipline = Discipline.EASY
+    discipline: Discipline | OrderPolicy = Discipline.EASY
     kill_s: float = 5.0
     sample_s: float = 2.0
     fault_rate: float = 0.0

@@ -16,14 +16,13 @@ from koala.cli.extras import needs_sim
 from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
 from koala.errors import ConfigError
-from koala.sim.options import one_of
+from koala.sim.options import one_of, policy_name
 
 if TYPE_CHECKING:
     from koala.sim.trace.events import Change
     from koala.sim.trace.replay import Replay
     from koala.workload.logs import Format
 
-POLICIES = ("fcfs", "easy", "conservative")
 OVERRUNS = ("raise", "kill", "extend")
 FORMATS = ("swf", "gwf")
 
@@ -33,7 +32,12 @@ FORMATS = ("swf", "gwf")
     "file", type=path_type, metavar="FILE|-",
     help="Log of jobs: SWF or GWF, gzipped or not; - is standard input.",
 )  # fmt: skip
-@option("--policy", help="fcfs, easy or conservative.  [default: easy]", words=POLICIES)
+@option(
+    "--policy", metavar="NAME",
+    help="fcfs, easy, conservative, sjf, priorities, fair-share, or your own as module:function."
+    "  [default: easy]",
+    words=("fcfs", "easy", "conservative", "sjf", "priorities", "fair-share"),
+)  # fmt: skip
 @option(
     "--processors", type=Whole(1),
     help="Processors of the site.  [default: what the log says, else its largest job]",
@@ -98,6 +102,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     """
     from koala.sim.trace.replay import Replay, ReplaySetting
     from koala.workload.arrivals import Overrun
+    from koala_agent.lrm.local_scheduler import local_scheduler
     from koala_agent.lrm.model import Discipline
 
     shared.check_distinct(
@@ -135,6 +140,9 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
         raise ConfigError(f"--split {split}: needs --grid")
     if checkpoint is not None and not shared.is_rereadable(file):
         raise ConfigError(f"--checkpoint needs a log that can be read twice; {file} is not a file")
+    scheduler = policy_name("policy", "local", policy or "easy")
+    if not isinstance(local_scheduler(scheduler), Discipline) and checkpoint is not None:
+        raise ConfigError(f"--checkpoint: not with --policy {policy}, whose waiting times it lacks")
     form = _format(file, log_format)
     changes = _changes(events)
     file = context.with_resource(shared.rereadable(file))
@@ -143,7 +151,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     setting = ReplaySetting(
         path=file,
         form=form,
-        discipline=Discipline(one_of("policy", policy or "easy", POLICIES)),
+        discipline=scheduler,
         processors=processors,
         overrun=Overrun(one_of("overrun", overrun, OVERRUNS)),
         changes=changes,

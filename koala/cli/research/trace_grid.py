@@ -74,7 +74,7 @@ def _site(name: str, config: Config) -> SiteSetting:
     from koala.core.model.grid import SiteFacts
     from koala.core.model.values import SiteName
     from koala.sim.experiment.setting import SiteSetting
-    from koala_agent.lrm.model import Discipline
+    from koala_agent.lrm.local_scheduler import local_scheduler
 
     if config.site.owner:
         raise ConfigError(
@@ -85,7 +85,7 @@ def _site(name: str, config: Config) -> SiteSetting:
     return SiteSetting(
         name=SiteName(name),
         facts=SiteFacts(processors=config.site.processors, grace_s=config.site.grace_s),
-        discipline=Discipline(discipline),
+        discipline=local_scheduler(discipline),
         local_jobs=_local_jobs(config),
     )
 

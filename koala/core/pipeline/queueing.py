@@ -14,8 +14,9 @@ from koala.core.pipeline.claiming_schedule import missed_at
 from koala.core.pipeline.placing import place_timed, reserves_for_aged, try_to_place
 from koala.core.pipeline.queue_entry import admit, await_try, enqueue, set_timer
 from koala.core.pipeline.rounds import Rounds
+from koala.core.pipeline.sorting import Sorting
 from koala.core.pipeline.succession import begin_wait, unfinished
-from koala.core.policy_api import Scans
+from koala.core.policy_api import Ordering, Scans
 from koala.core.queries import grid_view_of
 from koala.core.state import QueueScanner, State
 
@@ -93,8 +94,9 @@ def next_priority(state: State) -> Priority:
     return Priority(str(state.recorder.ask(ask)))
 
 
-SCANS, ROUNDS = "scans", "rounds"
-SCANNERS: dict[str, QueueScanner] = {SCANS: Scanning(), ROUNDS: Rounds()}
+SCANS = "scans"
+SCANNERS: dict[str, QueueScanner] = {SCANS: Scanning(), "rounds": Rounds(), "sorted": Sorting()}
+KINDS: dict[type, str] = {Scans: SCANS, Discipline: "rounds", Ordering: "sorted"}
 """Kinds of disciplines; a replay selects one by the recorded answer."""
 
 
@@ -104,7 +106,7 @@ def adopt_discipline(state: State) -> None:
 
     def ask() -> str:
         policy = state.policies.queueing
-        return f"{ROUNDS if isinstance(policy, Discipline) else SCANS} {policy.name}"
+        return f"{KINDS[type(policy)]} {policy.name}"
 
     answer = state.recorder.ask(ask)
     assert isinstance(answer, str), answer

@@ -45,16 +45,12 @@ GRID = {
 
 
 def _setting(*, grid: Path | None, vpn_mbps: float | None, **values: Any) -> Setting:  # noqa: ANN401
-    from koala.policies import named
-
     if grid is not None:
         sites, of_file_mbps, vpns = read_grid(grid)
         values |= {"sites": sites, "vpn_mbps": of_file_mbps, "vpns": vpns}
     if vpn_mbps is not None:
         values |= {"vpn_mbps": vpn_mbps, "vpns": ()}
-    setting = Setting(**values)
-    named("placement", setting.policy)
-    return setting
+    return Setting(**values)
 
 
 @simulation(Setting, reps=5, make=_setting, more=GRID)

@@ -13,9 +13,11 @@ from koala.cli.render.progress_bar import progress
 from koala.cli.render.table import columns, table
 from koala.cli.research.setting_options import simulation
 from koala.cli.research.simulation_options import INTERRUPTED, Runs, check_outputs, write_rows
+from koala.core.model.visiting import Discipline
 from koala.errors import ConfigError
 from koala.papers.multiqueue.simulation.points import SimulatedPoint, sweep
 from koala.papers.multiqueue.simulation.runs import KINDS, Setting
+from koala.policies import is_foreign, named
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.sim.options import Option, numbers, one_of
 
@@ -26,14 +28,24 @@ def _policies(_option: str, text: str) -> tuple[str, ...]:
     names = tuple(DISCIPLINES)
     if text.lower() == "all":
         return names
-    return tuple(dict.fromkeys(one_of("policy", word.strip(), names) for word in text.split(",")))
+    return tuple(dict.fromkeys(_policy(word.strip()) for word in text.split(",")))
+
+
+def _policy(name: str) -> str:
+    """Check the name of a discipline: built-in (in any case), of another package, or as
+    `module:DISCIPLINE`."""
+    if ":" not in name and not is_foreign("queueing", name):
+        return one_of("policy", name, tuple(DISCIPLINES))
+    if not isinstance(named("queueing", name), Discipline):
+        raise ConfigError(f"--policy {name}: allowed are disciplines for several queues")
+    return name
 
 
 SEVERAL = {
     "policies": Option(
         default="LS-DO",
         name="policy",
-        help=f"{POLICIES}; several with commas between, or all.",
+        help=f"{POLICIES}, or module:DISCIPLINE; several with commas between, or all.",
         words=(*DISCIPLINES, "all"),
         read=_policies,
     ),

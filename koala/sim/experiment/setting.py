@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job import JobSpec
+from koala.core.model.ordering import OrderPolicy
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
 from koala.workload.streams import stream
 from koala_agent.lrm.model import Discipline
@@ -31,7 +32,7 @@ class SiteSetting:
 
     name: SiteName
     facts: SiteFacts
-    discipline: Discipline = Discipline.FCFS
+    discipline: Discipline | OrderPolicy = Discipline.FCFS
     latency_s: Seconds = 0.0
     local_jobs: Iterable[LocalJob] = ()
 

@@ -126,7 +126,12 @@ class Site:
             return
         self.claims[claim] = held
         wall_time_s = order.program.wall_time_s or WALL_TIME_S
-        self.queue.submit(claim, processors=order.processors, estimate_s=order.hold_s + wall_time_s)
+        self.queue.submit(
+            claim,
+            processors=order.processors,
+            estimate_s=order.hold_s + wall_time_s,
+            user=order.owner,
+        )
         grace_s = self.setting.facts.grace_s
         held.next = self._engine.after(
             grace_s, lambda: self._end(claim, EndKind.REFUSED, "not started within the grace time")

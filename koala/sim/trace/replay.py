@@ -19,6 +19,7 @@ from koala.sim.trace.run import TraceRun
 from koala.sim.trace.series import Series
 from koala.workload.arrivals import Arrival, Arrivals, DisorderError, Overrun, machine
 from koala.workload.logs import Format, Log
+from koala_agent.lrm.local_scheduler import local_scheduler
 from koala_agent.lrm.model import Discipline
 
 COLUMNS = "job,submit,start,end,processors\n"
@@ -32,7 +33,8 @@ class ReplaySetting:
 
     path: Path
     form: Format
-    discipline: Discipline
+    discipline: str
+    """Name of the local scheduler (`koala_agent.lrm.local_scheduler`)."""
     processors: int | None = None
     """None: as in the header of the log, or else the largest job's."""
     overrun: Overrun = Overrun.RAISE
@@ -44,7 +46,7 @@ class ReplaySetting:
         return {
             "log": _digest(self.path),
             "format": self.form.name,
-            "policy": self.discipline.value,
+            "policy": str(self.discipline),
             "processors": self.processors,
             "overrun": self.overrun.value,
             "events": [change.document() for change in self.changes],
@@ -93,7 +95,7 @@ class Replay:
         summary = arrivals.summary
         return {
             "file": setting.path.name,
-            "policy": setting.discipline.value,
+            "policy": str(setting.discipline),
             "overrun": setting.overrun.value,
             "processors": processors,
             "processors_from": said_by,
@@ -112,10 +114,12 @@ class Replay:
         """Replay from the beginning, or from the checkpoint."""
         arrivals = chain.from_iterable(blocks)
         arrived = kept["course"]["run"]["arrived"] if kept is not None else 0
+        scheduler = local_scheduler(self._setting.discipline)
         run = TraceRun(
             islice(arrivals, arrived, None),
             processors=processors,
-            discipline=self._setting.discipline,
+            discipline=scheduler,
+            owners=None if isinstance(scheduler, Discipline) else self._log.owners(),
         )
         written = None
         with self._rows(kept) as rows:

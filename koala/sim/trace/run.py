@@ -13,11 +13,14 @@ from heapq import heapify, heappop, heappush
 from itertools import repeat
 from typing import Any
 
+from koala.core.model.ordering import OrderPolicy
 from koala.sim.trace.events import Change
 from koala.sim.trace.tally import Ended
 from koala.workload.arrivals import Arrival
 from koala_agent.lrm.model import ConservativeQueue, Discipline, LocalQueue, local_queue
 
+Owners = Mapping[int, tuple[str, int]]
+"""User and queue number of each job, by its number in the log."""
 _NEVER = 1 << 62
 _NONE: Arrival = (_NEVER, -1, 0, 0, 0)
 """Sentinel after the last arrival."""
@@ -40,8 +43,14 @@ class TraceRun:
     """A site with the arriving jobs of its users."""
 
     def __init__(
-        self, arrivals: Iterable[Arrival], *, processors: int, discipline: Discipline
+        self,
+        arrivals: Iterable[Arrival],
+        *,
+        processors: int,
+        discipline: Discipline | OrderPolicy,
+        owners: Owners | None = None,
     ) -> None:
+        """`owners` are known where an order needs them."""
         self.now = 0
         self.waiting_max = 0
         self.lost_area = 0
@@ -53,6 +62,8 @@ class TraceRun:
         self.cut: list[Ended] = []
         """Jobs that were killed since then."""
         self.queue: LocalQueue[int] = local_queue(processors=processors, discipline=discipline)
+        self._owners = owners or {}
+        self._submit = self._submit_owned if owners is not None else self.queue.submit
         self._arrivals: Iterator[Arrival] = iter(arrivals)
         self._next = next(self._arrivals, _NONE)
         self._forced_at = math.inf
@@ -69,11 +80,11 @@ class TraceRun:
         """Process all events before an instant, or so many instants of them; return True if there
         may be more."""
         queue, ends, jobs, starts = self.queue, self._ends, self._jobs, self._starts
-        submit, end, advance = queue.submit, queue.end, queue.advance
+        submit, end, advance = self._submit, queue.end, queue.advance
         arrival, arrivals, key = self._next, self._arrivals, self._arrived
         ended, waiting_max, now = self.ended, self.waiting_max, self.now
         forced_at = self._forced_at
-        may_wake = queue.discipline is Discipline.CONSERVATIVE or forced_at < math.inf
+        may_wake = isinstance(queue, ConservativeQueue) or forced_at < math.inf
         may_be_more = True
         for _ in repeat(None, instants):
             coming = arrival[0]
@@ -101,6 +112,12 @@ class TraceRun:
                 waiting_max = len(jobs) - len(starts)
         self._next, self._arrived, self.waiting_max, self.now = arrival, key, waiting_max, now
         return may_be_more
+
+    def _submit_owned(self, key: int, *, processors: int, estimate_s: float) -> None:
+        user, priority = self._owners.get(self._jobs[key][1], ("", 0))
+        self.queue.submit(
+            key, processors=processors, estimate_s=estimate_s, user=user, priority=priority
+        )
 
     def change(self, change: Change) -> None:
         """Fail or return processors, between the completions and the arrivals of an instant that is

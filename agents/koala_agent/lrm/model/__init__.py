@@ -6,22 +6,26 @@ instant at which a pass is due even if nothing happens. The emulated manager run
 clock, the simulator on simulated time, with the same results.
 
 Each discipline is a class in a module of its own, whose text defines it exactly: `fcfs`, `easy`,
-`conservative`. At one instant all completions come first, then all arrivals in order, then one
-pass. Instants and durations are in seconds of the caller's clock.
+`conservative`; `ordered` takes a function of a job. At one instant all completions come first, then
+all arrivals in order, then one pass. Instants and durations are in seconds of the caller's clock.
 """
 
 from __future__ import annotations
 
+from koala.core.model.ordering import OrderPolicy
 from koala_agent.lrm.model.conservative import ConservativeQueue
 from koala_agent.lrm.model.easy import EASYQueue
 from koala_agent.lrm.model.fcfs import FCFSQueue
+from koala_agent.lrm.model.ordered import OrderedQueue
 from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue
 
 __all__ = ["ConservativeQueue", "Discipline", "Key", "LocalQueue", "local_queue"]
 
 
-def local_queue(*, processors: int, discipline: Discipline) -> LocalQueue[Key]:
-    """Make a queue in front of that many processors."""
+def local_queue(*, processors: int, discipline: Discipline | OrderPolicy) -> LocalQueue[Key]:
+    """Make a queue in front of that many processors; a function orders its jobs."""
+    if not isinstance(discipline, Discipline):
+        return OrderedQueue(processors=processors, order=discipline)
     match discipline:
         case Discipline.FCFS:
             return FCFSQueue(processors=processors)

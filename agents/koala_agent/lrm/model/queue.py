@@ -47,8 +47,17 @@ class LocalQueue(ABC, Generic[Key]):
 
     # What happened ----------------------------------------------------------------------------
 
-    def submit(self, key: Key, *, processors: int, estimate_s: float) -> None:
-        """Queue a job at the tail. Raises ValueError when it could never start."""
+    def submit(
+        self,
+        key: Key,
+        *,
+        processors: int,
+        estimate_s: float,
+        user: str = "",
+        priority: int = 0,
+    ) -> None:
+        """Queue a job at the tail; only queues that order jobs use its user and priority. Raises
+        ValueError when it could never start."""
         if not 1 <= processors <= self.processors:
             message = f"{key!r} asks for {processors} processors; 1 to {self.processors} can be had"
             raise ValueError(message)

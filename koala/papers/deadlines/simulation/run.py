@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
-from koala.core.model.grid import GridView, Part, Placement, PlacementRequest, SiteView
+from koala.core.model.grid import GridView, Part, PlacementRequest, SiteView, Unplaceable
 from koala.core.model.timeline import considered_at, next_try_at
 from koala.core.model.values import Instant, Seconds, SiteName
 from koala.papers.deadlines.simulation.counting import Outcome, Record, Tally
@@ -23,8 +23,8 @@ from koala.papers.deadlines.simulation.jobs import (
     local_arrivals,
 )
 from koala.papers.deadlines.simulation.setting import Setting
+from koala.policies import named
 from koala.policies.claiming.repeated import make_room
-from koala.policies.placement.worst_fit import worst_fit
 from koala.sim import job_csv
 from koala.sim.statistics import BATCHES
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
@@ -120,6 +120,7 @@ class _Run:
         self._clusters = [_Cluster(index, *one) for index, one in sites]
         self._by_name = {cluster.name: cluster for cluster in self._clusters}
         self._arrivals = iter(jobs)
+        self._placement = named("placement", setting.placement)
         self._globals = self._deadlines = self._successes = 0
         self._locals = self._killed = self._completed = 0
         self._response_s = 0.0
@@ -296,8 +297,9 @@ class _Run:
             bandwidth_default=1.0,
         )
         parts = tuple(Part(component=i, processors=size) for i in range(job.arrival.components))
-        answer = worst_fit(PlacementRequest(parts=parts), view)
-        assert isinstance(answer, Placement), answer
+        answer = self._placement(PlacementRequest(parts=parts), view)
+        if isinstance(answer, Unplaceable):
+            return None
         return [self._by_name[assignment.site] for assignment in answer.assignments]
 
     def _claim(self, job: _GlobalJob, sites: Sequence[_Cluster]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 
 from koala.core.model.values import Seconds
-from koala.sim.options import bounds, choice, flag, number, pair, require, site_sizes, text
+from koala.sim.options import bounds, choice, flag, number, pair, policy, require, site_sizes, text
 from koala.workload.distributions import SizeDistribution
 
 
@@ -22,6 +22,7 @@ class Setting:
         "GP: at its deadline a job may kill local jobs; LP: it fails.",
         name="policy",
     )
+    placement: str = policy("WF", "placement", "Places the components on idle processors.")
     fraction: float = number(
         0.7, "Lp: share of the time to the deadline that passes before a try.", name="lp"
     )

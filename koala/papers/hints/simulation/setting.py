@@ -8,7 +8,7 @@ from math import inf, isfinite
 
 from koala.core.model.grid import Demand
 from koala.core.model.values import Seconds
-from koala.sim.options import JOBS_MAX, number, pair, require, text
+from koala.sim.options import JOBS_MAX, number, pair, policy, require, text
 
 MBPS = 125_000.0
 """A megabit a second in bytes a second."""
@@ -46,11 +46,6 @@ SITES = (
 POLICIES = ("NoNetwork", "PreferLocal", "Service")
 
 
-def _policy(_option: str, text: str) -> str:
-    """Match the built-in policies in any case; pass other names on unchanged."""
-    return next((name for name in POLICIES if name.lower() == text.lower()), text)
-
-
 def _job(option: str, text: str) -> JobClass:
     data_mb, length_mi = pair("MB:MI", "6100:12.5e6")(option, text)
     return JobClass(data_mb=data_mb, length_mi=length_mi)
@@ -62,12 +57,7 @@ class Setting:
     arrival rate and the rest are ours (docs/simulation.md).
     """
 
-    policy: str = text(
-        "Service",
-        _policy,
-        f"{', '.join(POLICIES)}, or a placement policy of another package by its name.",
-        words=POLICIES,
-    )
+    policy: str = policy("Service", "placement", f"{', '.join(POLICIES)} or another.")
     io_fraction: float = number(0.2, "Share of the jobs that are I/O-bound.")
     rate: float = number(0.00045, "Jobs a second, at all sites together.")
     sites: tuple[SiteSetting, ...] = SITES

@@ -17,6 +17,7 @@ from koala.sim.experiment.usage import Span
 from koala.sim.experiment.world import ExperimentReport, Watch, World
 from koala.sim.metrics import JobRecord, measure
 from koala.sim.statistics import percent
+from koala_agent.lrm.local_scheduler import local_scheduler
 
 USES = ("busy", "local", "koala", "held", "running")
 """Uses of processors, in percent of those that the scheduler may use: in all, by the sites' own
@@ -46,7 +47,7 @@ def world(setting: Setting, seed: int, *, watch: Watch | None = None) -> World:
         SiteSetting(
             name=name,
             facts=SiteFacts(processors=processors, grace_s=setting.grace_s, starts_after_stop=True),
-            discipline=setting.discipline,
+            discipline=local_scheduler(setting.discipline),
             local_jobs=local_jobs(setting, name, processors, seed),
         )
         for name, processors in zip(setting.names, setting.sites, strict=True)
@@ -68,7 +69,9 @@ def world(setting: Setting, seed: int, *, watch: Watch | None = None) -> World:
         sites=sites,
         submissions=submissions(setting, seed),
         parameters=replace(setting.parameters, bandwidth_default_bps=setting.bandwidth_bps),
-        policies=chosen(placement=setting.placement),
+        policies=chosen(
+            placement=setting.placement, queueing=setting.queueing, claiming=setting.claiming
+        ),
         links=Links(is_shared=setting.shared_links),
         faults=RandomFaults(seed, rates, outages),
         bin_s=setting.bin_s,

@@ -11,18 +11,17 @@ from koala.sim.options import (
     JOBS_MAX,
     Option,
     Read,
-    choice,
     flag,
     number,
     numbers,
     one_of,
     pair,
+    policy,
     require,
     site_sizes,
     text,
     whole_numbers,
 )
-from koala_agent.lrm.model import Discipline
 
 GB = 1_000_000_000
 CLAIM_ERRS = 0.01
@@ -115,10 +114,8 @@ class Setting:
     shared_links: bool = flag(
         "Each copy has the whole bandwidth.", name="exclusive-links", default=True
     )
-    discipline: Discipline = choice(
-        Discipline.EASY,
-        {name: Discipline(name) for name in ("easy", "fcfs", "conservative")},
-        "Local managers: easy, fcfs or conservative.",
+    discipline: str = policy(
+        "easy", "local", "Local managers: fcfs, easy, conservative, or an order of jobs."
     )
     grace_s: Seconds = number(1.0, "Longest time a claim waits in a local queue, s.")
     # the jobs (KOALA 4.2)
@@ -149,7 +146,9 @@ class Setting:
     claim_errs: tuple[float, ...] = (*(CLAIM_ERRS,) * 3, CLAIM_ERRS_BAD)
     component_fails: tuple[float, ...] = (*(COMPONENT_FAILS,) * 3, COMPONENT_FAILS_BAD)
     # the scheduler (KOALA 4)
-    placement: str = choice("CF", ("CF", "WF"), "CF (Close-to-Files) or WF (Worst-Fit).")
+    placement: str = policy("CF", "placement", "CF (Close-to-Files), WF (Worst-Fit) or another.")
+    queueing: str = policy("koala", "queueing", "Queue discipline or order of the grid's jobs.")
+    claiming: str = policy("ICP", "claiming", "Claiming policy.")
     parameters: Parameters = PARAMETERS
     # the measurement
     bin_s: Seconds = number(1200.0, "Averaging interval of the utilisation, s.")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from koala.core.model.values import FOREVER
 from koala.core.model.visiting import Discipline
 from koala.papers.multiqueue.simulation.model import Started, System
-from koala.policies.queueing.multiqueue import DISCIPLINES
+from koala.policies import named
 from koala.sim.options import JOBS_MAX, bounds, number, numbers, require, site_sizes, text
 from koala.sim.saturation import Trend, is_saturated, trend
 from koala.sim.statistics import mean, means_of_batches, ratio
@@ -72,7 +72,9 @@ class Setting:
     @property
     def discipline(self) -> Discipline:
         """Discipline of the policy."""
-        return DISCIPLINES[self.policy]
+        found = named("queueing", self.policy)
+        assert isinstance(found, Discipline), self.policy
+        return found
 
     @property
     def stream(self) -> JobStream:

@@ -20,11 +20,11 @@ from koala.papers.synchronous.simulation.arrivals import (
 from koala.papers.synchronous.simulation.counting import Outcome, Record, tally
 from koala.papers.synchronous.simulation.setting import QOS, QUANTA, SHARES, Setting
 from koala.papers.synchronous.simulation.sharing import Flow, Machine, QosQueue, whole_quanta
+from koala.policies import named
+from koala.policies.progress.free import free
 from koala.policies.progress.synchronous import (
     is_within_windows,
     normalized_weight,
-    synchronous,
-    synchronous_as_printed,
 )
 from koala.sim import job_csv
 from koala.workload.streams import stream
@@ -141,7 +141,7 @@ class _Run:
             Machine(
                 speed,
                 qos=QosQueue(
-                    is_controlled=setting.scheme == "SQ", has_dummy=setting.dummy == "start"
+                    is_controlled=setting.is_controlled, has_dummy=setting.dummy == "start"
                 ),
                 is_hard=setting.partition == "hard",
             )
@@ -149,7 +149,10 @@ class _Run:
         ]
         self._booked = [0.0] * len(self._machines)
         self._agreed: list[list[tuple[Instant, float]]] = [[] for _ in self._machines]
-        self._correct = synchronous if setting.test == "corrected" else synchronous_as_printed
+        name = (
+            "SQ-printed" if (setting.scheme, setting.test) == ("SQ", "printed") else setting.scheme
+        )
+        self._correct = named("progress", name) if setting.is_controlled else free
         self._mapping = stream(seed, "mapping")
         self._flows = 0
         self._live: list[_Task] = []
@@ -238,7 +241,7 @@ class _Run:
         after = self._booked[index] + weight
         if weight > 1:
             return False
-        if self._setting.scheme == "QoS":
+        if not self._setting.is_controlled:
             return after <= self._setting.capacity
         return after < self._setting.capacity
 
@@ -269,12 +272,12 @@ class _Run:
             real_s = now - task.started_at
             virtual_s = [cycle_s * f.done / f.agreed for f in task.flows]
             task.count(virtual_s, real_s)
-            if self._setting.scheme == "SQ":
+            if self._setting.is_controlled:
                 self._control(task, virtual_s, real_s)
 
     def _control(self, task: _Task, virtual_s: Sequence[Seconds], real_s: Seconds) -> None:
         windows = task.task.asynchrony_s, task.task.deviation_s
-        if self._setting.test == "corrected":
+        if self._setting.scheme == "SQ" and self._setting.test == "corrected":
             running = [
                 at for at, flow in zip(virtual_s, task.flows, strict=True) if flow.ended_at is None
             ]

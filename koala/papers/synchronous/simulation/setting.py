@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf, log
 
 from koala.core.model.values import Seconds
-from koala.sim.options import JOBS_MAX, choice, number, require
+from koala.sim.options import JOBS_MAX, choice, number, policy_name, require, text
 
 QUANTA = 100
 """Quanta of a schedule cycle (SQ 4.2.2)."""
@@ -15,13 +15,22 @@ SHARES = (0.4, 0.4, 0.2)
 """Shares of the three queues (SQ 5.2)."""
 
 
+def _scheme(option: str, text: str) -> str:
+    """Match a scheme in any case, or look up a progress policy."""
+    return "QoS" if text.lower() == "qos" else policy_name(option, "progress", text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One point of the experiment. The defaults are the paper's; its ambiguous sentences have a
     field each."""
 
-    scheme: str = choice(
-        "SQ", ("SQ", "QoS"), "SQ: synchronous queuing; QoS: strict admission control."
+    scheme: str = text(
+        "SQ",
+        _scheme,
+        "SQ: synchronous queuing; QoS: strict admission control; or another progress policy, as"
+        " module:function.",
+        words=("SQ", "QoS"),
     )
     machines: int = number(5, "Machines, and the most subtasks of a task.", low=1, high=1_000)
     interarrival_s: Seconds = number(
@@ -60,7 +69,6 @@ class Setting:
     window_s: tuple[Seconds, Seconds] = (100.0, 500.0)  # of SY and OV
 
     def __post_init__(self) -> None:
-        require(self.scheme in ("SQ", "QoS"), "scheme", self.scheme, "SQ, QoS")
         require(self.machines >= 1, "machines", self.machines, "1 or more")
         text = "more than 0"
         require(0 < self.interarrival_s < inf, "interarrival", self.interarrival_s, text)
@@ -82,7 +90,12 @@ class Setting:
     @property
     def capacity(self) -> float:
         """Sum of normalised weights that a machine may admit."""
-        return 1.0 + (self.beta if self.scheme == "SQ" else 0.0)
+        return 1.0 + (self.beta if self.is_controlled else 0.0)
+
+    @property
+    def is_controlled(self) -> bool:
+        """True if a progress policy corrects the subtasks of each task."""
+        return self.scheme != "QoS"
 
 
 def utilization(

@@ -1,0 +1,50 @@
+"""The scheduler of an emulated or simulated site, by its name."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import structlog
+
+from koala.core.model.ordering import OrderPolicy, QueuedJob, key_error
+from koala_agent.lrm.model import Discipline
+
+
+def local_scheduler(name: str) -> Discipline | OrderPolicy:
+    """Look up a discipline, or a function that orders the jobs. Raises ConfigError."""
+    if name in tuple(Discipline):
+        return Discipline(name)
+    from koala.policies import LOCAL, named  # noqa: PLC0415 - late, for agents to start fast
+
+    return cast("OrderPolicy", named(LOCAL, name))
+
+
+def live_scheduler(name: str) -> Discipline | OrderPolicy:
+    """Look up the scheduler of a live site: an order that errs is replaced by that of arrival."""
+    found = local_scheduler(name)
+    return found if isinstance(found, Discipline) else _Forgiving(found, name)
+
+
+class _Forgiving:
+    """An order of jobs until it errs."""
+
+    def __init__(self, order: OrderPolicy, name: str) -> None:
+        self._order = order
+        self._name = name
+        self._trouble = ""
+
+    def __call__(self, job: QueuedJob) -> object:
+        """Return the sort key of a job."""
+        if self._trouble:
+            return 0
+        key: object = 0
+        try:
+            key = self._order(job)
+            self._trouble = key_error(key)
+        except Exception as error:  # noqa: BLE001 - foreign code
+            self._trouble = f"{type(error).__name__}: {error}"
+        if self._trouble:
+            log = structlog.get_logger(__name__)
+            log.error("order.replaced", policy=self._name, by="fcfs", reason=self._trouble)
+            return 0
+        return key

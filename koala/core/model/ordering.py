@@ -1,0 +1,64 @@
+"""Orders of waiting jobs: a function of one job gives its sort key.
+
+The same functions order the placement queue of the scheduler and the queues of simulated sites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
+
+from koala.core.model.values import Seconds
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedJob:
+    """A waiting job, as an order sees it.
+
+    - `processors`: of all its `components` together.
+    - `estimate_s`: its limit on wall-clock time; infinite if it has none.
+    - `waited_s`: since it joined the queue.
+    - `priority`: 1 for high and 0 for low; the number of the queue in a log of jobs.
+    - `held`: processors that its user holds now, jobs before it in this pass included.
+    """
+
+    user: str
+    processors: int
+    estimate_s: Seconds
+    waited_s: Seconds
+    components: int = 1
+    priority: int = 0
+    held: int = 0
+
+
+OrderPolicy: TypeAlias = Callable[[QueuedJob], Any]
+"""Sort key of a job: a number or a tuple of numbers. The smallest goes first; jobs with equal keys
+go in the order of the queue."""
+
+
+def key_error(key: object) -> str:
+    """Return the problem with a sort key; empty if it is a number or a tuple of numbers."""
+    numbers = key if isinstance(key, tuple) else (key,)
+    if all(isinstance(one, int | float) and one == one for one in numbers):  # noqa: PLR0124 - no nan
+        return ""
+    return f"the sort key {key!r:.80}: allowed are numbers, and tuples of them"
+
+
+def in_order(jobs: Mapping[Key, QueuedJob], order: OrderPolicy) -> Iterator[Key]:
+    """Yield the jobs in their order. Each that was yielded counts as started: its processors are
+    held by its user from then on."""
+    keys = {name: order(job) for name, job in jobs.items()}
+    given: dict[str, int] = {}
+    while keys:
+        first = min(keys, key=keys.__getitem__)
+        del keys[first]
+        yield first
+        user = jobs[first].user
+        given[user] = given.get(user, 0) + jobs[first].processors
+        for name in keys:
+            job = jobs[name]
+            if job.user == user:
+                keys[name] = order(replace(job, held=job.held + given[user]))

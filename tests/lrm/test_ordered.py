@@ -1,0 +1,75 @@
+"""Queues of sites whose jobs start in the order of a function of each."""
+
+from __future__ import annotations
+
+from koala.core.model.ordering import QueuedJob
+from koala.policies import LOCAL_DISCIPLINES
+from koala.policies.ordering import fair_share, priorities, shortest_first
+from koala_agent.lrm.local_scheduler import live_scheduler, local_scheduler
+from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
+
+
+def test_names_of_disciplines_are_those_of_the_model() -> None:
+    assert tuple(Discipline) == LOCAL_DISCIPLINES
+    assert local_scheduler("easy") is Discipline.EASY
+    assert local_scheduler("sjf") is shortest_first
+
+
+def test_the_first_in_the_order_that_does_not_fit_ends_the_pass() -> None:
+    queue: LocalQueue[str] = local_queue(processors=4, discipline=shortest_first)
+    for key, processors, estimate_s in (("a", 1, 30.0), ("b", 2, 10.0), ("c", 3, 20.0)):
+        queue.submit(key, processors=processors, estimate_s=estimate_s)
+    assert queue.advance(0.0) == ["b"]
+    assert queue.startable(0.0) == 0
+    queue.end("b")
+    assert queue.advance(5.0) == ["c", "a"]
+
+
+def test_users_take_turns_by_what_they_hold() -> None:
+    queue: LocalQueue[str] = local_queue(processors=4, discipline=fair_share)
+    for key, user in (("a1", "ann"), ("a2", "ann"), ("a3", "ann"), ("b1", "bob"), ("b2", "bob")):
+        queue.submit(key, processors=1, estimate_s=1.0, user=user)
+    assert queue.advance(0.0) == ["a1", "b1", "a2", "b2"]
+    queue.end("b1")
+    queue.submit("b3", processors=1, estimate_s=1.0, user="bob")
+    assert queue.advance(1.0) == ["b3"]
+    queue.end("a1")
+    queue.withdraw("a3")
+    queue.submit("b4", processors=1, estimate_s=1.0, user="bob")
+    assert queue.advance(2.0) == ["b4"]
+
+
+def test_higher_queue_numbers_go_first() -> None:
+    queue: LocalQueue[str] = local_queue(processors=1, discipline=priorities)
+    queue.submit("low", processors=1, estimate_s=1.0)
+    queue.submit("high", processors=1, estimate_s=1.0, priority=3)
+    assert queue.advance(0.0) == ["high"]
+
+
+def test_an_order_sees_how_long_jobs_have_waited() -> None:
+    seen: list[float] = []
+
+    def watched(job: QueuedJob) -> float:
+        seen.append(job.waited_s)
+        return 0.0
+
+    queue: LocalQueue[str] = local_queue(processors=1, discipline=watched)
+    for key in "ab":
+        queue.submit(key, processors=1, estimate_s=9.0)
+    assert queue.advance(3.0) == ["a"]
+    queue.end("a")
+    queue.advance(8.0)
+    assert seen[-1] == 5.0
+
+
+def test_a_live_site_goes_on_in_order_of_arrival_when_an_order_errs() -> None:
+    order = live_scheduler(f"{__name__}:errs")
+    queue: LocalQueue[str] = local_queue(processors=2, discipline=order)
+    for key, estimate_s in (("a", 9.0), ("b", 1.0)):
+        queue.submit(key, processors=1, estimate_s=estimate_s)
+    assert queue.advance(0.0) == ["a", "b"]
+
+
+def errs(job: QueuedJob) -> str:
+    """Answer no number."""
+    return f"{job.estimate_s}"

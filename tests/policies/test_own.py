@@ -1,0 +1,120 @@
+"""Policies that are named as `module:function`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from koala.core.model.ordering import QueuedJob
+from koala.core.policy_api import Ordering
+from koala.daemon.config import parse_config
+from koala.daemon.policy_sandbox import OrderSandbox, replaced_policies
+from koala.errors import ConfigError
+from koala.policies import named
+from koala.sim.replay.changes import Changes
+from koala.sim.replay.world import policies_of
+from tests.workload.logs import a_log, line
+
+OWN = """
+from koala.core.model.ordering import QueuedJob
+from koala.core.model.visiting import Discipline
+from koala.policies.placement.worst_fit import worst_fit
+from koala.policies.queueing.multiqueue import DISCIPLINES
+from koala.policies.progress.synchronous import synchronous
+
+def narrow(job: QueuedJob) -> float:
+    return job.processors
+
+def place(request, view):
+    return worst_fit(request, view)
+
+def wrong(job: QueuedJob) -> str:
+    return "x"
+
+def keep(question):
+    return ()
+
+MINE = DISCIPLINES["GS"]
+number = 7
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module of one's own in the present folder."""
+    name = f"own_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(OWN, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return name
+
+
+@pytest.mark.parametrize(
+    ("slot", "function", "text"),
+    [
+        ("placement", "own:gone", "own:gone cannot be loaded: AttributeError"),
+        ("placement", "nowhere:place", "cannot be loaded: ModuleNotFoundError"),
+        ("placement", "own:", "cannot be loaded: ValueError: allowed is module:function"),
+        ("placement", "own:number", "own:number is no function"),
+        ("placement", "own:narrow", "own:narrow takes 1 arguments: allowed are 2"),
+        ("placement", "own:MINE", "own:MINE is no function"),
+        ("local", "own:place", "own:place takes 2 arguments: allowed are 1"),
+        ("claiming", "ICQ", "known are ICP, RPP; allowed is also module:function"),
+    ],
+)
+def test_what_is_no_policy_of_a_slot_is_refused_with_what_is(
+    own: str, slot: str, function: str, text: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        named(slot, function.replace("own:", f"{own}:"))
+    assert text in str(error.value).replace(own, "own")
+
+
+def test_a_daemon_and_a_what_if_take_them_in_every_slot(own: str, tmp_path: Path) -> None:
+    text = (
+        f'[daemon]\nstate_dir = "s"\n[policies]\nqueueing = "{own}:narrow"\n'
+        f'placement = "{own}:place"\nprogress = "{own}:keep"\n'
+    )
+    config = parse_config(text, source="test.toml", folder=tmp_path)
+    assert config.policies.progress_default == f"{own}:keep"
+    names = dict(config.policy_names)
+    assert isinstance(policies_of(names, Changes()).queueing, Ordering)
+    assert policies_of(names, Changes(policies={"queueing": f"{own}:MINE"})).queueing.name == "GS"
+
+
+def test_an_order_that_errs_is_replaced_by_that_of_submission(own: str, tmp_path: Path) -> None:
+    text = f'[daemon]\nstate_dir = "s"\n[policies]\nqueueing = "{own}:wrong"\n'
+    policies = parse_config(text, source="test.toml", folder=tmp_path).policies
+    assert isinstance(policies.queueing, Ordering)
+    assert isinstance(policies.queueing.order, OrderSandbox)
+    job = QueuedJob(user="ann", processors=1, estimate_s=1.0, waited_s=0.0)
+    assert policies.queueing.order(job) == 0
+    assert "the sort key 'x'" in replaced_policies(policies)[f"queueing.{own}:wrong"]
+
+
+@pytest.mark.slow
+def test_every_simulation_takes_one(own: str, tmp_path: Path) -> None:
+    """Also in worker processes."""
+    log = a_log(tmp_path, "; MaxProcs: 8", *(line(n, n, 20, 1 + n % 8) for n in range(1, 20)))
+    for words in (
+        ("trace", str(log.path), "--policy", f"{own}:narrow"),
+        ("koala", "--jobs", "10", "--reps", "2", "--workers", "2", "--local-load", "0",
+         "--queueing", f"{own}:narrow", "--placement", f"{own}:place",
+         "--discipline", f"{own}:narrow"),
+        ("hints", "--jobs", "10", "--reps", "1", "--policy", f"{own}:place"),
+        ("deadlines", "--time", "3000", "--warmup", "300", "--reps", "1",
+         "--placement", f"{own}:place"),
+        ("multiqueue", "--jobs", "300", "--warmup", "0", "--reps", "1",
+         "--policy", f"GS,{own}:MINE"),
+        ("sq", "--tasks", "5", "--reps", "1", "--scheme", f"{own}:keep"),
+    ):  # fmt: skip
+        ran = subprocess.run(
+            [sys.executable, "-m", "koala.cli", "simulate", *words, "--json"],
+            capture_output=True, text=True, check=False, timeout=300,
+        )  # fmt: skip
+        assert ran.returncode == 0, (words, ran.stderr)
+        assert json.loads(ran.stdout)
