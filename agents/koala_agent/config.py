@@ -351,7 +351,7 @@ def _check_manager(config: Config, source: str, *, given: object) -> None:
     if kind == "slurm" and config.site.gpus:
         _refuse(source, key="site.gpus", value=config.site.gpus, allowed="none: Slurm lists GPUs")
     if kind == "emulated":
-        from koala_agent.lrm.local_scheduler import local_scheduler  # noqa: PLC0415 - not for batch systems
+        from koala_agent.lrm.model import local_scheduler  # noqa: PLC0415 - not for batch systems
 
         try:
             local_scheduler(config.lrm.discipline)

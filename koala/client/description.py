@@ -64,6 +64,7 @@ class Job:
     name: str | None = None
     distinct: bool | None = None  # True: no two components at one site
     after: Sequence[str] = ()  # jobs that must have ended before: "j12", or "j12:any"
+    notify: Mapping[str, str | Sequence[str]] | None = None  # {"topic": ...}, {"command": [...]}
     priority: str | None = None
     input_files: str | Sequence[str] | Mapping[str, int | str] | None = None
     input_mode: str | None = None

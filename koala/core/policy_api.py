@@ -19,10 +19,10 @@ from koala.core.model.grid import (
     PlacementRequest,
     Unplaceable,
 )
-from koala.core.model.ordering import OrderPolicy
 from koala.core.model.progress_reports import Correction, ProgressQuestion
 from koala.core.model.values import Inputs, Instant, JobId, Priority, Seconds, SiteName, UserName
 from koala.core.model.visiting import Discipline
+from koala.protocol.ordering import OrderPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

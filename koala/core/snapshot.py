@@ -60,7 +60,7 @@ TAGS: dict[str, type] = {
     **_tagged("job", job.Member, job.EndKind, job.ClaimEnd, job.ArmNumber, job.Arming),
     **_tagged("jobs", job.Job, job.Attempt, job.Claiming, job.Starting, job.Releasing),
     **_tagged("jobs", job.Running, job.Stopping, job.Finished, job.Failed, job.Cancelled),
-    **_tagged("jobs", job.PathTests, job.Release, job.Waiting),
+    **_tagged("jobs", job.PathTests, job.Release, job.Waiting, job.Notify),
     **_tagged("parameters", parameters.Parameters),
     **_tagged("queues", queues.Queues),
     **_tagged("timers", timers.Timer, timers.Timers),

@@ -62,6 +62,7 @@ from koala.daemon.files.uploads import Uploads
 from koala.daemon.gc_tuning import freeze_periodically, freeze_survivors, gc_paused
 from koala.daemon.group_commit import Upkeep
 from koala.daemon.listeners import Listeners, check_state
+from koala.daemon.notifier import Notifier, NotifyRules
 from koala.daemon.policy_sandbox import replaced_policies
 from koala.daemon.quotas import ConcurrencyQuota, Quotas
 from koala.daemon.recovery import Recovered, begin_life, read_secret
@@ -243,6 +244,9 @@ class Daemon:
         quotas = Quotas(config.limits, scheduler.jobs.values())
         bus = _bus(config)
         publishers = [notices.publish, _log_notices, outputs.publish, quotas.publish]
+        notify_rules = NotifyRules.of_daemon(has_bus=bus is not None, is_plain=config.is_plain)
+        notifier = Notifier(scheduler.jobs.get, None if bus is None else bus.send)
+        publishers.append(notifier.publish)
         if bus is not None:
             publishers.append(bus.publish)
         event_loop = _event_loop(config, journal, recovered, _Receiver(dispatcher, publishers))
@@ -329,6 +333,7 @@ class Daemon:
                 journal=journal,
                 registry=registry,
                 disk=self._disk,
+                notify_rules=notify_rules,
             ),
             stream_quota=_watcher_quota(config),
             metrics=metrics.picture,
@@ -347,6 +352,7 @@ class Daemon:
                 group.create_task(freeze_periodically(lambda: event_loop.jobs)),
                 group.create_task(publisher.run()),
                 group.create_task(files.run()),
+                group.create_task(notifier.run()),
             ]
             if bus is not None:
                 others.append(group.create_task(bus.run()))

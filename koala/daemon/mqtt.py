@@ -7,6 +7,7 @@ newest state at once:
     PREFIX/daemon           online | offline (the last will of the connection)
     PREFIX/jobs/JOB         JSON object: the newest event of the job
     PREFIX/sites/SITE       JSON object: the newest event of the site
+    PREFIX/notify/USER/NAME JSON object: the newest end of a job of the user with this `notify`
 
 Invariants:
 
@@ -123,6 +124,10 @@ class MqttPublisher:
     def publish_site(self, site: str, event: Mapping[str, object]) -> None:
         """Enqueue the newest event of this site."""
         self._put(f"sites/{_NOT_IN_TOPICS.sub('_', site)}", event)
+
+    def send(self, topic: str, message: Mapping[str, object]) -> None:
+        """Enqueue a message under a topic below the prefix."""
+        self._put("/".join(_NOT_IN_TOPICS.sub("_", part) for part in topic.split("/")), message)
 
     async def run(self) -> None:
         """Connect, publish and reconnect until cancelled; publish "offline" only then.

@@ -25,10 +25,10 @@ from koala.core.model.grid import (
     PlacementRequest,
     Unplaceable,
 )
-from koala.core.model.ordering import OrderPolicy, QueuedJob, key_error
 from koala.core.model.progress_reports import Correction, ProgressQuestion
 from koala.core.policy_api import Ordering, PlacementPolicy, Policies, ProgressPolicy
 from koala.policies import BUILT_IN, DEFAULT_PLACEMENT
+from koala.protocol.ordering import OrderPolicy, QueuedJob, key_error
 
 LIMIT_S = 0.5
 """Time limit of one answer; the daemon is blocked meanwhile."""

@@ -385,6 +385,11 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "JOB ...",
         "jobs that must have ended before this one is placed: well (j12), or anyhow (j12:any)",
     ),
+    _of_job(
+        "notify",
+        "(topic NAME) (command PROGRAM ...)",
+        "who learns of the end: subscribers of an MQTT topic, or a program beside your own daemon",
+    ),
     _of_job("priority", "high or low", "importance relative to other jobs (default: low)"),
     _of_job(
         "inputFile",

@@ -17,8 +17,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from koala.core.model.job import Deadline, Hint, InputFile
-from koala.core.model.predecessors import Ended, Predecessor
-from koala.core.model.values import ALL, FileName, Instant, JobId, Seconds, TcpPath
+from koala.core.model.values import ALL, FileName, Instant, Seconds, TcpPath
 from koala.errors import SpecError
 from koala.protocol.names import visible_name
 from koala.rsl.tree import AnyNode, Literal, Relation, Sequence, Source
@@ -29,7 +28,6 @@ PATH_BYTES_MAX = 4096
 WORD_CHARACTERS_MAX = 256
 OUTPUT_FILES_MAX = 1000
 INPUT_FILES_MAX = 1000
-PREDECESSORS_MAX = 100
 MINUTES_MAX = 5_256_000  # ten years
 YEAR_MIN, YEAR_MAX = 1970, 9998  # so that every zone can write it
 PORT_MAX = 65_535
@@ -52,7 +50,6 @@ _MEMORY_UNITS_MB = {"": 1, "M": 1, "G": 1024, "T": 1024**2}
 _WHOLE = re.compile(r"[0-9]{1,19}")
 _DECIMAL = re.compile(r"[0-9]{1,19}(\.[0-9]{1,400})?")
 _SIZE = re.compile(r"([0-9]{1,19})([KMG]?)", re.IGNORECASE)
-_PREDECESSOR = re.compile(rf"(j[0-9]{{1,18}})(?::({'|'.join(Ended)}))?")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD = re.compile(r"[^\s\-]\S*")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
@@ -416,57 +413,3 @@ def hint(given: Given) -> Hint:
     if not _DECIMAL.fullmatch(deviation.text) or Fraction(deviation.text) > 1:
         raise given.wrong(deviation, "an acceptable deviation from 0 to 1, such as 0.25")
     return Hint(kind=kind.text.lower(), deviation=float(deviation.text))
-
-
-def after(given: Given) -> tuple[Predecessor, ...]:
-    """Read jobs, each once: JOB, JOB:any, or a mapping of YAML with `job` and `ended`."""
-    found: dict[JobId, Predecessor] = {}
-    values = given.relation.values
-    if values and all(_is_pair(value) for value in values):  # one mapping, not a list of them
-        values = (Sequence(values=values, offset=values[0].offset),)
-    for value in values:
-        literal = _predecessor_literal(given, value)
-        one = predecessor(literal.text)
-        if one is None:
-            raise given.wrong(literal, PREDECESSOR_FORM)
-        if one.job in found:
-            raise given.wrong(literal, "each job once")
-        found[one.job] = one
-    if len(found) > PREDECESSORS_MAX:
-        raise given.error(f"found {len(found)} jobs, at most {PREDECESSORS_MAX} are allowed")
-    return tuple(found.values())
-
-
-PREDECESSOR_FORM = "a job's id such as j12, or j12:any where any end will do"
-
-
-def predecessor(text: str) -> Predecessor | None:
-    """Parse JOB, JOB:ok or JOB:any; None for any other text."""
-    match = _PREDECESSOR.fullmatch(text)
-    return match and Predecessor(job=JobId(match[1]), ended=Ended(match[2] or Ended.OK))
-
-
-def predecessor_text(one: Predecessor) -> str:
-    """Write a predecessor as the text that reads back the same."""
-    return one.job if one.ended is Ended.OK else f"{one.job}:{one.ended}"
-
-
-def _is_pair(value: AnyNode) -> bool:
-    match value:
-        case Sequence(values=(Literal(text="job" | "ended"), Literal())):
-            return True
-        case _:
-            return False
-
-
-def _predecessor_literal(given: Given, value: AnyNode) -> Literal:
-    """Return a predecessor as one literal, whichever form it was given in."""
-    match value:
-        case Literal():
-            return value
-        case Sequence(values=pairs) if all(_is_pair(pair) for pair in pairs):
-            texts = {pair.values[0].text: pair.values[1].text for pair in pairs}  # type: ignore[union-attr]
-            text = f"{texts.get('job', '')}:{texts.get('ended', Ended.OK)}"
-            return Literal(text=text, offset=value.offset)
-        case _:
-            raise given.error(f"found another form, expected {PREDECESSOR_FORM}", value)

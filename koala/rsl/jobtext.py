@@ -11,7 +11,8 @@ from koala.core.model.job import ComponentSpec, Deadline, InputMode, JobSpec
 from koala.core.model.values import Priority, UserName
 from koala.errors import SpecError
 from koala.rsl.attributes import ATTRIBUTES
-from koala.rsl.fields import amount_text, minutes_text, predecessor_text
+from koala.rsl.fields import amount_text, minutes_text
+from koala.rsl.job_fields import predecessor_text
 from koala.rsl.jobspec import read_job
 from koala.rsl.tree import Compound, Connective, Literal, Operator, Relation, Sequence, Value
 from koala.rsl.unparse import unparse
@@ -80,6 +81,12 @@ def _job_relations(spec: JobSpec) -> list[Relation]:
             relations.append(_relation(attribute, [f"{Decimal(repr(float(amount))):f}"]))
     if spec.after:
         relations.append(_relation("after", [predecessor_text(one) for one in spec.after]))
+    if spec.notify is not None:
+        topic, command = spec.notify.topic, spec.notify.command
+        receivers: list[str | tuple[str, ...]] = [("topic", topic)] if topic else []
+        if command:
+            receivers.append(("command", *command))
+        relations.append(_relation("notify", receivers))
     if spec.connect:
         paths = [(path.source, path.target, str(path.port)) for path in spec.connect]
         relations.append(_relation("connect", paths))

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from koala.core.model.job import InputMode, JobSpec
 from koala.core.model.values import Priority
-from koala.rsl import fields
+from koala.rsl import fields, job_fields
 from koala.rsl.fields import Given
 
 COMPONENTS_MAX = 1000
@@ -47,7 +47,8 @@ JOB_READERS: dict[str, Callable[[JobSpec, Given], JobSpec]] = {
     "progress": lambda spec, given: replace(spec, progress=fields.word(given).lower()),
     "asynchrony": lambda spec, given: replace(spec, asynchrony_s=fields.amount(given)),
     "deviation": lambda spec, given: replace(spec, deviation_s=fields.amount(given)),
-    "after": lambda spec, given: replace(spec, after=fields.after(given)),
+    "after": lambda spec, given: replace(spec, after=job_fields.after(given)),
+    "notify": lambda spec, given: replace(spec, notify=job_fields.notify(given)),
     "connect": lambda spec, given: replace(spec, connect=fields.connect(given)),
 }
 

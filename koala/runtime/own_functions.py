@@ -1,19 +1,88 @@
-"""Functions that users name as `module:function`."""
+"""Functions by name: built-in ones, those of other packages, and those that users name as
+`module:function`.
+
+Other packages add theirs by entry points in the group `koala.policies`; an entry point's name is
+`slot.name`, for instance `placement.my-policy`.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.metadata import entry_points
 from operator import attrgetter
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
+from koala.errors import ConfigError
 
-def load_function(name: str) -> Any:  # noqa: ANN401 - whatever is there
-    """Load `module:function`; modules are also looked for in the present folder, last.
+GROUP = "koala.policies"
+_VARIABLE = 0x04 | 0x08
+"""Flags of the code of a function with *args or **kwargs."""
 
-    Raises ValueError for a name of another form, and whatever the module raises.
-    """
+
+def find_function(
+    slot: str,
+    name: str,
+    known: Mapping[str, Any],
+    *,
+    arguments: tuple[int, ...],
+    other: type | None = None,
+) -> Any:  # noqa: ANN401 - a function, or what is known
+    """Find the function of this name. A function takes one of these numbers of `arguments`; a
+    value of the type `other` is allowed, too. Raises ConfigError with the known names."""
+    if name in known:
+        return known[name]
+    what = f"policies.{slot} = {name!r}"
+    if ":" in name:
+        return _load(what, name, lambda: _of_module(name), arguments, other)
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    point = points.get(f"{slot}.{name}")
+    if point is not None:
+        return _load(what, point.value, point.load, arguments, other)
+    names = ", ".join([*known, *outside_names(slot)])
+    raise ConfigError(f"{what}: known are {names}, and functions as module:function")
+
+
+def outside_names(slot: str) -> list[str]:
+    """Names that other packages add to a slot."""
+    points = entry_points(group=GROUP)
+    return [point.name.partition(".")[2] for point in points if point.name.startswith(f"{slot}.")]
+
+
+def argument_count(function: object) -> int | None:
+    """Number of arguments of a function; None for any other callable, or for a variable number."""
+    if not isinstance(function, FunctionType):
+        return None
+    code = function.__code__
+    is_variable = code.co_flags & _VARIABLE or function.__defaults__ or function.__kwdefaults__
+    return None if is_variable else code.co_argcount
+
+
+def _load(
+    what: str, place: str, load: Callable[[], Any], arguments: tuple[int, ...], other: type | None
+) -> Any:  # noqa: ANN401
+    """Load a function and check it. Raises ConfigError."""
+    try:
+        found = load()
+    except Exception as error:
+        text = f"{place} cannot be loaded: {type(error).__name__}: {error}"
+        raise ConfigError(f"{what}: {text}") from error
+    if other is not None and isinstance(found, other):
+        return found
+    if not callable(found):
+        raise ConfigError(f"{what}: {place} is no function")
+    count = argument_count(found)
+    if count is not None and count not in arguments:
+        expected = " or ".join(map(str, arguments))
+        raise ConfigError(f"{what}: {place} takes {count} arguments: allowed are {expected}")
+    return found
+
+
+def _of_module(name: str) -> Any:  # noqa: ANN401
+    """Load `module:function`; modules are also looked for in the present folder, last."""
     module, _, function = name.partition(":")
     if not module or not function:
         message = "allowed is module:function"

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from koala.errors import ConfigError
 from koala.policies import named, names_of
+from koala_agent.lrm.model import LOCAL_SCHEDULERS, local_scheduler
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -103,12 +104,11 @@ def choice(
 def policy(default: str, slot: str, help: str, *, name: str = "") -> str:  # noqa: A002
     """Declare a field of a policy's name: built-in (in any case), of another package, or
     `module:function`."""
-    words = names_of(slot)
 
     def read(option: str, text: str) -> str:
         return policy_name(option, slot, text)
 
-    return text(default, read, f"{help} {OWN}", name=name, words=words)
+    return text(default, read, f"{help} {OWN}", name=name, words=_names(slot))
 
 
 OWN = "Also module:function."
@@ -116,12 +116,17 @@ OWN = "Also module:function."
 
 def policy_name(option: str, slot: str, text: str) -> str:
     """Check the name of a policy; built-in names match in any case. Raises ConfigError."""
-    found = next((word for word in names_of(slot) if word.lower() == text.lower()), text)
+    found = next((word for word in _names(slot) if word.lower() == text.lower()), text)
     try:
-        named(slot, found)
+        local_scheduler(found) if slot == "local" else named(slot, found)
     except ConfigError as error:
-        raise ConfigError(f"--{option} {text}: {str(error).partition(': ')[2]}") from error
+        told = str(error).partition(": ")[2].replace("known are", "allowed are", 1)
+        raise ConfigError(f"--{option} {text}: {told}") from error
     return found
+
+
+def _names(slot: str) -> tuple[str, ...]:
+    return tuple(LOCAL_SCHEDULERS) if slot == "local" else names_of(slot)
 
 
 def flag(help: str, *, name: str, default: bool = False) -> bool:  # noqa: A002

@@ -57,7 +57,7 @@ def test_a_grid_file_and_the_files_that_are_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--policy", "Best"), "known are CF, WF"),
+        (("--policy", "Best"), "allowed are CF, WF"),
         (("--io-fraction", "2"), "io-fraction = 2.0: allowed is 0 to 1"),
         (("--io-job", "12"), "allowed is MB:MI"),
         (("--grid", "nowhere.toml"), "cannot be read"),

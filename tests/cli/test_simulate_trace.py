@@ -64,8 +64,8 @@ def test_what_was_dropped_and_changed_is_told(tmp_path: Path) -> None:
     [
         (
             ("--policy", "best"),
-            "--policy best: known are fcfs, easy, conservative, sjf, priorities, fair-share;"
-            " allowed is also module:function",
+            "--policy best: allowed are fcfs, easy, conservative, sjf, priorities, fair-share,"
+            " and functions as module:function",
         ),
         (("--policy", "json:none"), "--policy json:none: json:none cannot be loaded: Attribute"),
         (("--policy", "sjf", "--checkpoint", "c"), "--checkpoint: not with --policy sjf"),

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from koala.core.model.actions import ClaimProcessors
-from koala.core.model.ordering import OrderPolicy, QueuedJob, in_order, key_error
 from koala.core.model.values import JobId, UserName
 from koala.core.pipeline import sorting
 from koala.policies import chosen
-from koala.policies.ordering import ORDERS
+from koala.protocol.ordering import ORDERS, OrderPolicy, QueuedJob, in_order, key_error
 from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import HIGH, a_component, a_job, a_site
@@ -32,7 +31,7 @@ QUEUED = {
     ],
 )
 def test_jobs_go_in_the_order_of_their_keys(name: str, expected: list[str]) -> None:
-    """What goes first is held by its user from then on: after 5 of ann's, bob's 3 are fewer."""
+    """A job that goes first is held by its user: after 5 of ann's, bob's 3 are fewer."""
     assert list(in_order(QUEUED, ORDERS[name])) == expected
 
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from koala.core.model.ordering import QueuedJob
 from koala.core.policy_api import Ordering
 from koala.daemon.config import parse_config
 from koala.daemon.policy_sandbox import OrderSandbox, replaced_policies
 from koala.errors import ConfigError
 from koala.policies import named
+from koala.protocol.ordering import QueuedJob
 from koala.sim.replay.changes import Changes
 from koala.sim.replay.world import policies_of
+from koala_agent.lrm.model import local_scheduler
 from tests.workload.logs import a_log, line
 
 OWN = """
-from koala.core.model.ordering import QueuedJob
+from koala.protocol.ordering import QueuedJob
 from koala.core.model.visiting import Discipline
 from koala.policies.placement.worst_fit import worst_fit
 from koala.policies.queueing.multiqueue import DISCIPLINES
@@ -63,14 +65,15 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("placement", "own:narrow", "own:narrow takes 1 arguments: allowed are 2"),
         ("placement", "own:MINE", "own:MINE is no function"),
         ("local", "own:place", "own:place takes 2 arguments: allowed are 1"),
-        ("claiming", "ICQ", "known are ICP, RPP; allowed is also module:function"),
+        ("claiming", "ICQ", "known are ICP, RPP, and functions as module:function"),
     ],
 )
 def test_what_is_no_policy_of_a_slot_is_refused_with_what_is(
     own: str, slot: str, function: str, text: str
 ) -> None:
+    find = local_scheduler if slot == "local" else partial(named, slot)
     with pytest.raises(ConfigError) as error:
-        named(slot, function.replace("own:", f"{own}:"))
+        find(function.replace("own:", f"{own}:"))
     assert text in str(error.value).replace(own, "own")
 
 

@@ -14,6 +14,7 @@ from koala.core.model.job import (
     InputMode,
     JobSpec,
     JobType,
+    Notify,
     StartType,
 )
 from koala.core.model.predecessors import Ended, Predecessor
@@ -168,6 +169,11 @@ _input_files = st.builds(
 )
 
 
+_notices = st.none() | st.builds(
+    Notify,
+    topic=st.just("") | st.from_regex(r"[a-z][a-z0-9.:]{0,5}", fullmatch=True),
+    command=st.just(()) | st.lists(_clean, max_size=3).map(lambda words: ("/bin/told", *words)),
+).filter(lambda one: one != Notify())
 _predecessors = st.lists(
     st.builds(
         Predecessor,
@@ -223,5 +229,6 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         asynchrony_s=draw(st.none() | _amounts),
         deviation_s=draw(st.none() | _amounts),
         after=draw(_predecessors),
+        notify=draw(_notices),
         connect=draw(_tcp_paths(labels)) if has_barrier and len(parts) > 1 else (),
     )

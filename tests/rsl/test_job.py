@@ -15,6 +15,7 @@ from koala.core.model.job import (
     InputMode,
     JobSpec,
     JobType,
+    Notify,
     StartType,
 )
 from koala.core.model.predecessors import Ended, Predecessor
@@ -398,3 +399,30 @@ def test_a_job_names_those_that_must_have_ended(
 def test_what_is_no_job_to_wait_for_is_refused_with_what_is(wrong: str) -> None:
     with pytest.raises(SpecError, match=r"expected (a job's id such as j12|each job once)"):
         read_job(f"&(executable=x)(after={wrong})")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "&(executable=x)(notify=(topic t)(command /bin/told 'a b'))",
+        "executable: x\nnotify: {topic: t, command: [/bin/told, a b]}",
+    ],
+)
+def test_a_job_names_who_learns_of_its_end(text: str) -> None:
+    assert read_job(text).spec.notify == Notify(topic="t", command=("/bin/told", "a b"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ("ann", "found another form"),
+        ("(topic a/b)", "a name without blanks, #"),
+        ("(topic a)(topic b)", "found another form"),
+        ("(command told)", "the absolute path of a program"),
+        ("(command)", "found another form"),
+        ("(command (a))", "found a sequence"),
+    ],
+)
+def test_what_cannot_be_notified_is_refused(wrong: str, expected: str) -> None:
+    with pytest.raises(SpecError, match=expected):
+        read_job(f"&(executable=x)(notify={wrong})")

@@ -33,8 +33,8 @@ from koala.core.model.values import (
     TcpPath,
     UserName,
 )
-from koala.policies.ordering import ORDERS
 from koala.policies.queueing.multiqueue import DISCIPLINES
+from koala.protocol.ordering import ORDERS
 from koala_agent.lrm.model import Discipline
 from tests.swarm.focus import focused, rush
 from tests.swarm.system.daemons import Custody

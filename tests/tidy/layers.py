@@ -14,6 +14,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "koala.protocol.limits",
         "koala.protocol.messages",
         "koala.protocol.names",
+        "koala.protocol.ordering",
         "koala.protocol.versions",
         "koala.protocol.world_port",
         "koala.runtime",

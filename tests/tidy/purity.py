@@ -17,6 +17,7 @@ LINK_VALUES = (
     "koala.protocol.limits",
     "koala.protocol.messages",
     "koala.protocol.names",
+    "koala.protocol.ordering",
     "koala.protocol.versions",
     "koala.protocol.world_port",
 )
@@ -41,11 +42,10 @@ VIEWS_STANDARD = STANDARD | {"datetime"}
 """Views also format days; the calls of `datetime` that read the clock are found by name."""
 CLOCK_READERS = ("today", "now", "utcnow")
 
-ENTRY_POINTS = "importlib.metadata"
 OWN_FUNCTIONS = "koala.runtime.own_functions"
-ORDERS = "koala.core.model.ordering"
-REGISTRIES = ("koala.policies",)
-"""Only the registry looks for policies of other packages, and of users."""
+ORDERS = "koala.protocol.ordering"
+REGISTRIES = ("koala.policies", "koala_agent.lrm.model.naming")
+"""Only registries look for functions of other packages, and of users."""
 
 BUILTINS = {
     "open",
@@ -96,8 +96,6 @@ def _imports(module: Module) -> Iterator[tuple[ast.AST, str]]:
             allowed = is_within(found.target, *may_import) or (
                 module.name in REGISTRIES and is_within(found.target, OWN_FUNCTIONS)
             )
-        elif is_within(found.target, ENTRY_POINTS):
-            allowed = module.name in REGISTRIES
         else:
             standard = VIEWS_STANDARD if is_within(module.name, VIEWS) else STANDARD
             allowed = top_level(found.target) in standard

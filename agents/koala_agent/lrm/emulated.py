@@ -32,9 +32,9 @@ from typing import assert_never
 
 import structlog
 
-from koala.core.model.ordering import OrderPolicy
 from koala.errors import ConfigError, LocalManagerError
 from koala.protocol.messages import SiteResources
+from koala.protocol.ordering import OrderPolicy
 from koala_agent.lrm.first_processes import Failure, FirstProcesses, Follow
 from koala_agent.lrm.gpu_pool import VARIABLE, GpuPool
 from koala_agent.lrm.job_table import (

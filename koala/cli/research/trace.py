@@ -102,8 +102,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     """
     from koala.sim.trace.replay import Replay, ReplaySetting
     from koala.workload.arrivals import Overrun
-    from koala_agent.lrm.local_scheduler import local_scheduler
-    from koala_agent.lrm.model import Discipline
+    from koala_agent.lrm.model import Discipline, local_scheduler
 
     shared.check_distinct(
         (file, events, grid), {"jobs-out": jobs_out, "plot": plot, "checkpoint": checkpoint}

@@ -74,7 +74,7 @@ def _site(name: str, config: Config) -> SiteSetting:
     from koala.core.model.grid import SiteFacts
     from koala.core.model.values import SiteName
     from koala.sim.experiment.setting import SiteSetting
-    from koala_agent.lrm.local_scheduler import local_scheduler
+    from koala_agent.lrm.model import local_scheduler
 
     if config.site.owner:
         raise ConfigError(

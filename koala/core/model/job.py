@@ -113,6 +113,14 @@ _PROGRAM_FIELDS = tuple(field.name for field in fields(messages.ProgramSpec))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Notify:
+    """Receivers of the job's end: subscribers of an MQTT topic, and a program of the user."""
+
+    topic: str = ""
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """A request as submitted; never changed afterwards."""
 
@@ -138,6 +146,7 @@ class JobSpec:
     connect: tuple[TcpPath, ...] = ()
     distinct: bool = False  # no two components at one site
     after: tuple[Predecessor, ...] = ()  # jobs that must have ended before it is placed
+    notify: Notify | None = None
 
     @property
     def input_files(self) -> tuple[InputFile, ...]:

@@ -23,6 +23,7 @@ from koala.daemon.clients.predecessors import check_predecessors, predecessors_o
 from koala.daemon.clients.rsl_parsing import DescriptionParser
 from koala.daemon.event_loop import EventLoop
 from koala.daemon.group_commit import BatchContext
+from koala.daemon.notifier import NotifyRules
 from koala.daemon.quotas import Quotas, queues_full
 from koala.daemon.storage.journal import Journal
 from koala.errors import ExhaustedError, KoalaError, RejectedError
@@ -57,6 +58,7 @@ class SubmitService:
     journal: Journal
     registry: AgentRegistry
     disk: Disk
+    notify_rules: NotifyRules
     verdicts: Verdicts = field(default_factory=Verdicts)
 
     async def submit(
@@ -146,6 +148,7 @@ class SubmitService:
                         f"key {submission.key!r} was used for {known[0]}, which has another text"
                     )
                 return pb.Submitted(job=known[0], warnings=warned, is_known=True)
+            self.notify_rules.check(reading.spec)
             check_deadline(reading.spec, batch.now)
             check_predecessors(
                 reading.spec,

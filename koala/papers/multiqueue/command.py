@@ -17,8 +17,9 @@ from koala.core.model.visiting import Discipline
 from koala.errors import ConfigError
 from koala.papers.multiqueue.simulation.points import SimulatedPoint, sweep
 from koala.papers.multiqueue.simulation.runs import KINDS, Setting
-from koala.policies import is_foreign, named
+from koala.policies import named
 from koala.policies.queueing.multiqueue import DISCIPLINES
+from koala.runtime.own_functions import outside_names
 from koala.sim.options import Option, numbers, one_of
 
 POLICIES = "GS, LS-OR|RD|RO|DO, GP, LP-LF|GF|RD, EQ-LF|GF|RD, LQ"
@@ -34,7 +35,7 @@ def _policies(_option: str, text: str) -> tuple[str, ...]:
 def _policy(name: str) -> str:
     """Check the name of a discipline: built-in (in any case), of another package, or as
     `module:DISCIPLINE`."""
-    if ":" not in name and not is_foreign("queueing", name):
+    if ":" not in name and name not in outside_names("queueing"):
         return one_of("policy", name, tuple(DISCIPLINES))
     if not isinstance(named("queueing", name), Discipline):
         raise ConfigError(f"--policy {name}: allowed are disciplines for several queues")

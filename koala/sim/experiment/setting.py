@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job import JobSpec
-from koala.core.model.ordering import OrderPolicy
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
+from koala.protocol.ordering import OrderPolicy
 from koala.workload.streams import stream
 from koala_agent.lrm.model import Discipline
 

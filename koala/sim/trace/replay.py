@@ -19,8 +19,7 @@ from koala.sim.trace.run import TraceRun
 from koala.sim.trace.series import Series
 from koala.workload.arrivals import Arrival, Arrivals, DisorderError, Overrun, machine
 from koala.workload.logs import Format, Log
-from koala_agent.lrm.local_scheduler import local_scheduler
-from koala_agent.lrm.model import Discipline
+from koala_agent.lrm.model import Discipline, local_scheduler
 
 COLUMNS = "job,submit,start,end,processors\n"
 _VERSION = 2
@@ -34,7 +33,7 @@ class ReplaySetting:
     path: Path
     form: Format
     discipline: str
-    """Name of the local scheduler (`koala_agent.lrm.local_scheduler`)."""
+    """Name of the local scheduler (`koala_agent.lrm.model.naming`)."""
     processors: int | None = None
     """None: as in the header of the log, or else the largest job's."""
     overrun: Overrun = Overrun.RAISE

@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from itertools import repeat
 from typing import Any
 
-from koala.core.model.ordering import OrderPolicy
+from koala.protocol.ordering import OrderPolicy
 from koala.sim.trace.events import Change
 from koala.sim.trace.tally import Ended
 from koala.workload.arrivals import Arrival

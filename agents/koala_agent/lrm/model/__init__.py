@@ -12,14 +12,23 @@ all arrivals in order, then one pass. Instants and durations are in seconds of t
 
 from __future__ import annotations
 
-from koala.core.model.ordering import OrderPolicy
+from koala.protocol.ordering import OrderPolicy
 from koala_agent.lrm.model.conservative import ConservativeQueue
 from koala_agent.lrm.model.easy import EASYQueue
 from koala_agent.lrm.model.fcfs import FCFSQueue
+from koala_agent.lrm.model.naming import LOCAL_SCHEDULERS, local_scheduler
 from koala_agent.lrm.model.ordered import OrderedQueue
 from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue
 
-__all__ = ["ConservativeQueue", "Discipline", "Key", "LocalQueue", "local_queue"]
+__all__ = [
+    "LOCAL_SCHEDULERS",
+    "ConservativeQueue",
+    "Discipline",
+    "Key",
+    "LocalQueue",
+    "local_queue",
+    "local_scheduler",
+]
 
 
 def local_queue(*, processors: int, discipline: Discipline | OrderPolicy) -> LocalQueue[Key]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from koala.core.model.ordering import OrderPolicy, QueuedJob, in_order
+from koala.protocol.ordering import OrderPolicy, QueuedJob, in_order
 from koala_agent.lrm.model.queue import Key, LocalQueue, Waiting
 
 
@@ -60,7 +60,7 @@ class OrderedQueue(LocalQueue[Key]):
         return started
 
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
-        """Whether a job would overtake the waiting ones is not known before it is there."""
+        """Nothing, while jobs wait: the place of another in the order is not known before."""
         return 0 if self._waiting else self.idle
 
     def _queued(self, now: float) -> dict[Key, QueuedJob]:

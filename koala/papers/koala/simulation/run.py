@@ -17,7 +17,7 @@ from koala.sim.experiment.usage import Span
 from koala.sim.experiment.world import ExperimentReport, Watch, World
 from koala.sim.metrics import JobRecord, measure
 from koala.sim.statistics import percent
-from koala_agent.lrm.local_scheduler import local_scheduler
+from koala_agent.lrm.model import local_scheduler
 
 USES = ("busy", "local", "koala", "held", "running")
 """Uses of processors, in percent of those that the scheduler may use: in all, by the sites' own

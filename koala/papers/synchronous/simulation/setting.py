@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from math import inf, log
 
 from koala.core.model.values import Seconds
-from koala.sim.options import JOBS_MAX, choice, number, policy_name, require, text
+from koala.policies import names_of
+from koala.runtime.own_functions import outside_names
+from koala.sim.options import JOBS_MAX, choice, number, one_of, policy_name, require, text
 
 QUANTA = 100
 """Quanta of a schedule cycle (SQ 4.2.2)."""
@@ -17,7 +19,9 @@ SHARES = (0.4, 0.4, 0.2)
 
 def _scheme(option: str, text: str) -> str:
     """Match a scheme in any case, or look up a progress policy."""
-    return "QoS" if text.lower() == "qos" else policy_name(option, "progress", text)
+    if ":" in text or text in outside_names("progress"):
+        return policy_name(option, "progress", text)
+    return one_of(option, text, ("SQ", "QoS", *names_of("progress")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,22 +1,11 @@
-"""The scheduler of an emulated or simulated site, by its name."""
+"""The scheduler of a live emulated site, which goes on when a function of the user errs."""
 
 from __future__ import annotations
 
-from typing import cast
-
 import structlog
 
-from koala.core.model.ordering import OrderPolicy, QueuedJob, key_error
-from koala_agent.lrm.model import Discipline
-
-
-def local_scheduler(name: str) -> Discipline | OrderPolicy:
-    """Look up a discipline, or a function that orders the jobs. Raises ConfigError."""
-    if name in tuple(Discipline):
-        return Discipline(name)
-    from koala.policies import LOCAL, named  # noqa: PLC0415 - late, for agents to start fast
-
-    return cast("OrderPolicy", named(LOCAL, name))
+from koala.protocol.ordering import OrderPolicy, QueuedJob, key_error
+from koala_agent.lrm.model import Discipline, local_scheduler
 
 
 def live_scheduler(name: str) -> Discipline | OrderPolicy:

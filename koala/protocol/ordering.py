@@ -1,6 +1,7 @@
 """Orders of waiting jobs: a function of one job gives its sort key.
 
-The same functions order the placement queue of the scheduler and the queues of simulated sites.
+The same functions order the placement queue of the daemon and the queues of emulated and simulated
+sites, so that both ends know them.
 """
 
 from __future__ import annotations
@@ -8,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
-
-from koala.core.model.values import Seconds
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -27,8 +26,8 @@ class QueuedJob:
 
     user: str
     processors: int
-    estimate_s: Seconds
-    waited_s: Seconds
+    estimate_s: float
+    waited_s: float
     components: int = 1
     priority: int = 0
     held: int = 0
@@ -62,3 +61,28 @@ def in_order(jobs: Mapping[Key, QueuedJob], order: OrderPolicy) -> Iterator[Key]
             job = jobs[name]
             if job.user == user:
                 keys[name] = order(replace(job, held=job.held + given[user]))
+
+
+# --- built-in orders ---
+
+
+def shortest_first(job: QueuedJob) -> float:
+    """Order by the limit on wall-clock time (shortest job first); jobs without one go last."""
+    return job.estimate_s
+
+
+def priorities(job: QueuedJob) -> float:
+    """Order by priority, the highest first."""
+    return -job.priority
+
+
+def fair_share(job: QueuedJob) -> float:
+    """Order by the processors that the job's user holds, the fewest first."""
+    return job.held
+
+
+ORDERS: dict[str, OrderPolicy] = {
+    "sjf": shortest_first,
+    "priorities": priorities,
+    "fair-share": fair_share,
+}
