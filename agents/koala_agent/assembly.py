@@ -35,11 +35,11 @@ from koala_agent.link.stream import Wire
 from koala_agent.lrm.batch import BatchManager, BatchSettings
 from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
-from koala_agent.lrm.live_order import live_scheduler
 from koala_agent.lrm.local_users import LoadParameters
 from koala_agent.lrm.native import EVERY
 from koala_agent.lrm.port import Idle, Listed, LocalManager, Tell
 from koala_agent.lrm.shell import Shell, plain_environment
+from koala_agent.order_guard import live_scheduler
 from koala_agent.output_collection import OutputCollection
 from koala_agent.placeholders.input_files import InputPaths
 from koala_agent.placeholders.submission import LaunchSettings
