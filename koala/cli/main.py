@@ -71,6 +71,7 @@ ALIASES: dict[str, str] = {
     "drain": "koala.cli.admin.sites:drain",
     "resume": "koala.cli.admin.sites:resume",
     "metrics": "koala.cli.admin.sites:metrics",
+    "queues": "koala.cli.admin.sites:queues",
     "audit": "koala.cli.admin.users:audit",
     "authority": "koala.cli.admin.authority:authority",
     "backup": "koala.cli.admin.backup:backup",

@@ -10,6 +10,7 @@ from koala.client.records import (
     DaemonInfo,
     Enrolment,
     Metrics,
+    Queues,
     Report,
     SiteStatus,
     User,
@@ -61,6 +62,10 @@ class AsyncGridCalls:
     async def metrics(self) -> Metrics:
         """Return the daemon's metrics."""
         return await self._daemon.record(Metrics, "Metrics", pb.Empty())
+
+    async def queues(self) -> Queues:
+        """Show the placement queues with the jobs at their heads."""
+        return await self._daemon.record(Queues, "Queues", pb.Empty())
 
     async def report(
         self,

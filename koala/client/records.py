@@ -430,6 +430,41 @@ class Metrics(Record):
 
 
 @dataclass(kw_only=True)
+class QueuedJob:
+    """Job in a queue; `position` counts from 1 at its head."""
+
+    position: int
+    job: str
+    name: str | None = None
+    owner: str = ""
+    priority: str = "low"
+    processors: int = 0
+    components: int = 0
+    queued_at: datetime | None = None
+    submitted_at: datetime | None = None
+    placement_tries: int = 0
+
+
+@dataclass(kw_only=True)
+class Queue:
+    """Queue of jobs that wait, and the first of them that the caller may see."""
+
+    kind: str
+    queue: str
+    jobs: int = 0
+    first: tuple[QueuedJob, ...] = ()
+
+
+@dataclass(kw_only=True, eq=False)
+class Queues(Record):
+    """All queues, under the discipline in force; jobs that wait longer than `ageing_s` go first."""
+
+    discipline: str = ""
+    ageing_s: float | None = None
+    queues: tuple[Queue, ...] = ()
+
+
+@dataclass(kw_only=True)
 class ReportRow:
     """Cost of one user, site, day or job, or of all; processor-seconds of each kind."""
 

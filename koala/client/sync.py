@@ -32,6 +32,7 @@ from koala.client.records import (
     Notice,
     OutputFile,
     OutputPart,
+    Queues,
     RemovedFile,
     ReplicaFile,
     Report,
@@ -387,6 +388,10 @@ class Client(ClientBase):
     def metrics(self) -> Metrics:
         """Return the daemon's metrics."""
         return self._run(self._inner.metrics())
+
+    def queues(self) -> Queues:
+        """Show the placement queues with the jobs at their heads."""
+        return self._run(self._inner.queues())
 
     def report(
         self,

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from koala.web.clock import now_s
 from koala.web.identities import Identities
-from koala.web.pages import events, grid, job, jobs, report, sign_in, submit
+from koala.web.pages import events, grid, job, jobs, queues, report, sign_in, submit
 from koala.web.pages.viewer import Services, make_templates
 from koala.web.security import RequestGuard
 from koala.web.sessions import Sessions, SignInCode
@@ -75,6 +75,7 @@ def _routes() -> list[BaseRoute]:
         Route("/jobs/{job}/logs", job.logs),
         Route("/jobs/{job}/outputs/{name:path}", job.output),
         Route("/jobs/{job}/cancel", job.cancel, methods=["POST"]),
+        Route("/queues", queues.show),
         Route("/report", report.show),
         Route("/submit", submit.show),
         Route("/submit", submit.submit, methods=["POST"]),

@@ -237,20 +237,29 @@ class GridModel:
             if after >= self._serial:
                 await wake.wait()
 
-    async def document(self, kind: str, job: str) -> Document:
-        """Return `show` or `why` of a job, read once for each change of the job.
+    async def _ask(self, kind: str, job: str) -> Document:
+        match kind:
+            case "why":
+                return dict(await self._client.why(job))
+            case "queues":
+                return dict(await self._client.queues())
+            case _:
+                return dict(await self._client.show(job))
+
+    async def document(self, kind: str, job: str = "") -> Document:
+        """Return `show` or `why` of a job, read once for each change of the job; or `queues`.
 
         A document of a job that is not over is at most `SITES_S` old. Raises KoalaError.
         """
         summary = self.jobs.get(job)
         is_over = summary is not None and summary["ended_at"] is not None
         age = 0 if is_over else int(now_s() / SITES_S)
-        version = self._versions.get(job, 0) * 1_000_000_000 + age
+        changed = self._versions.get(job, 0) if job else self._serial
+        version = changed * 1_000_000_000 + age
         found = self._documents.get((kind, job))
         if found is not None and found[0] == version:
             return found[1]
-        ask = self._client.why if kind == "why" else self._client.show
-        document = dict(await ask(job))
+        document = await self._ask(kind, job)
         self._documents.pop((kind, job), None)
         self._documents[kind, job] = (version, document)
         while len(self._documents) > DOCUMENTS_KEPT:

@@ -195,6 +195,17 @@ async def test_the_daemon_decides_what_users_see_and_do(
             form = {"csrf": await secret(hers), "text": text}
             job = (await hers.post("/submit", data=form)).headers["location"]
             assert "secret-of-ann" in (await hers.get(job)).text
+            assert "secret-of-ann" in (await hers.get("/queues")).text
+            queued = (await his.get("/queues")).text
+            assert "None of these is yours" in queued
+            assert "secret-of-ann" not in queued
+            async with found.stage.client(bob) as client:
+                low = next(one for one in (await client.queues()).queues if one.queue == "low")
+                assert (low.jobs, low.first) == (1, ())
+            async with found.stage.client(ann) as client:
+                low = next(one for one in (await client.queues()).queues if one.queue == "low")
+                assert [(one.position, one.job) for one in low.first] == [(1, "j1")]
+                assert "secret-of-ann" in (await client.show("j1"))["description"]
             refused = await his.get(job)
             assert refused.status_code == 404
             assert "secret-of-ann" not in refused.text

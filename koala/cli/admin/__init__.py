@@ -6,6 +6,7 @@ admin = LazyGroup(
     "admin",
     {
         "": {
+            "queues": "koala.cli.admin.sites:queues",
             "metrics": "koala.cli.admin.sites:metrics",
             "report": "koala.cli.admin.report:report",
             "audit": "koala.cli.admin.users:audit",
@@ -14,5 +15,5 @@ admin = LazyGroup(
             "restore": "koala.cli.admin.backup:restore",
         }
     },
-    help="Show metrics, costs and audit log; back up.",
+    help="Show queues, metrics, costs and audit log; back up.",
 )

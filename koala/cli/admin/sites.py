@@ -156,6 +156,16 @@ def metrics(*, json: bool, address: str | None) -> None:
     answer(shown, lambda: metrics_text(shown), as_json=json)
 
 
+@click.command
+@daemon_options
+def queues(*, json: bool, address: str | None) -> None:
+    """Show the placement queues with the jobs at their heads."""
+    from koala.cli.render.queues import queues_text
+
+    shown = document(address, lambda client: client.queues())
+    answer(shown, lambda: queues_text(shown, width=width()), as_json=json)
+
+
 def _chosen(site: str | None, every: bool) -> str | None:
     """Chosen site; None means all. Raises SpecError."""
     if (site is None) is not every:

@@ -113,6 +113,7 @@ RULES: dict[str, Rule] = {
     "Koala/AddFile": Rule(Role.USER, lambda r, _: f"{r.name} {r.site}"),
     "Koala/RemoveFile": Rule(Role.USER, lambda r, _: f"{r.name} {r.site}"),
     "Koala/Metrics": Rule(Role.USER),
+    "Koala/Queues": Rule(Role.USER),
     "Koala/Report": Rule(Role.USER),
     "Koala/Watch": Rule(Role.USER),
     "Koala/Logs": Rule(Role.USER),

@@ -25,7 +25,7 @@ from koala.core.model.events import (
     SiteDrained,
     SiteResumed,
 )
-from koala.core.model.job import TERMINAL, Cancelled
+from koala.core.model.job import TERMINAL, Cancelled, JobSpec
 from koala.core.model.values import JobId, SiteName, UserName
 from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller, caller_of_call
@@ -52,9 +52,11 @@ from koala.errors import (
     UnknownSiteError,
 )
 from koala.protocol.versions import PROTOCOL
+from koala.rsl import write_job
 from koala.views.accounting import By, Period, Report
 from koala.views.documents import whole_picture
 from koala.views.explain import why
+from koala.views.queues import queues_picture
 from koala.wire.status import from_submitted
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaServicer
@@ -183,9 +185,14 @@ class Service(KoalaServicer):
 
     async def Show(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
-        return _document(
-            await self._query_job(request.job, lambda batch: _picture(batch, request.job, caller))
-        )
+
+        def read(batch: BatchContext) -> tuple[dict[str, Any], JobSpec]:
+            picture = _picture(batch, request.job, caller)
+            return picture, batch.scheduler.jobs[picture["job"]].spec
+
+        picture, spec = await self._query_job(request.job, read)
+        description = await asyncio.to_thread(_description, spec)
+        return _document({**picture, "description": description})
 
     async def Why(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
@@ -265,6 +272,14 @@ class Service(KoalaServicer):
 
     async def Metrics(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         return _document(await self.event_loop.ask(lambda batch: self.metrics(batch.scheduler)))
+
+    async def Queues(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
+        caller = caller_of_call()
+
+        def picture(batch: BatchContext) -> dict[str, Any]:
+            return queues_picture(batch.scheduler, caller.sees)
+
+        return _document(await self.event_loop.ask(picture))
 
     async def Report(self, request: pb.ReportRequest, _: Context) -> pb.Document:  # noqa: N802
         by, period = _wanted_report(request)
@@ -528,6 +543,14 @@ def _known(batch: BatchContext, job: str, caller: Caller) -> JobId:
 
 def _picture(batch: BatchContext, job: str, caller: Caller) -> dict[str, Any]:
     return whole_picture(batch.scheduler, _known(batch, job, caller), batch.now)
+
+
+def _description(spec: JobSpec) -> str:
+    """Write a job as RSL; empty for one that RSL has no words for."""
+    try:
+        return write_job(spec)
+    except SpecError:
+        return ""
 
 
 def _document(picture: dict[str, Any]) -> pb.Document:

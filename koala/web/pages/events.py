@@ -133,7 +133,10 @@ def _make_text(model: GridModel, change: Change, topic: str) -> bytes:
 
 
 def _concerns(change: Change, topic: str) -> bool:
-    """Return True if the page of this job, or of this site (`site:NAME`), has changed."""
+    """Return True if the page of this job, of this site (`site:NAME`), or of the queues has
+    changed."""
+    if topic == "queues":
+        return bool(change.jobs)
     kind, _, site = topic.rpartition(":")
     if kind == "site":
         is_there = any(one["site"] == site for one in change.sites)

@@ -104,6 +104,11 @@ class KoalaStub:
                 request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Empty.SerializeToString,
                 response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
                 _registered_method=True)
+        self.Queues = channel.unary_unary(
+                '/koala.wire.v1.Koala/Queues',
+                request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Empty.SerializeToString,
+                response_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+                _registered_method=True)
         self.Report = channel.unary_unary(
                 '/koala.wire.v1.Koala/Report',
                 request_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.ReportRequest.SerializeToString,
@@ -248,6 +253,12 @@ class KoalaServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Queues(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Report(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -386,6 +397,11 @@ def add_KoalaServicer_to_server(servicer, server):
             ),
             'Metrics': grpc.unary_unary_rpc_method_handler(
                     servicer.Metrics,
+                    request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Empty.FromString,
+                    response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.SerializeToString,
+            ),
+            'Queues': grpc.unary_unary_rpc_method_handler(
+                    servicer.Queues,
                     request_deserializer=koala_dot_wire_dot_v1_dot_koala__pb2.Empty.FromString,
                     response_serializer=koala_dot_wire_dot_v1_dot_koala__pb2.Document.SerializeToString,
             ),
@@ -821,6 +837,33 @@ class Koala:
             request,
             target,
             '/koala.wire.v1.Koala/Metrics',
+            koala_dot_wire_dot_v1_dot_koala__pb2.Empty.SerializeToString,
+            koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Queues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/koala.wire.v1.Koala/Queues',
             koala_dot_wire_dot_v1_dot_koala__pb2.Empty.SerializeToString,
             koala_dot_wire_dot_v1_dot_koala__pb2.Document.FromString,
             options,

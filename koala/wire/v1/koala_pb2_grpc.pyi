@@ -47,6 +47,7 @@ class KoalaStub:
     AddFile: _grpc.UnaryStreamMultiCallable[_koala_pb2.AddFileRequest, _koala_pb2.AddFileReply]
     RemoveFile: _grpc.UnaryUnaryMultiCallable[_koala_pb2.RemoveFileRequest, _koala_pb2.Document]
     Metrics: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
+    Queues: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
     Report: _grpc.UnaryUnaryMultiCallable[_koala_pb2.ReportRequest, _koala_pb2.Document]
     Watch: _grpc.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]
     Logs: _grpc.UnaryStreamMultiCallable[_koala_pb2.LogsRequest, _koala_pb2.LogPart]
@@ -78,6 +79,7 @@ class KoalaAsyncStub(KoalaStub):
     AddFile: _aio.UnaryStreamMultiCallable[_koala_pb2.AddFileRequest, _koala_pb2.AddFileReply]  # type: ignore[assignment]
     RemoveFile: _aio.UnaryUnaryMultiCallable[_koala_pb2.RemoveFileRequest, _koala_pb2.Document]  # type: ignore[assignment]
     Metrics: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
+    Queues: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
     Report: _aio.UnaryUnaryMultiCallable[_koala_pb2.ReportRequest, _koala_pb2.Document]  # type: ignore[assignment]
     Watch: _aio.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]  # type: ignore[assignment]
     Logs: _aio.UnaryStreamMultiCallable[_koala_pb2.LogsRequest, _koala_pb2.LogPart]  # type: ignore[assignment]
@@ -186,6 +188,13 @@ class KoalaServicer(metaclass=_abc_1.ABCMeta):
 
     @_abc_1.abstractmethod
     def Metrics(
+        self,
+        request: _koala_pb2.Empty,
+        context: _ServicerContext,
+    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+
+    @_abc_1.abstractmethod
+    def Queues(
         self,
         request: _koala_pb2.Empty,
         context: _ServicerContext,

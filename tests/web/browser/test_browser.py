@@ -171,7 +171,16 @@ def test_names_and_logs_of_users_run_no_script(grid: Up, web: WebProcess, browse
 
 
 def test_every_page_is_accessible_and_fits_a_phone(grid: Up, web: WebProcess, browser: Any) -> None:
-    paths = ("/", "/jobs", "/jobs/j1", "/sites/vu", "/report", "/submit", "/jobs/j999999")
+    paths = (
+        "/",
+        "/jobs",
+        "/jobs/j1",
+        "/sites/vu",
+        "/queues",
+        "/report",
+        "/submit",
+        "/jobs/j999999",
+    )
     for scheme in ("light", "dark"):
         with page_of(browser, web, color_scheme=scheme, viewport=PHONE) as page:
             for path in paths:

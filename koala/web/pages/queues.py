@@ -1,0 +1,48 @@
+"""The placement queues in order, and why their heads wait."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from koala.errors import UnknownJobError
+from koala.web.clock import wall_at
+from koala.web.model import GridModel
+from koala.web.pages.viewer import Viewer, signed_in
+
+HEADS_EXPLAINED = 5
+"""Queues whose heads are explained; each costs the daemon a query."""
+
+
+@signed_in
+async def show(_: Request, viewer: Viewer) -> Response:
+    """Show the queues that are not empty."""
+    model = viewer.identity.model
+    document = await model.document("queues")
+    queues = [queue for queue in document["queues"] if queue["jobs"]]
+    ageing_s, now_at = document["ageing_s"], wall_at()
+    return viewer.page(
+        "queues.html",
+        here="queues",
+        discipline=document["discipline"],
+        ageing_s=ageing_s,
+        queues=queues,
+        why={
+            queue["queue"]: await _why(model, queue["first"][0]["job"])
+            for queue in queues[:HEADS_EXPLAINED]
+            if queue["first"]
+        },
+        aged={
+            job["job"]
+            for queue in queues
+            for job in queue["first"]
+            if ageing_s is not None and job["queued_at"] and now_at - job["queued_at"] >= ageing_s
+        },
+    )
+
+
+async def _why(model: GridModel, job: str) -> list[str]:
+    try:
+        return list((await model.document("why", job))["why"])
+    except UnknownJobError:  # it has left meanwhile
+        return []
