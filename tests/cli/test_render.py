@@ -105,8 +105,7 @@ def test_a_job_shows_its_components_and_its_story() -> None:
             "attempt    1, after 1 placement try and 2 claiming tries",
             "files      4.0 MB moved in 3.9 s (estimated 4.0 s)",
             "start      skew 2.1 ms between components, 0.1 s after the planned start",
-            "held       8.4 processor-seconds while it waited for the start;"
-            " 150.0 processor-seconds while it ran",
+            "held       8.4 processor-seconds before the start, 150.0 after it",
             "",
             "COMPONENT  SITE   PROCESSORS  PROCESSES  FILE FROM  CLAIM          OUTCOME",
             "west       delft           4          4  vu         j1/1/0/1 over  ended well",

@@ -125,8 +125,8 @@ def job_text(
                     f" {_counted(job['claiming_tries'], 'claiming')}"),
         ("files", _transfer(timeline, job.get("transfers", ()))),
         ("start", _start(timeline)),
-        ("held", f"{processor_seconds(timeline['processor_wasted_s'])} while it waited for the"
-                 f" start; {processor_seconds(timeline['processor_run_s'])} while it ran"),
+        ("held", f"{processor_seconds(timeline['processor_wasted_s'])} before the start,"
+                 f" {timeline['processor_run_s']:,.1f} after it"),
     ]  # fmt: skip
     if job["progress"]:
         facts += _progress(job["progress"])
