@@ -39,7 +39,7 @@ ALLOWED: dict[Role | Kind | None, tuple[str, ...]] = {
 LEAST = {
     "Koala/Submit": Role.USER,
     "Koala/Cancel": Role.USER,
-    "Koala/ChangeSite": Role.OPERATOR,
+    "Koala/ChangeSite": Role.USER,
     "Koala/AddSite": Role.OPERATOR,
     "Koala/RevokeSite": Role.OPERATOR,
     "Koala/AddUser": Role.ADMINISTRATOR,

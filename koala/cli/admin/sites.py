@@ -133,6 +133,7 @@ def drain(*, site: str | None, every: bool, wait: bool, json: bool, address: str
     """Drain a site, or all sites: no new claims; running jobs continue.
 
     The drain lasts until koala resume, also over restarts. Ctrl-C ends the waiting, not the drain.
+    Users may drain and resume a site that serves them alone.
     """
     _change(_chosen(site, every), "drain", json, address, is_awaited=wait)
 

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
+from koala.core.model.grid import SiteFacts
+from koala.errors import DeniedError
+
 NAMES_MAX = 20
 """Jobs of one call that the audit log names."""
 
@@ -55,6 +58,21 @@ class Caller:
     def sees(self, owner: str) -> bool:
         """True when the caller may see jobs of this owner."""
         return self.role.covers(Role.OPERATOR) or (owner == self.name and owner != "")
+
+    def require_change_of(self, name: str, facts: SiteFacts | None, verb: str) -> None:
+        """Allow operators to change any site, and users to drain and resume one that serves them
+        alone.
+
+        Raises DeniedError, the same for a site that the caller may not see.
+        """
+        serves = set() if facts is None else {facts.owner, *facts.users} - {None}
+        if self.role.covers(Role.OPERATOR):
+            return
+        if serves != {self.name} or self.name == "" or verb not in ("drain", "resume"):
+            raise DeniedError(
+                f"{self.name} has the role user: to {verb} {name} needs operator; users may drain"
+                " and resume sites that serve them alone"
+            )
 
 
 NOBODY = Caller()
@@ -107,7 +125,7 @@ RULES: dict[str, Rule] = {
     "Koala/Why": Rule(Role.USER),
     "Koala/Timeline": Rule(Role.USER),
     "Koala/Sites": Rule(Role.USER),
-    "Koala/ChangeSite": Rule(Role.OPERATOR, lambda r, _: f"{r.verb} {r.site}"),
+    "Koala/ChangeSite": Rule(Role.USER, lambda r, _: f"{r.verb} {r.site}"),
     "Koala/ListFiles": Rule(Role.USER),
     "Koala/Upload": Rule(Role.USER, lambda _, __: ""),
     "Koala/AddFile": Rule(Role.USER, lambda r, _: f"{r.name} {r.site}"),

@@ -157,7 +157,8 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             reply = await behaviour(request, context)
             outcome = "done"
         except Exception:
-            outcome = f"failed: {context.details()}"
+            is_denied = context.code() is grpc.StatusCode.PERMISSION_DENIED
+            outcome = f"{'refused' if is_denied else 'failed'}: {context.details()}"
             raise
         finally:
             self._note(call, caller, rule.names(request, reply), outcome)

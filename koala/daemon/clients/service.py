@@ -237,10 +237,17 @@ class Service(KoalaServicer):
         return _document({"sites": await self.event_loop.ask(pictures)})
 
     async def ChangeSite(self, request: pb.SiteRequest, _: Context) -> pb.Document:  # noqa: N802
-        by = UserName(caller_of_call().name)
+        caller = caller_of_call()
+
+        if request.verb not in SITE_VERBS:
+            verbs = ", ".join(SITE_VERBS)
+            raise SpecError(f"verb = {request.verb[:40]!r}: allowed are {verbs}")
 
         def change(batch: BatchContext) -> dict[str, Any]:
-            _change_site(batch, SiteName(request.site), request.verb, by)
+            site = batch.scheduler.sites.get(SiteName(request.site))
+            facts = site.facts if site is not None else None
+            caller.require_change_of(request.site, facts, request.verb)
+            _change_site(batch, SiteName(request.site), request.verb, UserName(caller.name))
             pictures = self.site_status.pictures(batch.scheduler, batch.now)
             return next(picture for picture in pictures if picture["site"] == request.site)
 
@@ -488,8 +495,6 @@ def _cancel(batch: BatchContext, job: JobId, by: Caller) -> pb.Cancelled:
 
 
 def _change_site(batch: BatchContext, site: SiteName, verb: str, by: UserName) -> None:
-    if verb not in SITE_VERBS:
-        raise SpecError(f"verb = {verb[:40]!r}: allowed are {', '.join(SITE_VERBS)}")
     if site not in batch.scheduler.sites:
         raise _unknown_site(batch.scheduler.sites, site)
     if verb == "drain":
