@@ -140,9 +140,15 @@ def _surroundings(config: Config, site: Served, *, version: str, umask: int) -> 
         input_path=inputs.path,
         input_named=inputs.named,
         prepare_input=inputs.prepare,
+        archive=lambda hold: _archive(files, hold),
         log_source=folders.log_source,
         helpers=(site.entries.run,) if isinstance(site.entries, Entries) else (),
     )
+
+
+async def _archive(files: Files, hold: messages.Hold) -> Path | None:
+    """Wait for the staged files of a claim's program."""
+    return await files.arrived(hold.archive) if hold.archive else None
 
 
 def _launch_settings(config: Config, site: Served) -> LaunchSettings:

@@ -125,6 +125,11 @@ async def check_outputs(claim: Claim, folder: Path, *, may_leave: bool = False) 
     return "; ".join(problems)
 
 
+async def no_archive(_hold: Hold) -> Path | None:
+    """Return no archive: for sites whose jobs stage no files."""
+    return None
+
+
 async def nothing_to_copy(_hold: Hold) -> None:
     """Prepare nothing: for sites whose jobs read no part of a file."""
 
@@ -136,6 +141,7 @@ class Ports:
     `tell` receives reports; `commit` writes to the store, one batch after the other.
     `input_path` returns the path at which the claim's program will read its input file, empty when
     it has none; the file may come later. `input_named` returns that of one of several input files.
+    `archive` waits for the staged files of its program, and returns None without any.
     `prepare_input` brings names and parts of files to their places. All raise LocalManagerError.
     `collect` returns what is missing, empty when everything was
     brought back; it is never cancelled, but the table waits no longer than its limit. `room_bytes`
@@ -148,6 +154,7 @@ class Ports:
     input_path: Callable[[Hold], str] = no_input
     input_named: Callable[[Hold, str], str] = no_input
     prepare_input: Callable[[Hold], Awaitable[None]] = nothing_to_copy
+    archive: Callable[[Hold], Awaitable[Path | None]] = no_archive
     collect: Callable[[Claim, Path], Awaitable[str]] = check_outputs
     room_bytes: Callable[[], float] = lambda: math.inf
 
@@ -372,9 +379,11 @@ class ClaimDriver:
         is_wish = False
         async with self._call_slot(claim.id):
             try:
+                archive = await self._ports.archive(claim.hold)
                 placeholder = await asyncio.to_thread(
                     self._folders.prepare,
                     claim,
+                    archive=archive,
                     port=self.port,
                     leases=self._leases,
                     input_path=self._ports.input_path(claim.hold),
@@ -387,7 +396,7 @@ class ClaimDriver:
                 self._submit_failed(
                     claim.id, str(error), is_transient=error.transient, is_refused=is_refused
                 )
-            except NotAllowedError as error:
+            except (NotAllowedError, SpecError) as error:
                 self._submit_failed(claim.id, str(error), is_transient=False, is_refused=True)
             except OSError as error:
                 self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)

@@ -52,9 +52,18 @@ class ClaimFolders:
         """Return the working directory of the claim's program."""
         return self._settings.folder(claim)
 
-    def prepare(self, claim: Claim, *, port: int, leases: Leases, input_path: str) -> Placeholder:
-        """Make the claim's folder; return its batch job. A starter that somebody removed is
-        installed anew. Raises OSError, NotAllowedError."""
+    def prepare(
+        self,
+        claim: Claim,
+        *,
+        port: int,
+        leases: Leases,
+        input_path: str,
+        archive: Path | None = None,
+    ) -> Placeholder:
+        """Make the claim's folder, with the staged files of an archive; return its batch job. A
+        starter that somebody removed is installed anew. Raises OSError, SpecError,
+        NotAllowedError."""
         with self._installing:
             if not placeholders.is_installed(self._settings, self._command):
                 log.warning("starter.installed_anew", folder=str(self._settings.root))
@@ -66,6 +75,7 @@ class ClaimFolders:
             port=port,
             leases=leases,
             input_path=input_path,
+            archive=archive,
         )
 
     def record(self, claim: ClaimId) -> StarterRecord | None:

@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 from grpc import aio
 
-from koala.errors import ConfigError, SpecError
+from koala.errors import ConfigError, LocalManagerError, SpecError
 from koala.files.channels import SERVER_OPTIONS, Channels
 from koala.files.fetch import Fetch, FetchPlace
 from koala.files.incoming import Incoming
@@ -31,6 +31,8 @@ from koala.files.transfer import TransferLimits
 from koala.files.uploads import UploadLimits, upload
 from koala.identity.tls import IdentityFile, server_credentials
 from koala.protocol.messages import FetchOrder, FileFound, FileRemoved, ServeOrder, TransferFailed
+from koala.protocol.names import is_upload
+from koala.runtime import clock
 from koala.wire import connection_limits as strangers
 from koala.wire.flood_guard import FloodGuard
 from koala.wire.grpc_shutdown import start_whole
@@ -39,6 +41,11 @@ from koala.wire.listen_ports import cannot_listen, check_free
 from koala.wire.v1 import files_pb2_grpc
 
 log = structlog.get_logger(__name__)
+
+ARRIVE_S = 5.0
+"""Longest wait of a claim's submission for its staged files; it is tried again."""
+KEPT_S = 3600.0
+"""Time for which staged files are kept after their last claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +108,7 @@ class Files:
         self._offers: dict[str, asyncio.Task[None]] = {}
         self._held: dict[str, FileFound] = {}
         self._begun: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
+        self._kept_until: dict[str, float] = {}
         self._scan_wanted = asyncio.Event()
         self._guard = FloodGuard(is_open=True)
         self._uploads = asyncio.Semaphore(settings.uploads_max)
@@ -155,6 +163,7 @@ class Files:
         """Copy a part of a file to this site. A repeated order changes nothing, or only the source;
         when the copy is over its end is reported again."""
         known = self._fetches.get(order.transfer)
+        self._kept_until.pop(order.transfer, None)
         if known is not None:
             known.order_again(order)
             if order.keep_as and known.is_finished and order.keep_as in self._held:
@@ -185,8 +194,17 @@ class Files:
         self._withdraw(transfer)
         self.remove(transfer)
 
+    def release(self, transfer: str) -> None:
+        """Delete the file of a copy that has no reader any more. Staged files are kept for a while:
+        the job, or a job like it, may come again."""
+        if is_upload(transfer):
+            self._kept_until[transfer] = clock.now() + KEPT_S
+        else:
+            self.remove(transfer)
+
     def remove(self, transfer: str) -> None:
-        """Forget a copy and delete its file, which has no reader any more."""
+        """Forget a copy and delete its file."""
+        self._kept_until.pop(transfer, None)
         fetch = self._fetches.pop(transfer, None)
         if fetch is not None:
             before = self._leaving.get(transfer)
@@ -197,7 +215,7 @@ class Files:
 
     def retain(self, transfers: Collection[str]) -> None:
         """Ends and deletes all transfers but these, also what an earlier life left behind."""
-        kept = frozenset(transfers)
+        kept = frozenset(transfers) | frozenset(self._kept_until)
         for transfer in sorted({*self._fetches, *self._serving.orders} - kept):
             self.cancel(transfer)
         self._incoming.retain(kept)
@@ -206,6 +224,24 @@ class Files:
         """The finished copy; None as long as it is not complete and checked."""
         fetch = self._fetches.get(transfer)
         return self._incoming.path(transfer) if fetch is not None and fetch.is_finished else None
+
+    async def arrived(self, transfer: str) -> Path:
+        """Wait for a copy that was ordered, and return its path. Raises LocalManagerError when it
+        failed, or is not here within `ARRIVE_S`: trying again may help."""
+        fetch = self._fetches.get(transfer)
+        if fetch is None:
+            raise LocalManagerError("its staged files were not ordered", transient=True)
+        try:
+            async with asyncio.timeout(ARRIVE_S):
+                await fetch.over.wait()
+        except TimeoutError:
+            reason = f"its staged files ({fetch.order.size_bytes} bytes) are still on their way"
+            raise LocalManagerError(reason, transient=True) from None
+        if not fetch.is_finished:
+            reason = getattr(fetch.report, "reason", "the copy was cancelled")
+            self.cancel(transfer)  # the next order begins again
+            raise LocalManagerError(f"its staged files: {reason}")
+        return self._incoming.path(transfer)
 
     def local_path(self, name: str) -> Path:
         """The site's own replica. Raises SpecError, UnusableFileError."""
@@ -363,6 +399,9 @@ class Files:
             await asyncio.sleep(min(15.0, self._settings.serve_after_s / 4))
             for transfer in self._serving.expired():
                 self._withdraw(transfer)
+            for transfer, until in list(self._kept_until.items()):
+                if until <= clock.now():
+                    self.remove(transfer)
 
     async def _watch_store(self) -> None:
         while True:

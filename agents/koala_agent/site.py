@@ -33,7 +33,7 @@ from koala.protocol.messages import (
 from koala.protocol.names import ClaimId
 from koala.runtime import clock
 from koala.runtime.disk import Disk
-from koala_agent.claim_driver import ClaimDriver, Ports, no_input, nothing_to_copy
+from koala_agent.claim_driver import ClaimDriver, Ports, no_archive, no_input, nothing_to_copy
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import Leases, Limits
@@ -83,8 +83,8 @@ class Files(Protocol):
     def cancel(self, transfer: str) -> None:
         """End a transfer, at either end."""
 
-    def remove(self, transfer: str) -> None:
-        """Forget a copy and delete its file."""
+    def release(self, transfer: str) -> None:
+        """Delete the file of a copy that has no reader any more."""
 
     def retain(self, transfers: frozenset[str]) -> None:
         """End and delete all transfers but these."""
@@ -101,9 +101,9 @@ class Surroundings:
 
     `link_events` and `local_reports` are the inboxes of the link and of the local manager's
     reports: files and manager were built with their ends. `stream` makes the stream of a
-    connection. `commit` writes claims to the store. `input_path`, `input_named`, `prepare_input`
-    and `collect` are those of `claim_driver.Ports`. With an `identity` its certificate is renewed.
-    `close` is called at the end, `helpers` run meanwhile.
+    connection. `commit` writes claims to the store. `input_path`, `input_named`, `prepare_input`,
+    `archive` and `collect` are those of `claim_driver.Ports`. With an `identity` its certificate is
+    renewed. `close` is called at the end, `helpers` run meanwhile.
     """
 
     store: Store
@@ -123,6 +123,7 @@ class Surroundings:
     input_path: Callable[[messages.Hold], str] = no_input
     input_named: Callable[[messages.Hold, str], str] = no_input
     prepare_input: Callable[[messages.Hold], Awaitable[None]] = nothing_to_copy
+    archive: Callable[[messages.Hold], Awaitable[Path | None]] = no_archive
     log_source: Callable[[ClaimId, Claim | None], LogSource | None] = no_logs
     clock: Callable[[], float] = clock.now
     helpers: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
@@ -164,6 +165,7 @@ class Site:
                 input_path=surroundings.input_path,
                 input_named=surroundings.input_named,
                 prepare_input=surroundings.prepare_input,
+                archive=surroundings.archive,
                 collect=surroundings.collect,
                 room_bytes=lambda: surroundings.disk.room_bytes,
             ),
@@ -287,7 +289,7 @@ class Site:
                 self._figures_due.set()
             case messages.Acknowledge() as acknowledge:
                 for transfer in self._input_references.drop(acknowledge.claim):
-                    self._files.remove(transfer)
+                    self._files.release(transfer)
                 self._claims.order(acknowledge)
             case (
                 messages.TryPaths()

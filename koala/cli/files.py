@@ -12,7 +12,7 @@ from click.exceptions import Exit
 
 from koala.cli.arguments import daemon_options, file, offered, option
 from koala.cli.commands import LazyGroup
-from koala.cli.connection import answer, answer_list, ask, documents, note, show_json, width
+from koala.cli.connection import answer, answer_list, document, documents, note, show_json, width
 from koala.errors import RejectedError, SpecError
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ def add(
                     before += entry.size_bytes
         return added
 
-    entries = ask(address, request)
+    entries = documents(address, request)
     answer(
         {"files": entries},
-        lambda: "\n".join(f"{entry.file}  at {entry.site}" for entry in entries),
+        lambda: "\n".join(f"{entry['file']}  at {entry['site']}" for entry in entries),
         as_json=json,
     )
 
@@ -142,14 +142,14 @@ def remove(*, name: str, site: str, json: bool, address: str | None) -> None:
 
     A file that a job still needs cannot be removed. Files of a site are its administrator's.
     """
-    document = ask(address, lambda client: client.remove_file(name, site=site))
+    removed = document(address, lambda client: client.remove_file(name, site=site))
     if json:
-        show_json(document.document)
+        show_json(removed)
     else:
-        for one in document.removed:
-            print(f"{document.file}  removed from {one}")
-    if document.left:
-        note(f"{document.file} is still at {', '.join(document.left)}, which did not answer:"
+        for one in removed["removed"]:
+            print(f"{removed['file']}  removed from {one}")
+    if removed["left"]:
+        note(f"{removed['file']} is still at {', '.join(removed['left'])}, which did not answer:"
              " try again when it is connected")  # fmt: skip
         raise Exit(1)
 

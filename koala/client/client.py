@@ -59,7 +59,8 @@ from koala.client.records import (
     read_record,
 )
 from koala.client.resumable_stream import RETRY_MIN_S, StreamOpened
-from koala.client.submission import Submission, submission_message
+from koala.client.staging import stage
+from koala.client.submission import Submission, submission_message, text_of
 from koala.errors import ExhaustedError, KoalaError, TimeLimitError, UnreachableError
 from koala.identity.credentials import Credentials
 from koala.wire.status import from_submitted
@@ -164,7 +165,12 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         Submissions for which the daemon has no room are retried for `patience_s` seconds, at the
         intervals that the daemon asks for.
         """
-        messages = [submission_message(one) for one in submissions]
+        messages = []
+        for one in submissions:
+            message = submission_message(one)
+            if not dry_run:
+                message.staged.update(await stage(self._daemon, *text_of(one)))
+            messages.append(message)
         clock = asyncio.get_running_loop().time
         until_s = clock() + patience_s
         results = await self._submit_all(messages, dry_run=dry_run)

@@ -53,6 +53,7 @@ class Component:
     start_type: str | None = None
     output_files: Sequence[str] = ()
     outputs: Sequence[str] = ()  # patterns, such as "results/*.csv"
+    stage: bool | Sequence[str] = ()  # files of this machine that go along; True: the executable
     rate: float | None = None
 
 

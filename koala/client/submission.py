@@ -35,5 +35,12 @@ def submission_message(one: Submission | Job | str) -> pb.Submission:
     )
 
 
+def text_of(one: Submission | Job | str) -> tuple[str, Mapping[str, str]]:
+    """Return the text of a description, and the definitions of its variables."""
+    if isinstance(one, Submission):
+        return _text(one.rsl), one.definitions
+    return _text(one), {}
+
+
 def _text(description: str | Job) -> str:
     return description if isinstance(description, str) else description.text

@@ -23,7 +23,9 @@ from koala.core.model.actions import (
 )
 from koala.core.model.grid import Site
 from koala.core.model.values import SiteName
+from koala.daemon.clients.staging import content_of
 from koala.daemon.files.spool import Purpose, token
+from koala.daemon.files.uploads import transfer_of
 from koala.protocol import messages
 from koala.protocol.messages import FetchOrder, ServeOrder, ToAgent
 
@@ -58,20 +60,36 @@ class ActionDispatcher:
             case Announce():
                 pass  # group commit publishes it as a notice
             case ClaimProcessors():
-                self.send(action.site, self.hold(action))
+                for message in self.hold(action):
+                    self.send(action.site, message)
             case _:
                 self.send(action.site, action)
 
     def messages(self, wanted: Wanted) -> Iterable[ToAgent]:
         """Return the messages for the whole wanted state of a site."""
-        yield from map(self.hold, wanted.holds)
+        yield from chain.from_iterable(map(self.hold, wanted.holds))
         yield from chain(wanted.paths, wanted.releases, wanted.paces, wanted.stops)
         yield from map(self.fetch, wanted.fetches)
         yield from map(self.serve, wanted.serves)
 
-    def hold(self, action: ClaimProcessors) -> ToAgent:
-        """Return the message to hold a claim, with the token to store its outputs and logs."""
-        return replace(action, store_token=token(self.secret, Purpose.STORE, action.claim))
+    def hold(self, action: ClaimProcessors) -> Iterable[ToAgent]:
+        """Return the message to hold a claim, with the token to store its outputs and logs; before
+        it the order to fetch its program's staged files."""
+        held = replace(action, store_token=token(self.secret, Purpose.STORE, action.claim))
+        content = content_of(action.program.archive, action.owner)
+        if content is None:
+            return (held,)
+        transfer = transfer_of(content.key, "archive")
+        order = FetchOrder(
+            transfer=transfer,
+            file="archive",
+            source="daemon",
+            address=self.relay(),
+            token=token(self.secret, Purpose.READ, transfer),
+            size_bytes=content.size_bytes,
+            checksum=content.checksum,
+        )
+        return order, replace(held, inputs=(*held.inputs, transfer), archive=transfer)
 
     def fetch(self, action: StartTransfer) -> ToAgent:
         """Return the order to the target: read from the source's file server, or from the relay."""

@@ -302,14 +302,15 @@ class Daemon:
             address=self.address,
             disconnect=registry.disconnect,
         )
+        uploads = Uploads(
+            config.spool,
+            bytes_max=config.limits.uploads_mb_per_user * MB,
+            free_bytes_min=config.low_disk_bytes,
+        )
         files = FileService(
             event_loop=event_loop,
             scheduler=scheduler,
-            uploads=Uploads(
-                config.spool,
-                bytes_max=config.limits.uploads_mb_per_user * MB,
-                free_bytes_min=config.low_disk_bytes,
-            ),
+            uploads=uploads,
             additions=additions,
             bytes_max=config.limits.files_mb_per_user * MB,
         )
@@ -334,6 +335,7 @@ class Daemon:
                 registry=registry,
                 disk=self._disk,
                 notify_rules=notify_rules,
+                uploads=uploads,
             ),
             stream_quota=_watcher_quota(config),
             metrics=metrics.picture,

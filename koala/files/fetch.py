@@ -104,6 +104,7 @@ class Fetch:
         self._task: asyncio.Task[None] | None = None
         self._earlier: TransferFinished | None = None
         self._is_cancelled = False
+        self.over = asyncio.Event()
 
     @property
     def order(self) -> FetchOrder:
@@ -134,7 +135,13 @@ class Fetch:
             self._place.tell(self.report)
 
     async def run(self) -> None:
-        """Run the copy to its end."""
+        """Run the copy to its end; `over` is set then."""
+        try:
+            await self._run()
+        finally:
+            self.over.set()
+
+    async def _run(self) -> None:
         self._task = asyncio.current_task()
         order = self.order
         try:

@@ -222,6 +222,8 @@ class ProgramSpec(Resources):
     memory_max_mb: int | None = None
     output_files: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()  # patterns of further files
+    stage: tuple[str, ...] = ()  # files of the user's machine that go along
+    archive: str = ""  # with these files: `checksum:size`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,6 +414,7 @@ class Hold:
     - The starter gives up at `hold_s` after check-in, unless released.
     - `no_barrier`: the program starts when it can.
     - `files` are the input files; each is a replica of the site, or a copy that is fetched.
+    - `archive` is the copy that brings the program's staged files; it is among the `inputs`.
     - `inputs` are the copies among them. `local_input` is the first file where that is a replica;
       of it `chunk_bytes` from `chunk_offset` on are read. 0: all.
     - `store_token` is shown to the relay with the claim's outputs and logs.
@@ -437,6 +440,7 @@ class Hold:
     may_kill: bool = False
     progress_s: Annotated[float, Duration(zero=True)] = 0.0
     files: tuple[HeldFile, ...] = ()
+    archive: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ SiteName = NewType("SiteName", str)
 CLAIM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}(/[0-9]{1,9}){3}")
 """job/attempt/component/n."""
 TRANSFER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[0-9]{1,9}/t[0-9]{1,9}")
+_UPLOAD = re.compile(r"[0-9a-f]{64}/0/t[0-9]{1,9}")
 SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -30,3 +31,9 @@ def visible_name(name: str) -> str:
         return name
     rest = name.partition("/")[2]
     return rest.removeprefix(SHARED) or rest or name
+
+
+def is_upload(transfer: str) -> bool:
+    """Return True for a transfer that brings a content from the daemon's spool: its id begins with
+    a checksum."""
+    return _UPLOAD.fullmatch(transfer) is not None

@@ -361,6 +361,15 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         read=fields.output_files,
     ),
     _honoured(
+        "stage",
+        "yes, or list",
+        "files and folders of your own machine that go along, unpacked in the claim's folder; yes:"
+        " the executable itself",
+        "Koala",
+        field="stage",
+        read=fields.stage,
+    ),
+    _honoured(
         "outputs",
         "list",
         "patterns of further files to bring back, such as `results/*.csv`, `**/*.log` or `plots/`",

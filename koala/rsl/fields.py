@@ -276,6 +276,21 @@ def environment(given: Given) -> tuple[tuple[str, str], ...]:
     return tuple(pairs.items())
 
 
+def stage(given: Given) -> tuple[str, ...]:
+    """Read `yes`, or paths of the user's machine, each once; `no` stages nothing."""
+    texts = [literal.text for literal in strings(given)]
+    if len(texts) == 1 and texts[0].lower() in _YES_OR_NO:
+        return ("yes",) if is_yes(given) else ()
+    for literal in strings(given):
+        if not literal.text or not literal.text.isprintable() or texts.count(literal.text) > 1:
+            raise given.wrong(literal, "yes, or paths of your machine, each once")
+        if len(literal.text.encode()) > PATH_BYTES_MAX or len(texts) > OUTPUT_FILES_MAX:
+            raise given.error(
+                f"at most {OUTPUT_FILES_MAX} paths of {PATH_BYTES_MAX} bytes are allowed"
+            )
+    return tuple(texts)
+
+
 def output_patterns(given: Given) -> tuple[str, ...]:
     """Read patterns of files inside the component's working directory, each once."""
     return _relative_paths(given, may_be_folder=True)

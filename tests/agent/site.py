@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +30,7 @@ from koala.protocol.messages import (
     ToDaemon,
 )
 from koala.protocol.names import ClaimId
-from koala_agent.claim_driver import ClaimDriver, Ports, StoreThread, no_input
+from koala_agent.claim_driver import ClaimDriver, Ports, StoreThread, no_archive, no_input
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.store import Store
@@ -197,6 +197,7 @@ async def a_site(
     python: Path | None = None,
     kind: str = "",
     input_path: Callable[[Hold], str] = no_input,
+    archive: Callable[[Hold], Awaitable[Path | None]] = no_archive,
     room_bytes: Callable[[], float] = lambda: math.inf,
 ) -> AsyncIterator[Site]:
     """A site in a folder; a second one in the same folder is the agent started again. With
@@ -230,6 +231,7 @@ async def a_site(
             tell=daemon.hear,
             commit=thread.commit,
             input_path=input_path,
+            archive=archive,
             room_bytes=room_bytes,
         ),
         limits=limits or Limits(grace_s=60.0),

@@ -13,7 +13,7 @@ import pytest
 from koala.client import AsyncClient
 from koala.client.file_calls import upload
 from koala.client.uploads import LocalFile
-from koala.errors import RejectedError
+from koala.errors import RejectedError, SpecError
 from tests.cli.command import koala
 from tests.live.grid import Grid
 
@@ -111,3 +111,25 @@ async def test_outputs_by_pattern_are_fetched_from_the_end_of_the_job(
     )
     assert await client.wait(job.job) == "Failed"
     assert "outputs match 1001 files: allowed are 1000" in (await client.show(job.job)).reason
+
+
+async def test_a_program_of_this_machine_goes_along_with_its_folder(
+    calm_grid: Grid, client: AsyncClient, tmp_path: Path
+) -> None:
+    program, folder = tmp_path / "program", tmp_path / "lib"
+    program.write_text('#!/bin/sh\ncat lib/words; echo "${KOALA_INPUT:-none}"\n')
+    program.chmod(0o755)
+    folder.mkdir()
+    folder.joinpath("words").write_text("from the folder\n")
+    words = ["--address", calm_grid.address, "--site", "delft", "--site", "vu"]
+    staged = ["--stage", str(program), "--stage", str(folder)]
+    said = await asyncio.to_thread(koala, "run", *words, *staged, "--", str(program))
+    assert said.returncode == 0, said.stderr
+    lines = sorted(line.partition("| ")[2] for line in said.stdout.splitlines())
+    assert lines == ["from the folder", "from the folder", "none", "none"]
+
+    with pytest.raises(RejectedError, match="stages files, and this submission brings none"):
+        await client.submit(f"&(executable={program})(sta_ge=yes)")
+    folder.joinpath("words").unlink()
+    with pytest.raises(SpecError, match="allowed is a file or a folder that exists"):
+        await client.submit(f"&(executable={program})(stage={tmp_path / 'none'})")

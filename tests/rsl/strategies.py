@@ -146,6 +146,7 @@ def components(draw: st.DrawFn) -> ComponentSpec:
         is_exclusive=draw(st.booleans()),
         native=draw(st.none() | st.sampled_from(["--reservation=course", "-l 'a b=1'", "-p -10"])),
         output_files=draw(_output_files),
+        stage=draw(st.just(()) | st.just(("yes",)) | _output_files),
         outputs=draw(_output_files.map(lambda names: tuple(f"{name}/*.[c]" for name in names))),
         rate=draw(st.none() | _amounts),
     )

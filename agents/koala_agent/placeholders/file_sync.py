@@ -18,6 +18,7 @@ import base64
 import binascii
 import errno
 import hashlib
+import json
 import math
 import os
 from collections.abc import Callable, Iterable
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from koala.errors import LocalManagerError
-from koala.files.confined_folder import Descriptor, is_passing
+from koala.files.confined_folder import Descriptor, Folder, is_passing
 from koala.files.incoming import Summing
 from koala.files.threads import in_steps, in_thread
 from koala.protocol.messages import Hold, Program
@@ -37,6 +38,7 @@ from koala_agent.starter.program import STATE_FOLDER
 
 BLOCK_BYTES = 128 * 1024
 PUT_MAX_BYTES = 256 * 1024
+SPEC_BYTES_MAX = 16 * 2**20
 
 Message = dict[str, object]
 
@@ -96,11 +98,25 @@ class FileSyncServer:
 
     def _input_path(self, claim: Claim, request: Message) -> str:
         try:
+            if "staged" in request:
+                name = str(request["name"])
+                if name not in self.staged(claim):
+                    raise _NotOursError(f"{name[:200]!r} is no staged file of this job")
+                return str(self.folder(claim.id) / name)
             if "name" in request:
                 return self.input_named(claim.hold, str(request["name"]))
             return self.input_path(claim.hold)
         except LocalManagerError as error:
             raise _NotOursError(str(error)) from error
+
+    def staged(self, claim: Claim) -> frozenset[str]:
+        """Return the names of the files that were staged with a claim's program."""
+        spec = Folder(self.folder(claim.id)).open(f"{STATE_FOLDER}/spec.json")
+        try:
+            found = json.loads(spec.read(SPEC_BYTES_MAX, 0)).get("staged", ())
+        finally:
+            spec.close()
+        return frozenset(str(name) for name, _mode in found)
 
     def _file(self, claim: Claim, request: Message) -> Message:
         path, _whole_path = self._paths(claim, request)

@@ -55,8 +55,8 @@ class InputPaths:
         LocalManagerError when the replica is missing."""
         if hold.files:
             return self.named(hold, visible_name(hold.files[0].file))
-        if hold.inputs:
-            return str(self._copy(hold.inputs[0]))
+        if copies := _copies(hold):
+            return str(self._copy(copies[0]))
         if not hold.local_input:
             return ""
         return str(self._chunk(hold) if _is_part(hold) else self._find(hold))
@@ -88,7 +88,7 @@ class InputPaths:
         return self._chunk(hold) if _is_part(hold) else self._find(hold, file.file)
 
     async def _prepare_part(self, hold: Hold) -> None:
-        if hold.inputs or not hold.local_input or not _is_part(hold):
+        if _copies(hold) or not hold.local_input or not _is_part(hold):
             return
         source, target = self._find(hold), self._chunk(hold)
         try:
@@ -140,6 +140,11 @@ class InputPaths:
         except (SpecError, UnusableFileError) as error:
             message = f"{hold.claim} reads {name or hold.local_input!r}: {error}"
             raise LocalManagerError(message) from error
+
+
+def _copies(hold: Hold) -> list[str]:
+    """Return the copies of input files; a program's staged files are none."""
+    return [transfer for transfer in hold.inputs if transfer != hold.archive]
 
 
 def _link(path: Path, target: Path) -> None:

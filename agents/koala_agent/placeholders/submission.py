@@ -22,6 +22,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from koala.files.archives import unpack
 from koala.files.confined_folder import Folder, UnusableFileError, is_passing
 from koala.protocol import messages
 from koala.protocol.messages import Program
@@ -193,9 +194,11 @@ def prepare(
     port: int,
     leases: Leases,
     input_path: str,
+    archive: Path | None = None,
 ) -> Placeholder:
-    """Make the claim's folder and specification; return its batch job. Raises OSError, and
-    NotAllowedError for a program that the site does not allow."""
+    """Make the claim's folder and specification, with the staged files of an archive; return its
+    batch job. Raises OSError, SpecError for a wrong archive, and NotAllowedError for a program that
+    the site does not allow."""
     account = settings.account(claim.hold.owner)
     folder = settings.folder(claim.id)
     program = permitted(
@@ -203,10 +206,12 @@ def prepare(
     )
     state = folder / STATE_FOLDER
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    staged = unpack(archive, folder) if archive is not None else []
     path = state / SPECIFICATION
     spec = specification(
         claim, settings, program=program, port=port, leases=leases, input_path=input_path
     )
+    spec |= {"staged": staged, "fetches": spec["fetches"] or (bool(staged) and not settings.shared)}
     new = path.with_suffix(".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

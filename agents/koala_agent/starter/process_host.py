@@ -151,6 +151,7 @@ def make_sync_request(
         identity={"claim": spec.claim, "secret": spec.secret, "nonce": nonce},
         fetches=spec.fetches,
         inputs=[(name, os.path.relpath(path, program.folder)) for name, path in inputs],
+        staged=spec.staged,
         logs=[*own, *logs],
         outputs=[(os.path.relpath(path, program.folder), path) for path in outputs],
         directory=program.directory,

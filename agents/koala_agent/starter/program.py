@@ -43,7 +43,8 @@ class Specification:
 
     `agents` are the addresses of the agent. `input` is the path of the input file, `inputs` are the
     names of all input files in the folder `inputs`, from agents that tell them. The starter
-    `fetches` them where the agent cannot show them; files are `shared` or brought.
+    `fetches` them, and the files that were `staged`, where the agent cannot show them; files are
+    `shared` or brought.
     """
 
     claim: str
@@ -80,6 +81,7 @@ class Specification:
     memory_max_mb: float = 0.0
     output_files: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    staged: tuple[tuple[str, int], ...] = ()
 
 
 class Program:
@@ -140,6 +142,8 @@ class Program:
         if not self.path:
             where = self.environment.get("PATH", "")
             return f"{self.spec.executable}: not found in PATH={where}"
+        if self.is_staged and self.spec.fetches:
+            return ""  # it comes before the barrier
         if os.path.isdir(self.path):
             return f"{self.path}: {os.strerror(errno.EISDIR)}"
         if not os.path.isfile(self.path):
@@ -215,8 +219,17 @@ class Program:
         """Return the path of the file to which a process may write its progress, a number."""
         return os.path.join(self.state_folder, f"progress.{process}")
 
+    @property
+    def is_staged(self) -> bool:
+        """True when the program is one of the files that were staged with it."""
+        return any(
+            name == os.path.normpath(self.spec.executable) for name, _mode in self.spec.staged
+        )
+
     def _find(self) -> str:
         name = self.spec.executable
+        if self.is_staged:
+            return os.path.join(self.folder, name)
         if "/" in name:
             return os.path.join(self.directory, name)
         for folder in self.environment.get("PATH", os.defpath).split(os.pathsep):

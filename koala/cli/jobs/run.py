@@ -42,6 +42,10 @@ STATUS_MAX = 125
     metavar="FILE",
     help="File to bring back (koala outputs), or a pattern.",
 )
+@option(
+    "--stage", multiple=True, type=click.Path(exists=True), metavar="PATH",
+    help="File or folder of this machine to take along.",
+)  # fmt: skip
 @option("--after", multiple=True, metavar="JOB", help="Run after this job has ended; see submit.")
 @option("--detach", is_flag=True, help="Print the job's id and return; do not wait.")
 @click.argument("command", metavar="-- COMMAND [ARGUMENT]...", nargs=-1, required=True)
@@ -56,6 +60,7 @@ def run(
     name: str | None,
     env: Sequence[str],
     output: Sequence[str],
+    stage: Sequence[str],
     after: Sequence[str],
     detach: bool,
     command: Sequence[str],
@@ -83,6 +88,7 @@ def run(
             memory=memory,
             output_files=[one for one in output if not _is_pattern(one)],
             outputs=[one for one in output if _is_pattern(one)],
+            stage=stage,
         )
         for one in names
     ]

@@ -16,6 +16,7 @@ from koala.core.model.values import FileName, SiteName, UserName
 from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller
 from koala.daemon.clients.input_names import may_read
+from koala.daemon.clients.staging import content_of
 from koala.daemon.event_loop import EventLoop
 from koala.daemon.files.additions import Additions
 from koala.daemon.files.uploads import Content, Uploads
@@ -51,7 +52,8 @@ class FileService:
     async def run(self) -> None:
         """Delete old uploads periodically, until cancelled."""
         while True:
-            await asyncio.to_thread(self.uploads.sweep, KEPT_S, kept=frozenset())
+            kept = await self.event_loop.ask(_archives)
+            await asyncio.to_thread(self.uploads.sweep, KEPT_S, kept=kept)
             await asyncio.sleep(SWEEP_S)
 
     async def upload(
@@ -248,6 +250,17 @@ class FileService:
                 f"{shown(name)} is not at {request.site!r}, but at {', '.join(known.sites)}"
             )
         return name, (SiteName(request.site),) if request.site else known.sites
+
+
+def _archives(batch: BatchContext) -> frozenset[str]:
+    """Return the keys of the archives that unfinished jobs need."""
+    found = (
+        content_of(component.archive, job.spec.owner)
+        for job in batch.scheduler.jobs.values()
+        if not job.is_over
+        for component in job.spec.components
+    )
+    return frozenset(content.key for content in found if content is not None)
 
 
 def _chosen_site(sites: Mapping[SiteName, Site], user: UserName, wanted: str) -> SiteName:

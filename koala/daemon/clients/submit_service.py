@@ -21,7 +21,9 @@ from koala.daemon.clients.admission import Verdicts, check, check_deadline, warn
 from koala.daemon.clients.input_names import with_inputs
 from koala.daemon.clients.predecessors import check_predecessors, predecessors_of
 from koala.daemon.clients.rsl_parsing import DescriptionParser
+from koala.daemon.clients.staging import with_archives
 from koala.daemon.event_loop import EventLoop
+from koala.daemon.files.uploads import Uploads
 from koala.daemon.group_commit import BatchContext
 from koala.daemon.notifier import NotifyRules
 from koala.daemon.quotas import Quotas, queues_full
@@ -59,6 +61,7 @@ class SubmitService:
     registry: AgentRegistry
     disk: Disk
     notify_rules: NotifyRules
+    uploads: Uploads
     verdicts: Verdicts = field(default_factory=Verdicts)
 
     async def submit(
@@ -165,6 +168,9 @@ class SubmitService:
             if is_dry_run or reading.is_dry_run:
                 return pb.Submitted(warnings=warned)
             _require_room(self.disk)
+            spec = with_archives(
+                spec, submission.staged, lambda one: self.uploads.find(one) is not None
+            )
             job = batch.new_job()
             spec = with_progress(spec, batch.scheduler)
             batch.emit(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
@@ -185,6 +191,8 @@ def _digest(submission: pb.Submission, owner: str) -> str:
         parts.append(submission.queue)
     if submission.after:
         parts.append(list(submission.after))
+    if submission.staged:
+        parts.append(sorted(submission.staged.items()))
     text = json.dumps(parts)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 

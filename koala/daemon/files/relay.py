@@ -46,6 +46,7 @@ from koala.files.replica_store import PartReader
 from koala.files.threads import in_steps, in_thread
 from koala.files.uploads import LOG_BYTES_MAX
 from koala.identity.tls import IdentityFile, server_credentials
+from koala.protocol.names import is_upload
 from koala.runtime.token_bucket import TokenBucket
 from koala.wire import connection_limits
 from koala.wire.flood_guard import FloodGuard
@@ -256,6 +257,8 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         if (uploaded := served(Path(self._settings.spool), request.transfer)) is not None:
             await self._send_upload(uploaded, request.offset, context)
             return
+        if is_upload(request.transfer):
+            raise RefusalError(grpc.StatusCode.NOT_FOUND, "the daemon's spool lacks this upload")
         if self._meetings.readers >= self._settings.readers_max:
             raise _busy(f"{self._meetings.readers} others are reading")
         reader = _site_of(context)

@@ -152,12 +152,33 @@ class Submission(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class StagedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     RSL_FIELD_NUMBER: _builtins.int
     DEFINITIONS_FIELD_NUMBER: _builtins.int
     KEY_FIELD_NUMBER: _builtins.int
     NO_WAIT_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
+    STAGED_FIELD_NUMBER: _builtins.int
     rsl: _builtins.str
     key: _builtins.str
     """idempotency key; empty: drawn by the daemon"""
@@ -171,6 +192,10 @@ class Submission(_message.Message):
     def after(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """jobs that must have ended before, as j12 or j12:any"""
 
+    @_builtins.property
+    def staged(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """checksum:size of the uploaded archive of a component's staged files, by its index"""
+
     def __init__(
         self,
         *,
@@ -180,10 +205,11 @@ class Submission(_message.Message):
         no_wait: _builtins.bool = ...,
         queue: _builtins.str = ...,
         after: _abc.Iterable[_builtins.str] | None = ...,
+        staged: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "definitions", b"definitions", "key", b"key", "no_wait", b"no_wait", "queue", b"queue", "rsl", b"rsl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "definitions", b"definitions", "key", b"key", "no_wait", b"no_wait", "queue", b"queue", "rsl", b"rsl", "staged", b"staged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

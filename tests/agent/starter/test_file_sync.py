@@ -15,13 +15,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from koala.files.archives import pack
 from koala.protocol.messages import EndKind, Hold, LogRequest, Stop
 from koala.protocol.names import ClaimId
 from koala_agent.claims.settings import Leases
 from koala_agent.placeholders.logs import read_log
 from koala_agent.starter.files.file_sync import ANSWER_S, SyncRequest, _Worker
 from tests.agent.live.agent_process import until
-from tests.agent.site import Daemon, Site, a_shell_hold, a_site
+from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site
 from tests.agent.watching import Ear, process_ended
 
 pytestmark = pytest.mark.live
@@ -52,9 +53,13 @@ async def a_far_site(
     daemon: Daemon | None = None,
     given: Path | None = None,
     room_bytes: Callable[[], float] = lambda: math.inf,
+    staged: Path | None = None,
 ) -> AsyncIterator[Site]:
     def input_path(_hold: Hold) -> str:
         return "" if given is None else str(given)
+
+    async def archive(_hold: Hold) -> Path | None:
+        return staged
 
     leases = Leases(hold_lease_s=20.0, run_lease_s=60.0, kill_s=0.5)
     async with a_site(
@@ -64,6 +69,7 @@ async def a_far_site(
         leases=leases,
         input_path=input_path,
         room_bytes=room_bytes,
+        archive=archive,
     ) as site:
         yield site
 
@@ -188,6 +194,25 @@ async def test_outputs_by_pattern_come_with_those_that_are_named(
     assert end.is_well, end
     brought = sorted(path.name for path in (folder / "results").iterdir())
     assert brought == ["1.csv", "2.csv", "3.csv"]
+
+
+async def test_staged_files_come_to_a_machine_of_its_own_before_the_program_starts(
+    tmp_path: Path, scratch: Path
+) -> None:
+    program, data = tmp_path / "program", tmp_path / "data"
+    program.write_text("#!/bin/sh\ncat lib/data\n")
+    program.chmod(0o755)
+    data.write_text("staged\n")
+    pack([(program, "bin/program"), (data, "lib/data")], tmp_path / "archive.tar")
+    hold = a_hold(executable="bin/program", arguments=())
+    async with a_far_site(tmp_path, scratch, staged=tmp_path / "archive.tar") as site:
+        await site.passed(hold)
+        end = (await site.gone()).end
+        folder = site.folders.folder(CLAIM)
+    assert end is not None
+    assert end.is_well, end
+    assert (folder / "stdout.0").read_text() == "staged\n"
+    await until_gone(scratch)
 
 
 async def test_any_two_outputs_come_apart(tmp_path: Path, scratch: Path) -> None:

@@ -433,7 +433,15 @@ class SimulatedFolders(ClaimFolders):
     def install(self) -> None:
         """See ClaimFolders."""
 
-    def prepare(self, claim: Claim, *, port: int, leases: Leases, input_path: str) -> Placeholder:
+    def prepare(
+        self,
+        claim: Claim,
+        *,
+        port: int,
+        leases: Leases,
+        input_path: str,
+        archive: Path | None = None,
+    ) -> Placeholder:
         """See ClaimFolders."""
         hold = claim.hold
         spec = placeholders.specification(

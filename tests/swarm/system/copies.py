@@ -291,6 +291,10 @@ class Copies:
         if known.report is not None:
             self.tell(known.report)
 
+    def release(self, transfer: str) -> None:
+        """See Files."""
+        self.remove(transfer)
+
     def remove_replica(self, name: str) -> None:
         """See Files: no user adds files here."""
 

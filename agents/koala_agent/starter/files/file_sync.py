@@ -47,7 +47,7 @@ class SyncRequest:
 
     `identity` authenticates to the agent; `fetches` when there is an input. `inputs` are the input
     files by name and path; empty where the agent names none. `patterns` are of further outputs in
-    the program's `directory`.
+    the program's `directory`; `staged` are the names and modes of files that go along.
     """
 
     folder: str
@@ -59,6 +59,7 @@ class SyncRequest:
     outputs: list[tuple[str, str]]
     directory: str = ""
     patterns: tuple[str, ...] = ()
+    staged: tuple[tuple[str, int], ...] = ()
 
 
 class RefusedError(Exception):
@@ -140,7 +141,10 @@ class _Worker:
         if self._request.fetches:
             for name, path in self._request.inputs:
                 self._fetch(path, name=name)
-            if not self._request.inputs:
+            for name, mode in self._request.staged:
+                self._fetch(name, name=name, staged=True)
+                os.chmod(self._path(name), mode)
+            if not self._request.inputs and not self._request.staged:
                 self._fetch("input")
         self._send({"ready": True})
         while not self._command:

@@ -1,0 +1,63 @@
+"""Staging of a client: the files that a description stages are packed and uploaded.
+
+`stage=yes` means the executable itself; other words are files and folders of this machine. A file
+is unpacked under its own name, a folder with its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from koala.client.connection import Connection
+from koala.client.file_calls import upload
+from koala.client.uploads import LocalFile, Progress, files_below
+from koala.errors import SpecError
+from koala.files.archives import pack
+
+WORD = "stage"
+
+
+async def stage(
+    daemon: Connection,
+    text: str,
+    definitions: Mapping[str, str],
+    progress: Progress = lambda _: None,
+) -> dict[str, str]:
+    """Upload what a description stages; return `checksum:size` of each component's archive, by its
+    index. A wrong description stages nothing: the daemon says what is wrong. Raises SpecError."""
+    if WORD not in text.lower():
+        return {}
+    from koala.rsl import read_job  # noqa: PLC0415 - late, for clients to start fast
+
+    try:
+        spec = (await asyncio.to_thread(read_job, text, definitions)).spec
+    except SpecError:
+        return {}
+    archives: dict[tuple[str, ...], str] = {}
+    staged: dict[str, str] = {}
+    for index, component in enumerate(spec.components):
+        if not component.stage:
+            continue
+        words = (component.executable,) if component.stage == ("yes",) else component.stage
+        if words not in archives:
+            archives[words] = await _archive(daemon, words, progress)
+        staged[str(index)] = archives[words]
+    return staged
+
+
+async def _archive(daemon: Connection, words: tuple[str, ...], progress: Progress) -> str:
+    """Pack and upload files; return the archive's `checksum:size`."""
+    found: dict[str, Path] = {}
+    for word in words:
+        for path, name in await asyncio.to_thread(list, files_below(Path(word))):
+            if found.setdefault(name, path) != path:
+                raise SpecError(f"stage: {path} and {found[name]} have the same name, {name}")
+    with tempfile.TemporaryDirectory(prefix="koala-stage-") as folder:
+        target = Path(folder, "archive.tar")
+        await asyncio.to_thread(pack, [(path, name) for name, path in found.items()], target)
+        local = await LocalFile.read(target)
+        await upload(daemon, local, progress)
+    return f"{local.checksum}:{local.size_bytes}"

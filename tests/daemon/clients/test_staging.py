@@ -1,0 +1,54 @@
+"""Components that stage files name an archive which their user has uploaded."""
+
+from __future__ import annotations
+
+import pytest
+
+from koala.core.model.job import ComponentSpec, JobSpec
+from koala.core.model.values import UserName
+from koala.daemon.clients.staging import with_archives
+from koala.daemon.files.uploads import Content
+from koala.errors import RejectedError, SpecError
+
+STAGED = f"{'a' * 64}:1000"
+UPLOADED = Content(user="ann", checksum="a" * 64, size_bytes=1000)
+
+
+def a_job(executable: str, *stage: str) -> JobSpec:
+    plain = ComponentSpec(executable="/bin/true")
+    component = ComponentSpec(executable=executable, stage=stage)
+    return JobSpec(components=(plain, component), owner=UserName("ann"))
+
+
+def staged(spec: JobSpec, **given: str) -> ComponentSpec:
+    by_index = {name.removeprefix("c"): text for name, text in given.items()}
+    return with_archives(spec, by_index, lambda one: one == UPLOADED).components[1]
+
+
+@pytest.mark.parametrize(
+    ("executable", "stage", "expected"),
+    [
+        ("./build/program", ("yes",), "program"),
+        ("/home/ann/program", ("/home/ann/program", "data"), "program"),
+        ("package/run.sh", ("package",), "package/run.sh"),
+        ("python3", ("train.py",), "python3"),
+    ],
+)
+def test_a_staged_executable_is_found_under_its_own_name(
+    executable: str, stage: tuple[str, ...], expected: str
+) -> None:
+    found = staged(a_job(executable, *stage), c1=STAGED)
+    assert (found.executable, found.archive) == (expected, STAGED)
+
+
+def test_a_job_that_stages_nothing_stays_as_it_is() -> None:
+    spec = a_job("/bin/true")
+    assert with_archives(spec, {}, lambda _: False) is spec
+
+
+def test_what_was_not_uploaded_is_refused() -> None:
+    for given in ({}, {"c0": STAGED}, {"c1": f"{'b' * 64}:1000"}):
+        with pytest.raises(RejectedError, match="component 1 stages files, and this submission"):
+            staged(a_job("program", "yes"), **given)
+    with pytest.raises(SpecError, match="allowed is CHECKSUM:SIZE"):
+        staged(a_job("program", "yes"), c1="../../etc/passwd")
