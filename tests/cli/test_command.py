@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.cli.main import ALIASES, COMMANDS
+from koala.cli.main import ALIASES, COMMANDS, application
+from koala.errors import NoAnswerError, TimeLimitError
 from tests.cli.command import LIMIT_S, environment, koala, koala_here
 
 QUERIES = (
@@ -42,6 +43,25 @@ def test_help_lists_every_command_and_nothing_is_needed_for_it() -> None:
     assert len(lines) <= 24
     assert all(len(line) <= 80 and not line.endswith("...") for line in lines)
     assert run.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (NoAnswerError("a:1: no answer within timeout = 60 s"), 3),
+        (TimeLimitError("j1 is Running after timeout = 1 s"), 1),
+        (PermissionError(13, "Permission denied", "x"), 1),
+    ],
+)
+def test_an_error_that_is_also_one_of_the_system_keeps_its_status(
+    error: Exception, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(application, "invoke", fail)
+    run = koala_here("list")
+    assert (run.returncode, run.stdout, run.stderr.count("\n")) == (status, "", 1)
 
 
 def test_the_version_is_one_line() -> None:
