@@ -23,6 +23,14 @@ def test_instants_are_datetimes_as_attributes_and_seconds_in_the_document() -> N
     assert asdict(job)["phase"] == "Running"
 
 
+def test_a_record_gives_its_document_and_no_row_of_values() -> None:
+    """Pandas makes a table of dataclasses, except of those that can be iterated over."""
+    job = read_record(JobDetails, a_job())
+    assert dict(job) == a_job()
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(job)  # type: ignore[call-overload]
+
+
 def test_what_an_older_daemon_does_not_send_has_a_default() -> None:
     job = read_record(JobDetails, {"job": "j1", "phase": "Finished"})
     assert (job.name, job.programs, job.parts, job.is_over) == (None, (), (), True)

@@ -181,8 +181,10 @@ async def test_an_interrupt_ends_the_waiting(
     code = (
         "import os, signal, threading, koala; client = koala.Client(); job = client.submit("
         f"'{SLEEP}')\n"
-        "stop = threading.Thread(target=lambda: os.kill(os.getpid(), signal.SIGINT))\n"
-        "try: stop.start(); job.wait()\n"
+        "def stop():\n"
+        "    next(n for n in job.watch(after=0) if n.phase == 'Running')\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "try: threading.Thread(target=stop).start(); job.wait()\n"
         "except KeyboardInterrupt: print(job.cancel().error == '', job.wait(timeout=60))"
     )
     run = python(client, tmp_path, "-c", code)
