@@ -108,6 +108,7 @@ class JobSummary(Record):
     ended_at: datetime | None = None
     attempts: int = 0
     reason: str = ""
+    copying: Mapping[str, float | None] | None = None
 
     @property
     def is_over(self) -> bool:

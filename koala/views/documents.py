@@ -60,6 +60,23 @@ def summary(job: Job) -> dict[str, Any]:
     }
 
 
+def copying(state: State, job: Job, now: Instant) -> dict[str, Any] | None:
+    """Make the document of the copies under way for a job, by their last reports; None if there are
+    none. `left_s` is None if they are overdue."""
+    attempt = None if job.is_over else job.attempt
+    members = () if attempt is None else attempt.present
+    wanted = dict.fromkeys(one for member in members for one in member.transfers)
+    found = [state.files.transfers[one] for one in wanted if one in state.files.transfers]
+    if all(transfer.is_done for transfer in found):
+        return None
+    left_s = max(transfer.expected_at for transfer in found) - now
+    return {
+        "moved_bytes": sum(transfer.moved_bytes for transfer in found),
+        "size_bytes": sum(transfer.size_bytes for transfer in found),
+        "left_s": left_s if 0 <= left_s < FOREVER else None,
+    }
+
+
 def whole_picture(state: State, job_id: JobId, now: Instant) -> dict[str, Any]:
     """Make the full document of a job, with its costs so far; living claims count. Raises KeyError
     if there is no such job.

@@ -304,6 +304,14 @@ def test_metrics_are_flat_names_with_figures() -> None:
     ]
 
 
+def test_a_list_shows_the_copies_that_a_job_waits_for() -> None:
+    copies = {"moved_bytes": 30_000_000, "size_bytes": 120_000_000, "left_s": 12.0}
+    text = jobs_text([a_job(phase="Claiming", copying=copies)])
+    assert "copies files: 25% of 120.0 MB, 12.0 s left" in text
+    late = {"moved_bytes": 0, "size_bytes": 0, "left_s": None}
+    assert "copies files: 0% of 0 B\n" in jobs_text([a_job(copying=late)]) + "\n"
+
+
 def test_reasons_are_a_line_each() -> None:
     assert why_text({"job": "j1", "why": ["first", "second\x1b[2J"]}) == "first\nsecond?[2J"
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer
-from koala.core.model.events import ReplicaRemoved
+from koala.core.model.events import ReplicaRemoved, TransferProgressed
 from koala.core.model.grid import GridView, Replica, SiteView
 from koala.core.model.job import InputFile
-from koala.core.model.values import FileName, SiteName
+from koala.core.model.values import FileName, SiteName, TransferId
 from koala.protocol.messages import HeldFile
+from koala.views.documents import copying
 from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import a_component, a_job, a_site
@@ -109,3 +110,18 @@ def test_the_route_of_several_files_is_their_mean_by_size() -> None:
     assert [way[1:] for way in ways] == [("b", "a"), ("a", "b"), ("a", "c")]
     assert view.holders((BIG, SMALL)) == ()
     assert view.near((BIG, TINY)) == ()
+
+
+def test_a_list_says_how_far_the_copies_of_a_job_are(begin: Begin) -> None:
+    script = two_homes(begin).tell(a_site("delft", 8), a_reader(8))  # type: ignore[arg-type]
+    script.drop()
+    job = script.job("j1")
+    told = TransferProgressed(transfer=TransferId("j1/1/t1"), size_bytes=450, took_s=5.0)
+    script.at(5).tell(told)
+    found = copying(script.scheduler, job, script.now)
+    assert found is not None
+    assert (found["moved_bytes"], found["size_bytes"]) == (450, 1000)
+    assert found["left_s"] == pytest.approx(95.0), "the others are expected at 100 s"
+    script.drop().fetched("j1/1/t1", 900).fetched("j1/1/t2", 60).fetched("j1/1/t3", 40)
+    assert copying(script.scheduler, job, script.now) is None
+    script.drop()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import tzinfo
 
-from koala.cli.render.documents import moment
+from koala.cli.render.documents import moment, seconds, size
 from koala.cli.render.table import NOTHING, Column, Document, clean, column, table
 from koala.errors import SpecError
 
@@ -71,8 +71,18 @@ def job_columns(*, now: float | None = None, zone: tzinfo | None = None) -> tupl
         column("SUBMITTED", lambda job: moment(job["submitted_at"], zone), rank=7),
         column(">ELAPSED", lambda job: _elapsed(job, now), rank=6),
         column("USER", "owner", rank=2),
-        column("REASON", lambda job: job["reason"] or " "),
+        column("REASON", lambda job: job["reason"] or _copying(job) or " "),
     )
+
+
+def _copying(job: Document) -> str:
+    """Format the progress of the copies that a job waits for."""
+    copies = job.get("copying")
+    if not copies:
+        return ""
+    share = copies["moved_bytes"] / copies["size_bytes"] if copies["size_bytes"] else 0.0
+    left = "" if copies["left_s"] is None else f", {seconds(copies['left_s'])} left"
+    return f"copies files: {share:.0%} of {size(copies['size_bytes'])}{left}"
 
 
 def _programs(job: Document) -> list[str]:

@@ -18,7 +18,7 @@ from koala.daemon.auth.access_rules import Caller
 from koala.daemon.event_loop import EventLoop
 from koala.daemon.group_commit import BatchContext
 from koala.errors import SpecError
-from koala.views.documents import summary
+from koala.views.documents import copying, summary
 from koala.wire.v1 import koala_pb2 as pb
 
 PAGE_MAX = 1_000
@@ -76,7 +76,11 @@ class Listing:
 
             def query(batch: BatchContext, part: Sequence[JobId] = part) -> list[dict[str, Any]]:
                 jobs = batch.scheduler.jobs
-                return self.pictures(jobs[name] for name in part if name in jobs)
+                shown = [jobs[name] for name in part if name in jobs]
+                return [
+                    picture | {"copying": copying(batch.scheduler, jobs[picture["job"]], batch.now)}
+                    for picture in self.pictures(shown)
+                ]
 
             found += await event_loop.ask(query)
             if len(found) >= most:
