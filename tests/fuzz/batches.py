@@ -30,7 +30,10 @@ Case: TypeAlias = tuple[str, list[tuple[int, str, str]]]
 QUESTIONS: dict[str, tuple[Path, ...]] = {
     "slurm jobs": (SLURM / "squeue.txt",),
     "slurm record": (SLURM / "job-cancelled.txt",),
-    "slurm figures": tuple(SLURM / f"{n}.txt" for n in ("sinfo", "pending", "partition", "config")),
+    "slurm figures": (
+        *(SLURM / f"{name}.txt" for name in ("sinfo", "pending", "partition", "config")),
+        Path(__file__).with_name("licenses.txt"),
+    ),
     "slurm submitted": (SLURM / "job-unknown.txt",),
     "cell jobs": (CELL / "qstat.xml",),
     "cell record": (CELL / "qacct.txt",),
