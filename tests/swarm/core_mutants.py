@@ -27,7 +27,7 @@ from koala.core.model.job import (
 from koala.core.model.parameters import Parameters
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Priority
-from koala.core.pipeline import claim_end, claiming, ending, starting, wanted
+from koala.core.pipeline import claim_end, claiming, ending, refusals, starting, wanted
 from koala.daemon import group_commit as turns
 from tests.swarm import oracle
 from tests.swarm.mutating import Patches, mutant, replaced
@@ -167,7 +167,7 @@ def two_releases() -> Patches:
 @mutant
 def errors_are_never_reset() -> Patches:
     """A component that ends well does not reset the error count."""
-    with replaced((claim_end, "ended_well"), by=lambda site: False):
+    with replaced((refusals, "ended_well"), by=lambda site: False):
         yield
 
 
@@ -334,14 +334,14 @@ def a_drained_site_is_asked() -> Patches:
 @mutant
 def a_refusal_is_an_error() -> Patches:
     """A site that was merely full gets an error counted."""
-    with replaced((claim_end, "SITE_FAULTS"), by=(*SITE_FAULTS, EndKind.REFUSED)):
+    with replaced((refusals, "SITE_FAULTS"), by=(*SITE_FAULTS, EndKind.REFUSED)):
         yield
 
 
 @mutant
 def one_error_too_many() -> Patches:
     """The site is disabled one error after the threshold of consecutive errors."""
-    real = ending.count_error
+    real = refusals.count_error
 
     def count_error(state: Any, site: Any, *rest: Any) -> None:
         kept = state.parameters
@@ -350,7 +350,7 @@ def one_error_too_many() -> Patches:
         real(state, site, *rest)
         state.parameters = kept
 
-    with replaced((claim_end, "count_error"), by=count_error):
+    with replaced((refusals, "count_error"), by=count_error):
         yield
 
 

@@ -6,6 +6,7 @@ claiming_schedule, claiming  schedule claiming tries; claim, receive answers, ev
 starting                     try TCP paths; arm, release, pass: the barrier
 progress_control             keep the components of a running job together
 claim_end, ending            end a claim; finish, fail, cancel, set back, fence
-site_events, refusals        handle registrations and reports of sites; back off after refusals
+site_events                  handle registrations and reports of sites
+refusals                     count refusals and errors against sites; back off from them
 wanted                       compute the wanted state of a site
 """

@@ -7,7 +7,6 @@ from dataclasses import replace
 from koala.core.model import events as ev
 from koala.core.model.actions import AcknowledgeClaim
 from koala.core.model.claim import Claim, Stopped, claim_charge
-from koala.core.model.grid import Site
 from koala.core.model.job import (
     SITE_FAULTS,
     Attempt,
@@ -22,7 +21,6 @@ from koala.core.model.job import (
 from koala.core.model.values import Instant
 from koala.core.pipeline.claiming import after_answer
 from koala.core.pipeline.ending import (
-    count_error,
     drop_member,
     fail,
     finish_if_over,
@@ -33,10 +31,15 @@ from koala.core.pipeline.ending import (
     stop_claim,
 )
 from koala.core.pipeline.progress_control import restore_full_speed
-from koala.core.pipeline.refusals import is_for_good, note_error, note_refusal
+from koala.core.pipeline.refusals import (
+    count_end_for_site,
+    is_for_good,
+    is_refusal,
+    note_refusal,
+)
 from koala.core.pipeline.starting import advance_start, run_if_passed
 from koala.core.queries import describe, is_optional_member, member_of
-from koala.core.sites import decrease_window, ended_well, note_gone
+from koala.core.sites import decrease_window, note_gone
 from koala.core.state import State
 
 
@@ -102,29 +105,6 @@ def mark_unreachable(
         return
     stop_claim(state, claim, is_silent=is_silent)
     lose_member(state, *found, end, now)
-
-
-def count_end_for_site(state: State, site: Site, claim: Claim, end: ClaimEnd, now: Instant) -> None:
-    """Count the end for or against its site."""
-    if end.is_well:
-        if ended_well(site):
-            state.announce_site(site, "usable again: a component ended well", now)
-        return
-    # A lease may expire because the daemon was down, which is no error of a site.
-    is_ours = end.kind is EndKind.LEASE and now - state.started_at < state.parameters.run_lease_s
-    if end.kind in SITE_FAULTS and not is_ours:
-        reason = end.describe()
-        note_error(state, state.jobs[claim.job], site.name, reason, now, since=claim.asked_at)
-        count_error(state, site, claim.job, reason, now)
-    elif claim.is_preempting and claim.grant is None and is_refusal(claim, end, now):
-        site.no_preempt_until = now + state.parameters.preempt_rest_s
-
-
-def is_refusal(claim: Claim, end: ClaimEnd, now: Instant) -> bool:
-    """Return True if the claim did not start within its grace time. If the daemon notices first,
-    its Stop overtakes the refusal of the site."""
-    is_overdue = end.kind is EndKind.STOPPED and now >= claim.grace_until
-    return end.kind is EndKind.REFUSED or is_overdue
 
 
 def member_gone(

@@ -11,7 +11,6 @@ from koala.core.model import events as ev
 from koala.core.model.actions import CancelTransfer, PublishOutputs, StopClaim
 from koala.core.model.charges import Setback
 from koala.core.model.claim import Claim, Stopped
-from koala.core.model.grid import Site
 from koala.core.model.job import (
     Attempt,
     Cancelled,
@@ -33,12 +32,11 @@ from koala.core.model.job import (
 from koala.core.model.replicas import Transfer
 from koala.core.model.timeline import lowered_fraction
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import Instant, JobId, SiteName, TransferId
+from koala.core.model.values import Instant, SiteName, TransferId
 from koala.core.pipeline.claiming_schedule import missed_at, tries_left
 from koala.core.pipeline.queue_entry import admit, enter_queue, set_timer
 from koala.core.pipeline.succession import end_wait, settle_successors
 from koala.core.queries import claim_of, claims_of, describe, is_held
-from koala.core.sites import erred
 from koala.core.state import State
 
 LOST_ATTEMPTS_MAX = 1_000
@@ -282,22 +280,6 @@ def settle_hold(state: State, claim: Claim, now: Instant) -> None:
         job.wasted_s += held_s
     state.user_budgets[job.spec.owner].settle(claim.id, held_s)
     state.site_budgets[claim.site].settle(claim.id, held_s)
-
-
-def count_error(state: State, site: Site, job: JobId, reason: str, now: Instant) -> None:
-    """Count an error of a site with a job; it may make the site unusable."""
-    if site.erring:  # jobs that are over and without claims cannot err again
-        owing = {claim.job for claim in state.ledger.values()} | {job}
-        site.erring = {
-            one: times
-            for one, times in site.erring.items()
-            if one in owing or (one in state.jobs and not state.jobs[one].is_over)
-        }
-    rests_until = erred(site, job, state.parameters, now)
-    if rests_until is not None:
-        text = f"unusable after {site.errors} consecutive errors; the last: {reason}"
-        state.announce_site(site, text, now)
-        state.timers.set(rests_until, TimerKind.PROBE, site.name)
 
 
 def _may_have_run(attempt: Attempt, member: Member) -> bool:

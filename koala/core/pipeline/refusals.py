@@ -1,5 +1,7 @@
-"""Back-off of a job from sites that gave it trouble.
+"""Refusals and errors: count them against the site, and keep the job away from it (back-off).
 
+- Every end of a claim that is the site's fault counts against the site; so many in a row make it
+  unusable for a while (the circuit breaker in `koala.core.sites`). A refusal is no error.
 - A site may refuse a job permanently: an account, a program or a limit, which waiting does not
   change. Such a refusal comes long before the end of the grace time and has a reason.
 - A job may fail with a site, by the fault of either. Where jobs are counted (`errors_counted`),
@@ -13,11 +15,51 @@ from __future__ import annotations
 
 from koala.core.model.charges import Refusal, Trouble
 from koala.core.model.claim import Claim
-from koala.core.model.grid import GridView
-from koala.core.model.job import ClaimEnd, EndKind, Job, Placing
+from koala.core.model.grid import GridView, Site
+from koala.core.model.job import SITE_FAULTS, ClaimEnd, EndKind, Job, Placing
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import Instant, SiteName
+from koala.core.model.values import Instant, JobId, SiteName
+from koala.core.sites import ended_well, erred
 from koala.core.state import State
+
+
+def count_end_for_site(state: State, site: Site, claim: Claim, end: ClaimEnd, now: Instant) -> None:
+    """Count the end for or against its site."""
+    if end.is_well:
+        if ended_well(site):
+            state.announce_site(site, "usable again: a component ended well", now)
+        return
+    # A lease may expire because the daemon was down, which is no error of a site.
+    is_ours = end.kind is EndKind.LEASE and now - state.started_at < state.parameters.run_lease_s
+    if end.kind in SITE_FAULTS and not is_ours:
+        reason = end.describe()
+        note_error(state, state.jobs[claim.job], site.name, reason, now, since=claim.asked_at)
+        count_error(state, site, claim.job, reason, now)
+    elif claim.is_preempting and claim.grant is None and is_refusal(claim, end, now):
+        site.no_preempt_until = now + state.parameters.preempt_rest_s
+
+
+def is_refusal(claim: Claim, end: ClaimEnd, now: Instant) -> bool:
+    """Return True if the claim did not start within its grace time. If the daemon notices first,
+    its Stop overtakes the refusal of the site."""
+    is_overdue = end.kind is EndKind.STOPPED and now >= claim.grace_until
+    return end.kind is EndKind.REFUSED or is_overdue
+
+
+def count_error(state: State, site: Site, job: JobId, reason: str, now: Instant) -> None:
+    """Count an error of a site with a job; it may make the site unusable."""
+    if site.erring:  # jobs that are over and without claims cannot err again
+        owing = {claim.job for claim in state.ledger.values()} | {job}
+        site.erring = {
+            one: times
+            for one, times in site.erring.items()
+            if one in owing or (one in state.jobs and not state.jobs[one].is_over)
+        }
+    rests_until = erred(site, job, state.parameters, now)
+    if rests_until is not None:
+        text = f"unusable after {site.errors} consecutive errors; the last: {reason}"
+        state.announce_site(site, text, now)
+        state.timers.set(rests_until, TimerKind.PROBE, site.name)
 
 
 def is_for_good(claim: Claim, end: ClaimEnd, now: Instant) -> bool:
