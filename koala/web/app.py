@@ -16,7 +16,18 @@ from starlette.staticfiles import StaticFiles
 
 from koala.web.clock import now_s
 from koala.web.identities import Identities
-from koala.web.pages import events, grid, job, jobs, queues, report, sign_in, submit
+from koala.web.pages import (
+    events,
+    grid,
+    job,
+    jobs,
+    queues,
+    replay,
+    report,
+    results,
+    sign_in,
+    submit,
+)
 from koala.web.pages.viewer import Services, make_templates
 from koala.web.security import RequestGuard
 from koala.web.sessions import Sessions, SignInCode
@@ -52,6 +63,7 @@ def make_app(
                     templates=make_templates(settings, daemon=identities.address),
                 )
                 app.state.streams = events.Streams()
+                app.state.films = replay.Films()
                 code.publish()
                 yield
 
@@ -77,6 +89,11 @@ def _routes() -> list[BaseRoute]:
         Route("/jobs/{job}/cancel", job.cancel, methods=["POST"]),
         Route("/queues", queues.show),
         Route("/report", report.show),
+        Route("/replay", replay.show),
+        Route("/replay/data", replay.data),
+        Route("/results", results.show),
+        Route("/results/{name}", results.folder),
+        Route("/results/{name}/{figure}", results.figure),
         Route("/submit", submit.show),
         Route("/submit", submit.submit, methods=["POST"]),
         Route("/submit/check", submit.check, methods=["POST"]),

@@ -82,6 +82,10 @@ def read_settings(
             f"--listen {listen}: without --certificate and --key only loopback addresses are"
             " allowed, since anybody on the way could read and change the pages"
         )
+    if results is not None and not results.is_dir():
+        raise ConfigError(f"--results {results}: allowed is a folder that can be read")
+    if journal is not None and not journal.exists():
+        raise ConfigError(f"--journal {journal}: allowed is a state directory, or a journal in it")
     _check_url(public_url)
     return WebSettings(
         host=host,

@@ -23,6 +23,10 @@ from koala.cli.extras import needs_web
     help="Address that browsers use, if a proxy is in between, as in https://example.org/koala.",
 )  # fmt: skip
 @option("--link-file", type=file, help="Write each new sign-in link to this file, too.")
+@option(
+    "--results", type=file, metavar="DIR", help="Show results of koala reproduce in this folder."
+)
+@option("--journal", type=file, metavar="STATE", help="Show this past run as a film, to operators.")
 @address_option
 @needs_web
 def web(
@@ -32,6 +36,8 @@ def web(
     key: Path | None,
     public_url: str,
     link_file: Path | None,
+    results: Path | None,
+    journal: Path | None,
     address: str | None,
 ) -> None:
     """Show the grid and its jobs in a browser.
@@ -48,5 +54,7 @@ def web(
         certificate=certificate,
         key=key,
         link_file=link_file,
+        results=results,
+        journal=journal,
     )
     serve(settings, address, say=lambda link: note(f"open {link}"))

@@ -31,6 +31,14 @@ from koala.web.identities import Identities, Identity
 from koala.web.sessions import Session, Sessions, SignInCode
 from koala.web.settings import WebSettings
 
+PAGES = (
+    ("grid", "Grid", "/"),
+    ("jobs", "Jobs", "/jobs"),
+    ("queues", "Queues", "/queues"),
+    ("report", "Report", "/report"),
+    ("submit", "Submit", "/submit"),
+)
+"""Key, word and path of the pages in the head of each page."""
 Handler = Callable[[Request, "Viewer"], Awaitable[Response]]
 STATUS: tuple[tuple[type[KoalaError], int], ...] = (
     (UnknownJobError, 404),
@@ -106,7 +114,10 @@ def make_templates(settings: WebSettings, *, daemon: str) -> Environment:
         twice=lambda words: [(word, word) for word in words],
         part=partial(quote, safe=""),
     )
-    templates.globals.update(base=settings.base, daemon=daemon)
+    pages = [*PAGES]
+    pages += [("replay", "Replay", "/replay")] if settings.journal else []
+    pages += [("results", "Results", "/results")] if settings.results else []
+    templates.globals.update(base=settings.base, daemon=daemon, pages=pages)
     return templates
 
 
@@ -164,7 +175,7 @@ def error_page(request: Request, viewer: Viewer, error: KoalaError) -> Response:
     status = next((code for kind, code in STATUS if isinstance(error, kind)), 500)
     if "text/html" not in request.headers.get("accept", "text/html"):
         return JSONResponse({"error": str(error)}, status_code=status)
-    heading = HTTPStatus(status).phrase
+    heading = {403: "Not allowed", 404: "Not found"}.get(status, "This did not work")
     return viewer.page("error.html", status=status, heading=heading, text=str(error), here="")
 
 
