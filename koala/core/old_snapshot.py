@@ -1,6 +1,6 @@
 """Objects of the state as earlier releases saved them, converted to those of today.
 
-Saved states and archived jobs are read for ever. A class whose fields changed has another tag since
+Saved states and archived jobs are always read. A class whose fields changed has another tag since
 (`koala.core.snapshot.TAGS`); the old tag is converted here.
 """
 

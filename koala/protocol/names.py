@@ -6,7 +6,7 @@ import re
 from typing import NewType
 
 ClaimId = NewType("ClaimId", str)
-"""job/attempt/component/n, unique for ever."""
+"""job/attempt/component/n, unique forever."""
 SiteName = NewType("SiteName", str)
 
 CLAIM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}(/[0-9]{1,9}){3}")

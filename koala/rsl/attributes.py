@@ -308,7 +308,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _ignored("gramMyJob", "the rendezvous bundle tells each component of the others"),
     _ignored("save_state", "the daemon's journal keeps every job"),
     _ignored("two_phase", "submission is idempotent by its key"),
-    _refused("restart", "it would take over a job of GRAM; submit the job anew"),
+    _refused("restart", "it would take over a job of GRAM; submit the job again"),
     _ignored("stdout_position", "standard output is a file, not a stream"),
     _ignored("stderr_position", "standard error is a file, not a stream"),
     _ignored("remote_io_url", "there is no GASS server"),

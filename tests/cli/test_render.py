@@ -241,7 +241,7 @@ def test_sites_that_are_away_show_why_and_that_they_are_drained() -> None:
     assert text.splitlines()[7:] == [
         "delft is away: it was revoked at 1970-01-01 00:16:40 (koala audit: by whom)",
         "vu is away: its certificate expired at 1970-01-01 00:16:40; koala site add lets it join"
-        " anew",
+        " again",
         "leiden is away: a join token was made for it, and not used yet",
     ]
     red = sites_text(sites[:1], coloured=True).splitlines()[1]

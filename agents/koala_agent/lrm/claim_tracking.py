@@ -56,7 +56,7 @@ def idle_of(
     counted.
 
     Jobs that wait before ours have a right to the idle processors. Backfilling may decide
-    otherwise; a claim that asked in vain is refused after its grace time.
+    otherwise; a claim that got no processors is refused after its grace time.
     """
     claims = [claim for claim in claims_known if claim.row.end is None]
     running, waiting = (

@@ -99,7 +99,7 @@ NEVER = (
     "AssocMaxCpuPerJobLimit",
     "QOSMaxCpuPerJobLimit",
 )
-"""Reasons of requests that Slurm accepts and keeps for ever."""
+"""Reasons of requests that Slurm accepts and never starts."""
 
 LIMITS = ("QOS", "Assoc", "MaxJobs", "MaxCpuPerAccount", "MaxMemPerLimit")
 """Prefixes of reasons that mean that the user, or an account, has reached a limit."""

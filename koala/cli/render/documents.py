@@ -72,7 +72,7 @@ def _why_away(site: Document, zone: tzinfo | None) -> str:
             return f"it was revoked at {moment(site['revoked_at'], zone)} (koala audit: by whom)"
         case "expired":
             at = moment(site["expires_at"], zone)
-            return f"its certificate expired at {at}; koala site add lets it join anew"
+            return f"its certificate expired at {at}; koala site add lets it join again"
         case "awaited":
             return "a join token was made for it, and not used yet"
         case _:

@@ -275,7 +275,7 @@ class Enrolments:
             what = "was revoked" if record.revoked_at else "was replaced by a newer one"
             raise UnauthenticatedError(
                 f"the certificate {serial[:12]} of site {name} {what}: if no operator did that,"
-                " somebody has a copy of its key; koala site add enrols it anew"
+                " somebody has a copy of its key; koala site add enrols it again"
             )
         return record
 

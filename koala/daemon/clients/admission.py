@@ -257,7 +257,7 @@ def _placement_warnings(
     policy = f"the placement policy in force{', ' + name + ',' if name else ''}"
     return [
         f"{policy} finds no place for the job even when nothing else runs (component"
-        f" {spec.label(answer.component)}: {answer.reason}): it may wait for ever. Where its"
+        f" {spec.label(answer.component)}: {answer.reason}): it may wait forever. Where its"
         " components run can be said with resourceManagerContact"
     ]
 

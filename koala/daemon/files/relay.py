@@ -345,7 +345,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             raise _busy(f"{self._meetings.sources} others are offering")
         meeting = await self._meetings.reader_for(transfer)
         if meeting is None:
-            raise RefusalError(grpc.StatusCode.ABORTED, "the same transfer was offered anew")
+            raise RefusalError(grpc.StatusCode.ABORTED, "the same transfer was offered again")
         try:
             await self._receive_offer(meeting, messages, context)
         except (PipeClosedError, TimeoutError) as error:

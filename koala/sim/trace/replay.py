@@ -193,7 +193,7 @@ class Replay:
             raise ConfigError(f"{path}: is of version {str(version)[:40]!r}; allowed is {_VERSION}")
         written = rest.removesuffix("\n")
         if head.get("digest") != _digest_of(written):
-            text = f"{path}: is damaged: it does not hold what was written; begin the replay anew"
+            text = f"{path}: is damaged: it does not hold what was written; begin the replay again"
             raise ConfigError(text)
         kept: dict[str, Any] = json.loads(written)
         before = kept["setting"]

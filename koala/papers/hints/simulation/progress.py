@@ -141,7 +141,7 @@ class Link:
 
 
 def left(capacity: float, taken: Iterable[float]) -> float:
-    """Remaining capacity. It is summed anew each time so that rounding does not accumulate; dust
+    """Remaining capacity. It is summed again each time so that rounding does not accumulate; dust
     counts as 0."""
     rest = capacity - sum(taken)
     return rest if rest > DUST * capacity else 0.0

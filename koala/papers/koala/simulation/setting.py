@@ -211,7 +211,7 @@ class Setting:
             room = sum(processors // (size // count) for processors in left)
             require(
                 room >= count, "sizes", size,
-                f"what fits into sites of {left} in {count} components, or it waits for ever",
+                f"what fits into sites of {left} in {count} components, or it waits forever",
             )  # fmt: skip
         return found
 
