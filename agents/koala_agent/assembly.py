@@ -99,13 +99,13 @@ def _surroundings(config: Config, site: Served, *, version: str, umask: int) -> 
     presence = Presence(session)
     link_events: asyncio.Queue[Event] = asyncio.Queue()
     local_reports: asyncio.Queue[Listed | Idle] = asyncio.Queue()
+    launch = _launch_settings(config, site)
     files = Files(
-        _files_settings(config, identity, disk),
+        _files_settings(config, identity, disk, may_take_local=launch.shows_all),
         lambda report: link_events.put_nowait(Reported(report)),
         relay=lambda: presence.relay,
     )
     manager = _local_manager(config, site, disk=disk, tell=local_reports.put_nowait, umask=umask)
-    launch = _launch_settings(config, site)
     folders = ClaimFolders(launch)
     inputs = InputPaths(
         replica=files.local_path,
@@ -294,7 +294,9 @@ def _load(config: Config) -> LoadParameters | None:
     return LoadParameters(**given, speed=config.lrm.speed)
 
 
-def _files_settings(config: Config, identity: IdentityFile | None, disk: Disk) -> FilesSettings:
+def _files_settings(
+    config: Config, identity: IdentityFile | None, disk: Disk, *, may_take_local: bool
+) -> FilesSettings:
     return FilesSettings(
         site=config.agent.site,
         store=Path(config.files.store),
@@ -305,5 +307,6 @@ def _files_settings(config: Config, identity: IdentityFile | None, disk: Disk) -
         fetches_max=config.files.concurrent,
         readers_max=2 * config.files.concurrent,
         room_bytes=lambda: disk.room_bytes,
+        may_take_local=may_take_local,
         added_bytes_max=None if config.files.added_mb is None else config.files.added_mb * MB,
     )

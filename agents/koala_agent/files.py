@@ -59,7 +59,8 @@ class FilesSettings:
     whose outputs are sent at the same time. The store is scanned every `scan_s`. A served file is
     forgotten `serve_idle_s` after its last reader, `serve_after_s` after it was read to its end.
     Copies use no more disk space than `room_bytes` returns, and files that users add to the store
-    no more than `added_bytes_max` in all (None: no limit).
+    no more than `added_bytes_max` in all (None: no limit). They may name files of this machine if
+    it `may_take_local`.
     """
 
     site: str
@@ -78,6 +79,7 @@ class FilesSettings:
     uploads: UploadLimits = field(default_factory=UploadLimits)
     room_bytes: Callable[[], float] = lambda: math.inf
     added_bytes_max: int | None = None
+    may_take_local: bool = False
 
 
 class Files:
@@ -173,6 +175,9 @@ class Files:
             failed = TransferFailed(transfer=order.transfer, reason=reason, at=self._settings.site)
             self._on_report(failed)
             return
+        if order.path:
+            self._begun.put_nowait(partial(self._take, order))
+            return
         fetch = self._fetches[order.transfer] = Fetch(order, self._fetching)
         self._begun.put_nowait(partial(self._run, order.transfer, fetch))
 
@@ -263,6 +268,11 @@ class Files:
 
     def _objection(self, order: FetchOrder) -> str:
         """Return why the store does not take a file; empty when it does."""
+        if order.path and not self._settings.may_take_local:
+            return (
+                f"users of {self._settings.site} may not read what its agent may: its administrator"
+                " puts files into its store"
+            )
         most = self._settings.added_bytes_max
         if not order.keep_as or most is None:
             return ""
@@ -346,6 +356,19 @@ class Files:
             self.rescan()
         else:
             self._on_report(held)
+
+    async def _take(self, order: FetchOrder) -> None:
+        """Take a file of this machine into the store, and report it."""
+        try:
+            await in_thread(self._store.take, Path(order.path), order.keep_as)
+        except (OSError, SpecError) as error:
+            reason = f"{error.strerror}: {order.path}" if isinstance(error, OSError) else str(error)
+            self._on_report(
+                TransferFailed(transfer=order.transfer, reason=reason, at=self._settings.site)
+            )
+            return
+        log.info("file.taken", file=order.keep_as, path=order.path)
+        self.rescan()
 
     async def _remove_replica(self, name: str) -> None:
         try:

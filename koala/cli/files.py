@@ -16,6 +16,7 @@ from koala.cli.connection import answer, answer_list, document, documents, note,
 from koala.errors import RejectedError, SpecError
 
 if TYPE_CHECKING:
+    from koala.cli.render.table import Document
     from koala.client import AsyncClient
     from koala.client.records import AddedFile, ReplicaFile
 
@@ -61,10 +62,18 @@ def list_files(*, json: bool, address: str | None) -> None:
     help="The site that takes it; may be repeated. Default: the largest.",
 )  # fmt: skip
 @option("--as", "name", default="", metavar="NAME", help="Its name. Default: the name it has.")
+@option("--there", is_flag=True, help="FILE is a path at the site, where it is already.")
 @option("--shared", is_flag=True, help="Everybody's jobs may read it.")
 @daemon_options
 def add(
-    *, path: Path, sites: Sequence[str], name: str, shared: bool, json: bool, address: str | None
+    *,
+    path: Path,
+    sites: Sequence[str],
+    name: str,
+    there: bool,
+    shared: bool,
+    json: bool,
+    address: str | None,
 ) -> None:
     """Add a file, or a folder of files, to a site.
 
@@ -74,6 +83,18 @@ def add(
     from koala.cli.render.progress_bar import progress
     from koala.client.uploads import files_below
 
+    if there:
+        if not sites:
+            raise SpecError("--there: allowed is a file at a site that --site names")
+
+        async def take(client: AsyncClient) -> list[AddedFile]:
+            return [
+                await client.add_file_there(str(path), site=site, name=name, is_shared=shared)
+                for site in sites
+            ]
+
+        _show_added(documents(address, take), json)
+        return
     found = [(one, _renamed(own, path.resolve().name, name)) for one, own in files_below(path)]
     if not found:
         raise SpecError(f"{path}: the folder has no files")
@@ -95,12 +116,7 @@ def add(
                     before += entry.size_bytes
         return added
 
-    entries = documents(address, request)
-    answer(
-        {"files": entries},
-        lambda: "\n".join(f"{entry['file']}  at {entry['site']}" for entry in entries),
-        as_json=json,
-    )
+    _show_added(documents(address, request), json)
 
 
 @click.command
@@ -159,6 +175,14 @@ def _list(json: bool, address: str | None) -> None:
 
     entries = documents(address, lambda client: client.files())
     answer_list("files", entries, lambda: files_text(entries, width=width()), as_json=json)
+
+
+def _show_added(entries: Sequence[Document], json: bool) -> None:
+    answer(
+        {"files": entries},
+        lambda: "\n".join(f"{entry['file']}  at {entry['site']}" for entry in entries),
+        as_json=json,
+    )
 
 
 def _advance(update: Callable[[float], None], before: int, here: int) -> None:

@@ -63,13 +63,32 @@ class AsyncFileCalls:
             size_bytes=local.size_bytes,
             is_shared=is_shared,
         )
+        whole = local.size_bytes
+        return await self._added(request, lambda there: progress((whole + there) // 2))
+
+    async def add_file_there(
+        self, path: str, *, site: str, name: str = "", is_shared: bool = False
+    ) -> AddedFile:
+        """Add a file that is on a site's machine already, at an absolute path, as `name` (default:
+        its own name). It is linked into the site's store, or copied there.
+
+        Only where programs may read all that the agent may. Raises as `add_file` does.
+        """
+        request = pb.AddFileRequest(
+            name=name or path.rpartition("/")[2], site=site, path=path, is_shared=is_shared
+        )
+        return await self._added(request)
+
+    async def _added(
+        self, request: pb.AddFileRequest, progress: Progress = lambda _: None
+    ) -> AddedFile:
+        """Call AddFile to its end. `progress` receives the bytes that the site has."""
         async with aclosing(self._daemon.stream("AddFile", request)) as replies:
             async for reply in replies:
-                progress((local.size_bytes + reply.moved_bytes) // 2)
+                progress(reply.moved_bytes)
                 if reply.is_done:
-                    document = {
-                        "file": reply.file, "site": reply.site, "size_bytes": local.size_bytes
-                    }  # fmt: skip
+                    size_bytes = request.size_bytes or reply.moved_bytes
+                    document = {"file": reply.file, "site": reply.site, "size_bytes": size_bytes}
                     return read_record(AddedFile, document)
         raise UnreachableError(f"{self._daemon.address}: the answer was cut; the same call goes on")
 

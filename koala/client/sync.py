@@ -464,6 +464,18 @@ class Client(ClientBase):
             self._inner.add_file(path, name=name, site=site, is_shared=is_shared, progress=progress)
         )
 
+    def add_file_there(
+        self, path: str, *, site: str, name: str = "", is_shared: bool = False
+    ) -> AddedFile:
+        """Add a file that is on a site's machine already, at an absolute path, as `name` (default:
+        its own name). It is linked into the site's store, or copied there.
+
+        Only where programs may read all that the agent may. Raises as `add_file` does.
+        """
+        return self._run(
+            self._inner.add_file_there(path, site=site, name=name, is_shared=is_shared)
+        )
+
     def remove_file(self, name: str, *, site: str = "") -> RemovedFile:
         """Remove one of the caller's files from a site, or from all. Raises RejectedError."""
         return self._run(self._inner.remove_file(name, site=site))

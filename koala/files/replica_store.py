@@ -85,6 +85,23 @@ class FileStore:
             finally:
                 beside.unlink(missing_ok=True)
 
+    def take(self, path: Path, name: str) -> None:
+        """Take a file of this machine, as a hard link, or as a copy where that is impossible.
+        Raises SpecError for a file of the site itself, or a path that is no regular file, OSError.
+        """
+        _check_added(name)
+        if not path.is_absolute() or not path.is_file():
+            raise SpecError(f"{shown(str(path))}: allowed is the absolute path of a regular file")
+        beside = self._folder.path / f"{COPYING}{secrets.token_hex(8)}"
+        try:
+            try:
+                beside.hardlink_to(path.resolve())
+            except OSError:
+                shutil.copyfile(path, beside)
+            self._folder.take(beside, name)
+        finally:
+            beside.unlink(missing_ok=True)
+
     def remove(self, name: str) -> None:
         """Delete a file that a user has added; none is no error. Raises SpecError for a file of the
         site itself, OSError."""

@@ -636,6 +636,7 @@ class FetchOrder:
       shares the link.
     - `report_s` is the least time between two progress reports. 0: none are wanted.
     - `keep_as` is the name under which the site's store takes the copy; empty: it is a claim's.
+    - `path` is a file on the site's own machine, which the store takes instead of a copy.
     """
 
     transfer: str
@@ -649,6 +650,7 @@ class FetchOrder:
     booked_bps: Annotated[float, Rate()] = 0.0
     report_s: Annotated[float, Rate()] = 0.0
     keep_as: str = ""
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,3 +133,22 @@ async def test_a_program_of_this_machine_goes_along_with_its_folder(
     folder.joinpath("words").unlink()
     with pytest.raises(SpecError, match="allowed is a file or a folder that exists"):
         await client.submit(f"&(executable={program})(stage={tmp_path / 'none'})")
+
+
+async def test_a_file_that_is_at_a_site_already_is_taken_from_there(
+    client: AsyncClient, tmp_path: Path
+) -> None:
+    path = tmp_path / "here.nc"
+    path.write_bytes(LARGE)
+    added = await client.add_file_there(str(path), site="leiden")
+    assert (added.site, added.size_bytes) == ("leiden", len(LARGE))
+    (listed,) = [entry for entry in await client.files() if entry.file.endswith("/here.nc")]
+    assert (listed.sites, listed.size_bytes) == (("leiden",), len(LARGE))
+    await client.remove_file("here.nc")
+    assert path.read_bytes() == LARGE
+    for wrong, words in (
+        (str(tmp_path), "allowed is the absolute path of a regular file"),
+        ("relative.nc", "allowed is the absolute path of a regular file"),
+    ):
+        with pytest.raises(RejectedError, match=words):
+            await client.add_file_there(wrong, site="leiden", name="wrong.nc")

@@ -7,6 +7,7 @@ name says whose a file is, also after a loss of the daemon's state; other names 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -117,15 +118,20 @@ class FileService:
         content = Content(
             user=caller.name, checksum=request.checksum, size_bytes=request.size_bytes
         )
+        if request.path:
+            if not request.site:
+                raise SpecError("a file that is at a site already: allowed is one with --site")
+            named = hashlib.sha256(request.path.encode()).hexdigest()
+            content = Content(user=caller.name, checksum=named, size_bytes=0)
         site, is_there = await self.event_loop.ask(
             lambda batch: self._check_addition(batch, FileName(name), content, request.site)
         )
         if is_there:
             yield pb.AddFileReply(file=name, site=site, is_done=True)
             return
-        if await asyncio.to_thread(self.uploads.find, content) is None:
+        if not request.path and await asyncio.to_thread(self.uploads.find, content) is None:
             raise RejectedError(f"{shown(request.name)} was not uploaded: Upload comes first")
-        with self.additions.adding(site, content, name) as addition:
+        with self.additions.adding(site, content, name, request.path) as addition:
             while not addition.is_over:
                 yield pb.AddFileReply(file=name, site=site, moved_bytes=addition.moved_bytes)
                 addition.changed.clear()
@@ -138,7 +144,7 @@ class FileService:
             raise RejectedError(
                 f"{shown(request.name)} was not added at {site}: {addition.problem}"
             )
-        yield pb.AddFileReply(file=name, site=site, moved_bytes=content.size_bytes, is_done=True)
+        yield pb.AddFileReply(file=name, site=site, moved_bytes=addition.moved_bytes, is_done=True)
 
     def _require_connected(self, site: SiteName, name: str) -> None:
         found = self.scheduler.sites.get(site)

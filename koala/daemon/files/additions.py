@@ -66,8 +66,11 @@ class Additions:
         self._removals: dict[tuple[SiteName, str], asyncio.Event] = {}
 
     @contextmanager
-    def adding(self, site: SiteName, content: Content, name: str) -> Iterator[Addition]:
-        """Bring an uploaded content into a site's store, and watch that for the block."""
+    def adding(
+        self, site: SiteName, content: Content, name: str, path: str = ""
+    ) -> Iterator[Addition]:
+        """Bring an uploaded content, or a file at `path` of the site, into its store; watch that
+        for the block."""
         transfer = transfer_of(content.key, name)
         addition = self._open.get((site, transfer))
         if addition is None or addition.is_over:
@@ -78,7 +81,8 @@ class Additions:
                 address="",
                 token=token(self._secret, Purpose.READ, transfer),
                 size_bytes=content.size_bytes,
-                checksum=content.checksum,
+                checksum="" if path else content.checksum,
+                path=path,
                 report_s=REPORT_S,
                 keep_as=name,
             )
@@ -124,8 +128,9 @@ class Additions:
             case FileFound():
                 for addition in list(self._open.values()):
                     order = addition.order
-                    is_same = (news.file, news.checksum) == (order.keep_as, order.checksum)
-                    if addition.site == site and is_same:
+                    is_same = news.checksum == order.checksum or order.path
+                    if addition.site == site and news.file == order.keep_as and is_same:
+                        addition.moved_bytes = news.size_bytes
                         addition.problem = objection
                         addition.is_found = not objection
                         addition.changed.set()

@@ -629,6 +629,7 @@ class AddFileRequest(_message.Message):
     CHECKSUM_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     IS_SHARED_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     site: _builtins.str
     """empty: the daemon chooses"""
@@ -636,6 +637,8 @@ class AddFileRequest(_message.Message):
     size_bytes: _builtins.int
     is_shared: _builtins.bool
     """everybody's jobs may read it"""
+    path: _builtins.str
+    """a file on the site's machine, in place of an uploaded content"""
     def __init__(
         self,
         *,
@@ -644,10 +647,11 @@ class AddFileRequest(_message.Message):
         checksum: _builtins.str = ...,
         size_bytes: _builtins.int = ...,
         is_shared: _builtins.bool = ...,
+        path: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "is_shared", b"is_shared", "name", b"name", "site", b"site", "size_bytes", b"size_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "is_shared", b"is_shared", "name", b"name", "path", b"path", "site", b"site", "size_bytes", b"size_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
