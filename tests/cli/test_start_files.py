@@ -123,3 +123,23 @@ def test_all_examples_run_as_they_stand_on_the_default_grid(tmp_path: Path) -> N
         grid.stdout.close()
     assert len(jobs) >= 10
     assert [path.name for path in tmp_path.iterdir()] == ["examples"]
+
+
+def test_a_policy_of_ones_own_comes_with_its_test(tmp_path: Path) -> None:
+    """The test passes as it stands."""
+    run = init(tmp_path, "policy", "mine.py")
+    assert (run.returncode, run.stdout.split()) == (0, ["mine.py", "test_mine.py"])
+    assert "--queueing mine:small_first" in run.stderr
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert "2 passed" in tested.stdout, tested.stdout
+    again = init(tmp_path, "policy", "mine.py")
+    assert (again.returncode, again.stderr.count("exists: allowed is a new file")) == (2, 1)
+    assert "the name of a Python module" in init(tmp_path, "policy", "my-own.py").stderr

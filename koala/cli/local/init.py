@@ -1,4 +1,4 @@
-"""`koala init`: write commented files to start from: a job, a daemon, an agent."""
+"""`koala init`: write commented files to start from: a job, a daemon, an agent, a policy."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ TEMPLATES = {
     "gridengine": "agent-gridengine.toml",
     "emulated": "agent.toml",
     "site-mode": "site/agent.toml",
+    "policy": "policy/my_policy.py",
 }
 """Maps each kind to its template below deploy/; the new file has the same name."""
 
 TEMPLATE_NAME = "AGENT.toml"
 """Name of an agent's configuration in the steps at the head of its template."""
-AGENTS = tuple(kind for kind in TEMPLATES if kind not in ("job", "daemon"))
+AGENTS = tuple(kind for kind in TEMPLATES if kind not in ("job", "daemon", "policy"))
 
 
 @click.command
@@ -43,6 +44,7 @@ def init(*, kind: str | None, path: Path | None, site: str | None, daemon: str |
     gridengine  an agent in front of a Grid Engine cell, for your own jobs
     emulated    an agent with a queue of its own on this machine
     site-mode   an agent that an administrator runs for several users
+    policy      policies of your own in Python, with a test
 
     Without a kind: the job, the daemon and the Slurm agent.
     """
@@ -54,6 +56,9 @@ def init(*, kind: str | None, path: Path | None, site: str | None, daemon: str |
     if site and path is None:
         path = Path(f"{site}.toml")
     targets = {one: path or Path(Path(TEMPLATES[one]).name) for one in kinds}
+    if kind == "policy":
+        _write_policy(targets[kind])
+        return
     for target in targets.values():
         if target.exists():
             raise ConfigError(f"{target} exists: allowed is a new file")
@@ -61,14 +66,40 @@ def init(*, kind: str | None, path: Path | None, site: str | None, daemon: str |
         text = (shipped("deploy") / TEMPLATES[one]).read_text(encoding="utf-8")
         if one in AGENTS:
             text = _filled_in(text, target, site=site, daemon=daemon)
-        try:
-            with target.open("x", encoding="utf-8") as new:
-                new.write(text)
-        except OSError as error:
-            raise ConfigError(f"{target} cannot be written: {error.strerror or error}") from error
-        print(target)
+        _write(target, text)
     if "job" in kinds:
         note(f"submit it with: koala submit --watch {targets['job']}")
+
+
+def _write(target: Path, text: str) -> None:
+    """Write a new file and print its name. Raises ConfigError."""
+    try:
+        with target.open("x", encoding="utf-8") as new:
+            new.write(text)
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror or error}") from error
+    print(target)
+
+
+def _write_policy(target: Path) -> None:
+    """Write a module of policies and its test. Raises ConfigError."""
+    from koala.cli.local.folders import shipped
+
+    template = shipped("deploy") / TEMPLATES["policy"]
+    if target.suffix != ".py" or not target.stem.isidentifier():
+        raise ConfigError(f"{target}: allowed is the name of a Python module, as {template.name}")
+    sources = {target: template, _test_of(target): _test_of(template)}
+    for one in sources:
+        if one.exists():
+            raise ConfigError(f"{one} exists: allowed is a new file")
+    for one, source in sources.items():
+        text = source.read_text(encoding="utf-8")
+        _write(one, text.replace(template.stem, target.stem))
+    note(f"try it with: koala simulate koala --jobs 20 --queueing {target.stem}:small_first")
+
+
+def _test_of(path: Path) -> Path:
+    return path.with_name(f"test_{path.name}")
 
 
 def _filled_in(text: str, target: Path, *, site: str | None, daemon: str | None) -> str:
