@@ -128,7 +128,7 @@ def draw(seed: int) -> Scenario:
 
 def _sorted(seed: int, drawn: Scenario) -> Scenario:
     """Draw a queue in an order of its jobs, in a tenth of the seeds; from a stream of its own."""
-    random = Random(f"{seed}/order")
+    random = Random(f"{seed}/ordering")
     if random.random() >= 0.1:
         return drawn
     return replace(drawn, queueing=random.choice(tuple(ORDERS)))
@@ -137,7 +137,7 @@ def _sorted(seed: int, drawn: Scenario) -> Scenario:
 def _in_turn(seed: int, drawn: Scenario) -> Scenario:
     """Draw jobs that wait for the ends of others, in a quarter of the seeds; from a stream of its
     own."""
-    random = Random(f"{seed}/after")
+    random = Random(f"{seed}/before")
     if random.random() >= 0.25:
         return drawn
     names = list(drawn.specs)
