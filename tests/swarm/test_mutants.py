@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 
 from tests.agent.claims import test_table
+from tests.agent.claims.table_script import TableScript
 from tests.agent.starter import test_barrier
 from tests.core import test_leases
 from tests.swarm.mutants import MUTANTS, found_by
@@ -72,7 +73,7 @@ GUARDS: dict[str, Callable[[], None]] = {
     ),
     "a_refusal_after_silence_is_the_end": partial(
         test_table.test_a_refusal_after_a_submission_without_an_answer_is_confirmed_first,
-        test_table.TableScript(),
+        TableScript(),
     ),
 }
 """Mutants that tests of starter, claim table and leases find.

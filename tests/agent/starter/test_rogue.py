@@ -33,7 +33,7 @@ from koala_agent.starter_link.listener import (
     UNAUTHENTICATED_MAX,
     StarterListener,
 )
-from tests.agent.claims.test_table import TableScript
+from tests.agent.claims.table_script import TableScript
 from tests.agent.starter.test_challenge_response import LIMIT_S, closed
 
 ROGUE, HONEST, BUSY = ClaimId("j1/1/0/1"), ClaimId("j2/1/0/1"), ClaimId("j3/1/0/1")
