@@ -261,6 +261,7 @@ class JobDetails(JobSummary):
     claims_owed: int = 0
     charges: tuple[ClaimCost, ...] = ()
     story: tuple[StoryLine, ...] = ()
+    description: str = ""
 
 
 @dataclass(kw_only=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from datetime import UTC, datetime
 
 import pytest
 
+from koala.client import Client, JobHandle
 from koala.client.records import JobDetails, Report, SiteStatus, read_record
 from koala.errors import KoalaError
 from tests.cli.pictures import a_job
 from tests.client import twin
+from tests.tidy.sources import ROOT
 
 
 def test_instants_are_datetimes_as_attributes_and_seconds_in_the_document() -> None:
@@ -52,3 +55,10 @@ def test_a_report_by_claim_has_claims() -> None:
 def test_the_synchronous_client_is_that_of_the_asynchronous_one() -> None:
     """After a change: `python -m tests.client.twin` writes the module anew."""
     assert twin.TARGET.read_text(encoding="utf-8") == twin.text()
+
+
+def test_the_reference_names_every_method() -> None:
+    text = ROOT.joinpath("docs", "api.md").read_text(encoding="utf-8")
+    methods = [name for name in (*vars(Client), *vars(JobHandle)) if not name.startswith("_")]
+    assert "fetch_outputs" in methods
+    assert [name for name in methods if not re.search(rf"`{name}[`(]", text)] == []
