@@ -209,7 +209,10 @@ async def test_the_daemon_decides_what_users_see_and_do(
             refused = await his.get(job)
             assert refused.status_code == 404
             assert "secret-of-ann" not in refused.text
-            assert "secret-of-ann" not in (await his.get("/jobs")).text
+            assert "secret-of-ann" in (await hers.get("/jobs")).text
+            others = await his.get("/jobs")
+            assert others.status_code == 200
+            assert "secret-of-ann" not in others.text
             cancelled = await his.post(f"{job}/cancel", data={"csrf": await secret(his)})
             assert cancelled.status_code == 403
             drained = await his.post("/sites/vu/drain", data={"csrf": await secret(his)})

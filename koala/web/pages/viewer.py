@@ -117,7 +117,7 @@ def make_templates(settings: WebSettings, *, daemon: str) -> Environment:
     pages = [*PAGES]
     pages += [("replay", "Replay", "/replay")] if settings.journal else []
     pages += [("results", "Results", "/results")] if settings.results else []
-    templates.globals.update(base=settings.base, daemon=daemon, pages=pages)
+    templates.globals.update(base=settings.base, daemon=daemon, head_pages=pages)
     return templates
 
 
