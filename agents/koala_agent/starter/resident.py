@@ -66,7 +66,8 @@ def launched_by(spec: str) -> tuple[int, int]:
 
 def serve(start: Callable[[str], int]) -> int:
     """Fork a starter for each order, until the agent ends; `start` runs it."""
-    # Before the first fork, so that no starter loads it; the codec is that of host names.
+    # Before the first fork, so that no starter loads them: the codec of host names, and limits.
+    "localhost".encode("idna")
     import resource  # noqa: F401, PLC0415
 
     die_with_parent(os.getppid())
