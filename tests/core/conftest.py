@@ -33,5 +33,5 @@ def begin() -> Iterator[Begin]:
 
 @pytest.fixture
 def script(begin: Begin) -> Script:
-    """A script with the live defaults."""
+    """A script with the defaults of `Script`."""
     return begin()

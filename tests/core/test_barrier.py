@@ -127,6 +127,29 @@ def test_not_all_armed_in_time_is_armed_anew_with_a_longer_lead(granted: Script)
     assert len(granted.take(ReleaseClaim)) == 2
 
 
+def test_answers_after_t_count_and_the_release_names_a_later_t(begin: Begin) -> None:
+    """A short lead costs no round of arming where answers take longer than the round trips."""
+    script = begin(lead_min_s=0.005, arm_wait_s=0.25)
+    script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4)).grant(*script.claimed("j1"))
+    number, claims = script.armings("j1")
+    script.arm(claims[0], number).at(0.2).expect_nothing()
+    script.arm(claims[1], number)
+    releases = script.take(ReleaseClaim)
+    assert [release.release_at for release in releases] == [pytest.approx(0.4)] * 2
+    assert script.phase("j1") == "Releasing"
+
+
+def test_an_arm_is_repeated_when_its_answers_were_waited_for(begin: Begin) -> None:
+    script = begin(lead_min_s=0.005, arm_wait_s=0.25)
+    script.tell(a_site("a", 4), a_job("j1", 4)).grant(*script.claimed("j1"))
+    script.armings("j1")
+    script.at(0.25).take(ArmClaim)
+    script.expect_nothing().at(0.2551)
+    (arm,) = script.take(ArmClaim)
+    assert arm.number.counter == 2
+    script.drop()
+
+
 def test_the_lead_follows_the_slowest_round_trip(script: Script) -> None:
     script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4))
     claims = script.claimed("j1")

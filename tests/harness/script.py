@@ -42,13 +42,15 @@ from koala.views.documents import job_picture
 WAKES_AT_ONCE_MAX = 300
 Kind = TypeVar("Kind")
 ANN = UserName("ann")
+CALM = {"lead_min_s": 0.05, "arm_wait_s": 0.0}
+"""A lead that scripts can tell from round trips, and an Arm that is repeated at T."""
 
 
 class Script:
     """A scheduler under test, its clock, and what it has asked for."""
 
     def __init__(self, policies: Policies | None = None, **parameters: Any) -> None:
-        self.parameters = self._began_with = Parameters(**parameters)
+        self.parameters = self._began_with = Parameters(**{**CALM, **parameters})
         self.policies = policies or chosen()
         self.scheduler = Scheduler(self.parameters, self.policies)
         self.now: Instant = 0.0

@@ -297,6 +297,7 @@ def _settings(program: Program, nonce: str) -> Settings:
         processes=sum(len(mains) for mains in program.layout),
         ranks=program.ranks,
         hosts=program.hosts,
+        boot=boot_id(),
     )
 
 
@@ -307,6 +308,7 @@ def settings_of(
     processes: int,
     ranks: int = 0,
     hosts: tuple[tuple[str, int], ...] = (),
+    boot: str = "",
 ) -> Settings:
     """Return the settings of the machine."""
     return Settings(
@@ -323,7 +325,7 @@ def settings_of(
         wall_time_s=spec.wall_time_s,
         progress_s=spec.progress_s,
         no_barrier=spec.no_barrier,
-        boot=boot_id(),
+        boot=boot,
         delivers=not spec.shared,
         has_outputs=bool(spec.output_files or spec.outputs),
     )

@@ -38,6 +38,7 @@ def on_grid(
     The synthetic local users of a site submit at their own rate (`lrm.speed` applies to real time
     only).
     """
+    from koala.core.model.parameters import simulated
     from koala.core.model.values import FOREVER
     from koala.sim.trace.multicluster import GridReplay, Multicluster, rule
     from koala.workload.arrivals import Arrivals
@@ -47,7 +48,7 @@ def on_grid(
     sites = tuple(_site(name, config) for name, config in sorted(agents.items()))
     setting = Multicluster(
         sites=sites,
-        parameters=daemon.parameters,
+        parameters=simulated(daemon.parameters),
         policies=daemon.policies,
         split=rule(split),
         until=FOREVER if until is None else float(until),

@@ -5,7 +5,7 @@ The defaults are for the live daemon; `PAPER` has the settings of KOALA's experi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from koala.core.model.values import FOREVER, Seconds
 from koala.errors import ConfigError
@@ -52,8 +52,9 @@ class Parameters:
     paths_limit_s: Seconds = 5.0  # for a component to try the TCP paths it needs
     blocked_max: int = 3  # attempts that end because a path was not open
     late_max_s: Seconds = 2.0
-    lead_min_s: Seconds = 0.05
+    lead_min_s: Seconds = 0.005
     lead_max_s: Seconds = 2.0
+    arm_wait_s: Seconds = 0.25  # after T, for answers to an Arm; at most a quarter of late_max_s
     arms_max: int = 20
     hold_lease_s: Seconds = 60.0
     run_lease_s: Seconds = 600.0
@@ -141,6 +142,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "late_max_s": (0.05, 600.0),
     "lead_min_s": (0.0, 60.0),
     "lead_max_s": (0.001, 60.0),
+    "arm_wait_s": (0.0, 60.0),
     "arms_max": (1, 1000),
     "hold_lease_s": (0.2, FOREVER),
     "run_lease_s": (0.2, FOREVER),
@@ -159,7 +161,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "errors_counted": ("jobs", "all"),
 }
 NAMES = tuple(f.name for f in fields(Parameters))
-BEFORE: dict[str, str] = {"errors_counted": "all", "start": "jst"}
+BEFORE: dict[str, str | float] = {"errors_counted": "all", "start": "jst", "arm_wait_s": 0.0}
 """Values for journals and snapshots that lack a parameter. They keep the behaviour of that time, so
 a replay gives the same state as it did then."""
 SYMBOLS: dict[str, str] = {
@@ -174,6 +176,21 @@ SYMBOLS: dict[str, str] = {
 }
 """The parameters that have a symbol, by slot and symbol, as in `claiming.L = 0.5`."""
 
+SIMULATED_LEAD_S, SIMULATED_ARM_WAIT_S = 0.05, 0.0
+"""Barrier of simulations, in which messages take no time and a lead is a constant."""
+
+
+def simulated(parameters: Parameters) -> Parameters:
+    """Return these parameters with the barrier of simulations where they have the live default."""
+    live = Parameters()
+    lead_s, wait_s = parameters.lead_min_s, parameters.arm_wait_s
+    return replace(
+        parameters,
+        lead_min_s=SIMULATED_LEAD_S if lead_s == live.lead_min_s else lead_s,
+        arm_wait_s=SIMULATED_ARM_WAIT_S if wait_s == live.arm_wait_s else wait_s,
+    )
+
+
 PAPER = Parameters(
     scan="interval",
     queue_jobs_max=100,
@@ -183,6 +200,8 @@ PAPER = Parameters(
     preempt="component",
     errors_counted="all",
     start="jst",
+    lead_min_s=SIMULATED_LEAD_S,
+    arm_wait_s=SIMULATED_ARM_WAIT_S,
     probe_after_s=FOREVER,
 )
 """KOALA's experiment (KOALA 4): fixed scan interval, 100 queued jobs, unlimited tries, no probes,

@@ -57,7 +57,7 @@ def advance_start(state: State, starting: Starting, now: Instant) -> None:
     lead = lead_over(state, attempt, arms=tested.arms)
     if now < attempt.start_at - lead:
         state.timers.set(attempt.start_at - lead, TimerKind.ARM, job.id)
-    elif tested.arming is None or now >= tested.arming.release_at:
+    elif tested.arming is None or now >= answers_until(state, tested.arming):
         release_at = max(attempt.start_at, now + lead)
         late_at = latest_start_at(state, job, release_at)
         if late_at < release_at + min(lead, state.parameters.late_max_s):
@@ -133,6 +133,13 @@ def latest_start_at(state: State, job: Job, release_at: Instant) -> Instant:
     return from_at + state.parameters.late_max_s
 
 
+def answers_until(state: State, arming: Arming) -> Instant:
+    """Instant at which an Arm without all answers is repeated. It is after T, because the Release
+    may name a later one, and long before D."""
+    limits = state.parameters
+    return arming.release_at + min(limits.arm_wait_s, limits.late_max_s / 4)
+
+
 def arm(state: State, starting: Starting, release_at: Instant, now: Instant) -> None:
     """Ask every member to promise to wait for a release at `release_at`."""
     attempt = starting.attempt
@@ -159,7 +166,7 @@ def arm(state: State, starting: Starting, release_at: Instant, now: Instant) -> 
                 peers=peers,
             )
         )
-    state.timers.set(release_at, TimerKind.RELEASE, job.id)
+    state.timers.set(answers_until(state, arming), TimerKind.RELEASE, job.id)
 
 
 def peers_of(state: State, job: Job, claims: list[Claim]) -> tuple[Peer, ...]:
@@ -216,7 +223,7 @@ def on_armed(state: State, event: ev.ClaimArmed, now: Instant) -> None:
     arming = replace(arming, waiting=tuple(one for one in arming.waiting if one != claim.id))
     starting = replace(starting, arming=arming)
     state.enter(job, starting, "", now)
-    if not arming.waiting and now < arming.release_at:
+    if not arming.waiting and now < answers_until(state, arming):
         release(state, starting, arming, now)
 
 

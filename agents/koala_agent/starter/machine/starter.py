@@ -90,6 +90,7 @@ class StarterMachine:
         self.phase: Phase = Holding()
         self.passed_at: float | None = None
         self.clock = DaemonClock(wall_offset_s)
+        self._is_clock_shared = False
         self._settings = settings
         self._now = now
         self._actions: list[Action] = []
@@ -205,7 +206,7 @@ class StarterMachine:
             self._ping()
         self._kill_s = to_number(message, "kill_s")
         self._share_clock(message)
-        if not self.clock.is_exact(self._now):
+        if not self._knows_clock:
             self._line.start_burst()
         self._actions += [Send(message=asked) for asked in self._questions.messages]
         if not isinstance(self.phase, Holding) or self.phase.is_adopted:
@@ -223,6 +224,7 @@ class StarterMachine:
             if at <= self._now:
                 half_s, offset_s = to_number(shared, "half_s"), to_number(shared, "offset_s")
                 self.clock.share(at, max(0.0, half_s), offset_s)
+                self._is_clock_shared = True
 
     def _try_paths(self, message: dict[str, object]) -> None:
         """Probe the paths, before the barrier is armed."""
@@ -546,9 +548,14 @@ class StarterMachine:
         return self._leases.length_s(is_held=self.passed_at is None)
 
     def _measure_clock(self) -> None:
-        """Send a burst of pings, unless the daemon's clock is known well enough."""
-        if not self.clock.is_exact(self._now):
+        """Send a burst of pings, unless the agent has told what it would measure."""
+        if not self._knows_clock:
             self._ping(burst=2)
+
+    @property
+    def _knows_clock(self) -> bool:
+        """True when the agent has measured the daemon's clock well enough for us."""
+        return self._is_clock_shared and self.clock.is_exact(self._now)
 
     def _ping(self, *, burst: int = 0) -> None:
         self._actions += self._line.ping(self._now, self._lease_s(), burst=burst)
