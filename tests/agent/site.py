@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +32,7 @@ from koala.protocol.messages import (
 from koala.protocol.names import ClaimId
 from koala_agent.claim_driver import ClaimDriver, Ports, StoreThread, no_archive, no_input
 from koala_agent.claim_folders import ClaimFolders
+from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.store import Store
 from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
@@ -108,6 +109,7 @@ class Daemon:
     answered: int = 0  # pings
     is_acknowledging: bool = True
     tried: list[str] = field(default_factory=list)
+    heard: list[ToDaemon] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     progress: list[Progress] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
@@ -115,6 +117,7 @@ class Daemon:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def hear(self, message: ToDaemon) -> None:
+        self.heard.append(message)
         match message:
             case Report():
                 self.reports.append(message)
@@ -160,6 +163,8 @@ class Site:
     daemon: Daemon
     manager: EmulatedLocalManager
     folders: ClaimFolders
+    commits: list[int] = field(default_factory=list)
+    """Changes of each commit of the claim store."""
 
     async def granted(self, hold: Hold) -> Report:
         self.claims.order(hold)
@@ -206,6 +211,7 @@ async def a_site(
     daemon = daemon or Daemon()
     leases = leases or Leases(kill_s=1.0)
     told: list[Callable[[Listed | Idle], None]] = []
+    commits: list[int] = []
     manager = EmulatedLocalManager(
         EmulatedSettings(processors=processors, state_directory=folder / "queue", kill_s=2.0),
         tell=lambda entry: told[0](entry) if told else None,
@@ -213,6 +219,11 @@ async def a_site(
     )
     store = Store(folder / "state")
     thread = StoreThread(store)
+
+    async def commit(writes: Sequence[StoreClaim | Forget]) -> None:
+        commits.append(len(writes))
+        await thread.commit(writes)
+
     folders = ClaimFolders(
         LaunchSettings(
             root=folder / "claims",
@@ -229,7 +240,7 @@ async def a_site(
         folders=folders,
         ports=Ports(
             tell=daemon.hear,
-            commit=thread.commit,
+            commit=commit,
             input_path=input_path,
             archive=archive,
             room_bytes=room_bytes,
@@ -244,7 +255,7 @@ async def a_site(
             running = group.create_task(claims.run())
             await claims.opened()
             claims.set_leases(leases)
-            yield Site(claims, daemon, manager, folders)
+            yield Site(claims, daemon, manager, folders, commits)
             running.cancel()
     finally:
         thread.close()

@@ -129,13 +129,13 @@ def test_not_all_armed_in_time_is_armed_anew_with_a_longer_lead(granted: Script)
 
 def test_answers_after_t_count_and_the_release_names_a_later_t(begin: Begin) -> None:
     """A short lead costs no round of arming where answers take longer than the round trips."""
-    script = begin(lead_min_s=0.005, arm_wait_s=0.25)
+    script = begin(lead_min_s=0.005, arm_wait_s=0.25, lead_rounds=1.5)
     script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4)).grant(*script.claimed("j1"))
     number, claims = script.armings("j1")
     script.arm(claims[0], number).at(0.2).expect_nothing()
     script.arm(claims[1], number)
     releases = script.take(ReleaseClaim)
-    assert [release.release_at for release in releases] == [pytest.approx(0.4)] * 2
+    assert [release.release_at for release in releases] == [pytest.approx(0.5)] * 2
     assert script.phase("j1") == "Releasing"
 
 

@@ -42,7 +42,7 @@ from koala.views.documents import job_picture
 WAKES_AT_ONCE_MAX = 300
 Kind = TypeVar("Kind")
 ANN = UserName("ann")
-CALM = {"lead_min_s": 0.05, "arm_wait_s": 0.0}
+CALM = {"lead_min_s": 0.05, "lead_rounds": 1.0, "arm_wait_s": 0.0}
 """A lead that scripts can tell from round trips, and an Arm that is repeated at T."""
 
 

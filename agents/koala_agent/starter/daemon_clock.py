@@ -7,8 +7,9 @@ import math
 SAMPLES_MAX = 16
 CLOCK_RATE_ERROR = 1e-3
 """Largest difference between the rates of two clocks."""
-EXACT_S = 0.002
-"""Largest error of an offset for which no more pings are sent."""
+EXACT_S, EVEN_S = 0.002, 0.0003
+"""Largest errors of an offset for which no more pings are sent: by a starter alone, and by one that
+starts with others."""
 DRIFT = 1e-4
 """Growth of a clock sample's error with its age, in seconds a second."""
 
@@ -40,10 +41,10 @@ class DaemonClock:
         """Return instant, error and offset of the best sample; None before any answer."""
         return min(self._samples, key=lambda s: s[1] + DRIFT * (now - s[0]), default=None)
 
-    def is_exact(self, now: float) -> bool:
-        """True when a burst of pings would hardly find a better offset."""
+    def error_s(self, now: float) -> float:
+        """Return the error of the offset; infinite before any answer."""
         best = self.best(now)
-        return best is not None and best[1] + DRIFT * (now - best[0]) <= EXACT_S
+        return math.inf if best is None else best[1] + DRIFT * (now - best[0])
 
     def offset_s(self, now: float) -> float:
         """Return the daemon's time minus ours."""

@@ -54,6 +54,7 @@ class Parameters:
     late_max_s: Seconds = 2.0
     lead_min_s: Seconds = 0.005
     lead_max_s: Seconds = 2.0
+    lead_rounds: float = 1.5  # of the time that the answers to the Arm took
     arm_wait_s: Seconds = 0.25  # after T, for answers to an Arm; at most a quarter of late_max_s
     arms_max: int = 20
     hold_lease_s: Seconds = 60.0
@@ -142,6 +143,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "late_max_s": (0.05, 600.0),
     "lead_min_s": (0.0, 60.0),
     "lead_max_s": (0.001, 60.0),
+    "lead_rounds": (1.0, 10.0),
     "arm_wait_s": (0.0, 60.0),
     "arms_max": (1, 1000),
     "hold_lease_s": (0.2, FOREVER),
@@ -161,7 +163,12 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "errors_counted": ("jobs", "all"),
 }
 NAMES = tuple(f.name for f in fields(Parameters))
-BEFORE: dict[str, str | float] = {"errors_counted": "all", "start": "jst", "arm_wait_s": 0.0}
+BEFORE: dict[str, str | float] = {
+    "errors_counted": "all",
+    "start": "jst",
+    "lead_rounds": 1.0,
+    "arm_wait_s": 0.0,
+}
 """Values for journals and snapshots that lack a parameter. They keep the behaviour of that time, so
 a replay gives the same state as it did then."""
 SYMBOLS: dict[str, str] = {

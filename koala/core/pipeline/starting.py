@@ -245,12 +245,14 @@ def release(state: State, starting: Starting, arming: Arming, now: Instant) -> N
 def decided_at(state: State, starting: Starting, arming: Arming, now: Instant) -> Instant:
     """Choose T at the decision.
 
-    T is ahead by the lead, or by the time that this round of Arm messages took, because a Release
-    that arrives after T makes a start uneven. It is not before the T of the Arm, and early enough
-    before D.
+    T is ahead by the lead, or by the time that this round of Arm messages took, with a margin,
+    because a Release that arrives after T makes a start uneven. It is not before the T of the Arm,
+    and early enough before D.
     """
     job = state.jobs[starting.attempt.job]
-    way_s = max(lead_over(state, starting.attempt, arms=0), now - arming.asked_at)
+    round_s = now - arming.asked_at
+    lead = lead_over(state, starting.attempt, arms=0)
+    way_s = max(lead, state.parameters.lead_rounds * round_s)
     latest_at = latest_start_at(state, job, arming.release_at) - state.parameters.late_max_s / 2
     return max(arming.release_at, min(now + way_s, latest_at))
 

@@ -25,6 +25,7 @@ from koala_agent.claims.events import (
     Forget,
     LeasesSet,
     SendToDaemon,
+    SendToStarter,
     StarterArmed,
     StarterEnded,
     StarterPassed,
@@ -202,6 +203,21 @@ def test_pings_of_the_bound_starter_are_passed_on_and_answered(script: TableScri
     )
     pong = Pong(claim=CLAIM, nonce="n", sent_at=7.0, now=100.0)
     assert told(script.tell(pong)) == [pong]
+
+
+def test_starters_get_what_answered_pings_measured_here_whatever_they_say_of_their_clock(
+    script: TableScript,
+) -> None:
+    script.held()
+    lie = 1e6
+    script.at = 2.0
+    script.tell(StarterSaid(nonce="n", message=Ping(claim=CLAIM, nonce="n", sent_at=lie)))
+    script.at = 4.0
+    script.tell(Pong(claim=CLAIM, nonce="n", sent_at=lie, now=103.0))
+    sent = script.tell(CheckedIn(claim=CLAIM, nonce="n"))
+    (adopted,) = [one.message for one in sent if isinstance(one, SendToStarter)]
+    assert isinstance(adopted, Adopted)
+    assert adopted.clock == (4.0, 1.0, 100.0)
 
 
 def test_new_leases_reach_the_starters_that_are_there(script: TableScript) -> None:

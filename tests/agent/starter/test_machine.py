@@ -25,6 +25,7 @@ from koala_agent.starter.events import (
     OpenedEverywhere,
     ProcessEnded,
     RankEnded,
+    Ready,
     Received,
     Send,
     Signal,
@@ -101,6 +102,46 @@ def test_a_burst_of_pings_follows_the_adoption() -> None:
         at = 0.01 * (n + 1)
         pings += sum(isinstance(action, Send) for action in script.pong(at, at - 0.01))
     assert pings == 4  # and the one with the hello
+
+
+def with_clock(boot: str, *, half_s: float = 0.001) -> tuple[StarterScript, list[Action]]:
+    """A starter whose agent has measured the daemon's clock on the machine of this boot."""
+    script = StarterScript(boot="here")
+    script.tell(Connected(), 0.0)
+    leases = {"hold_lease_s": 60.0, "run_lease_s": 600.0, "kill_s": 5.0}
+    clock = {"boot": boot, "at": 0.0, "half_s": half_s, "offset_s": OFFSET_S + 5.0}
+    actions = script.hear(0.0, "adopted", clock=clock, **leases)
+    script.tell(Ready(), 0.0)
+    return script, actions
+
+
+def pings(actions: list[Action]) -> int:
+    return sum(isinstance(one, Send) and one.message["kind"] == "ping" for one in actions)
+
+
+def test_the_agents_measurement_spares_the_bursts_of_pings() -> None:
+    script, _ = with_clock("here")
+    assert pings(script.pong(1.0, 0.0)) == 0  # that of the hello is no burst
+    members = [{"label": "0"}]
+    number, bundle = [1, 1], {"members": members}
+    arm = {"number": number, "release_at": OFFSET_S + 10.0, "late_s": 30.0, "bundle": bundle}
+    assert pings(script.hear(2.0, "arm", **arm)) == 0
+    assert pings(script.release(2.0)) == 0
+    assert script.machine.wake_at == pytest.approx(5.0)  # T by the agent's measurement
+
+
+def test_a_start_with_others_is_measured_more_exactly() -> None:
+    script, _ = with_clock("here")
+    script.pong(1.0, 0.0)
+    assert pings(script.arm(2.0, release_at=10.0)) == 1
+    exact, _ = with_clock("here", half_s=0.0)
+    assert pings(exact.arm(2.0, release_at=10.0)) == 0
+
+
+@pytest.mark.parametrize(("boot", "half_s"), [("elsewhere", 0.001), ("here", 0.1)])
+def test_another_machines_or_a_bad_measurement_spares_no_pings(boot: str, half_s: float) -> None:
+    script, _ = with_clock(boot, half_s=half_s)
+    assert pings(script.pong(0.5, 0.0)) == 1
 
 
 # Running and ending -------------------------------------------------------------------------------

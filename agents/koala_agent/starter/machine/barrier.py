@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Arming:
-    """The latest Arm. `until` is D after its receipt; `is_promised` when it was answered."""
+    """The latest Arm. `until` is D after its receipt; `is_promised` when it was answered;
+    `has_peers` when other components wait for the same release.
+    """
 
     number: tuple[int, int]
     release_at: float
     late_s: float
     until: float
     is_promised: bool
+    has_peers: bool = True
 
 
 class Barrier:
@@ -115,6 +118,7 @@ class Barrier:
             late_s=late_s,
             until=until,
             is_promised=is_promised,
+            has_peers=has_peers(message),
         )
         self.open_at = None
         if not is_promised:
@@ -200,6 +204,13 @@ class PathProbing:
             return []
         self._is_listening = False
         return [ClosePaths()]
+
+
+def has_peers(message: dict[str, object]) -> bool:
+    """Test an Arm for other components; True when it does not say."""
+    bundle = message.get("bundle")
+    members = bundle.get("members") if isinstance(bundle, dict) else None
+    return not isinstance(members, list) or len(members) != 1
 
 
 def _armed(number: tuple[int, int]) -> Send:

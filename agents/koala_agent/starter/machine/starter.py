@@ -19,7 +19,7 @@ import math
 import signal
 
 from koala_agent.starter.compat import to_number, to_whole
-from koala_agent.starter.daemon_clock import DaemonClock
+from koala_agent.starter.daemon_clock import EVEN_S, EXACT_S, DaemonClock
 from koala_agent.starter.events import (
     Asked,
     Connected,
@@ -50,7 +50,7 @@ from koala_agent.starter.events import (
     WriteEnd,
     to_arm_number,
 )
-from koala_agent.starter.machine.barrier import Barrier, PathProbing
+from koala_agent.starter.machine.barrier import Barrier, PathProbing, has_peers
 from koala_agent.starter.machine.leases import Leases
 from koala_agent.starter.machine.line import Line
 from koala_agent.starter.machine.phases import (
@@ -206,7 +206,7 @@ class StarterMachine:
             self._ping()
         self._kill_s = to_number(message, "kill_s")
         self._share_clock(message)
-        if not self._knows_clock:
+        if not self._is_clock_shared or self.clock.error_s(self._now) > EXACT_S:
             self._line.start_burst()
         self._actions += [Send(message=asked) for asked in self._questions.messages]
         if not isinstance(self.phase, Holding) or self.phase.is_adopted:
@@ -250,7 +250,7 @@ class StarterMachine:
             self._actions += barrier.repeat(self._now)
             return
         self._actions += self._paths.close()
-        self._measure_clock()
+        self._measure_clock(has_peers=has_peers(message))
         self._actions += barrier.arm(
             message, received_at, now=self._now, lease_until=self.lease_until()
         )
@@ -262,7 +262,8 @@ class StarterMachine:
         elif isinstance(self.phase, Holding) and self._barrier.release(
             message, self.clock.offset_s(self._now)
         ):
-            self._measure_clock()
+            assert self._barrier.arming is not None
+            self._measure_clock(has_peers=self._barrier.arming.has_peers)
 
     def _dismiss(self, reason: str) -> None:
         phase = self.phase
@@ -547,15 +548,14 @@ class StarterMachine:
     def _lease_s(self) -> float:
         return self._leases.length_s(is_held=self.passed_at is None)
 
-    def _measure_clock(self) -> None:
-        """Send a burst of pings, unless the agent has told what it would measure."""
-        if not self._knows_clock:
+    def _measure_clock(self, *, has_peers: bool) -> None:
+        """Send a burst of pings at the barrier. A start with others has to be even; alone, what the
+        agent has measured suffices.
+        """
+        if not self._is_clock_shared:
             self._ping(burst=2)
-
-    @property
-    def _knows_clock(self) -> bool:
-        """True when the agent has measured the daemon's clock well enough for us."""
-        return self._is_clock_shared and self.clock.is_exact(self._now)
+        elif has_peers and self.clock.error_s(self._now) > EVEN_S:
+            self._ping(burst=4)
 
     def _ping(self, *, burst: int = 0) -> None:
         self._actions += self._line.ping(self._now, self._lease_s(), burst=burst)

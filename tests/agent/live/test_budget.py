@@ -1,0 +1,81 @@
+"""The budget of a component at its agent: messages, commits, forks. Never a time."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from koala.protocol.messages import Ping, Report
+from koala_agent.lrm.job_table import FILE_NAME
+from koala_agent.starter.machine.line import BURST
+from tests.agent.live.agent_process import until
+from tests.agent.site import Site, a_shell_hold, a_site, an_arm
+from tests.lrm.harness import find_by_claim
+
+pytestmark = pytest.mark.live
+
+OWN = f"b{os.getpid()}"
+REPORTS = ["granted", "armed", "passed", "gone"]
+ORDERS = {"Hold": 1, "Arm": 1, "Release": 1, "Acknowledge": 1}
+PINGS_MAX = BURST + 3 + 3
+"""Pings where the agent has not measured the daemon's clock: adopted, armed, released."""
+COMMITS_MAX = 9
+"""Commits of the claim store: asked, granted, armed, released, passed, ended, collected, gone,
+forgotten; those of one moment are one."""
+ROWS_MAX = 3
+"""Changes of the local manager's job table: the job is started, it runs, it is over."""
+COMPONENTS = 4
+
+
+async def test_a_component_keeps_to_its_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders: Counter[str] = Counter()
+    pings = []
+    async with a_site(tmp_path) as site:
+        order = site.claims.order
+
+        def counted(message: object, **options: str) -> None:
+            orders[type(message).__name__] += 1
+            order(message, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(site.claims, "order", counted)
+        monkeypatch.setattr(site.daemon, "send", counted)
+        for number in range(COMPONENTS):
+            orders.clear()
+            site.daemon.heard.clear()
+            site.commits.clear()
+            await through(site, f"{OWN}/1/{number}/1")
+            heard = site.daemon.heard
+            pings.append(orders.pop("Pong"))
+            assert orders == ORDERS
+            assert [one.state.value for one in heard if isinstance(one, Report)] == REPORTS
+            assert sum(isinstance(one, Ping) for one in heard) == pings[-1] <= PINGS_MAX
+            assert len(heard) == len(REPORTS) + pings[-1]
+            assert len(site.commits) <= COMMITS_MAX
+    # A stalled machine measures badly; otherwise all but the first know the daemon's clock.
+    assert min(pings[1:]) == 1, pings
+    assert changes_of(tmp_path) <= 1 + COMPONENTS * ROWS_MAX  # one is the site's
+
+
+async def through(site: Site, claim: str) -> None:
+    """Take one component through its life."""
+    hold = a_shell_hold("exit 0", claim)
+    arm = an_arm(hold)
+    await site.armed(hold, arm)
+    # The starter, a fork of the resident parent, and its own fork that waits to be the program.
+    assert len(find_by_claim(claim)) == 2
+    site.release(arm)
+    await site.gone(claim)
+    await until(lambda: not site.claims.claims)
+
+
+def changes_of(folder: Path) -> int:
+    """Number of all changes of the job table, which its seal counts."""
+    with sqlite3.connect(f"file:{folder / 'queue' / FILE_NAME}?mode=ro", uri=True) as database:
+        (number,) = database.execute("SELECT number FROM seal").fetchone()
+    return int(number)
