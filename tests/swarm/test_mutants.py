@@ -21,7 +21,7 @@ FOUND_BY = {
     "release_before_the_last_armed": 3,
     "paths_count_as_open": 6,
     "no_fence": 45,
-    "early_fence": 48,
+    "early_fence": 58,
     "fences_are_ignored": 3,
     "forgotten_stops": 0,
     "the_same_claim_again": 3,
