@@ -19,6 +19,9 @@
 #   KOALA_DEV_CELLS    "name:NODESxSLOTS ..."   default "gamma:1x16"
 #   KOALA_DEV_GID_BASE first of the group ids that mark jobs, 100 per cell; default 65000
 #                (kept apart between cells: by these ids a process is known to be of a job)
+#   KOALA_DEV_GPUS     GPUs of each cell, the complex `gpu`       default none
+#   KOALA_DEV_FEATURES features of each cell, as in "ib,rome"    default none
+#   KOALA_DEV_LICENSES licences of each cell, as in "matlab:3"   default none
 #   KOALA_DEV_WAIT_S   patience for `up`        default 30
 #   SGE_LIB      where the programs lie   default /usr/lib/gridengine
 #   SGE_SHARE    and their data           default /usr/share/gridengine
@@ -29,6 +32,9 @@ set -euo pipefail
 
 KOALA_DEV_CELLS=${KOALA_DEV_CELLS:-"gamma:1x16"}
 KOALA_DEV_GID_BASE=${KOALA_DEV_GID_BASE:-65000}
+KOALA_DEV_GPUS=${KOALA_DEV_GPUS:-}
+KOALA_DEV_FEATURES=${KOALA_DEV_FEATURES:-}
+KOALA_DEV_LICENSES=${KOALA_DEV_LICENSES:-}
 KOALA_DEV_WAIT_S=${KOALA_DEV_WAIT_S:-30}
 SGE_LIB=${SGE_LIB:-/usr/lib/gridengine}
 SGE_SHARE=${SGE_SHARE:-/usr/share/gridengine}
@@ -153,6 +159,25 @@ Q
   done
 }
 
+# Complexes: GPUs and licences are consumed once for each job, features are there or not.
+resources() {     # cell-dir host
+  local d=$1 h=$2 word
+  qconf -sc | grep -v '^#' > "$d/complexes.conf"
+  if [ -n "$KOALA_DEV_GPUS" ]; then
+    echo "gpu gpu INT <= YES JOB 0 0" >> "$d/complexes.conf"
+  fi
+  for word in ${KOALA_DEV_FEATURES//,/ }; do echo "$word $word BOOL == YES NO FALSE 0"; done >> "$d/complexes.conf"
+  for word in ${KOALA_DEV_LICENSES//,/ }; do
+    echo "${word%:*} ${word%:*} INT <= YES JOB 0 0"
+  done >> "$d/complexes.conf"
+  qconf -Mc "$d/complexes.conf"
+  [ -z "$KOALA_DEV_GPUS" ] || qconf -mattr exechost complex_values "gpu=$KOALA_DEV_GPUS" "$h"
+  for word in ${KOALA_DEV_FEATURES//,/ }; do qconf -mattr exechost complex_values "$word=TRUE" "$h"; done
+  for word in ${KOALA_DEV_LICENSES//,/ }; do
+    qconf -mattr exechost complex_values "${word%:*}=${word#*:}" global
+  done
+}
+
 configure() {     # cell-dir nodes slots ; the qmaster answers
   local d=$1 nodes=$2 slots=$3 i h
   h=$(hostname)
@@ -160,6 +185,7 @@ configure() {     # cell-dir nodes slots ; the qmaster answers
   { echo "hostname $h"; for i in load_scaling complex_values user_lists xuser_lists projects xprojects usage_scaling report_variables; do echo "$i NONE"; done; } > "$d/host.conf"
   qconf -Ae "$d/host.conf"
   printf 'group_name @allhosts\nhostlist %s\n' "$h" > "$d/group.conf"; qconf -Ahgrp "$d/group.conf"
+  resources "$d" "$h"
   cat > "$d/pe.conf" <<'PE'
 pe_name            grid
 slots              99999

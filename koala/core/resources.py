@@ -47,6 +47,9 @@ def lack(component: ComponentSpec, facts: SiteFacts) -> str:
     has = facts.resources
     if (component.gpus or 0) > has.gpus:
         return f"has {has.gpus} GPUs" if has.gpus else "has no GPUs"
+    tasks = component.processors // (component.cpus_per_task or 1)
+    if has.host_gpus and (component.gpus or 0) > has.host_gpus * tasks:
+        return f"has {has.host_gpus} GPUs on a host, for each process"
     if component.gpu_type and component.gpu_type not in has.gpu_types:
         return f"has no GPUs of type {component.gpu_type} ({_list(has.gpu_types)})"
     for name, wish in (("constraint", component.constraint), ("licenses", component.licenses)):

@@ -189,11 +189,12 @@ class Resources:
 class SiteResources:
     """Resources that a site has beside its processors, idle or not.
 
-    `host_memory_mb` is that of its largest machine, 0: unknown. `features` are those of its
+    `host_memory_mb` and `host_gpus`: the most of one machine, 0: unknown. `features`: those of its
     machines. If `is_complete`, the site has no other features, licences and queues than these.
     """
 
     gpus: Processors = 0
+    host_gpus: Processors = 0
     gpu_types: Names = ()
     host_memory_mb: Size = 0
     features: Names = ()

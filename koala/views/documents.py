@@ -361,6 +361,7 @@ def _resources(resources: SiteResources) -> dict[str, Any]:
         return {}
     return {
         "gpu_types": list(resources.gpu_types),
+        "host_gpus": resources.host_gpus,
         "features": list(resources.features),
         "licenses": dict(resources.licenses),
         "queues": list(resources.queues),

@@ -19,6 +19,9 @@ from tests.live.grid import CALM, MARK, Grid
 DEV = Path(__file__).parents[2] / "deploy" / "dev"
 UP_S = 180.0
 CLEAR_S = 90.0
+GPUS = 4
+"""Those of each system; a cluster has two nodes."""
+RESOURCES = {"KOALA_DEV_FEATURES": "ib,rome", "KOALA_DEV_LICENSES": "matlab:3"}
 SLOW_BPS = 1_000_000.0
 SLOW_S = 12.0
 
@@ -36,7 +39,9 @@ class System:
     @property
     def dialect(self) -> Dialect:
         """Its words."""
-        return Slurm() if self.kind == "slurm" else GridEngine(parallel_environment="grid")
+        if self.kind == "slurm":
+            return Slurm(native=("--nice",))
+        return GridEngine(parallel_environment="grid", gpus=GPUS, native=("-p",))
 
     def run(self, *argv: str, text: str = "") -> str:
         """One of its commands, as one of its users would run it."""
@@ -183,7 +188,7 @@ def slurm_clusters(
 ) -> Iterator[dict[str, System]]:
     """Clusters by name; `clusters` as in "alpha:2x8 beta:2x16". Their jobs do not see what is in
     the folder `hidden`."""
-    variables = {"KOALA_DEV_CLUSTERS": clusters}
+    variables = {"KOALA_DEV_CLUSTERS": clusters, "KOALA_DEV_GPUS": f"a100:{GPUS // 2}", **RESOURCES}
     with _up("slurm-clusters.sh", folder, variables, hidden=hidden):
         yield {
             name: System(
@@ -203,7 +208,12 @@ def grid_engine_cells(
 ) -> Iterator[dict[str, System]]:
     """Cells by name; `cells` as in "gamma:1x16". Needs root. Cells that are up at the same time
     need group ids of their own."""
-    variables = {"KOALA_DEV_CELLS": cells, "KOALA_DEV_GID_BASE": str(first_group)}
+    variables = {
+        "KOALA_DEV_CELLS": cells,
+        "KOALA_DEV_GID_BASE": str(first_group),
+        "KOALA_DEV_GPUS": str(GPUS),
+        **RESOURCES,
+    }
     with _up("gridengine-cells.sh", folder, variables, hidden=hidden):
         yield {
             name: System(
@@ -240,6 +250,8 @@ def grid_over(
         text = grid.config(name).read_text(encoding="utf-8")
         text = text.replace("[agent]\n", f"[agent]\nkeep_s = {keep_s}\n")
         text = text.replace("[files]\n", f"[files]\nrate = {SLOW_BPS}\n")
+        if system.kind == "gridengine":
+            text = text.replace("gpus = 0\n", f"gpus = {GPUS}\n")
         lrm = system.lrm_table(f"{MARK}={grid.mark}") + (more or {}).get(name, "")
         grid.config(name).write_text(text + lrm, encoding="utf-8")
     try:

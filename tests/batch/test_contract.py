@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from koala.errors import LocalManagerError
+from koala.protocol.messages import Resources
 from koala_agent.lrm.batch import BatchManager
 from koala_agent.lrm.dialect import job_name
 from koala_agent.lrm.port import (
@@ -23,7 +24,7 @@ from koala_agent.lrm.port import (
     Running,
 )
 from tests.batch.conftest import Serve
-from tests.batch.systems import System
+from tests.batch.systems import GPUS, System
 from tests.lrm.harness import Ask, Pipe
 
 pytestmark = pytest.mark.lrm
@@ -186,8 +187,20 @@ WISHES: dict[str, tuple[dict[str, Any], ...]] = {
         {"queue": "no-such"},
         {"hosts": 3},
         {"memory_min_mb": 100_000_000},
+        {"gpus": GPUS + 1},
+        {"gpus": 1, "gpu_type": "h100"},
+        {"constraint": "ib&sse"},
+        {"licenses": (("matlab", 4),)},
+        {"native": "--reservation=mine"},
     ),
-    "gridengine": ({"queue": "batch"}, {"queue": "no-such"}),
+    "gridengine": (
+        {"queue": "batch", "native": "-p -5"},
+        {"queue": "no-such"},
+        {"gpus": GPUS + 1},
+        {"constraint": "sse"},
+        {"licenses": (("matlab", 4),)},
+        {"native": "-l h_rt=99"},
+    ),
 }
 """What can be granted, and what never can."""
 
@@ -198,18 +211,59 @@ async def test_wishes_are_granted_or_come_to_nothing_soon(
     """Slurm refuses some requests that cannot run, and takes others to keep them for ever."""
     granted, *never = WISHES[system.kind]
     async with serve() as (manager, witness):
-        await manager.submit(replace(ask("j1/1/0/1", "true", processors=4), **granted))
+        first = ask("j1/1/0/1", "true", processors=4)
+        await manager.submit(replace(first, resources=Resources(**granted)))
         assert (await witness.ended("j1/1/0/1")).cause is EndCause.EXITED
         for number, wishes in enumerate(never):
             claim = f"j2/1/{number}/1"
             try:
-                await manager.submit(replace(ask(claim, processors=4), **wishes))
+                asked = replace(ask(claim, processors=4), resources=Resources(**wishes))
+                await manager.submit(asked)
             except LocalManagerError as error:
                 assert not error.transient, error  # noqa: PT017 - some are taken
             else:
                 end = await witness.ended(claim)
                 assert end.cause is EndCause.WITHDRAWN
                 assert end.reason.startswith("it would never start: Partition"), end
+
+
+async def test_gpus_features_and_licences_are_had_and_counted(serve: Serve, ask: Ask) -> None:
+    has = Resources(gpus=3, constraint="ib&rome", licenses=(("matlab", 2),))
+    async with serve() as (manager, witness):
+        idle = await witness.until(Idle, lambda _: True)
+        assert (idle.resources.gpus, idle.idle_gpus) == (GPUS, GPUS)
+        await manager.submit(replace(ask("j1/1/0/1", processors=2), resources=has))
+        await witness.running("j1/1/0/1")
+        await witness.until(Idle, lambda idle: idle.idle_gpus == 1)
+        await manager.submit(replace(ask("j1/1/1/1"), resources=Resources(gpus=2)))
+        await manager.submit(
+            replace(ask("j1/1/2/1"), resources=Resources(licenses=(("matlab", 2),)))
+        )
+        kinds = [type(listed) for listed in await manager.listing()]
+        assert kinds == [Running, Queued, Queued]
+        await manager.withdraw("j1/1/0/1")
+        await witness.running("j1/1/1/1")
+        await witness.running("j1/1/2/1")
+
+
+async def test_processes_of_several_processors_have_them_on_one_machine(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    """Of alpha's nodes with eight processors each, the first is full but for two."""
+    if system.kind == "gridengine":
+        pytest.skip("its parallel environment decides where slots are")
+    system.submit("sleep 1000\n", processors=6)
+    wide = replace(
+        ask(
+            "j1/1/0/1", "sh", "-c", "echo $SLURM_TASKS_PER_NODE $SLURM_CPUS_PER_TASK", processors=8
+        ),
+        resources=Resources(cpus_per_task=4, is_exclusive=True),
+        processes=2,
+    )
+    async with serve() as (manager, witness):
+        await manager.submit(wide)
+        assert (await witness.ended("j1/1/0/1")).exit_status == 0
+    assert (wide.directory / OUTPUT_FILE).read_text() == "2 4\n"
 
 
 async def test_a_request_that_could_never_run_is_refused_for_good(serve: Serve, ask: Ask) -> None:

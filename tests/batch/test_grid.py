@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient
+from koala.errors import RejectedError
 from tests.batch.systems import System, grid_over
 from tests.harness.ports import free_port
 from tests.live.grid import Grid
@@ -138,4 +139,41 @@ async def test_a_controller_that_is_away_fails_no_running_job(
             end.touch()
             await live.nothing_left(submitted.job)
         assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+        await live.at_rest(client)
+
+
+async def test_components_find_the_sites_with_gpus_and_see_them(
+    grid: tuple[Grid, dict[str, System]],
+) -> None:
+    """Each node of alpha has two: three are on two nodes, and each process sees its node's."""
+    live, _ = grid
+    say = "echo $KOALA_NAME $KOALA_GPUS $CUDA_VISIBLE_DEVICES"
+    part = f'(executable=/bin/sh)(arguments=-c "{say}")(count=1)(jobType=single)(maxWallTime=10)'
+    two = part.replace("count=1", "count=2")
+    text = (
+        f"+(name=gpus)(&{part}(gpus=2)(gpuType=a100)(constraint=ib)(licenses=matlab:2)(site=alpha))"
+        f"(&{part}(gpus=4)(site=gamma))(&{two}(gpus=3)(site=beta))"
+    )
+    async with live.client() as client:
+        await live.ready(client)
+        submitted = await client.submit(text)
+        assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+        said = {p.component: p.data async for p in client.logs(submitted.job, stream="stdout")}
+        assert said[0] == b"gpus 2 0,1\n"
+        assert said[1].startswith(b"gpus 4")  # the cell counts them and gives no numbers
+        assert said[2].startswith(b"gpus 3 0")
+        sites = {site.site: site for site in await client.sites()}
+        assert {name: site.gpus for name, site in sites.items()} == dict.fromkeys(sites, 4)
+        assert sites["alpha"].resources["gpu_types"] == ["a100"]
+        assert sites["alpha"].resources["licenses"] == {"matlab": 3}
+        for wish, answer in (
+            ("(gpus=5)(site=alpha)", "needs 5 GPUs; alpha has 4 GPUs"),
+            ("(gpus=3)(site=alpha)", "alpha has 2 GPUs on a host, for each process"),
+            ("(gpus=1)(gpuType=h100)", "beta has no GPUs of type h100"),
+            ("(constraint=sse)(site=beta)", r"beta has no hosts with sse \(it has ib, rome\)"),
+            ("(licenses=matlab:4)(site=alpha)", "alpha has 3 licences of matlab"),
+            ("(queue=night)(site=alpha)", r"alpha has no queue night \(it has batch\)"),
+        ):
+            with pytest.raises(RejectedError, match=answer):
+                await client.submit(f"&{part}{wish}")
         await live.at_rest(client)

@@ -127,7 +127,8 @@ def test_a_state_saved_before_there_were_gpus_is_restored(script: Script) -> Non
 
 
 HAS = SiteResources(
-    gpus=2,
+    gpus=4,
+    host_gpus=2,
     gpu_types=("a100", "v100"),
     features=("ib", "haswell"),
     licenses=(("matlab", 3),),
@@ -143,7 +144,13 @@ TAKES = ("constraint", "licenses", "queue", "minMemory")
     [
         ({}, ""),
         ({"gpus": 2}, ""),
-        ({"gpus": 3}, "has 2 GPUs"),
+        ({"gpus": 5, "processors": 4}, "has 4 GPUs"),
+        ({"gpus": 3}, "has 2 GPUs on a host, for each process"),
+        ({"gpus": 3, "processors": 2}, ""),
+        (
+            {"gpus": 3, "processors": 2, "cpus_per_task": 2},
+            "has 2 GPUs on a host, for each process",
+        ),
         ({"gpus": 1, "gpu_type": "v100"}, ""),
         ({"gpus": 1, "gpu_type": "h100"}, "has no GPUs of type h100 (it has a100, v100)"),
         ({"constraint": "ib&haswell"}, ""),

@@ -104,6 +104,7 @@ def test_gpus_features_and_licences_of_slurm() -> None:
     assert found.idle_gpus == 1 + 2  # n2 is down
     assert found.resources == SiteResources(
         gpus=2 + 4 + 3,
+        host_gpus=4,
         gpu_types=("a100", "v100"),
         host_memory_mb=64000,
         features=("ib", "rome"),

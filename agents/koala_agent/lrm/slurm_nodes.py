@@ -77,6 +77,7 @@ def resources_of(nodes: Collection[Node], rules: Partitions, licenses: str) -> S
     found = re.findall(r"LicenseName=(\S+) Total=([0-9]{1,9})", licenses)
     return SiteResources(
         gpus=sum(node.gpus for node in nodes),
+        host_gpus=max((node.gpus for node in nodes), default=0),
         gpu_types=tuple(sorted({kind for node in nodes for kind in node.gpu_types})),
         host_memory_mb=max((node.memory_mb for node in nodes), default=0),
         features=tuple(sorted({feature for node in nodes for feature in node.features})),

@@ -34,6 +34,7 @@ STATUS_MAX = 125
 @option("-n", "--processes", type=Whole(1), default=1, help="Processes on each site.")
 @option("--time", "wall_time", metavar="TIME", help="Time limit, such as 30 (minutes) or 1h30m.")
 @option("--memory", metavar="SIZE", help="Memory that each process needs, such as 4G.")
+@option("--gpus", type=Whole(1), help="GPUs on each site.")
 @option("--name", metavar="NAME", help="Name of the job; default: that of the command.")
 @option("--env", multiple=True, metavar="NAME=VALUE", help="Set a variable. Repeat for more.")
 @option(
@@ -57,6 +58,7 @@ def run(
     processes: int,
     wall_time: str | None,
     memory: str | None,
+    gpus: int | None,
     name: str | None,
     env: Sequence[str],
     output: Sequence[str],
@@ -86,6 +88,7 @@ def run(
             environment=read_definitions(env, option="--env"),
             wall_time=wall_time,
             memory=memory,
+            gpus=gpus,
             output_files=[one for one in output if not _is_pattern(one)],
             outputs=[one for one in output if _is_pattern(one)],
             stage=stage,
