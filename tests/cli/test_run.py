@@ -54,6 +54,7 @@ def test_a_command_of_one_process_needs_no_options_and_no_label(grid: Up) -> Non
         (("--site", "nowhere", "--", "true"), "nowhere"),
         (("--time", "soon", "--memory", "x", "--", "true"), "memory: found 'x'"),
         (("--env", "A", "--", "true"), "--env 'A': allowed is NAME=VALUE"),
+        (("--gpus", "9", "--", "true"), "needs 9 GPUs"),
         ((), "Missing argument"),
     ],
 )
