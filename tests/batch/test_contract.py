@@ -246,12 +246,11 @@ async def test_gpus_features_and_licences_are_had_and_counted(serve: Serve, ask:
         await witness.running("j1/1/2/1")
 
 
+@pytest.mark.parametrize("system", ["slurm"], indirect=True)
 async def test_processes_of_several_processors_have_them_on_one_machine(
     serve: Serve, ask: Ask, system: System
 ) -> None:
     """Of alpha's nodes with eight processors each, the first is full but for two."""
-    if system.kind == "gridengine":
-        pytest.skip("its parallel environment decides where slots are")
     system.submit("sleep 1000\n", processors=6)
     wide = replace(
         ask(
