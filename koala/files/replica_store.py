@@ -42,6 +42,9 @@ class FileStore:
         self._memory = memory
         self._known: dict[str, tuple[FileStamp, str]] = _recall(memory)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for half in folder.glob(f"{COPYING}*"):  # of an agent that was killed
+            with suppress(OSError):
+                half.unlink()
 
     def open(self, name: str) -> Descriptor:
         """Open a replica for reading. Raises SpecError, UnusableFileError."""
