@@ -27,7 +27,7 @@ from koala.core.model.job import (
 from koala.core.model.parameters import Parameters
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Priority
-from koala.core.pipeline import claim_end, claiming, ending, refusals, starting, wanted
+from koala.core.pipeline import claim_end, claiming, ending, queueing, refusals, starting, wanted
 from koala.daemon import group_commit as turns
 from tests.swarm import oracle
 from tests.swarm.mutating import Patches, mutant, replaced
@@ -114,6 +114,13 @@ def early_fence() -> Patches:
             (leases.Leases, "_alive_until"), by=lambda self, claim, sites, now: claim.asked_at
         ),
     ):
+        yield
+
+
+@mutant
+def predecessors_are_ignored() -> Patches:
+    """A job that is to wait for others is placed at once."""
+    with replaced((queueing, "unfinished"), by=lambda _state, _spec: ()):
         yield
 
 

@@ -22,6 +22,7 @@ FOUND_BY = {
     "paths_count_as_open": 6,
     "no_fence": 45,
     "early_fence": 58,
+    "predecessors_are_ignored": 9,
     "fences_are_ignored": 3,
     "forgotten_stops": 0,
     "the_same_claim_again": 3,
