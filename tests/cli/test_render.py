@@ -219,6 +219,17 @@ def test_sites_show_state_and_idle_processors() -> None:
     ]
 
 
+def test_sites_show_gpus_where_there_are_any() -> None:
+    sites = [
+        a_site(gpus=4, idle_gpus=1),
+        a_site(site="vu", gpus=0, idle_gpus=0),
+        a_site(site="old"),
+    ]
+    lines = [re.split(r"\s{2,}", line) for line in sites_text(sites).splitlines()]
+    assert [line[4] for line in lines] == ["GPUS", "1 of 4 idle", "-", "-"]
+    assert "GPUS" not in sites_text(sites[1:])
+
+
 def test_sites_that_are_away_show_why_and_that_they_are_drained() -> None:
     gone = {"state": "disconnected", "is_drained": False, "expires_at": None, "revoked_at": None}
     sites = [
