@@ -21,12 +21,15 @@ async def test_a_daemon_with_a_bus_publishes_its_jobs_and_sites(tmp_path: Path) 
         process.start()
         with up(tmp_path, f'{GRID}\n[bus]\nurl = "{process.url}"\n') as grid:
             words = ("submit", "-", "--wait", "--address", grid.address)
-            run = await asyncio.to_thread(koala, *words, stdin=b"&(executable=/bin/true)(count=1)")
+            text = b"&(executable=/bin/true)(count=1)(notify=(topic mine))"
+            run = await asyncio.to_thread(koala, *words, stdin=text)
             job = run.stdout.strip()
             async with listener(process.port) as client:
                 await told(client, {"grid/daemon": b"online"})
             retained = await newest(process.port, f"grid/jobs/{job}", phase="Finished")
             assert retained["job"] == job
+            end = await newest(process.port, "grid/notify/+/mine", phase="Finished")
+            assert (end["job"], end["status"]) == (job, None)
             site = await newest(process.port, "grid/sites/delft", phase="")
             assert site["site"] == "delft"
         async with listener(process.port) as client:
