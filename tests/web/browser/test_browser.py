@@ -201,8 +201,10 @@ def test_lists_are_there_without_scripts(grid: Up, web: WebProcess, browser: Any
     job = submitted(grid.address, "&(executable=/bin/true)(count=1)")
     command(grid.address, "wait", job)
     with page_of(browser, web, java_script_enabled=False) as page:
+        row = page.locator(f"[data-job={job}]")
         page.goto(f"{web.address}/jobs")
-        expect(page.locator(f"[data-job={job}]")).to_contain_text("Finished")
+        while "Finished" not in (row.text_content() or ""):  # the model follows a moment later
+            page.reload()
         page.get_by_label("Phase").select_option("Cancelled")
         page.get_by_role("button", name="Filter").click()
         expect(page.locator(f"[data-job={job}]")).to_have_count(0)
