@@ -203,7 +203,9 @@ def test_lists_are_there_without_scripts(grid: Up, web: WebProcess, browser: Any
     with page_of(browser, web, java_script_enabled=False) as page:
         row = page.locator(f"[data-job={job}]")
         page.goto(f"{web.address}/jobs")
-        while "Finished" not in (row.text_content() or ""):  # the model follows a moment later
+        while "Finished" not in "".join(
+            row.all_text_contents()
+        ):  # the model follows a moment later
             page.reload()
         page.get_by_label("Phase").select_option("Cancelled")
         page.get_by_role("button", name="Filter").click()
