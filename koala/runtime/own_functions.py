@@ -7,6 +7,7 @@ Other packages add theirs by entry points in the group `koala.policies`; an entr
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -19,6 +20,8 @@ from typing import Any
 from koala.errors import ConfigError
 
 GROUP = "koala.policies"
+FOLDER_VARIABLE = "KOALA_OWN_FOLDER"
+"""Names a further folder of modules."""
 _VARIABLE = 0x04 | 0x08
 """Flags of the code of a function with *args or **kwargs."""
 
@@ -82,12 +85,13 @@ def _load(
 
 
 def _of_module(name: str) -> Any:  # noqa: ANN401
-    """Load `module:function`; modules are also looked for in the present folder, last."""
+    """Load `module:function`; modules are also looked for in the present folder, last. For the
+    parts that `koala up` starts, that is the folder where it was called."""
     module, _, function = name.partition(":")
     if not module or not function:
         message = "allowed is module:function"
         raise ValueError(message)
-    here = str(Path.cwd())
-    if here not in sys.path:  # it stays: a module may import its neighbours later
-        sys.path.append(here)
+    for folder in (os.environ.get(FOLDER_VARIABLE), str(Path.cwd())):
+        if folder and folder not in sys.path:  # it stays: a module may import its neighbours later
+            sys.path.append(folder)
     return attrgetter(function)(import_module(module))

@@ -16,6 +16,7 @@ from koala.daemon.policy_sandbox import OrderSandbox, replaced_policies
 from koala.errors import ConfigError
 from koala.policies import named
 from koala.protocol.ordering import QueuedJob
+from koala.runtime.own_functions import FOLDER_VARIABLE
 from koala.sim.replay.changes import Changes
 from koala.sim.replay.world import policies_of
 from koala_agent.lrm.model import local_scheduler
@@ -75,6 +76,20 @@ def test_what_is_no_policy_of_a_slot_is_refused_with_what_is(
     with pytest.raises(ConfigError) as error:
         find(function.replace("own:", f"{own}:"))
     assert text in str(error.value).replace(own, "own")
+
+
+def test_the_parts_of_a_grid_find_what_is_where_koala_up_was_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They run in a folder of the grid's state."""
+    (tmp_path / "called").mkdir()
+    (tmp_path / "called" / "of_the_grid.py").write_text(OWN, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(ConfigError, match="ModuleNotFoundError"):
+        named("queueing", "of_the_grid:narrow")
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "called"))
+    assert named("queueing", "of_the_grid:narrow").__name__ == "narrow"
 
 
 def test_a_daemon_and_a_what_if_take_them_in_every_slot(own: str, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from koala.cli.clock import now_s
 from koala.cli.local.grid_file import GridFolder
 from koala.errors import KoalaError
+from koala.runtime.own_functions import FOLDER_VARIABLE
 
 if TYPE_CHECKING:
     import psutil
@@ -107,6 +108,7 @@ class Processes:
             **inherited,
             "PATH": os.pathsep.join(programs),
             TAG_VARIABLE: self._tag,
+            FOLDER_VARIABLE: str(Path.cwd()),
             "PYTHONPATH": os.pathsep.join(part for part in path if part),
             "GRPC_ENABLE_FORK_SUPPORT": "0",
             "TMPDIR": str(self._folder.temporary),
