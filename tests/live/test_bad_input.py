@@ -100,7 +100,7 @@ async def test_a_bad_description_is_refused_by_name(
         (f"&{TRUE}(resourceManagerContact=atlantis)", "known sites are amsterdam, delft"),
         (f"&{TRUE}(count=9)(resourceManagerContact=delft)", "at delft, which has 8"),
         (f"+(&{TRUE}(count=5)(resourceManagerContact=vu))(&{TRUE}(count=5)"
-         "(resourceManagerContact=vu))", "at vu want 10 processors together"),
+         "(resourceManagerContact=vu))", "the job wants 10 there"),
         (f"&{TRUE}(inputFile=nowhere.dat)", "'nowhere.dat' is not in the catalogue"),
     ],
 )  # fmt: skip
