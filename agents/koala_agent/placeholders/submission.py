@@ -154,10 +154,18 @@ def _checksum(folder: Path) -> str:
     return digest.hexdigest()
 
 
+NOT_CARRIED = ("resident.py",)
+"""Modules of the starter that only the agent's own machine runs."""
+
+
 @cache
 def _archive() -> str:
     """The starter as an archive, for machines without a shared file system."""
-    modules = {f"koala_agent/starter/{name}": text for name, text in _portable_modules()}
+    modules = {
+        f"koala_agent/starter/{name}": text
+        for name, text in _portable_modules()
+        if name not in NOT_CARRIED
+    }
     return archive({"starter.py": BOOT, "koala_agent/__init__.py": "", **modules})
 
 

@@ -100,9 +100,9 @@ def test_the_agent_tells_all_that_a_specification_reads(tmp_path: Path) -> None:
     told = specification(claim, settings, program=asked, port=1, leases=Leases(), input_path="data")
     fields = {field.name for field in dataclasses.fields(asked)}
     read = set(program.Specification.__annotations__)
-    assert read <= {*told, *fields}
+    assert read <= {*told, *fields, "staged"}  # `prepare` adds the files that it has staged
     ours = {"cpus_per_task", "gpus"}
-    assert fields - read == {"label", *(set(messages.RESOURCES) - ours)}
+    assert fields - read == {"label", "stage", "archive", *(set(messages.RESOURCES) - ours)}
     sent = json.loads(json.dumps(told))
     assert read_fields(program.Specification, sent).executable == "/bin/true"
     with pytest.raises(ValueError, match="is no whole number"):
