@@ -16,19 +16,27 @@ TARGET = ROOT / "docs" / "images"
 SITE = """
 [sites.{name}]
 site = {{ processors = {processors}, grace_s = 20.0 }}
-load = {{ arrivals_per_hour = 900, run_mean_s = 90, size_max = 16 }}
+load = {{ arrivals_per_hour = 600, run_mean_s = 30, size_max = 16 }}
 """
 SIZES = {"amsterdam": 64, "delft": 64, "leiden": 64, "vu": 144}
 GRID = "[parameters]\nclaiming_step_min_s = 0.2\n" + "".join(
     SITE.format(name=name, processors=processors) for name, processors in SIZES.items()
 )
 PAIR = """+(&(executable=/bin/sh)(arguments=-c "echo the west half; sleep 12; echo converged")
-  (count=24)(label=west)(name=heat-equation)(resourceManagerContact=delft))
+  (count=24)(jobType=single)(label=west)(name=heat-equation)(resourceManagerContact=delft))
  (&(executable=/bin/sh)(arguments=-c "echo the east half; sleep 12; echo converged")
-  (count=32)(label=east)(resourceManagerContact=vu))
- (&(executable=/bin/sh)(arguments=-c "echo drawing; sleep 13")(count=4)(label=viewer)
-  (resourceManagerContact=amsterdam))"""
-LONG = "&(executable=/bin/sleep)(arguments=300)(count={count})(name={name})"
+  (count=32)(jobType=single)(label=east)(resourceManagerContact=vu))
+ (&(executable=/bin/sh)(arguments=-c "echo drawing; sleep 13")(count=4)(jobType=single)
+  (label=viewer)(resourceManagerContact=amsterdam))"""
+LONG = (
+    "&(executable=/bin/sleep)(arguments=300)(count={count})(name={name})"
+    "(resourceManagerContact={site})"
+)
+LONG_JOBS = (
+    (24, "climate-2050", "leiden"),
+    (12, "protein-fold", "amsterdam"),
+    (60, "lattice", "vu"),
+)
 FALSE = "&(executable=/bin/false)(count=2)(name=broken-input)"
 
 
@@ -42,8 +50,8 @@ def main() -> None:
         chromium() as browser,
     ):
         submitted(grid.address, FALSE)
-        for count, name in ((40, "climate-2050"), (12, "protein-fold"), (90, "lattice-qcd")):
-            submitted(grid.address, LONG.format(count=count, name=name))
+        for count, name, site in LONG_JOBS:
+            submitted(grid.address, LONG.format(count=count, name=name, site=site))
         job = submitted(grid.address, PAIR)
         with page_of(browser, web) as page:
             page.goto(f"{web.address}/jobs/{job}")
