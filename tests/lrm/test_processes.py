@@ -118,7 +118,8 @@ async def test_a_starter_s_brand_stays_on_what_leaves_everything_else_behind(pip
         "import os; from koala_agent.starter.process_tree import BRAND, apply_brand\n"
         "apply_brand()\n"
         "assert BRAND not in os.environ\n"
-        f"says = 'cat /proc/self/limits > {pipe.path}; exec sleep 600'\n"
+        f"says = 'while read line; do echo $line; done < /proc/self/limits > {pipe.path};"
+        " exec sleep 600'\n"
         "os.execv('/usr/bin/env', ['env', '-i', 'setsid', 'sh', '-c', says])"
     )
     process = await asyncio.create_subprocess_exec(
