@@ -46,7 +46,7 @@ class Draft:
 Reader = Callable[[Draft, str], None]
 
 
-# What options mean -------------------------------------------------------------------------------
+# Options and their readers -----------------------------------------------------------------------
 
 SLURM_LONG = {
     "-n": "--ntasks",

@@ -250,7 +250,7 @@ async def test_gpus_features_and_licences_are_had_and_counted(serve: Serve, ask:
 async def test_processes_of_several_processors_have_them_on_one_machine(
     serve: Serve, ask: Ask, system: System
 ) -> None:
-    """Of alpha's nodes with eight processors each, the first is full but for two."""
+    """Fill the first node of alpha but for two of its eight processors."""
     system.submit("sleep 1000\n", processors=6)
     wide = replace(
         ask(

@@ -141,7 +141,7 @@ class FirstProcesses:
             self._unwatch(claim)
         self._resident.close()
 
-    # Of the agent's own making -------------------------------------------------------------------
+    # Processes that the agent executes ------------------------------------------------------------
 
     def _take_and_spawn(self, placeholder: Placeholder) -> None:
         """Execute a job, a starter only if nobody else has taken its launch."""
@@ -213,7 +213,7 @@ class FirstProcesses:
             asyncio.get_running_loop().remove_reader(descriptor)
             os.close(descriptor)
 
-    # Of the resident parent's --------------------------------------------------------------------
+    # Processes that the resident parent forks -----------------------------------------------------
 
     def _started(self, claim: str, leader: Identity) -> None:
         del self._starting[claim]
