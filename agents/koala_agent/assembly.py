@@ -32,11 +32,11 @@ from koala_agent.link.enrolment import find_identity
 from koala_agent.link.presence import Presence
 from koala_agent.link.session import Event, Reported, Session, Timing
 from koala_agent.link.stream import Wire
-from koala_agent.lrm.batch import BatchManager, BatchSettings
-from koala_agent.lrm.dialect import Dialect
-from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
-from koala_agent.lrm.local_users import LoadParameters
-from koala_agent.lrm.native import EVERY
+from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.dialect import Dialect
+from koala_agent.lrm.batch.native import EVERY
+from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager, EmulatedSettings
+from koala_agent.lrm.emulated.local_users import LoadParameters
 from koala_agent.lrm.port import Idle, Listed, LocalManager, Tell
 from koala_agent.lrm.shell import Shell, plain_environment
 from koala_agent.order_guard import live_scheduler
@@ -264,7 +264,7 @@ def dialect_of(config: Config) -> Dialect:
     if native is None:  # a site of one user allows all, one that others share nothing unasked
         native = (EVERY,) if config.accounts.mode == "user" else ()
     if lrm.kind == "slurm":
-        from koala_agent.lrm.slurm import Slurm  # noqa: PLC0415 - late: a site has one of them
+        from koala_agent.lrm.batch.slurm import Slurm  # noqa: PLC0415 - late: a site has one of them
 
         return Slurm(
             account=lrm.account,
@@ -273,7 +273,7 @@ def dialect_of(config: Config) -> Dialect:
             options=lrm.options,
             native=native,
         )
-    from koala_agent.lrm.gridengine import GridEngine  # noqa: PLC0415
+    from koala_agent.lrm.batch.gridengine import GridEngine  # noqa: PLC0415
 
     return GridEngine(
         queue=lrm.queue,

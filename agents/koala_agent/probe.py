@@ -20,7 +20,7 @@ from koala.errors import ConfigError, KoalaError, LocalManagerError, Unreachable
 from koala.runtime.checkup import NotableError
 from koala_agent.assembly import agent_addresses, dialect_of
 from koala_agent.config import Config
-from koala_agent.lrm.dialect import Dialect, JobState, job_name, script
+from koala_agent.lrm.batch.dialect import Dialect, JobState, job_name, script
 from koala_agent.lrm.port import Placeholder
 from koala_agent.lrm.shell import Shell, plain_environment
 

@@ -13,7 +13,7 @@ from unittest import SkipTest
 
 import pytest
 
-from koala_agent.lrm.batch import BatchManager, BatchSettings
+from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.port import serving
 from koala_agent.lrm.shell import Shell, plain_environment
 from tests.batch.systems import System, grid_engine_cells, slurm_clusters

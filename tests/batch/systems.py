@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from koala_agent.lrm.dialect import Dialect
-from koala_agent.lrm.gridengine import GridEngine
-from koala_agent.lrm.slurm import Slurm
+from koala_agent.lrm.batch.dialect import Dialect
+from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.batch.slurm import Slurm
 from tests.live.grid import CALM, MARK, Grid
 
 DEV = Path(__file__).parents[2] / "deploy" / "dev"

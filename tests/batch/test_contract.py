@@ -13,8 +13,8 @@ import pytest
 
 from koala.errors import LocalManagerError
 from koala.protocol.messages import Resources
-from koala_agent.lrm.batch import BatchManager
-from koala_agent.lrm.dialect import job_name
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.dialect import job_name
 from koala_agent.lrm.port import (
     OUTPUT_FILE,
     EndCause,

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.dialect import job_name
+from koala_agent.lrm.batch.dialect import job_name
 from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Queued, RequestRefusedError, Running
 from tests.batch.conftest import Serve
 from tests.batch.systems import System

@@ -8,8 +8,8 @@ import tomllib
 from pathlib import Path
 
 from koala_agent.config import read_config
+from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.port import Placeholder
-from koala_agent.lrm.slurm import Slurm
 from tests.tidy.sources import ROOT
 
 SITE = ROOT / "deploy" / "site"

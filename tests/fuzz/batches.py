@@ -8,16 +8,16 @@ from typing import TypeAlias
 
 from koala.errors import LocalManagerError
 from koala.protocol.messages import SiteFigures
-from koala_agent.lrm.claim_tracking import idle_of
-from koala_agent.lrm.dialect import BatchJob
-from koala_agent.lrm.gridengine import GridEngine
+from koala_agent.lrm.batch.claim_tracking import idle_of
+from koala_agent.lrm.batch.dialect import BatchJob
+from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.shell import Answer
-from koala_agent.lrm.slurm import Slurm
 from tests.fuzz.making import spoilt_text
 from tests.fuzz.tables import require_taken
 from tests.fuzz.target import Target, require_readable
 
-SAMPLES = Path(__file__).parents[1] / "lrm" / "samples"
+SAMPLES = Path(__file__).parents[1] / "lrm" / "batch" / "samples"
 SLURM, CELL = SAMPLES / "slurm-22.05", SAMPLES / "sge-8.1.9"
 PIECES = (
     "\n", " ", "|", "=", "-1", "\t", "<", ">", "</job_list>", "<!DOCTYPE a>", "&lol;", "²", "٣",

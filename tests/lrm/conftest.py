@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent.lrm.emulated import EmulatedLocalManager, EmulatedSettings
+from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager, EmulatedSettings
 from koala_agent.lrm.port import serving
 from tests.lrm.harness import Ask, Pipe, Serve, Witness, asking, boot_clock
 

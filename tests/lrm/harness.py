@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
 
-from koala_agent.lrm.emulated import EmulatedLocalManager
+from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.port import Ended, Idle, Listed, Placeholder, Running
 from koala_agent.lrm.processes import Identity, members, scan
 

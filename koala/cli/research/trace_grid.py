@@ -97,7 +97,7 @@ def _local_jobs(config: Config) -> Iterator[LocalJob]:
     from koala.sim.experiment.setting import LocalJob
     from koala.workload.streams import stream
     from koala_agent.config import largest_local_job
-    from koala_agent.lrm.local_users import LoadParameters, local_jobs
+    from koala_agent.lrm.emulated.local_users import LoadParameters, local_jobs
 
     if config.load.arrivals_per_hour == 0:
         return

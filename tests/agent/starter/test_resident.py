@@ -14,8 +14,8 @@ import pytest
 
 from koala.protocol.messages import EndKind, ReportState
 from koala_agent.claims.settings import Leases
-from koala_agent.lrm import resident_starters
-from koala_agent.lrm.first_processes import Failure, FirstProcesses, Follow
+from koala_agent.lrm.emulated import resident_starters
+from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, Follow
 from koala_agent.lrm.launch import spawn
 from koala_agent.lrm.port import EndCause, Placeholder, Running
 from koala_agent.lrm.processes import Identity, identify, scan

@@ -18,16 +18,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.launch import spawn, variables
-from koala_agent.lrm.port import EndCause, Placeholder
-from koala_agent.lrm.process_usage import Usage
-from koala_agent.lrm.processes import SCOPE_VARIABLE, Identity, is_alive
-from koala_agent.lrm.resident_starters import (
+from koala_agent.lrm.emulated.process_usage import Usage
+from koala_agent.lrm.emulated.resident_starters import (
     Exit,
     Reports,
     ResidentStarters,
     is_starter,
 )
+from koala_agent.lrm.launch import spawn, variables
+from koala_agent.lrm.port import EndCause, Placeholder
+from koala_agent.lrm.processes import SCOPE_VARIABLE, Identity, is_alive
 from koala_agent.lrm.shell import Entry
 from koala_agent.starter.resident import launched_by, take_launch
 

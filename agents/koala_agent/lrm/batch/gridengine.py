@@ -23,8 +23,8 @@ from signal import SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU
 
 from koala.errors import LocalManagerError
 from koala.protocol.messages import Resources, SiteResources
-from koala_agent.lrm.dialect import BatchJob, Figures, JobState, is_count
-from koala_agent.lrm.native import grid_engine_options
+from koala_agent.lrm.batch.dialect import BatchJob, Figures, JobState, is_count
+from koala_agent.lrm.batch.native import grid_engine_options
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.lrm.shell import Answer, Command
 

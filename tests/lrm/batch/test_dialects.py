@@ -12,11 +12,19 @@ import pytest
 
 from koala.errors import LocalManagerError
 from koala.protocol.messages import Resources
-from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, claim_of, job_name, script
-from koala_agent.lrm.gridengine import GridEngine
+from koala_agent.lrm.batch.dialect import (
+    BatchJob,
+    Dialect,
+    Figures,
+    JobState,
+    claim_of,
+    job_name,
+    script,
+)
+from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.batch.slurm import COLUMNS, Slurm
 from koala_agent.lrm.port import EndCause, Placeholder, RequestRefusedError
 from koala_agent.lrm.shell import Answer
-from koala_agent.lrm.slurm import COLUMNS, Slurm
 
 SLURM = Slurm(partition="batch", account="physics", options=("--constraint=fast",))
 GRID_ENGINE = GridEngine(parallel_environment="grid", queue="batch")

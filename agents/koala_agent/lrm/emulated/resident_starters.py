@@ -18,8 +18,8 @@ from pathlib import Path
 
 import structlog
 
+from koala_agent.lrm.emulated.process_usage import Usage
 from koala_agent.lrm.port import Placeholder
-from koala_agent.lrm.process_usage import Usage
 from koala_agent.lrm.processes import Identity
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
 from koala_agent.starter.resident import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from koala_agent.lrm.dialect import PROCESSORS_MAX, Figures, JobState
+from koala_agent.lrm.batch.dialect import PROCESSORS_MAX, Figures, JobState
 from koala_agent.lrm.port import EndCause, Idle, Listed
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from koala.errors import ConfigError, LocalManagerError
 from koala.protocol.messages import Resources
-from koala_agent.lrm.emulated import EmulatedSettings
-from koala_agent.lrm.local_users import LoadParameters
+from koala_agent.lrm.emulated.emulated_manager import EmulatedSettings
+from koala_agent.lrm.emulated.local_users import LoadParameters
 from koala_agent.lrm.model import Discipline
 from koala_agent.lrm.port import (
     OUTPUT_FILE,

@@ -25,17 +25,17 @@ from dataclasses import dataclass
 from signal import SIGKILL
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.dialect import BatchJob, Figures, JobState, is_count
-from koala_agent.lrm.native import slurm_options
-from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
-from koala_agent.lrm.shell import Answer, Command
-from koala_agent.lrm.slurm_nodes import (
+from koala_agent.lrm.batch.dialect import BatchJob, Figures, JobState, is_count
+from koala_agent.lrm.batch.native import slurm_options
+from koala_agent.lrm.batch.slurm_nodes import (
     NODE_COLUMNS,
     Node,
     resources_of,
     rules_of,
     split_columns,
 )
+from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
+from koala_agent.lrm.shell import Answer, Command
 
 COLUMNS = (
     ("JobID", 24),

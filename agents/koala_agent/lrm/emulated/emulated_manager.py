@@ -35,8 +35,10 @@ import structlog
 from koala.errors import ConfigError, LocalManagerError
 from koala.protocol.messages import SiteResources
 from koala.protocol.ordering import OrderPolicy
-from koala_agent.lrm.first_processes import Failure, FirstProcesses, Follow
-from koala_agent.lrm.gpu_pool import VARIABLE, GpuPool
+from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, Follow
+from koala_agent.lrm.emulated.gpu_pool import VARIABLE, GpuPool
+from koala_agent.lrm.emulated.local_users import LoadParameters, LocalJob, local_jobs
+from koala_agent.lrm.emulated.process_usage import Trees, Usage
 from koala_agent.lrm.job_table import (
     Alive,
     JobRow,
@@ -49,7 +51,6 @@ from koala_agent.lrm.job_table import (
     listed,
 )
 from koala_agent.lrm.launch import check
-from koala_agent.lrm.local_users import LoadParameters, LocalJob, local_jobs
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
 from koala_agent.lrm.port import (
     EndCause,
@@ -60,7 +61,6 @@ from koala_agent.lrm.port import (
     Running,
     Tell,
 )
-from koala_agent.lrm.process_usage import Trees, Usage
 from koala_agent.lrm.processes import (
     Identity,
     boot_id,

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch import BatchManager, BatchSettings
-from koala_agent.lrm.dialect import BatchJob
-from koala_agent.lrm.gridengine import GridEngine
+from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.dialect import BatchJob
+from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.batch.slurm import COLUMNS, Slurm
+from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
 from koala_agent.lrm.port import (
     EndCause,
     Ended,
@@ -28,8 +30,6 @@ from koala_agent.lrm.port import (
     serving,
 )
 from koala_agent.lrm.shell import Answer, Command, Shell
-from koala_agent.lrm.slurm import COLUMNS, Slurm
-from koala_agent.lrm.slurm_nodes import NODE_COLUMNS
 from tests.lrm.harness import Witness
 
 CLAIM = "j1/1/0/1"

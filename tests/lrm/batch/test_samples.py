@@ -12,12 +12,12 @@ import pytest
 
 from koala.errors import LocalManagerError
 from koala.protocol.messages import SiteResources
-from koala_agent.lrm.dialect import BatchJob, Figures, JobState
-from koala_agent.lrm.gridengine import GridEngine
+from koala_agent.lrm.batch.dialect import BatchJob, Figures, JobState
+from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
 from koala_agent.lrm.port import EndCause
 from koala_agent.lrm.shell import Answer
-from koala_agent.lrm.slurm import Slurm
-from koala_agent.lrm.slurm_nodes import NODE_COLUMNS
 
 SAMPLES = Path(__file__).parent / "samples"
 SLURM = SAMPLES / "slurm-22.05"

@@ -33,9 +33,17 @@ import msgspec
 import structlog
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.account_breaker import AccountBreaker, CircuitOpenError
-from koala_agent.lrm.claim_tracking import ClaimRow, TrackedClaim, idle_of, others_waiting
-from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, claim_of, job_name, script
+from koala_agent.lrm.batch.account_breaker import AccountBreaker, CircuitOpenError
+from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim, idle_of, others_waiting
+from koala_agent.lrm.batch.dialect import (
+    BatchJob,
+    Dialect,
+    Figures,
+    JobState,
+    claim_of,
+    job_name,
+    script,
+)
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Placeholder, Queued, Running, Tell

@@ -1,0 +1,12 @@
+"""Real batch systems: claims as batch jobs.
+
+batch_manager     submission, polling and ends of claims; the same for all batch systems
+dialect           the commands and texts that one batch system must know
+slurm             the dialect of Slurm; slurm_nodes has the features and GPUs of its nodes
+gridengine        the dialect of Grid Engine
+native            options that a job passes on to the batch system
+claim_tracking    states of claims between two polls, and the processors that are idle
+account_breaker   a circuit breaker for accounts whose commands fail
+
+To add a batch system, write a dialect; the contract tests in `tests/batch` say what it must do.
+"""
