@@ -32,6 +32,7 @@ settings.load_profile("koala")
 # Daemons of tests must not be found by the user's own `koala`, nor the user's credentials by tests.
 RUNTIME = tempfile.mkdtemp(prefix="koala-tests-")
 os.environ["KOALA_RUNTIME_DIR"] = os.environ["XDG_CONFIG_HOME"] = RUNTIME
+os.environ["XDG_CACHE_HOME"] = RUNTIME  # nor do tests take what a campaign of the user has stored
 
 # A shell starts what runs behind it with Ctrl-C ignored, and all that this starts inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -88,7 +88,7 @@ LONG_RUNNING = ("demo", "up", "daemon", "web")
 """Commands that exit through the interpreter's normal shutdown; the others skip it, see `main`."""
 WITH_TEMPORARY_FOLDERS = ("demo", "up", "backup", "restore", "admin")
 """Commands that remove temporary folders on exit. They react to the first ending signal only."""
-WITH_WORKERS = ("simulate", "reproduce")
+WITH_WORKERS = ("simulate", "reproduce", "sweep")
 """Commands with worker processes and partial files. They clean both up when a signal ends them."""
 
 

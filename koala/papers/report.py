@@ -131,12 +131,9 @@ def _table(
 def _head(found: Report) -> Iterator[str]:
     wanted = found.plan
     yield f"# {wanted.paper.title}"
-    chosen = f" --figure {wanted.figures[0].number}" if _is_part(wanted) else ""
-    effort = wanted.effort
-    command = f"koala reproduce {wanted.paper.name} --{effort.name}{chosen} --seed {wanted.seed}"
     yield (
-        f"Made by `{command}`: {found.finished} runs, {effort.replications} replications of each "
-        "setting."
+        f"Made by `{command(wanted)}`: {found.finished} runs, {wanted.effort.replications}"
+        " replications of each setting."
     )
     if found.is_interrupted:
         yield (
@@ -155,6 +152,16 @@ def _head(found: Report) -> Iterator[str]:
         if told:
             yield f"What {verdict}:"
             yield "\n".join(f"- {claim.id}. {claim.text}" for claim in told)
+
+
+def command(wanted: Plan) -> str:
+    """Return the command that makes these runs again, with all options that change results."""
+    chosen = "" if wanted.figure is None else f" --figure {wanted.figure}"
+    effort = wanted.effort
+    return (
+        f"koala reproduce {wanted.paper.name} --{effort.name}{chosen} --seed {wanted.seed}"
+        f" --reps {effort.replications} --length {effort.length:g}"
+    )
 
 
 def _by_section(found: Report) -> Iterable[tuple[str, Iterable[ClaimFinding]]]:
@@ -359,7 +366,7 @@ def _method(found: Report) -> Iterator[str]:
 
 
 def _is_part(wanted: Plan) -> bool:
-    return len(wanted.figures) == 1 < len(wanted.paper.figures)
+    return wanted.figure is not None
 
 
 # Tables and documents for programs.

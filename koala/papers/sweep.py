@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from koala.errors import ConfigError
 from koala.papers.paper import Claim, Effort, Figure, Paper, Quantity, Run, Setting
 from koala.papers.results import Results
-from koala.sim.replication import Progress, replicate
+from koala.sim.campaign.code import code_of
+from koala.sim.campaign.identity import run_id
+from koala.sim.campaign.making import NO_STORE, Campaign, Engine, StoreChoice, make
+from koala.sim.replication import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +23,8 @@ class Plan:
     figures: tuple[Figure, ...]
     claims: tuple[Claim, ...]
     seed: int = 1
+    figure: int | None = None
+    """The one figure of the plan; None for the whole paper."""
 
     def settings(self) -> tuple[Setting, ...]:
         """List every setting that a figure draws or a claim compares, once, in that order."""
@@ -34,6 +39,22 @@ class Plan:
             for seed in range(self.seed, self.seed + self.effort.replications)
             for setting in settings
         )
+
+    def ids(self, runs: Iterable[Run]) -> tuple[str, ...]:
+        """Name runs: the same names on every machine and for every version of Koala."""
+        return tuple(
+            run_id(self.paper.name, one.setting, seed=one.seed, length=one.effort.length)
+            for one in runs
+        )
+
+    def part(self, number: int, count: int) -> tuple[Run, ...]:
+        """List the runs of one of `count` parts, counted from 1; each has some of everything."""
+        return self.runs()[number - 1 :: count]
+
+    @property
+    def code(self) -> str:
+        """Digest of the code that makes the runs."""
+        return code_of(self.paper.run)
 
     def _quantities(self) -> Iterable[Quantity]:
         for figure in self.figures:
@@ -65,17 +86,46 @@ def plan(paper: Paper, effort: Effort, *, figure: int | None = None, seed: int =
         figures=tuple(one for one in paper.figures if figure in (None, one.number)),
         claims=tuple(one for one in paper.claims if figure is None or figure in one.figures),
         seed=seed,
+        figure=figure,
     )
 
 
-def sweep(wanted: Plan, *, workers: int = 0, progress: Progress | None = None) -> Swept:
+def sweep(
+    wanted: Plan,
+    *,
+    engine: Engine | None = None,
+    store: StoreChoice = NO_STORE,
+    progress: Progress | None = None,
+) -> Swept:
     """Make all runs of a plan. Ctrl-C ends it and keeps the finished runs."""
-    runs: Sequence[Run] = wanted.runs()
-    made = replicate(wanted.paper.run, runs, workers=workers, progress=progress)
+    return swept(wanted, make_runs(wanted, wanted.runs(), engine, store, progress))
+
+
+def make_runs(
+    wanted: Plan,
+    runs: Sequence[Run],
+    engine: Engine | None = None,
+    store: StoreChoice = NO_STORE,
+    progress: Progress | None = None,
+) -> Campaign[Run]:
+    """Make some runs of a plan."""
+    return make(
+        wanted.paper.run,
+        runs,
+        ids=wanted.ids(runs),
+        code=wanted.code,
+        store=store,
+        engine=engine,
+        progress=progress,
+    )
+
+
+def swept(wanted: Plan, made: Campaign[Run]) -> Swept:
+    """Collect the results of finished runs."""
     return Swept(
         plan=wanted,
         results=Results(
-            made.finished,
+            ((run, one.outcome) for run, one in made.finished),
             diverging=wanted.paper.diverging,
             saturation=wanted.paper.saturation,
         ),

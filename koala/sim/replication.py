@@ -23,6 +23,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Progress = Callable[[int], None]
 """Called with the number of finished runs."""
+Each = Callable[[Item, Result], None]
+"""Called with each run when it has finished, in any order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +50,14 @@ def replicate(
     *,
     workers: int = 0,
     progress: Progress | None = None,
+    each: Each[Item, Result] | None = None,
 ) -> Replications[Item, Result]:
     """Run each item, in at most `workers` processes (0: one a core); `run`, items and results must
     be picklable. An interrupt (Ctrl-C) ends it and keeps the finished runs; an exception of a run
     is raised here."""
     count = min(workers or cores(), len(items))
     if count <= 1:
-        return _here(run, items, progress)
+        return _here(run, items, progress, each)
     done: dict[int, Result] = {}
     # Forked, a worker starts in milliseconds with all modules. Beside threads that could leave it
     # with a lock that nobody opens. Either way it is a child of this very process and thread, with
@@ -74,7 +77,10 @@ def replicate(
         for index, item in enumerate(items[count:], start=count):
             futures[pool.submit(run, item)] = index
         for future in as_completed(futures):
-            done[futures[future]] = future.result()
+            index = futures[future]
+            done[index] = future.result()
+            if each is not None:
+                each(items[index], done[index])
             if progress is not None:
                 progress(len(done))
     except KeyboardInterrupt:
@@ -98,12 +104,17 @@ def cores() -> int:
 
 
 def _here(
-    run: Callable[[Item], Result], items: Sequence[Item], progress: Progress | None
+    run: Callable[[Item], Result],
+    items: Sequence[Item],
+    progress: Progress | None,
+    each: Each[Item, Result] | None,
 ) -> Replications[Item, Result]:
     finished: list[tuple[Item, Result]] = []
     try:
         for item in items:
             finished.append((item, run(item)))
+            if each is not None:
+                each(*finished[-1])
             if progress is not None:
                 progress(len(finished))
     except KeyboardInterrupt:

@@ -16,6 +16,7 @@ from koala.papers.deadlines.points import LEVELS, Beginning, Point, Watched, run
 from koala.papers.paper import Claim, Effort, Outcome, Quantity, Run, Setting
 from koala.papers.results import Results
 from koala.papers.sweep import plan, sweep
+from koala.sim.campaign.making import Processes
 from tests.papers import worlds
 from tests.papers.worlds import check_claims, shifted
 
@@ -107,7 +108,7 @@ def test_every_figure_of_the_paper_is_there() -> None:
 @pytest.mark.slow
 def test_a_whole_reproduction_in_small(tmp_path: Path) -> None:
     wanted = plan(PAPER, TINY)
-    swept = sweep(wanted, workers=1)
+    swept = sweep(wanted, engine=Processes(workers=1))
     made = report.report(swept)
     assert swept.finished == len(wanted.runs())
     assert len(made.claims) == len(PAPER.claims)

@@ -13,6 +13,7 @@ from koala.papers.hints import PAPER
 from koala.papers.hints.points import LEVELS, READINGS, Compared, Point, Reading, run
 from koala.papers.paper import Claim, Effort, Run, Setting
 from koala.papers.sweep import plan, sweep
+from koala.sim.campaign.making import Processes
 from tests.papers import worlds
 from tests.papers.worlds import check_claims, shifted
 
@@ -102,7 +103,7 @@ def test_a_reading_changes_one_thing_and_has_no_say_in_a_verdict() -> None:
 def test_a_whole_reproduction_in_small() -> None:
     paper = replace(PAPER, readings=READINGS[:2])
     wanted = plan(paper, TINY)
-    swept = sweep(wanted, workers=1)
+    swept = sweep(wanted, engine=Processes(workers=1))
     made = report.report(swept)
     assert swept.finished == len(wanted.runs())
     text = report.as_markdown(made)

@@ -27,6 +27,7 @@ from koala.papers.koala.simulation.setting import Setting
 from koala.papers.paper import Claim, Effort, Run
 from koala.papers.paper import Setting as Anything
 from koala.papers.sweep import plan, sweep
+from koala.sim.campaign.making import Processes
 from tests.papers import worlds
 from tests.papers.worlds import check_claims
 
@@ -141,7 +142,7 @@ def test_a_change_changes_one_thing(change: str) -> None:
 @pytest.mark.slow
 def test_a_whole_reproduction_in_small(tmp_path: Path) -> None:
     wanted = plan(PAPER, replace(TINY, length=8, levels=(ANY, LIGHT)))
-    swept = sweep(wanted, workers=1)
+    swept = sweep(wanted, engine=Processes(workers=1))
     made = report.report(swept)
     assert swept.finished == len(wanted.runs())
     text = report.as_markdown(made)

@@ -8,11 +8,12 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from koala.errors import ConfigError
-from koala.papers import figures, report
+from koala.papers import figures, folder, report
 from koala.papers.claims import Verdict
 from koala.papers.paper import Run
 from koala.papers.results import Results
-from koala.papers.sweep import Swept, plan, sweep
+from koala.papers.sweep import Swept, make_runs, plan, sweep, swept
+from koala.sim.campaign.making import Processes
 from tests.papers.toy import PAPER, run
 
 WHOLE = plan(PAPER, PAPER.efforts["quick"])
@@ -20,7 +21,7 @@ WHOLE = plan(PAPER, PAPER.efforts["quick"])
 
 @pytest.fixture(scope="module")
 def made() -> report.Report:
-    return report.report(sweep(WHOLE, workers=1))
+    return report.report(sweep(WHOLE, engine=Processes(workers=1)))
 
 
 def test_each_verdict_is_reached(made: report.Report) -> None:
@@ -144,8 +145,8 @@ def test_ctrl_c_keeps_the_finished_runs() -> None:
         if done == 4:
             raise KeyboardInterrupt
 
-    swept = sweep(WHOLE, workers=1, progress=interrupt)
-    assert (swept.is_interrupted, swept.finished) == (True, 4)
+    found = sweep(WHOLE, engine=Processes(workers=1), progress=interrupt)
+    assert (found.is_interrupted, found.finished) == (True, 4)
 
 
 def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
@@ -159,3 +160,20 @@ def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
 def test_a_run_is_a_function_of_setting_and_seed() -> None:
     one = Run(setting=WHOLE.settings()[0], seed=3, effort=WHOLE.effort)
     assert run(one) == run(one)
+
+
+def test_parts_of_several_machines_merge_to_the_runs_of_one(tmp_path: Path) -> None:
+    whole = make_runs(WHOLE, WHOLE.runs(), Processes(workers=1))
+    for number in (1, 2, 3):
+        place = tmp_path / str(number)
+        place.mkdir()
+        part = make_runs(WHOLE, WHOLE.part(number, 3), Processes(workers=1))
+        folder.write_runs(WHOLE, part, place)
+        folder.write_provenance(WHOLE, part, place, command="", part=f"{number}/3")
+    parts = folder.read_parts([tmp_path / name for name in "312"])
+    merged = folder.merge(WHOLE, parts)
+    one, other = (report.report(swept(WHOLE, made)) for made in (whole, merged))
+    assert report.as_markdown(one) == report.as_markdown(other)
+    assert report.as_csv(one) == report.as_csv(other)
+    with pytest.raises(ConfigError, match="12 of 36 runs are missing"):
+        folder.merge(WHOLE, parts[1:])

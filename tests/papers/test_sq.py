@@ -14,6 +14,7 @@ from koala.papers.paper import Claim, Effort, Run, Setting
 from koala.papers.sweep import plan, sweep
 from koala.papers.synchronous import PAPER
 from koala.papers.synchronous.points import LEVELS, READINGS, Point, Reading, arithmetic, run
+from koala.sim.campaign.making import Processes
 from tests.papers import worlds
 from tests.papers.worlds import check_claims
 
@@ -90,7 +91,7 @@ def test_a_whole_reproduction_in_small() -> None:
     few = [claim for claim in PAPER.claims if claim.section != "5.4" or claim.id == "5.4-5"]
     paper = replace(PAPER, readings=READINGS[:1], figures=(), claims=tuple(few))
     wanted = plan(paper, TINY)
-    swept = sweep(wanted, workers=1)
+    swept = sweep(wanted, engine=Processes(workers=1))
     made = report.report(swept)
     assert swept.finished == len(wanted.runs())
     text = report.as_markdown(made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +13,19 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
+from koala.cli import clock
 from koala.cli.arguments import Number, Whole, file, offered, option
 from koala.cli.extras import needs_sim
 from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
+from koala.cli.research.campaign_options import campaign_options, engine_of, part_of, store_of
 from koala.errors import ConfigError, SpecError
 
 if TYPE_CHECKING:
-    from koala.papers.paper import Effort, Paper
+    from koala.papers.folder import Part
+    from koala.papers.paper import Effort, Paper, Run
+    from koala.papers.sweep import Plan
+    from koala.sim.campaign.making import Campaign
 
 PAPERS: dict[str, str] = {
     "koala": "koala.papers.koala",
@@ -32,7 +38,10 @@ PAPERS: dict[str, str] = {
 
 
 @click.command
-@click.argument("paper", help=", ".join(PAPERS) + ".", **offered(*PAPERS))
+@click.argument(
+    "words", nargs=-1, metavar="PAPER|DIR...",
+    help=", ".join(PAPERS) + ". With --merge: the folders of the parts.", **offered(*PAPERS),
+)  # fmt: skip
 @option(
     "--figure", type=Whole(), metavar="N",
     help="Only this figure of the paper and the claims about it.",
@@ -46,12 +55,20 @@ PAPERS: dict[str, str] = {
     "--length", type=Number(),
     help="Length of a run, in the unit of the paper (docs/reproduction.md).",
 )  # fmt: skip
-@shared.workers_option
+@option(
+    "--part", metavar="K/N",
+    help="Make only part K of N, on this machine; --merge puts the parts together.",
+)  # fmt: skip
+@option(
+    "--merge", is_flag=True,
+    help="Make the report from the folders of all parts, without a run.",
+)  # fmt: skip
+@campaign_options
 @shared.json_option
 @needs_sim
 def reproduce(
     *,
-    paper: str,
+    words: tuple[str, ...],
     figure: int | None,
     full: bool,
     quick: bool,
@@ -59,35 +76,110 @@ def reproduce(
     seed: int,
     reps: int | None,
     length: float | None,
+    part: str | None,
+    merge: bool,
     workers: int,
+    on: str,
+    store: Path | None,
+    no_store: bool,
     as_json: bool,
 ) -> None:
     """Reproduce a paper's figures and check its claims.
 
-    Writes every figure as SVG and PNG with 95 % confidence intervals, a CSV behind each, and
-    report.md with a verdict for each claim of the text: holds, holds only near saturation,
-    undecided, fails. Ctrl-C writes the results of the finished runs, without pictures. --quick and
-    --full set the number and the length of the runs; --reps and --length change them.
+    Writes every figure as SVG and PNG with 95 % confidence intervals, a CSV behind each, report.md
+    with a verdict for each claim of the text, runs.jsonl with the result of each run, and
+    provenance.json. Finished runs are stored: the same command after Ctrl-C goes on. Ctrl-C writes
+    the results of the finished runs, without pictures. --quick and --full set the number and the
+    length of the runs; --reps and --length change them.
     """
-    from koala.papers.report import document, draw, report, summary, write
-    from koala.papers.sweep import plan, sweep
-
     if full and quick:
         raise SpecError("--quick and --full cannot be combined")
-    found = _paper(paper)
+    if merge:
+        given = {"--part": part, "--figure": figure, "--reps": reps, "--length": length}
+        if wrong := [name for name, value in given.items() if value is not None]:
+            raise SpecError(f"--merge and {wrong[0]} cannot be combined: the parts have options")
+        _merge(words, out, as_json=as_json)
+        return
+    if len(words) != 1:
+        raise SpecError(f"PAPER {' '.join(words)!r}: allowed is one of {', '.join(PAPERS)}")
+    found = _paper(words[0])
     effort = _effort(found.efforts["full" if full else "quick"], reps=reps, length=length)
+    from koala.papers.sweep import make_runs, plan
+
     wanted = plan(found, effort, figure=figure, seed=seed)
-    folder = out if out is not None else Path("reproduction") / found.name
-    _make(folder)
-    runs = len(wanted.runs())
-    with progress(f"{runs} runs", runs) as update:
-        swept = sweep(wanted, workers=workers, progress=update)
-    written = report(swept)
+    share = part_of(part)
+    runs = wanted.runs() if share is None else wanted.part(*share)
+    name = found.name if share is None else f"{found.name}-part-{share[0]}-of-{share[1]}"
+    folder = _make(out if out is not None else Path("reproduction") / name)
+    kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
+    begin = clock.wall_at()
+    with progress(f"{len(runs)} runs", len(runs)) as update:
+        made = make_runs(wanted, runs, engine, kept, update)
+    times = {
+        "begun_at": datetime.fromtimestamp(begin, UTC).isoformat(timespec="seconds"),
+        "elapsed_s": round(clock.wall_at() - begin, 1),
+        "workers": workers,
+        "on": on,
+    }
+    if share is None:
+        _write(wanted, made, folder, as_json=as_json, times=times)
+        return
+    _save(wanted, made, folder, part=f"{share[0]}/{share[1]}", times=times)
+    said = {"part": part, "folder": str(folder), "runs": len(made.finished), "wanted": len(runs)}
+    shared.show(said, as_json=as_json, text=lambda: f"{len(made.finished)} runs\n{folder}")
+    if made.is_interrupted:
+        raise Exit(shared.INTERRUPTED)
+
+
+def _merge(words: tuple[str, ...], out: Path | None, *, as_json: bool) -> None:
+    """Report on the runs of all parts."""
+    from koala.papers.folder import merge, read_parts
+    from koala.papers.sweep import plan
+
+    named, folders = (words[:1], words[1:]) if words and words[0] in PAPERS else ((), words)
+    if not folders:
+        raise SpecError("--merge: allowed are the folders of all parts, made with --part")
+    parts = read_parts([Path(one) for one in folders])
+    options = parts[0].options
+    if named and named[0] != options["paper"]:
+        raise ConfigError(f"{parts[0].folder}: is of the paper {options['paper']}, not {named[0]}")
+    found = _paper(options["paper"])
+    if options["effort"] not in found.efforts:
+        raise ConfigError(f"{parts[0].folder}: effort {options['effort']} is unknown")
+    effort = _effort(
+        found.efforts[options["effort"]], reps=options["reps"], length=options["length"]
+    )
+    wanted = plan(found, effort, figure=options["figure"], seed=options["seed"])
+    if parts[0].provenance["code"] != wanted.code:
+        raise ConfigError(
+            f"{parts[0].folder}: its runs were made by another version of Koala"
+            f" ({parts[0].provenance.get('koala')}): merge them with that version"
+        )
+    folder = _make(out if out is not None else Path("reproduction") / found.name)
+    _write(wanted, merge(wanted, parts), folder, as_json=as_json, times={}, merged=parts)
+
+
+def _write(
+    wanted: Plan,
+    made: Campaign[Run],
+    folder: Path,
+    *,
+    as_json: bool,
+    times: dict[str, object],
+    merged: tuple[Part, ...] = (),
+) -> None:
+    """Write report and figures."""
+    from koala.papers.report import document, draw, report, summary, write
+    from koala.papers.sweep import swept
+
+    _save(wanted, made, folder, times=times, merged=merged)
+    written = report(swept(wanted, made))
     write(written, folder)
     text = f"{summary(written)}\n{folder / 'report.md'}"
     shared.show(document(written), as_json=as_json, text=lambda: text)
-    if swept.is_interrupted:
-        print(f"interrupted: {swept.finished} of {runs} runs; no figure is drawn", file=sys.stderr)
+    if made.is_interrupted:
+        runs = f"{len(made.finished)} of {len(wanted.runs())} runs"
+        print(f"interrupted: {runs}; no figure is drawn", file=sys.stderr)
         raise Exit(shared.INTERRUPTED)
     try:
         figures = len(written.plan.figures)
@@ -96,6 +188,24 @@ def reproduce(
     except KeyboardInterrupt:
         print("interrupted: not all figures are drawn", file=sys.stderr)
         raise Exit(shared.INTERRUPTED) from None
+
+
+def _save(
+    wanted: Plan,
+    made: Campaign[Run],
+    folder: Path,
+    *,
+    times: dict[str, object],
+    part: str | None = None,
+    merged: tuple[Part, ...] = (),
+) -> None:
+    """Write the raw runs and their provenance."""
+    from koala.papers.folder import write_provenance, write_runs
+    from koala.papers.report import command
+
+    write_runs(wanted, made, folder)
+    told = command(wanted) + (f" --part {part}" if part else "")
+    write_provenance(wanted, made, folder, command=told, part=part, merged=merged, **times)
 
 
 def _paper(name: str) -> Paper:
@@ -117,8 +227,9 @@ def _effort(effort: Effort, *, reps: int | None, length: float | None) -> Effort
     )
 
 
-def _make(folder: Path) -> None:
+def _make(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--out {folder}: {error.strerror}") from None
+    return folder

@@ -1,0 +1,66 @@
+"""Options of commands with many runs: workers, engine, store, parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from koala.cli.arguments import Whole, file, option
+from koala.errors import ConfigError, SpecError
+
+if TYPE_CHECKING:
+    from koala.sim.campaign.making import Engine, StoreChoice
+
+F = TypeVar("F", bound=Callable[..., Any])
+PROCESSES = "processes"
+
+
+def campaign_options(command: F) -> F:
+    """Decorate a command with --workers, --on, --store and --no-store."""
+    options = (
+        option("--workers", type=Whole(0), default=0, help="Parallel processes; 0: one a core."),
+        option(
+            "--on", default=PROCESSES, metavar="ENGINE",
+            help="Where runs are made: processes of this machine, or dask://HOST:PORT, a scheduler"
+            " of dask.distributed (extra `sweep`).",
+            words=(PROCESSES, "dask://"),
+        ),
+        option(
+            "--store", type=file, metavar="DIR",
+            help="Keep finished runs there, and make none again.  [default: koala/runs in the"
+            " user's cache folder]",
+        ),
+        option("--no-store", is_flag=True, help="Make all runs, and keep none."),
+    )  # fmt: skip
+    for one in reversed(options):
+        command = one(command)
+    return command
+
+
+def store_of(folder: Path | None, *, no_store: bool) -> StoreChoice:
+    """Return the chosen store. Raises SpecError."""
+    from koala.sim.campaign.making import StoreChoice
+
+    if no_store and folder is not None:
+        raise SpecError("--store and --no-store cannot be combined")
+    return StoreChoice(folder=folder, is_used=not no_store)
+
+
+def engine_of(text: str, workers: int) -> Engine:
+    """Return the engine of `--on`. Raises ConfigError."""
+    from koala.sim.campaign.making import Processes
+
+    if text == PROCESSES:
+        return Processes(workers=workers)
+    raise ConfigError(f"--on {text}: allowed are {PROCESSES} and dask://HOST:PORT")
+
+
+def part_of(text: str | None) -> tuple[int, int] | None:
+    """Parse `--part K/N`. Raises ConfigError."""
+    if text is None:
+        return None
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise ConfigError(f"--part {text}: allowed is K/N with K from 1 to N, for instance 2/3")
+    return int(number), int(count)

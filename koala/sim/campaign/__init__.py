@@ -1,0 +1,9 @@
+"""Campaigns: many runs that are recorded, stored, split over machines and merged.
+
+- `identity`: names a run by a digest of its setting, seed and length.
+- `code`: digests the code that a run executes, own policies included.
+- `store`: keeps finished runs, so that no run is made twice.
+- `records`: writes finished runs as JSON lines and reads them.
+- `making`: makes the runs that the store does not have.
+- `provenance`: describes version, commit, interpreter, libraries and machine.
+"""

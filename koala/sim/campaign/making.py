@@ -1,0 +1,141 @@
+"""Make the runs of a campaign: the store has some, the others are made and stored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from koala.papers.paper import Outcome
+from koala.sim.campaign.code import own_code
+from koala.sim.campaign.identity import canonical, digest
+from koala.sim.campaign.records import Made
+from koala.sim.campaign.store import Store, open_default
+from koala.sim.replication import Each, Progress, Replications, replicate
+
+Item = TypeVar("Item")
+
+
+class Engine(Protocol):
+    """Runs items somewhere, and returns what finished: all of them unless interrupted."""
+
+    def __call__(
+        self,
+        run: Callable[[Item], Made],
+        items: Sequence[Item],
+        *,
+        progress: Progress,
+        each: Each[Item, Made],
+    ) -> Replications[Item, Made]:
+        """Run the items; `each` receives every result when it is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processes:
+    """Engine of this machine: at most `workers` processes, 0 for one a core."""
+
+    workers: int = 0
+
+    def __call__(
+        self,
+        run: Callable[[Item], Made],
+        items: Sequence[Item],
+        *,
+        progress: Progress,
+        each: Each[Item, Made],
+    ) -> Replications[Item, Made]:
+        """Run the items in worker processes."""
+        return replicate(run, items, workers=self.workers, progress=progress, each=each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign(Generic[Item]):
+    """Finished runs of a campaign, in the order of the items; all unless `is_interrupted`."""
+
+    finished: tuple[tuple[Item, Made], ...]
+    is_interrupted: bool = False
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time of all runs, also of those that were stored."""
+        return sum(made.cpu_s for _, made in self.finished)
+
+    @property
+    def stored(self) -> int:
+        """Count the runs that did not have to be made."""
+        return sum(made.is_stored for _, made in self.finished)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreChoice:
+    """Choice of a place for finished runs: `folder`, None for the user's cache; nowhere without
+    `is_used`."""
+
+    folder: Path | None = None
+    is_used: bool = True
+
+    def open(self, code: str) -> Store | None:
+        """Open it for results of this code. Raises ConfigError if a chosen folder cannot be
+        used."""
+        if not self.is_used:
+            return None
+        return open_default(code) if self.folder is None else Store(self.folder, code)
+
+
+NO_STORE = StoreChoice(is_used=False)
+
+
+def make(
+    run: Callable[[Item], Outcome],
+    items: Sequence[Item],
+    *,
+    ids: Sequence[str | None],
+    code: str,
+    store: StoreChoice = NO_STORE,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> Campaign[Item]:
+    """Make each run once. `ids` name the runs (None: not stored), `code` the code that makes them.
+
+    Ctrl-C ends it and keeps the finished runs. Raises KoalaError when the store cannot be written,
+    and what a run raises.
+    """
+    opened = store.open(code)
+    with nullcontext() if opened is None else closing(opened):
+        keys = [
+            digest(name, code, own_code(canonical(item))) if opened is not None and name else None
+            for name, item in zip(ids, items, strict=True)
+        ]
+        known: dict[int, Made] = {}
+        for place, key in enumerate(keys):
+            if opened is not None and key and (found := opened.get(key)) is not None:
+                known[place] = found
+        tasks = [(place, item) for place, item in enumerate(items) if place not in known]
+        stored = len(known)
+
+        def keep(task: tuple[int, Item], made: Made) -> None:
+            place, _ = task
+            known[place] = made
+            if opened is not None and (key := keys[place]):
+                opened.put(key, made)
+
+        def report(done: int) -> None:
+            if progress is not None:
+                progress(stored + done)
+
+        report(0)
+        done = (engine or Processes())(partial(_timed, run), tasks, progress=report, each=keep)
+    return Campaign(
+        finished=tuple((item, known[place]) for place, item in enumerate(items) if place in known),
+        is_interrupted=done.is_interrupted,
+    )
+
+
+def _timed(run: Callable[[Item], Outcome], task: tuple[int, Item]) -> Made:
+    begin_s = time.process_time()
+    outcome = run(task[1])
+    return Made(outcome=outcome, cpu_s=time.process_time() - begin_s)
