@@ -149,6 +149,7 @@ class Part:
     claim: str | None = None
     claim_phase: str | None = None
     claims: int = 0
+    asked_at: datetime | None = None
     claimed_at: datetime | None = None
     passed_at: datetime | None = None
     refusal: str | None = None
@@ -242,6 +243,16 @@ class ClaimCost:
 
 
 @dataclass(kw_only=True)
+class Setback:
+    """An attempt that was given up, at which sites, and why."""
+
+    attempt: int
+    at: datetime
+    sites: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(kw_only=True)
 class JobDetails(JobSummary):
     """All that the daemon shows of one job."""
 
@@ -260,6 +271,7 @@ class JobDetails(JobSummary):
     transfers: tuple[Transfer, ...] = ()
     claims_owed: int = 0
     charges: tuple[ClaimCost, ...] = ()
+    setbacks: tuple[Setback, ...] = ()
     story: tuple[StoryLine, ...] = ()
     description: str = ""
 
@@ -278,12 +290,17 @@ class Explanation(Record):
 
 @dataclass(kw_only=True)
 class JobTimeline(Record):
-    """Timeline of a job, with its transfers and its history."""
+    """Timeline of a job, with its transfers, the claims of all attempts, and its history."""
 
     job: str
     phase: str
+    attempts: int = 0
     timeline: Timeline = field(default_factory=Timeline)
     transfers: tuple[Transfer, ...] = ()
+    parts: tuple[Part, ...] = ()
+    charges: tuple[ClaimCost, ...] = ()
+    setbacks: tuple[Setback, ...] = ()
+    now_at: datetime | None = None
     story: tuple[StoryLine, ...] = ()
 
 

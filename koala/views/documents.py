@@ -34,6 +34,8 @@ from koala.views.accounting import charges_picture
 
 CHARGES_SHOWN = 60
 """Limit of claims in a job's document; a report has them all."""
+CHARGES_DRAWN = 1_000
+"""Limit of claims in a timeline."""
 AWAITED_SHOWN = 5
 
 
@@ -92,6 +94,23 @@ def whole_picture(state: State, job_id: JobId, now: Instant) -> dict[str, Any]:
         "transfers": _transfers(state, job, now),
         "charges": charges[-CHARGES_SHOWN:],
     }
+
+
+def course(state: State, job_id: JobId, now: Instant) -> dict[str, Any]:
+    """Make the document of a job's timeline, with its claims in all attempts. Raises KeyError if
+    there is no such job."""
+    picture = whole_picture(state, job_id, now)
+    charges = charges_picture(state, state.jobs[job_id], now)
+    chosen = ("job", "phase", "attempts", "timeline", "transfers", "setbacks", "story")
+    return {
+        **{name: picture[name] for name in chosen},
+        "parts": [{name: part[name] for name in _PART_OF_COURSE} for part in picture["parts"]],
+        "charges": charges[-CHARGES_DRAWN:],
+        "now_at": None if state.jobs[job_id].is_over else now,
+    }
+
+
+_PART_OF_COURSE = ("component", "label", "processors", "site", "claims", "asked_at")
 
 
 def _of_living_claims(state: State, job: Job, now: Instant) -> tuple[Seconds, Seconds]:
@@ -166,8 +185,24 @@ def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
         "parts": [_part(state, job, index) for index in range(len(job.spec.components))],
         "progress": _progress(job),
         "claims_owed": owed,
+        "setbacks": _setbacks(job),
         "story": [[at, text] for at, text in job.story],
     }
+
+
+def _setbacks(job: Job) -> list[dict[str, Any]]:
+    """Documents of the attempts that were given up. The reason is the story's; the story of a long
+    life keeps its newest lines, so old reasons may be empty."""
+    told = dict(reversed(job.story))  # the first line of an instant
+    return [
+        {
+            "attempt": setback.attempt,
+            "at": setback.at,
+            "sites": list(setback.sites),
+            "reason": told.get(setback.at, ""),
+        }
+        for setback in job.setbacks
+    ]
 
 
 def _progress(job: Job) -> dict[str, Any] | None:
@@ -285,6 +320,7 @@ def _part(state: State, job: Job, index: int) -> dict[str, Any]:
         "claim": member.claim,
         "claim_phase": None if claim is None else claim.phase.name,
         "claims": member.claims,
+        "asked_at": None if claim is None else claim.asked_at,
         "claimed_at": member.claimed_at,
         "passed_at": member.passed_at,
         "refusal": member.refusal,

@@ -11,3 +11,21 @@ def size(size_bytes: float) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1000
     raise AssertionError(size_bytes)
+
+
+def duration(seconds: float) -> str:
+    """Format a duration in two units at most."""
+    if seconds < 0:
+        return f"−{duration(-seconds)}"
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.1f} ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for one, unit, below, less in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min")):
+        if whole >= one:
+            rest = whole % one // below
+            return f"{whole // one} {unit} {rest} {less}" if rest else f"{whole // one} {unit}"
+    return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"

@@ -2,6 +2,6 @@
 
 - `identities`, `model`: who looks, and what the daemon shows them, fed by one watch for all pages;
 - `pages`: the handlers; `templates`, `static`: what browsers get;
-- `cells`, `gantt`, `barrier`, `usage`, `charts`: documents of the daemon as what the pages show;
+- `cells`, `barrier`, `usage`, `charts`: documents of the daemon as what the pages show;
 - `security`, `sessions`: who is let in.
 """

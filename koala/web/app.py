@@ -84,6 +84,7 @@ def _routes() -> list[BaseRoute]:
         Route("/sites/{site}/{verb:str}", grid.change, methods=["POST"]),
         Route("/jobs", jobs.show),
         Route("/jobs/{job}", job.show),
+        Route("/jobs/{job}/timeline.svg", job.timeline),
         Route("/jobs/{job}/logs", job.logs),
         Route("/jobs/{job}/outputs/{name:path}", job.output),
         Route("/jobs/{job}/cancel", job.cancel, methods=["POST"]),

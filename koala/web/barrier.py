@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from koala.views.gantt import tick_places
 from koala.web.cells import milliseconds
-from koala.web.gantt import tick_places
 
 Document = Mapping[str, Any]
 

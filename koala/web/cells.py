@@ -123,22 +123,12 @@ def total_cells(use: Use) -> dict[str, str]:
 
 def duration(seconds: float | None) -> str:
     """Format a duration in two units at most."""
-    if seconds is None:
-        return NOTHING
-    if seconds < 0:
-        return f"−{duration(-seconds)}"
-    if seconds < 0.0995:
-        return f"{seconds * 1000:.1f} ms"
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    for size, unit, below, less in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min")):
-        if whole >= size:
-            rest = whole % size // below
-            return f"{whole // size} {unit} {rest} {less}" if rest else f"{whole // size} {unit}"
-    return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
+    return NOTHING if seconds is None else units.duration(seconds)
+
+
+def percent(share: float) -> str:
+    """Format a share as a place or a width in a picture."""
+    return f"{100 * share:.3f}%"
 
 
 def milliseconds(seconds: float | None) -> str:

@@ -331,6 +331,21 @@ def test_a_job_is_shown_as_text_and_as_json(grid: Up, finished: str) -> None:
     assert picture["timeline"]["start_skew_s"] >= 0
     assert "TWT  total waiting time" in grid.koala("timeline", finished).stdout
     assert json.loads(grid.koala("timeline", finished, "--json").stdout)["phase"] == "Finished"
+
+
+def test_the_course_of_a_job_is_drawn_in_the_terminal_and_as_a_picture(
+    grid: Up, finished: str, tmp_path: Path
+) -> None:
+    drawn = grid.koala("timeline", finished).stdout.splitlines()
+    assert [line.split()[0] for line in drawn if "=" in line][:2] == ["first", "second"]
+    picture = tmp_path / "course.svg"
+    assert grid.koala("timeline", finished, "--svg", str(picture)).returncode == 0
+    assert "first at " in picture.read_text()
+    assert grid.koala("timeline", finished, "--svg", "-").stdout == picture.read_text()
+    assert grid.koala("timeline", finished, "--svg", "-", "--json").returncode == 2
+
+
+def test_why_has_json(grid: Up, finished: str) -> None:
     assert json.loads(grid.koala("why", finished, "--json").stdout)["job"] == finished
 
 

@@ -133,6 +133,9 @@ async def test_only_requests_of_own_pages_are_answered(
             assert await client.list_jobs() == []
         accepted = await browser.post("/submit", data=form, headers={"origin": ORIGIN})
         assert (accepted.status_code, accepted.headers["location"]) == (303, "/jobs/j1")
+        picture = await browser.get("/jobs/j1/timeline.svg")
+        assert picture.headers["content-type"].startswith("image/svg+xml")
+        assert "<title>j1 over " in picture.text
 
 
 @live

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
 
+from koala.views.gantt import KINDS, LETTERS, gantt
 from koala.web.barrier import barrier
 from koala.web.cells import duration, job_cells, processor_time, site_cells, stage, steps
 from koala.web.charts import usage_chart
-from koala.web.gantt import gantt, tick_places
 from koala.web.pages.jobs import JobFilter
 from koala.web.pages.viewer import make_templates
 from koala.web.settings import WebSettings
 from koala.web.usage import STEP_S, UsageHistory, Use, use_of
+from tests.views.jobs import job_of
 
 HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(1)>&amp;{{ 7*7 }}"
 
@@ -24,88 +24,6 @@ SITE = {
     "grace_s": 2.0, "may_kill_local": False, "rtt_s": 0.0123, "is_drained": False, "trouble": "",
     "enrolment": None, "expires_at": None, "revoked_at": None,
 }  # fmt: skip
-
-
-def job_of(phase: str = "Finished", **more: Any) -> dict[str, Any]:
-    """The document of a job of two components, the first of which was tried twice."""
-    parts = [
-        {
-            "component": index, "label": label, "processors": 2, "site": site, "claim_phase": None,
-            "executable": "/bin/true", "start_type": "strict-barrier", "claimed_at": 103.0 + index,
-            "passed_at": 106.0 + index / 100, "is_dropped": False, "refusal": "", "end": None,
-        }
-        for index, (label, site) in enumerate((("left", "delft"), ("right", "vu")))
-    ]  # fmt: skip
-
-    def claim(name: str, site: str, *, passed_at: float | None, wasted_s: float) -> dict[str, Any]:
-        return {
-            "claim": name, "site": site, "batch_job": "", "processors": 2, "asked_at": 101.0,
-            "granted_at": 103.0, "passed_at": passed_at, "ended_at": 110.0, "end": "exited",
-            "run_s": 1.0, "held_s": 2.0, "wasted_s": wasted_s,
-        }  # fmt: skip
-
-    return {
-        "job": "j7", "name": "", "owner": "ann", "phase": phase, "priority": "low",
-        "processors": 4, "components": 2, "sites": ["delft", "vu"], "programs": ["/bin/true"],
-        "submitted_at": 100.0, "started_at": 106.01, "ended_at": 110.0, "attempts": 2,
-        "reason": "", "queue": "low", "placement_tries": 1, "claiming_tries": 2, "deadline": None,
-        "timeline": {
-            "submitted_at": 100.0, "placed_at": 100.01, "claimed_at": 104.0, "start_at": 105.0,
-            "started_at": 106.01, "ended_at": 110.0, "start_lateness_s": 1.01,
-        },
-        "parts": parts,
-        "transfers": [
-            {
-                "file": "x", "source": "vu", "target": "delft", "components": ["left"],
-                "started_at": 101.0, "told_at": 102.0, "is_done": True, "share": 1.0,
-                "size_bytes": 5.0, "rate_bps": None, "left_s": 0.0,
-            }
-        ],
-        "charges": [
-            claim("j7/1/0/1", "leiden", passed_at=None, wasted_s=3.0),
-            claim("j7/2/0/1", "delft", passed_at=106.0, wasted_s=0.0),
-            claim("j7/2/1/1", "vu", passed_at=106.01, wasted_s=0.0),
-        ],
-        "story": [[100.0, "submitted"], [105.5, "Releasing: released"]],
-    } | more  # fmt: skip
-
-
-def test_the_course_of_a_job_has_every_attempt() -> None:
-    found = gantt(job_of(), now_at=200.0)
-    assert [(row.attempt, row.label, row.site) for row in found.rows] == [
-        (1, "left", "leiden"), (2, "left", "delft"), (2, "right", "vu")
-    ]  # fmt: skip
-    assert [bar.kind for bar in found.rows[0].bars] == ["claiming", "wasted"]
-    assert [bar.kind for bar in found.rows[1].bars] == [
-        "transfer",
-        "claiming",
-        "barrier",
-        "running",
-    ]
-    running = found.rows[1].bars[-1]
-    assert (running.left, running.width, running.text) == ("60.000%", "40.000%", "running: 4.0 s")
-    assert [(mark.text, mark.left) for mark in found.marks] == [
-        ("AB", "0.000%"), ("C", "40.000%"), ("D", "60.100%"), ("E", "100.000%")
-    ]  # fmt: skip
-
-
-def test_a_job_that_nobody_placed_has_no_rows_and_one_that_runs_ends_now() -> None:
-    timeline = dict.fromkeys(("placed_at", "claimed_at", "started_at", "ended_at", "start_at"))
-    waiting = job_of(
-        "Placing", charges=[], transfers=[], attempts=0, ended_at=None,
-        timeline={"submitted_at": 100.0, **timeline},
-        parts=[part | {"site": None} for part in job_of()["parts"]],
-    )  # fmt: skip
-    assert gantt(waiting, now_at=160.0).rows == ()
-    assert gantt(waiting, now_at=160.0).summary == "j7 over 1 min"
-
-
-@pytest.mark.parametrize("span", [0.003, 0.9, 1.0, 59.0, 3_600.0, 1e6])
-def test_ticks_are_few_and_round(span: float) -> None:
-    places = tick_places(span)
-    assert 2 <= len(places) <= 7
-    assert places[0] == 0
-    assert places[-1] <= span
 
 
 def test_the_barrier_has_arrivals_passes_and_the_missing() -> None:
@@ -191,7 +109,8 @@ def test_nothing_that_users_write_becomes_markup() -> None:
     cells = job_cells(job)
     page = templates.get_template("job.html").render(
         **frame, here="jobs", job=job, cells=cells, steps=steps(job), why=[HOSTILE],
-        gantt=gantt(job, 200.0), barrier=barrier(job, 200.0), is_over=True,
+        kinds=KINDS.items(), letters=LETTERS, is_over=True,
+        gantt=gantt(job, 200.0), barrier=barrier(job, 200.0),
         outputs=[{"name": HOSTILE, "size_bytes": 1}],
         total={"run_s": 0.0, "held_s": 0.0, "wasted_s": 0.0},
     )  # fmt: skip

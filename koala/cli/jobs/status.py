@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import (
+    STANDARD_INPUT,
     Whole,
     daemon_options,
+    file,
     job_argument,
     jobs_argument,
     option,
@@ -18,6 +21,7 @@ from koala.cli.arguments import (
 )
 from koala.cli.clock import wall_at
 from koala.cli.connection import (
+    Document,
     answer,
     answer_list,
     ask,
@@ -28,7 +32,7 @@ from koala.cli.connection import (
     show_json,
     width,
 )
-from koala.errors import SpecError
+from koala.errors import KoalaError, SpecError
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -133,16 +137,39 @@ def why(*, job: str, json: bool, address: str | None) -> None:
 
 @click.command
 @job_argument
+@option("--svg", type=file, metavar="FILE", help="Write the course as a picture; - prints it.")
 @daemon_options
-def timeline(*, job: str, json: bool, address: str | None) -> None:
-    """Draw the timeline of a job, from submission to end.
+def timeline(*, job: str, svg: Path | None, json: bool, address: str | None) -> None:
+    """Draw the course of a job over its sites, from submission to end.
 
-    A submitted, B placed, C claimed, D started, E ended, with the times between (KOALA, figure 1).
+    Each line is a component at a site, each kind of bar a character. The letters are A submitted, B
+    placed, C claimed, D started, E ended, with the times between below (KOALA, figure 1).
     """
+    if svg is not None and json:
+        raise SpecError("--svg and --json cannot be combined")
+    shown = document(address, lambda client: client.timeline(job))
+    if svg is not None:
+        _write_picture(shown, svg)
+        return
     from koala.cli.render.timeline import timeline_text
 
-    shown = document(address, lambda client: client.timeline(job))
-    answer(shown, lambda: timeline_text(shown, width=min(width() or 78, 120)), as_json=json)
+    columns = min(width() or 78, 120)
+    answer(shown, lambda: timeline_text(shown, width=columns, coloured=is_coloured()), as_json=json)
+
+
+def _write_picture(shown: Document, path: Path) -> None:
+    """Write the course of a job as SVG. Raises KoalaError."""
+    from koala.runtime.atomic_file import write_whole
+    from koala.views.gantt import gantt
+    from koala.views.gantt_svg import gantt_svg
+
+    if "now_at" not in shown:
+        raise KoalaError("the daemon is of an earlier release and does not send what --svg needs")
+    text = gantt_svg(gantt(shown, shown["now_at"] or 0.0))
+    if str(path) == STANDARD_INPUT:
+        print(text, end="")
+    else:
+        write_whole(path, text)
 
 
 @click.command

@@ -1,4 +1,4 @@
-"""Timeline of a job (KOALA, figure 1), drawn in characters. Pure.
+"""Timeline of a job, drawn in characters: its course over the sites, and figure 1 of KOALA. Pure.
 
     A submitted    B placed    C claimed    D started    E ended
 
@@ -14,7 +14,9 @@ from datetime import tzinfo
 from typing import Any
 
 from koala.cli.render.documents import moment, processor_seconds, seconds, transfers_text
+from koala.cli.render.gantt import gantt_text
 from koala.cli.render.table import NOTHING
+from koala.views.gantt import gantt
 
 GAP = 4
 WIDTH_MIN = 40
@@ -29,12 +31,23 @@ class Point:
     at: float
 
 
-def timeline_text(job: Mapping[str, Any], *, width: int = 78, zone: tzinfo | None = None) -> str:
-    """Draw the line A to E with the times between its points, and the full figures below."""
+def timeline_text(
+    job: Mapping[str, Any],
+    *,
+    width: int = 78,
+    zone: tzinfo | None = None,
+    coloured: bool = False,
+) -> str:
+    """Draw the course over the sites, if the document has it, the line A to E with the times
+    between its points, and the full figures below."""
     timeline: Mapping[str, Any] = job["timeline"]
     points = reached(timeline)
     marks = dict(zip((p.letter for p in points), places(points, width), strict=True))
-    lines = [f"{job['job']}  {job['phase']}", "", _letters(points, marks), _line(points, marks)]
+    lines = [f"{job['job']}  {job['phase']}", ""]
+    if "now_at" in job:  # not of earlier releases' daemons
+        chart = gantt(job, job["now_at"] or 0.0)
+        lines += [gantt_text(chart, width=width, coloured=coloured), ""]
+    lines += [_letters(points, marks), _line(points, marks)]
     for name, start, end, value in _spans(timeline):
         if start in marks and end in marks:
             lines.append(_span(f"{name} {value}", marks[start], marks[end]))

@@ -120,11 +120,14 @@ def _tell(
 def _job_text(run: PastRun, job: JobId) -> str:
     from koala.cli.render.documents import job_text
     from koala.cli.render.timeline import timeline_text
-    from koala.views.documents import whole_picture
+    from koala.views.documents import course, whole_picture
 
-    picture = whole_picture(run.scheduler, job, run.chronicle.last_at)
+    last_at = run.chronicle.last_at
+    picture = whole_picture(run.scheduler, job, last_at)
     shown = job_text(picture, width=width(), coloured=is_coloured())
-    return f"{shown}\n\n{timeline_text(picture, width=width() or 78)}"
+    drawn = course(run.scheduler, job, last_at)
+    columns = min(width() or 78, 120)
+    return f"{shown}\n\n{timeline_text(drawn, width=columns, coloured=is_coloured())}"
 
 
 def _compare(run: PastRun, changes: Changes, job: JobId | None, *, as_json: bool) -> None:

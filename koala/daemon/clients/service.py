@@ -54,7 +54,7 @@ from koala.errors import (
 from koala.protocol.versions import PROTOCOL
 from koala.rsl import write_job
 from koala.views.accounting import By, Period, Report
-from koala.views.documents import whole_picture
+from koala.views.documents import course, whole_picture
 from koala.views.explain import why
 from koala.views.queues import queues_picture
 from koala.wire.status import from_submitted
@@ -208,8 +208,8 @@ class Service(KoalaServicer):
         caller = caller_of_call()
 
         def timeline(batch: BatchContext) -> dict[str, Any]:
-            picture = _picture(batch, request.job, caller)
-            return {key: picture[key] for key in ("job", "phase", "timeline", "transfers", "story")}
+            job = _known(batch, request.job, caller)
+            return course(batch.scheduler, job, batch.now)
 
         return _document(await self._query_job(request.job, timeline))
 

@@ -13,10 +13,11 @@ from starlette.responses import Response, StreamingResponse
 
 from koala.client.records import OutputFile, OutputPart
 from koala.errors import DeniedError, KoalaError, RejectedError, SpecError
+from koala.views.gantt import KINDS, LETTERS, gantt
+from koala.views.gantt_svg import gantt_svg
 from koala.web.barrier import barrier
 from koala.web.cells import ENDED, job_cells, steps
 from koala.web.clock import wall_at
-from koala.web.gantt import gantt
 from koala.web.identities import Identity
 from koala.web.pages.viewer import Viewer, action, signed_in
 
@@ -37,6 +38,8 @@ async def show(request: Request, viewer: Viewer) -> Response:
         steps=steps(job),
         why=why["why"],
         gantt=gantt(job, now_at),
+        kinds=KINDS.items(),
+        letters=LETTERS,
         barrier=barrier(job, now_at),
         is_over=job["phase"] in ENDED,
         outputs=await _outputs(viewer.identity, job),
@@ -45,6 +48,13 @@ async def show(request: Request, viewer: Viewer) -> Response:
             for kind in ("run_s", "held_s", "wasted_s")
         },
     )
+
+
+@signed_in
+async def timeline(request: Request, viewer: Viewer) -> Response:
+    """Draw the course of a job as a picture."""
+    job = await viewer.identity.model.document("show", request.path_params["job"])
+    return Response(gantt_svg(gantt(job, wall_at())), media_type="image/svg+xml")
 
 
 async def _outputs(identity: Identity, job: dict[str, Any]) -> list[OutputFile]:

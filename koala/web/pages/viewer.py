@@ -107,6 +107,7 @@ def make_templates(settings: WebSettings, *, daemon: str) -> Environment:
         duration=cells.duration,
         milliseconds=cells.milliseconds,
         processor_time=cells.processor_time,
+        percent=cells.percent,
         moment=cells.moment,
         iso=cells.iso,
         size=cells.size,
