@@ -81,6 +81,17 @@ def test_the_terminal_draws_a_line_for_each_component_and_a_sign_for_each_stage(
     ]
 
 
+def test_the_shortest_stage_has_a_character() -> None:
+    charge = job_of()["charges"][-1]
+    short = charge | {"granted_at": 103.0, "passed_at": 106.01, "ended_at": 106.011}
+    (lane,) = (
+        line
+        for line in gantt_text(gantt(job_of(charges=[short]), 200.0)).split("\n")
+        if line.startswith("right")
+    )
+    assert lane.endswith(":=")
+
+
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_the_drawing_fits_the_terminal_and_colours_change_no_character(width: int) -> None:
     chart = gantt(job_of(), 200.0)
