@@ -22,7 +22,7 @@ _STEPS = (1.0, 2.0, 5.0)
 
 
 class BarKind(StrEnum):
-    """What a bar shows."""
+    """Kind of a bar, which is its colour or sign."""
 
     TRANSFER = "transfer"
     CLAIMING = "claiming"
