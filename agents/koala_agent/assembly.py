@@ -38,16 +38,25 @@ from koala_agent.lrm.batch.native import EVERY
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager, EmulatedSettings
 from koala_agent.lrm.emulated.local_users import LoadParameters
 from koala_agent.lrm.port import Idle, Listed, LocalManager, Tell
-from koala_agent.lrm.shell import Shell, plain_environment
 from koala_agent.order_guard import live_scheduler
 from koala_agent.output_collection import OutputCollection
 from koala_agent.placeholders.input_files import InputPaths
 from koala_agent.placeholders.submission import LaunchSettings
 from koala_agent.site import Site, SiteSettings, Surroundings
 from koala_agent.state_folder import check_state
+from koala_agent.transport.local import LocalTransport
+from koala_agent.transport.port import CommandRunner, Transport
+from koala_agent.transport.shell import plain_environment
+from koala_agent.transport.ssh import SSHTransport
+from koala_agent.transport.ssh_connection import SSHSettings, user_of
 
 COLLECT_MAX_S = 7 * 86_400.0
 """Longest wait of outputs for a daemon that is away. While it is there, the limit is an upload's.
+"""
+
+FIGURES_S = 5.0
+FIGURES_POLLS = 3
+"""The figures of a site behind ssh take several commands: they are asked for at every third poll.
 """
 
 WILDCARDS = ("0.0.0.0", "::", "[::]", "")
@@ -99,14 +108,18 @@ def _surroundings(config: Config, site: Served, *, version: str, umask: int) -> 
     presence = Presence(session)
     link_events: asyncio.Queue[Event] = asyncio.Queue()
     local_reports: asyncio.Queue[Listed | Idle] = asyncio.Queue()
+    transport = _transport(config, site, umask=umask)
     launch = _launch_settings(config, site)
     files = Files(
         _files_settings(config, identity, disk, may_take_local=launch.shows_all),
         lambda report: link_events.put_nowait(Reported(report)),
         relay=lambda: presence.relay,
     )
-    manager = _local_manager(config, site, disk=disk, tell=local_reports.put_nowait, umask=umask)
-    folders = ClaimFolders(launch)
+    manager = _local_manager(
+        config, site, disk=disk, tell=local_reports.put_nowait, umask=umask, runner=transport
+    )
+    ssh = transport if isinstance(transport, SSHTransport) else None
+    folders = ClaimFolders(launch, line=(lambda: ssh.line) if ssh else None)
     inputs = InputPaths(
         replica=files.local_path,
         copy=Incoming(state / "transfers" / "incoming").path,
@@ -142,6 +155,7 @@ def _surroundings(config: Config, site: Served, *, version: str, umask: int) -> 
         prepare_input=inputs.prepare,
         archive=lambda hold: _archive(files, hold),
         log_source=folders.log_source,
+        lead_starters=ssh.run_beside if ssh else None,
         helpers=(site.entries.run,) if isinstance(site.entries, Entries) else (),
     )
 
@@ -156,7 +170,7 @@ def _launch_settings(config: Config, site: Served) -> LaunchSettings:
         root=Path(config.agent.state_dir) / "claims",
         site=config.agent.site,
         address=_address(config),
-        agents=config.starter.addresses or agent_addresses(config.starter.listen),
+        agents=_agent_addresses(config),
         python=config.starter.python,
         manager=config.lrm.kind,
         launcher=config.lrm.launcher,
@@ -168,8 +182,45 @@ def _launch_settings(config: Config, site: Served) -> LaunchSettings:
     )
 
 
+def _agent_addresses(config: Config) -> tuple[str, ...]:
+    """Return the addresses that starters try; none where the transport finds them."""
+    if config.starter.addresses or config.transport.kind == "ssh":
+        return config.starter.addresses
+    return agent_addresses(config.starter.listen)
+
+
+def _transport(config: Config, site: Served, *, umask: int) -> Transport:
+    if config.transport.kind == "ssh":
+        return ssh_transport(config)
+    return LocalTransport(
+        environment=plain_environment(config.lrm.environment),
+        umask=umask,
+        limit_s=config.lrm.command_limit_s,
+        entries=site.entries,
+    )
+
+
+def ssh_settings(config: Config) -> SSHSettings:
+    """Return the settings of the ssh connection to the site."""
+    return SSHSettings(
+        site=config.agent.site,
+        host=config.transport.host,
+        state_dir=Path(config.agent.state_dir),
+        options=config.transport.options,
+        control=config.transport.control,
+        listen=config.transport.listen,
+        commands_per_minute=config.transport.commands_per_minute,
+        limit_s=config.lrm.command_limit_s,
+    )
+
+
+def ssh_transport(config: Config) -> SSHTransport:
+    """Return the ssh transport to the site. Raises ConfigError."""
+    return SSHTransport(ssh_settings(config), environment=config.lrm.environment, clock=clock.now)
+
+
 def _local_manager(
-    config: Config, site: Served, *, disk: Disk, tell: Tell, umask: int
+    config: Config, site: Served, *, disk: Disk, tell: Tell, umask: int, runner: CommandRunner
 ) -> LocalManager:
     """Return the site's local manager; jobs get this umask."""
     state = Path(config.agent.state_dir) / "lrm"
@@ -191,27 +242,31 @@ def _local_manager(
             )
             return EmulatedLocalManager(settings, tell=tell, clock=clock.now)
         case _:
+            is_far = config.transport.kind == "ssh"
             batch = BatchSettings(
                 processors=config.site.processors,
                 state_directory=state,
                 scope=secrets.token_hex(4),
                 poll_s=config.lrm.poll_s,
-                account=pwd.getpwuid(os.geteuid()).pw_name,
+                figures_s=FIGURES_POLLS * config.lrm.poll_s if is_far else FIGURES_S,
+                account=user_at(config),
                 accounts=tuple(site.entries),
                 make_room=disk.give_up_ballast,
             )
             return BatchManager(
                 batch,
                 dialect_of(config),
-                Shell(
-                    environment=plain_environment(config.lrm.environment),
-                    umask=umask,
-                    limit_s=config.lrm.command_limit_s,
-                    entries=site.entries,
-                ),
+                runner,
                 tell=tell,
                 clock=clock.now,
             )
+
+
+def user_at(config: Config) -> str:
+    """Return the name under which the batch system knows our jobs. Raises ConfigError."""
+    if config.transport.kind == "ssh":
+        return user_of(config.transport.host, config.transport.options)
+    return pwd.getpwuid(os.geteuid()).pw_name
 
 
 def _description(

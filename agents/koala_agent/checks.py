@@ -27,9 +27,10 @@ from koala_agent.background import find
 from koala_agent.config import Config, LRMTable, read_config
 from koala_agent.link.endpoints import certified_address, why_refused
 from koala_agent.link.enrolment import find_identity, identity_path
-from koala_agent.lrm.shell import Command, Shell, plain_environment
 from koala_agent.probe import LIMIT_S, may_submit, run_probe
 from koala_agent.state_folder import check_state
+from koala_agent.transport.port import Command
+from koala_agent.transport.shell import Shell, plain_environment
 
 PYTHON_MIN = (3, 6)
 CONNECT_S = 5.0

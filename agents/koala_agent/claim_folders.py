@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import stat
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from koala_agent.starter.program import STATE_FOLDER
 
 if TYPE_CHECKING:
     from koala_agent.placeholders.logs import LogSource
+    from koala_agent.transport.ssh_connection import StarterLine
 
 log = structlog.get_logger()
 
@@ -34,8 +36,12 @@ log = structlog.get_logger()
 class ClaimFolders:
     """Folders on the file system of this machine."""
 
-    def __init__(self, settings: LaunchSettings) -> None:
+    def __init__(
+        self, settings: LaunchSettings, *, line: Callable[[], StarterLine] | None = None
+    ) -> None:
+        """`line` returns where starters reach the agent, if that is not its own port."""
         self._settings = settings
+        self._line = line
         self._command: tuple[str, ...] = ()
         self._installing = threading.Lock()
 
@@ -63,14 +69,18 @@ class ClaimFolders:
     ) -> Placeholder:
         """Make the claim's folder, with the staged files of an archive; return its batch job. A
         starter that somebody removed is installed anew. Raises OSError, SpecError,
-        NotAllowedError."""
+        NotAllowedError, and LocalManagerError while starters could not reach the agent."""
+        settings = self._settings
+        if self._line is not None:
+            line = self._line()
+            port, settings = line.port, replace(settings, agents=settings.agents or line.addresses)
         with self._installing:
             if not placeholders.is_installed(self._settings, self._command):
                 log.warning("starter.installed_anew", folder=str(self._settings.root))
                 self.install()
         return placeholders.prepare(
             claim,
-            self._settings,
+            settings,
             command=self._command,
             port=port,
             leases=leases,

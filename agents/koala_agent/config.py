@@ -12,7 +12,7 @@ import difflib
 import math
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn, get_args, get_type_hints
 
@@ -31,12 +31,20 @@ Rate = Annotated[float, msgspec.Meta(gt=0)]
 SiteNameText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Endpoint = Annotated[str, msgspec.Meta(pattern=r"^[^\s:]+:\d{1,5}$|^\[[0-9A-Fa-f:]+\]:\d{1,5}$")]
 """host:port; an IPv6 address stands in brackets."""
+SITE_PYTHON = "python3"
+"""Interpreter of the starters at a site behind ssh, where none is given."""
+SSH_POLL_S = 5.0
+"""Default of lrm.poll_s behind ssh. Starters report by themselves; polls only repair."""
 HOST = r"^[^\s:/]+$|^[0-9A-Fa-f:]+$"
 HostText = Annotated[str, msgspec.Meta(pattern=rf"^$|{HOST}")]
 
 
 UserText = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 AccountText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}$")]
+
+
+HostNameText = Annotated[str, msgspec.Meta(pattern=r"^$|^[^\s-][^\s]*$", max_length=256)]
+"""Name for ssh; one with a dash at its head would be an option."""
 
 
 VariableText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_*][A-Za-z0-9_*]{0,127}$")]
@@ -217,6 +225,31 @@ class StarterTable(Table, frozen=True):
     scratch: Annotated[str, msgspec.Meta(pattern=r"^$|^/[^\n]*$")] = ""
 
 
+class TransportTable(Table, frozen=True):
+    """Access to the site's batch system: on this machine, or at a host by ssh.
+
+    With kind `ssh` the agent runs anywhere. `host` is a name of your ssh configuration, which
+    decides about user, keys, jump hosts; `options` are more words for ssh. `control` is the socket
+    of a shared connection that you keep yourself (ControlPath); empty for one of the agent's own.
+    `listen` is the address at which the host opens the port of the starters, "*" for all.
+    `commands_per_minute` bounds the processes that the agent starts at the host.
+    """
+
+    kind: Literal["local", "ssh"] = "local"
+    host: HostNameText = ""
+    options: tuple[str, ...] = ()
+    control: str = ""
+    listen: Annotated[str, msgspec.Meta(min_length=1, pattern=r"^\*$|" + HOST)] = "*"
+    commands_per_minute: Annotated[int, msgspec.Meta(ge=6, le=60_000)] = 120
+
+
+TRANSPORT_KEYS: dict[str, tuple[str, ...]] = {
+    "local": (),
+    "ssh": ("host", "options", "control", "listen", "commands_per_minute"),
+}
+"""Valid keys of each kind."""
+
+
 class Config(Table, frozen=True):
     """The whole file."""
 
@@ -227,6 +260,7 @@ class Config(Table, frozen=True):
     load: LoadTable = LoadTable()
     files: FilesTable = FilesTable()
     starter: StarterTable = StarterTable()
+    transport: TransportTable = TransportTable()
 
 
 def read_config(path: Path) -> Config:
@@ -251,7 +285,51 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
     if config.accounts.mode == "site":
         config = _apart(config, source, given=tree.get("starter", {}))
     _check_manager(config, source, given=tree.get("lrm", {}))
+    if config.transport.kind == "ssh" or "transport" in tree:
+        config = _by_transport(config, source, tree)
     return _with_paths(config, source, folder)
+
+
+def _by_transport(config: Config, source: str, tree: Mapping[str, object]) -> Config:
+    """Check the transport table, and set what is different for a site behind ssh: its machines see
+    none of the agent's folders, and its batch system is asked less often."""
+    transport = config.transport
+    tables = {name: table for name, table in tree.items() if isinstance(table, dict)}
+    for key in tables.get("transport", {}):
+        if key != "kind" and key not in TRANSPORT_KEYS[transport.kind]:
+            allowed = ", ".join(TRANSPORT_KEYS[transport.kind]) or "none"
+            message = (
+                f"{source}: transport.{key} means nothing with kind = {transport.kind!r}: allowed"
+                f" are {allowed}"
+            )
+            raise ConfigError(message)
+    if transport.kind == "local":
+        return config
+    if not transport.host:
+        allowed = "a host of your ssh configuration, as in host = 'atlas'"
+        _refuse(source, key="transport.host", value="", allowed=allowed)
+    for key, value, is_right, allowed in (
+        ("lrm.kind", config.lrm.kind, config.lrm.kind != "emulated", "slurm or gridengine"),
+        ("accounts.mode", config.accounts.mode, config.accounts.mode != "site", "user or anyone"),
+        (
+            "starter.listen",
+            config.starter.listen,
+            is_loopback(f"{config.starter.listen}:1"),
+            "a loopback address, to which ssh leads the starters",
+        ),
+        (
+            "starter.shared",
+            True,
+            not tables.get("starter", {}).get("shared"),
+            "false: the machines of the site see none of the agent's folders",
+        ),
+    ):
+        if not is_right:
+            _refuse(source, key=key, value=value, allowed=f"{allowed}, with transport.kind = 'ssh'")
+    replace = msgspec.structs.replace
+    starter = replace(config.starter, shared=False, python=config.starter.python or SITE_PYTHON)
+    poll_s = config.lrm.poll_s if "poll_s" in tables.get("lrm", {}) else SSH_POLL_S
+    return replace(config, starter=starter, lrm=replace(config.lrm, poll_s=poll_s))
 
 
 def _check(config: Config, source: str) -> None:
@@ -424,6 +502,7 @@ TABLES: dict[str, type[Table]] = {
     "load": LoadTable,
     "files": FilesTable,
     "starter": StarterTable,
+    "transport": TransportTable,
 }
 
 _PLACED = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?(?P<path>\$[^`]*)`)?$", re.DOTALL)

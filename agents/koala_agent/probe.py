@@ -22,7 +22,7 @@ from koala_agent.assembly import agent_addresses, dialect_of
 from koala_agent.config import Config
 from koala_agent.lrm.batch.dialect import Dialect, JobState, job_name, script
 from koala_agent.lrm.port import Placeholder
-from koala_agent.lrm.shell import Shell, plain_environment
+from koala_agent.transport.shell import Shell, plain_environment
 
 LIMIT_S = 300.0
 """Time limit of the whole probe; a busy queue takes longer."""

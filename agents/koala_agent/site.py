@@ -103,7 +103,8 @@ class Surroundings:
     reports: files and manager were built with their ends. `stream` makes the stream of a
     connection. `commit` writes claims to the store. `input_path`, `input_named`, `prepare_input`,
     `archive` and `collect` are those of `claim_driver.Ports`. With an `identity` its certificate is
-    renewed. `close` is called at the end, `helpers` run meanwhile.
+    renewed. `close` is called at the end, `helpers` run meanwhile, and `lead_starters`, which
+    gets the port of the agent to which it leads starters from elsewhere.
     """
 
     store: Store
@@ -126,6 +127,7 @@ class Surroundings:
     archive: Callable[[messages.Hold], Awaitable[Path | None]] = no_archive
     log_source: Callable[[ClaimId, Claim | None], LogSource | None] = no_logs
     clock: Callable[[], float] = clock.now
+    lead_starters: Callable[[int], Coroutine[Any, Any, None]] | None = None
     helpers: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
 
 
@@ -207,6 +209,8 @@ class Site:
                 ]
                 # Before the local manager, because it receives its reports.
                 await self._claims.opened()
+                if self._surroundings.lead_starters is not None:
+                    helpers.append(start(self._surroundings.lead_starters(self._claims.port)))
                 start(self._manager.run())
                 helpers.append(start(self._files.run()))
                 await self._files.ready()

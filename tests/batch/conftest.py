@@ -15,7 +15,7 @@ import pytest
 
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.port import serving
-from koala_agent.lrm.shell import Shell, plain_environment
+from koala_agent.transport.shell import Shell, plain_environment
 from tests.batch.systems import System, grid_engine_cells, slurm_clusters
 from tests.lrm.harness import Ask, Pipe, Witness, asking, boot_clock
 

@@ -12,7 +12,7 @@ from koala_agent.lrm.batch.claim_tracking import idle_of
 from koala_agent.lrm.batch.dialect import BatchJob
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.shell import Answer
+from koala_agent.transport.port import Answer
 from tests.fuzz.making import spoilt_text
 from tests.fuzz.tables import require_taken
 from tests.fuzz.target import Target, require_readable

@@ -41,6 +41,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala.files",),
     ("koala.sim", "koala.papers"),
     ("koala_agent.sealed_database", "koala_agent.starter"),
+    ("koala_agent.transport",),
     ("koala_agent.lrm",),
     ("koala_agent",),
     (

@@ -17,8 +17,8 @@ from koala_agent.lrm.processes import (
     brand_of,
     identify_child,
 )
-from koala_agent.lrm.shell import Entry
 from koala_agent.starter.process_tree import BRAND
+from koala_agent.transport.shell import Entry
 
 
 def check(placeholder: Placeholder, processors: int) -> None:

@@ -145,3 +145,37 @@ def test_plain_text_stays_on_this_machine() -> None:
         assert "allowed is a loopback address" in refusal(plain + f'[files]\nserve = "{serve}"')
     far = plain.replace("localhost:7400", "10.0.0.1:7740")
     assert "agent.daemon = '10.0.0.1:7740'" in refusal(far)
+
+
+FAR = MINIMAL + '[lrm]\nkind = "slurm"\n[transport]\nkind = "ssh"\nhost = "atlas"\n'
+
+
+def test_a_site_behind_ssh_shares_no_folders_and_is_polled_less_often() -> None:
+    config = parse(FAR)
+    assert (config.starter.shared, config.starter.python, config.lrm.poll_s) == (
+        False,
+        "python3",
+        5,
+    )
+    given = parse(FAR.replace('"slurm"', '"slurm"\npoll_s = 2') + '[starter]\npython = "/opt/p"\n')
+    assert (given.starter.python, given.lrm.poll_s) == ("/opt/p", 2)
+    assert parse(MINIMAL + '[transport]\nkind = "local"\n').starter.shared
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (FAR.replace('host = "atlas"', ""), "transport.host = '': allowed is a host"),
+        (FAR.replace('"atlas"', '"-oProxyCommand=x"'), "transport.host = '-oProxyCommand=x'"),
+        (FAR.replace('"atlas"', '"a b"'), "transport.host = 'a b'"),
+        (FAR.replace('kind = "ssh"\n', ""), "transport.host means nothing with kind = 'local'"),
+        (FAR.replace('"slurm"', '"emulated"'), "lrm.kind = 'emulated': allowed is slurm or grid"),
+        (FAR + "[starter]\nshared = true\n", "starter.shared = True: allowed is false"),
+        (FAR + '[starter]\nlisten = "0.0.0.0"\n', "starter.listen = '0.0.0.0': allowed is a loop"),
+        (FAR + '[accounts]\nmode = "site"\nmap = { ann = "al" }\n', "accounts.mode = 'site'"),
+        (FAR + "commands_per_minute = 0\n", "transport.commands_per_minute = 0"),
+        (FAR + 'listen = ""\n', "transport.listen = ''"),
+    ],
+)
+def test_what_means_nothing_behind_ssh_is_refused(text: str, said: str) -> None:
+    assert said in refusal(text)

@@ -11,14 +11,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm import shell as shell_module
 from koala_agent.lrm.batch.account_breaker import AT_ONCE
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.claim_tracking import idle_of
 from koala_agent.lrm.batch.dialect import Figures, job_name
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.port import EndCause, Ended, Idle, Placeholder, Queued, Running, Tell, serving
-from koala_agent.lrm.shell import LEFT_MAX, Answer, Command, Entry, Shell
+from koala_agent.transport import shell as shell_module
+from koala_agent.transport.port import Answer, Command
+from koala_agent.transport.shell import LEFT_MAX, Entry, Shell
 from tests.lrm.batch.test_batch_manager import Cluster, Job
 from tests.lrm.harness import Witness
 

@@ -29,7 +29,8 @@ from koala_agent.lrm.port import (
     Running,
     serving,
 )
-from koala_agent.lrm.shell import Answer, Command, Shell
+from koala_agent.transport.port import Answer, Command
+from koala_agent.transport.shell import Shell
 from tests.lrm.harness import Witness
 
 CLAIM = "j1/1/0/1"

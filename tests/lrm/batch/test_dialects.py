@@ -24,7 +24,7 @@ from koala_agent.lrm.batch.dialect import (
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import COLUMNS, Slurm
 from koala_agent.lrm.port import EndCause, Placeholder, RequestRefusedError
-from koala_agent.lrm.shell import Answer
+from koala_agent.transport.port import Answer
 
 SLURM = Slurm(partition="batch", account="physics", options=("--constraint=fast",))
 GRID_ENGINE = GridEngine(parallel_environment="grid", queue="batch")

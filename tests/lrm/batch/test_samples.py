@@ -17,7 +17,7 @@ from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
 from koala_agent.lrm.port import EndCause
-from koala_agent.lrm.shell import Answer
+from koala_agent.transport.port import Answer
 
 SAMPLES = Path(__file__).parent / "samples"
 SLURM = SAMPLES / "slurm-22.05"

@@ -13,7 +13,7 @@ import asyncio
 import structlog
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.shell import Answer, Command, Shell
+from koala_agent.transport.port import Answer, Command, CommandRunner
 
 AT_ONCE = 4
 """Concurrent commands of one account: fewer than the shell's limit for all."""
@@ -28,10 +28,10 @@ class CircuitOpenError(LocalManagerError):
 
 
 class AccountBreaker:
-    """Shell with a circuit breaker for each account. `opened` is set when another one opens."""
+    """Runner with a circuit breaker for each account. `opened` is set when another one opens."""
 
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
+    def __init__(self, runner: CommandRunner) -> None:
+        self._runner = runner
         self._troubles: dict[str, str] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
         self.opened = asyncio.Event()
@@ -60,18 +60,18 @@ class AccountBreaker:
         """Run a command unless the circuit is open. Raises LocalManagerError, which opens the
         circuit."""
         if not account:
-            return await self._shell.run(command)
+            return await self._runner.run(command)
         async with self._slots.setdefault(account, asyncio.Semaphore(AT_ONCE)):
             self.check(account)
             try:
-                return await self._shell.run(command, account)
+                return await self._runner.run(command, account)
             except LocalManagerError as error:
                 self.open(account, error)
                 raise
 
     async def run_unguarded(self, command: Command, account: str) -> Answer:
         """Run a command whether the circuit is open or not; the caller notes the result."""
-        return await self._shell.run(command, account)
+        return await self._runner.run(command, account)
 
     def open(self, account: str, error: LocalManagerError) -> None:
         """Open the circuit of an account."""

@@ -48,7 +48,7 @@ from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Placeholder, Queued, Running, Tell
 from koala_agent.lrm.processes import boot_id
-from koala_agent.lrm.shell import Answer, Command, Shell
+from koala_agent.transport.port import Answer, Command, CommandRunner
 
 ENDED_MAX = 10_000
 """Ended claims that are remembered, so that none of them is submitted again."""
@@ -104,7 +104,7 @@ class BatchManager:
         self,
         settings: BatchSettings,
         dialect: Dialect,
-        shell: Shell,
+        runner: CommandRunner,
         *,
         tell: Tell,
         clock: Callable[[], float],
@@ -112,7 +112,7 @@ class BatchManager:
         """Open the job table. Raises JournalError when the state directory cannot be used."""
         self._settings = settings
         self._dialect = dialect
-        self._breaker = AccountBreaker(shell)
+        self._breaker = AccountBreaker(runner)
         self._report = tell
         self._clock = clock
         self._table: JobTable[ClaimRow] = JobTable(
@@ -259,7 +259,7 @@ class BatchManager:
             await self._poll()
             await self._poll_figures()
         except LocalManagerError as error:
-            if self._figures is None or not error.transient:
+            if not error.transient:
                 raise
             self._mark_silent(error)
         return self._idle_now()
@@ -572,16 +572,27 @@ class BatchManager:
         return is_changed
 
     def _idle_now(self) -> Idle:
-        assert self._figures is not None
+        if self._figures is None:
+            return Idle(
+                processors=self._settings.processors,
+                idle=0,
+                startable=0,
+                queued_jobs=0,
+                local_processors=0,
+                trouble=self._silence,
+            )
         unsure = sum(tracked.row.processors for tracked in self._open() if self._is_unsure(tracked))
         allowed = self._settings.processors
         idle = idle_of(self._figures, self._counted(), allowed=allowed, unsure=unsure)
         if self._is_silent:
-            trouble = f"the batch system gives no answer ({self._why_silent})"
-            return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=trouble)
+            return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=self._silence)
         idle = replace(idle, trouble=self._breaker.summary)
         is_limited = self._clock() - self._limited_at < self._settings.limited_s
         return replace(idle, startable=0) if is_limited else idle
+
+    @property
+    def _silence(self) -> str:
+        return f"the batch system gives no answer ({self._why_silent})" if self._is_silent else ""
 
     def _open(self) -> list[TrackedClaim]:
         return [tracked for tracked in self._tracked.values() if tracked.row.end is None]
@@ -606,8 +617,7 @@ class BatchManager:
         log.warning("batch.silent", reason=str(error))
         self._is_silent = True
         self._why_silent = str(error)
-        if self._figures is not None:
-            self._report_idle()
+        self._report_idle()
 
     def _mark_answering(self) -> None:
         if self._is_silent:

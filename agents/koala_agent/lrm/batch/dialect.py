@@ -17,7 +17,7 @@ from koala.protocol import names
 from koala.protocol.messages import NO_RESOURCES, SiteResources
 from koala_agent.lrm.port import EndCause, Placeholder
 from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE
-from koala_agent.lrm.shell import Answer, Command
+from koala_agent.transport.port import Answer, Command
 
 PREFIX = "koala"
 DIGITS_MAX = 15

@@ -26,7 +26,7 @@ from koala.protocol.messages import Resources, SiteResources
 from koala_agent.lrm.batch.dialect import BatchJob, Figures, JobState, is_count
 from koala_agent.lrm.batch.native import grid_engine_options
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
-from koala_agent.lrm.shell import Answer, Command
+from koala_agent.transport.port import Answer, Command
 
 RECORD_RULE = "=" * 20
 PART = 65_536

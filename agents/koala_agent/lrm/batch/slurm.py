@@ -35,7 +35,7 @@ from koala_agent.lrm.batch.slurm_nodes import (
     split_columns,
 )
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
-from koala_agent.lrm.shell import Answer, Command
+from koala_agent.transport.port import Answer, Command
 
 COLUMNS = (
     ("JobID", 24),

@@ -67,7 +67,7 @@ from koala_agent.lrm.processes import (
     brand_of,
     scan,
 )
-from koala_agent.lrm.shell import Entry
+from koala_agent.transport.shell import Entry
 
 log = structlog.get_logger()
 

@@ -28,8 +28,8 @@ from koala_agent.lrm.emulated.resident_starters import (
 from koala_agent.lrm.launch import spawn, variables
 from koala_agent.lrm.port import EndCause, Placeholder
 from koala_agent.lrm.processes import SCOPE_VARIABLE, Identity, is_alive
-from koala_agent.lrm.shell import Entry
 from koala_agent.starter.resident import launched_by, take_launch
+from koala_agent.transport.shell import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

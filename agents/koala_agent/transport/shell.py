@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from koala.errors import LocalManagerError
+from koala_agent.transport.port import Answer, Command
 
 OUTPUT_MAX_BYTES = 64 * 1024 * 1024
 """Output of a command that is kept."""
@@ -21,30 +22,6 @@ LEFT_MAX = 4
 """Unkillable commands of an account that still run: at this number no more are started."""
 END_S = 2.0
 """Longest wait for a command that was killed: a file system that hangs never releases it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """Argv, and its standard input."""
-
-    argv: tuple[str, ...]
-    stdin: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Output of a command that ended by itself."""
-
-    status: int
-    out: str
-    err: str
-
-    def complaint(self) -> str:
-        """Return its message for a person: the last line with content."""
-        lines = [line.strip() for line in (self.err.strip() or self.out.strip()).splitlines()]
-        lines = [line for line in lines if line and line != "Exiting."]
-        words = lines[-1][:500] if lines else f"exit status {self.status}"
-        return "".join(c if c.isprintable() else " " for c in words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,71 @@
+"""The local transport: the agent runs where the commands of the batch system are."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from koala_agent.transport.port import FileStatus
+from koala_agent.transport.shell import Shell
+
+
+class LocalTransport(Shell):
+    """`Transport` on this machine."""
+
+    async def put(self, path: str, content: bytes) -> None:
+        """See `Transport`."""
+        await asyncio.to_thread(_put, _located(path), content)
+
+    async def get(self, path: str, size_max: int) -> bytes:
+        """See `Transport`."""
+        return await asyncio.to_thread(_get, _located(path), size_max)
+
+    async def stat(self, path: str) -> FileStatus | None:
+        """See `Transport`."""
+        return await asyncio.to_thread(_stat, _located(path))
+
+    async def list(self, path: str) -> tuple[str, ...]:
+        """See `Transport`."""
+        return tuple(sorted(await asyncio.to_thread(os.listdir, _located(path))))
+
+    async def make_folder(self, path: str) -> None:
+        """See `Transport`."""
+        await asyncio.to_thread(_located(path).mkdir, mode=0o700, exist_ok=True)
+
+    async def remove(self, path: str) -> None:
+        """See `Transport`."""
+        await asyncio.to_thread(_located(path).unlink, missing_ok=True)
+
+
+def _located(path: str) -> Path:
+    return Path.home() / path
+
+
+def _put(path: Path, content: bytes) -> None:
+    new = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def _get(path: Path, size_max: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(size_max)
+
+
+def _stat(path: Path) -> FileStatus | None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    return FileStatus(size_bytes=found.st_size, is_folder=stat.S_ISDIR(found.st_mode))

@@ -1,0 +1,78 @@
+"""The transport port: commands and files of a site, wherever the agent runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """Argv, and its standard input."""
+
+    argv: tuple[str, ...]
+    stdin: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Output of a command that ended by itself."""
+
+    status: int
+    out: str
+    err: str
+
+    def complaint(self) -> str:
+        """Return its message for a person: the last line with content."""
+        lines = [line.strip() for line in (self.err.strip() or self.out.strip()).splitlines()]
+        lines = [line for line in lines if line and line != "Exiting."]
+        words = lines[-1][:500] if lines else f"exit status {self.status}"
+        return "".join(c if c.isprintable() else " " for c in words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStatus:
+    """Size in bytes, and whether the path is a folder."""
+
+    size_bytes: int
+    is_folder: bool
+
+
+class CommandRunner(Protocol):
+    """Runner of a site's commands."""
+
+    async def run(self, command: Command, account: str = "") -> Answer:
+        """Run a command and return its answer, whatever its status; an empty account is the agent's
+        own.
+
+        Raises LocalManagerError: transient when no answer came within the limit, when the output
+        was too long, or when the site cannot be reached: then the command may or may not have run.
+        Final when there is no such command.
+        """
+
+
+class Transport(CommandRunner, Protocol):
+    """Access to a site: commands and files.
+
+    Paths are those of the site; a relative one begins at the home directory of the agent's account
+    there. The file calls raise OSError as the functions of `os` do, and LocalManagerError when the
+    site cannot be reached.
+    """
+
+    async def put(self, path: str, content: bytes) -> None:
+        """Write a file for its owner alone, durably; readers see the old content or the new."""
+
+    async def get(self, path: str, size_max: int) -> bytes:
+        """Read a file, at most so many bytes of it."""
+
+    async def stat(self, path: str) -> FileStatus | None:
+        """Look at a path without following a link; None when nothing is there."""
+
+    async def list(self, path: str) -> tuple[str, ...]:
+        """Return the names in a folder, sorted."""
+
+    async def make_folder(self, path: str) -> None:
+        """Make a folder for its owner alone; one that exists is left as it is."""
+
+    async def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is no error."""

@@ -1,0 +1,147 @@
+"""The ssh transport: the agent runs anywhere, and reaches its site by the OpenSSH client alone.
+
+Commands go through the shared connection (`ssh_connection`), each in a session of its own. A token
+bucket bounds their number a minute; a burst may use up the tokens of a quiet time, later commands
+wait in order. A command without an answer may have run, as with a batch system that is away: the
+next listing decides. Files go through one SFTP session (`sftp`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from koala.errors import LocalManagerError
+from koala.runtime.token_bucket import TokenBucket
+from koala_agent.transport.port import Answer, Command, FileStatus
+from koala_agent.transport.sftp import SFTPClient, open_sftp
+from koala_agent.transport.shell import Shell
+from koala_agent.transport.ssh_connection import SSHConnection, SSHSettings, StarterLine
+from koala_agent.transport.ssh_words import SSH_FAILED, failure, not_run, remote_line
+
+AT_ONCE = 6
+"""Commands at a time. Servers allow ten sessions of a connection by default (MaxSessions)."""
+WAIT_MAX_S = 60.0
+"""Longest wait of a command for its turn."""
+BURST_S = 20.0
+"""Tokens of so many seconds may be saved up."""
+
+
+class SSHTransport:
+    """`Transport` to the host of the settings. `run_beside` must run in a task."""
+
+    def __init__(
+        self,
+        settings: SSHSettings,
+        *,
+        environment: Mapping[str, str],
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._environment = {"LC_ALL": "C", **environment}
+        self._clock = clock
+        self._connection = SSHConnection(settings, clock=clock)
+        self._shell = Shell(environment=os.environ, limit_s=settings.limit_s, at_once=AT_ONCE)
+        per_s = settings.commands_per_minute / 60
+        burst = max(1.0, per_s * BURST_S)
+        self._tokens = TokenBucket(per_s, burst=burst, now=clock())
+        self._sftp: SFTPClient | None = None
+        self._opening_sftp = asyncio.Lock()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    @asynccontextmanager
+    async def connected(self, agent_port: int) -> AsyncIterator[None]:
+        """Keep the connection for the length of a block."""
+        async with asyncio.TaskGroup() as group:
+            beside = group.create_task(self.run_beside(agent_port))
+            yield
+            beside.cancel()
+
+    async def run_beside(self, agent_port: int) -> None:
+        """Keep the connection until cancelled; starters are led to this port of this machine."""
+        async with asyncio.TaskGroup() as self._tasks:
+            await self._connection.run(agent_port)
+
+    @property
+    def line(self) -> StarterLine:
+        """Addresses and port for starters. Raises LocalManagerError while there is no port."""
+        return self._connection.line
+
+    @property
+    def trouble(self) -> str:
+        """Reason why the site cannot be reached; empty when it can."""
+        return self._connection.trouble
+
+    async def run(self, command: Command, account: str = "") -> Answer:
+        """See `Transport`."""
+        assert not account, "one account per host: the configuration is checked for it"
+        await self._connection.ready()
+        await self._wait_for_turn(command)
+        settings = self._settings
+        line = remote_line(command, environment=self._environment, limit_s=settings.limit_s)
+        argv = (*self._connection.words(), line)
+        try:
+            answer = await self._shell.run(Command(argv=argv, stdin=command.stdin))
+        except LocalManagerError as error:
+            self._connection.suspect()
+            message = f"{command.argv[0]} at {settings.host}: {error}"
+            raise LocalManagerError(message, transient=error.transient) from error
+        if answer.status == SSH_FAILED:
+            self._connection.suspect()
+            why = failure(settings.host, settings.site, answer.err)
+            raise LocalManagerError(why.text, transient=True)
+        if reason := not_run(settings.host, command, answer):
+            raise LocalManagerError(reason)
+        return answer
+
+    async def _wait_for_turn(self, command: Command) -> None:
+        """Wait for a token. Raises LocalManagerError when that takes too long: nothing was sent."""
+        wait_s = self._tokens.reserve(1, self._clock())
+        if wait_s > WAIT_MAX_S:
+            self._tokens.refund(1)
+            raise LocalManagerError(
+                f"{command.argv[0]} not sent: transport.commands_per_minute ="
+                f" {self._settings.commands_per_minute} is used up",
+                transient=True,
+            )
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+
+    # Files ---------------------------------------------------------------------------------------
+
+    async def put(self, path: str, content: bytes) -> None:
+        """See `Transport`."""
+        await (await self._files()).put(os.fsencode(path), content)
+
+    async def get(self, path: str, size_max: int) -> bytes:
+        """See `Transport`."""
+        return await (await self._files()).get(os.fsencode(path), size_max)
+
+    async def stat(self, path: str) -> FileStatus | None:
+        """See `Transport`."""
+        return await (await self._files()).stat(os.fsencode(path))
+
+    async def list(self, path: str) -> tuple[str, ...]:
+        """See `Transport`."""
+        return tuple(map(os.fsdecode, await (await self._files()).list(os.fsencode(path))))
+
+    async def make_folder(self, path: str) -> None:
+        """See `Transport`."""
+        await (await self._files()).make_folder(os.fsencode(path))
+
+    async def remove(self, path: str) -> None:
+        """See `Transport`."""
+        await (await self._files()).remove(os.fsencode(path))
+
+    async def _files(self) -> SFTPClient:
+        await self._connection.ready()
+        async with self._opening_sftp:
+            if self._sftp is None or not self._sftp.is_open:
+                # The subsystem's name comes after the host.
+                argv = (*self._connection.words("-s"), "sftp")
+                self._sftp = await open_sftp(argv, limit_s=self._settings.limit_s)
+                assert self._tasks is not None
+                self._tasks.create_task(self._sftp.receive())
+            return self._sftp

@@ -1,0 +1,124 @@
+"""Files of a site, by both transports: written, read, listed, and what a full disk says."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from koala.errors import LocalManagerError
+from koala_agent.transport.local import LocalTransport
+from koala_agent.transport.port import Command, FileStatus, Transport
+from tests.agent.transport.servers import a_server, a_settings, a_transport, answer_of, kill_holder
+from tests.harness.small_disk import fill, small_disk
+
+pytestmark = pytest.mark.live
+
+ODD = "a b\n'\"\\*?[é\udcff"
+"""A name with a byte that is no text."""
+
+
+@pytest.fixture(params=["local", "ssh"])
+async def reached(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[tuple[Transport, Path]]:
+    """A transport, and a folder at the site."""
+    if request.param == "local":
+        yield LocalTransport(environment=dict(os.environ)), tmp_path
+        return
+    with a_server() as server:
+        async with a_transport(server) as transport:
+            yield transport, server.home
+
+
+async def test_files_are_written_read_listed_and_removed(reached: tuple[Transport, Path]) -> None:
+    transport, home = reached
+    folder, content = f"{home}/{ODD}", os.urandom(300_000)
+    for _ in range(2):
+        await transport.make_folder(folder)
+    for name in ("z", ODD, "a"):
+        await transport.put(f"{folder}/{name}", content)
+    await transport.put(f"{folder}/a", b"new")
+    assert await transport.list(folder) == tuple(sorted(("z", ODD, "a"), key=os.fsencode))
+    assert await transport.get(f"{folder}/{ODD}", 10**6) == content
+    assert await transport.get(f"{folder}/{ODD}", 100_000) == content[:100_000]
+    assert await transport.get(f"{folder}/a", 10) == b"new"
+    assert await transport.stat(f"{folder}/a") == FileStatus(size_bytes=3, is_folder=False)
+    found = await transport.stat(folder)
+    assert found is not None
+    assert found.is_folder
+    assert [mode_of(folder), mode_of(f"{folder}/a")] == [0o700, 0o600]  # for its owner alone
+    for _ in range(2):
+        await transport.remove(f"{folder}/a")
+    assert await transport.stat(f"{folder}/a") is None
+
+
+def mode_of(path: str) -> int:
+    return Path(path).stat().st_mode & 0o777
+
+
+async def test_what_is_not_possible_is_told_as_an_error_of_the_system(
+    reached: tuple[Transport, Path],
+) -> None:
+    transport, home = reached
+    missing = f"{home}/missing"
+    with pytest.raises(FileNotFoundError):
+        await transport.get(missing, 1)
+    with pytest.raises(FileNotFoundError):
+        await transport.list(missing)
+    with pytest.raises(FileNotFoundError):
+        await transport.put(f"{missing}/x", b"")
+    with pytest.raises(FileNotFoundError):
+        await transport.make_folder(f"{missing}/x")
+    await transport.make_folder(missing)
+    with pytest.raises(OSError, match=r"(?i)directory|error"):  # a folder is not replaced by a file
+        await transport.put(missing, b"x")
+    assert await transport.list(str(home)) == ("missing",)
+
+
+@pytest.mark.root
+async def test_a_full_disk_at_the_site_is_told_and_the_old_content_stays(tmp_path: Path) -> None:
+    """An account's quota has the same words: SFTP knows one for all errors of writing."""
+    with (
+        a_server(account="root") as server,
+        small_disk(server.folder / "disk", megabytes=2) as disk,
+    ):
+        async with a_transport(server) as transport:
+            await transport.put(f"{disk}/kept", b"old")
+            fill(disk, 16_384)
+            with pytest.raises(OSError, match="disk, or your quota there, is full") as raised:
+                await transport.put(f"{disk}/kept", b"x" * 1_000_000)
+            assert raised.value.errno == errno.ENOSPC
+            assert await transport.get(f"{disk}/kept", 100) == b"old"
+            assert set(await transport.list(str(disk))) == {"kept", "filler"}
+
+
+async def read_without_end(transport: Transport, path: str) -> None:
+    while True:
+        await transport.get(path, 1)
+
+
+async def test_files_are_reached_again_after_a_lost_connection() -> None:
+    with a_server() as server:
+        async with a_transport(server) as transport:
+            await transport.put(f"{server.home}/x", b"1")
+            kill_holder(a_settings(server))
+            with pytest.raises(LocalManagerError) as raised:
+                await read_without_end(transport, f"{server.home}/x")
+            assert raised.value.transient
+            await answer_of(transport, Command(argv=("true",)))
+            assert await transport.get(f"{server.home}/x", 1) == b"1"
+
+
+async def test_a_server_without_sftp_is_told() -> None:
+    with a_server() as server:
+        config = server.folder / "sshd_config"
+        config.write_text(config.read_text().replace("Subsystem", "#"))
+        server.cut()
+        server.start()
+        async with a_transport(server) as transport:
+            with pytest.raises(LocalManagerError, match="the host offers no SFTP subsystem"):
+                await transport.list(str(server.home))

@@ -1,0 +1,197 @@
+"""A real sshd on loopback, with keys, configuration and known hosts of its own.
+
+Where the tests are root it runs in a mount namespace in which the account `games` has a shell and a
+home, so that sites behind ssh belong to another account. Else the account is that of the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import unittest
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from tests.harness.ports import free_port
+
+LIMIT_S = 60.0
+HOST = "atlas"
+OTHER = "games"
+NEEDS_SSHD = "needs the program sshd (Debian package openssh-server), which is not on PATH"
+PLACES = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
+
+
+def sshd() -> str:
+    """Return the server's program. Where it is missing the test says so; under CI it fails."""
+    program = shutil.which("sshd", path=PLACES)
+    if program is None or not Path(program).is_absolute():
+        raise unittest.SkipTest(NEEDS_SSHD)  # a fresh machine need not have an ssh server
+    return program
+
+
+@dataclass(slots=True, kw_only=True)
+class SSHServer:
+    """Server that can be stopped, started again, and cut off. `home` is the account's."""
+
+    folder: Path
+    account: str
+    home: Path
+    port: int = field(default_factory=free_port)
+    settings: str = ""
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_other(self) -> bool:
+        """True when the account is not that of the tests."""
+        return self.account != pwd.getpwuid(os.geteuid()).pw_name
+
+    @property
+    def config(self) -> Path:
+        """Configuration of the client."""
+        return self.folder / "config"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Words for ssh."""
+        return ("-F", str(self.config))
+
+    @property
+    def known_hosts(self) -> Path:
+        """Host keys that the client knows."""
+        return self.folder / "known"
+
+    def prepare(self) -> None:
+        """Make keys and configurations; the client knows the host."""
+        for name in ("host", "key"):
+            make_key(self.folder / name)
+        shutil.copy(self.folder / "key.pub", self.folder / "authorized")
+        self.know("host.pub")
+        (self.folder / "sshd_config").write_text(
+            f"""
+Port {self.port}
+ListenAddress 127.0.0.1
+HostKey {self.folder}/host
+AuthorizedKeysFile {self.folder}/authorized
+PidFile none
+UsePAM no
+StrictModes no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+Subsystem sftp internal-sftp
+{self.settings}
+""",
+            encoding="utf-8",
+        )
+        self.config.write_text(
+            f"""
+Host {HOST}
+  HostName 127.0.0.1
+  Port {self.port}
+  User {self.account}
+  IdentityFile {self.folder}/key
+  IdentitiesOnly yes
+  IdentityAgent none
+  UserKnownHostsFile {self.known_hosts}
+  GlobalKnownHostsFile /dev/null
+""",
+            encoding="utf-8",
+        )
+
+    def know(self, key: str) -> None:
+        """Let the client know this host key alone."""
+        content = (self.folder / key).read_text(encoding="utf-8")
+        self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {content}", encoding="utf-8")
+
+    def start(self) -> None:
+        """Start the server; return when it listens."""
+        command = [sshd(), "-D", "-e", "-f", str(self.folder / "sshd_config")]
+        if self.is_other:
+            passwd = self.folder / "passwd"
+            passwd.write_text(_passwd(self.account, self.home), encoding="utf-8")
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+            script = f"mount --bind {passwd} /etc/passwd && exec {' '.join(command)}"
+            command = ["unshare", "-m", "--propagation", "slave", "sh", "-c", script]
+        with (self.folder / "sshd.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
+        self._listening()
+
+    def stop(self) -> None:
+        """End the server, as for an update: connections stay."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(timeout=LIMIT_S)
+            self.process = None
+
+    def cut(self) -> None:
+        """Kill the server and all its connections."""
+        sessions = self.sessions()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(timeout=LIMIT_S)
+            self.process = None
+        for session in sessions:
+            with suppress(psutil.NoSuchProcess):
+                session.kill()
+
+    def sessions(self) -> list[psutil.Process]:
+        """Return the servers of single connections."""
+        if self.process is None:
+            return []
+        parts = psutil.Process(self.process.pid).children(recursive=True)
+        return [part for part in parts if part.name() == "sshd"]
+
+    def log(self) -> str:
+        """Return what the server wrote."""
+        return (self.folder / "sshd.log").read_text(encoding="utf-8", errors="replace")
+
+    def _listening(self) -> None:
+        assert self.process is not None
+        while self.process.poll() is None:
+            with suppress(ConnectionError), socket.create_connection(("127.0.0.1", self.port), 5.0):
+                return
+        raise AssertionError(self.log())
+
+
+def make_key(path: Path) -> None:
+    """Make a pair of keys without a passphrase."""
+    command = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path))
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+
+
+def _passwd(account: str, home: Path) -> str:
+    """Return the accounts of this machine, of which one can log in."""
+    lines = []
+    for entry in pwd.getpwall():
+        fields = list(map(str, entry))
+        if entry.pw_name == account:
+            fields[5:] = [str(home), "/bin/sh"]
+        lines.append(":".join(fields))
+    return "\n".join([*lines, ""])
+
+
+@contextmanager
+def ssh_server(folder: Path, *, settings: str = "", account: str = "") -> Iterator[SSHServer]:
+    """A running server; `folder` must be one that other accounts may enter."""
+    sshd()
+    own = pwd.getpwuid(os.geteuid())
+    account = account or (OTHER if own.pw_uid == 0 else own.pw_name)
+    home = Path(own.pw_dir)
+    if account != own.pw_name:
+        home = folder / "home"
+        home.mkdir()
+        shutil.chown(home, account)
+    server = SSHServer(folder=folder, account=account, home=home, settings=settings)
+    server.prepare()
+    server.start()
+    try:
+        yield server
+    finally:
+        server.cut()
