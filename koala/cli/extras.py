@@ -1,22 +1,16 @@
-"""Checks for optional packages (extras): some commands need more than a grid does."""
+"""Checks of commands for optional packages (extras)."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import wraps
-from importlib.util import find_spec
 from typing import ParamSpec, TypeVar
 
 from koala.errors import ConfigError
+from koala.runtime.extras import SIM, WEB, missing_text
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-
-SIM = ("scipy", "matplotlib")
-"""Packages of the extra `sim`."""
-WEB = ("starlette", "uvicorn", "jinja2")
-"""Packages of the extra `web`."""
 
 
 def needs_sim(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -27,17 +21,6 @@ def needs_sim(command: Callable[Parameters, Result]) -> Callable[Parameters, Res
 def needs_web(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Decorate a command: raise ConfigError first if a package of the extra `web` is missing."""
     return _needs("web", WEB, command)
-
-
-def missing_text(extra: str, packages: tuple[str, ...]) -> str:
-    """Explain which packages of an extra are missing; empty if all are there."""
-    missing = [package for package in packages if find_spec(package) is None]
-    if not missing:
-        return ""
-    return (
-        f"needs the extra: pip install 'koala-scheduler[{extra}]', in a clone: make setup"
-        f" ({sys.executable} does not have {' and '.join(missing)})"
-    )
 
 
 def _needs(

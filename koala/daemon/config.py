@@ -17,6 +17,7 @@ in use:
                     keep_jobs_hours, snapshot_events
     [limits]        quotas: see LimitsTable
     [bus]           url
+    [metrics]       listen, relay, certificate, key, token_file, insecure, sites_max
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from koala.core.policy_api import Policies
 from koala.daemon.policy_sandbox import sandboxed
 from koala.errors import ConfigError
 from koala.identity.tls import is_loopback
+from koala.metrics.settings import MetricsSettings, MetricsTable, metrics_settings
 from koala.policies import chosen
 from koala.runtime.paths import written_path, written_text
 
@@ -165,6 +167,12 @@ class BusTable(Table, frozen=True):
     url: str
 
 
+class DaemonMetricsTable(MetricsTable, frozen=True):
+    """Metrics of the daemon, and at the address `relay` those of its relay."""
+
+    relay: Endpoint | None = None
+
+
 class File(Table, frozen=True):
     """The whole file."""
 
@@ -177,6 +185,7 @@ class File(Table, frozen=True):
     journal: JournalTable = JournalTable()
     limits: LimitsTable = LimitsTable()
     bus: BusTable | None = None
+    metrics: DaemonMetricsTable | None = None
 
 
 class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,6 +224,8 @@ class Config(CoreSettings, frozen=True, kw_only=True):
     relay_address: str
     relay_bytes_per_s: float | None
     bus_url: str
+    metrics: MetricsSettings | None = None
+    relay_metrics: MetricsSettings | None = None
 
 
 def read_config(path: Path) -> Config:
@@ -305,6 +316,27 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         relay_address=file.relay.address,
         relay_bytes_per_s=file.relay.bytes_per_s,
         bus_url=file.bus.url if file.bus is not None else "",
+        metrics=_endpoint(file.metrics, "listen", source, folder, state_dir / "metrics.url"),
+        relay_metrics=_endpoint(
+            file.metrics, "relay", source, folder, state_dir / "relay-metrics.url"
+        ),
+    )
+
+
+def _endpoint(
+    table: DaemonMetricsTable | None, key: str, source: str, folder: Path, url_file: Path
+) -> MetricsSettings | None:
+    """Return the settings of one address of metrics; None without it. Raises ConfigError."""
+    listen = None if table is None else getattr(table, key)
+    if table is None or listen is None:
+        return None
+    return metrics_settings(
+        table,
+        key=f"metrics.{key}",
+        listen=listen,
+        source=source,
+        folder=folder,
+        url_file=url_file,
     )
 
 
@@ -340,7 +372,7 @@ def _links(
 
 _PLACED = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?(?P<path>\$[^`]*)`)?$", re.DOTALL)
 _FIELD = re.compile(r"field `(?P<name>[^`]*)`")
-_KNOWN: dict[str, type[Table]] = {
+_KNOWN: dict[str, type[msgspec.Struct]] = {
     "": File,
     "daemon": DaemonTable,
     "policies": PoliciesTable,
@@ -349,6 +381,7 @@ _KNOWN: dict[str, type[Table]] = {
     "journal": JournalTable,
     "limits": LimitsTable,
     "bus": BusTable,
+    "metrics": DaemonMetricsTable,
 }
 
 

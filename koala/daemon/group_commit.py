@@ -62,6 +62,17 @@ class Receiver(Protocol):
         """Publish these notices; must not block."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DurableBatch:
+    """A batch that was delivered, for observers: at least one record, and what followed from it.
+    `commit_s` is the duration of its commit."""
+
+    records: Sequence[Record]
+    actions: Sequence[Action]
+    notices: Sequence[Notice]
+    commit_s: Seconds
+
+
 @dataclass(slots=True)
 class BatchContext:
     """Access of one inbox item to the batch: the scheduler to read, and `emit` for events."""
@@ -163,6 +174,9 @@ class GroupCommit:
         `receiver` actions and notices are dropped."""
         self.counters = Counters()
         self.inbox_max = INBOX_MAX
+        self.observe: Callable[[DurableBatch], None] | None = None
+        """Called after a batch was delivered; must not block."""
+        self._committed: tuple[Sequence[Record], Seconds] = ((), 0.0)
         self._scheduler = scheduler
         self._clock = clock
         self._digest = digest
@@ -307,7 +321,9 @@ class GroupCommit:
         self.counters.commits += 1
         self.counters.events += len(batch.records)
         self.counters.notices += len(batch.notices)
-        self.counters.commit_s = max(self.counters.commit_s, self._clock.now() - since)
+        commit_s = self._clock.now() - since
+        self.counters.commit_s = max(self.counters.commit_s, commit_s)
+        self._committed = (batch.records, commit_s)
 
     def deliver(self, items: Sequence[InboxItem], notices: Sequence[Notice]) -> None:
         """Release actions first (a release of the barrier is among them), then answers, then
@@ -319,6 +335,11 @@ class GroupCommit:
             item.settle(item.result, item.error)
         if self._receiver is not None and notices:
             self._receiver.publish(notices)
+        (records, commit_s), self._committed = self._committed, ((), 0.0)
+        if self.observe is not None and records:
+            self.observe(
+                DurableBatch(records=records, actions=actions, notices=notices, commit_s=commit_s)
+            )
 
     def _wake(self, now: Instant, *, before: Instant) -> None:
         """Fire the timers that are due and were so before the given instant."""

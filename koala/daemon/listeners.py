@@ -79,6 +79,11 @@ class Listeners:
         return 1 if self._identity is None else 2
 
     @property
+    def identity(self) -> IdentityFile | None:
+        """The daemon's own identity; None in plain text."""
+        return self._identity
+
+    @property
     def identity_path(self) -> str:
         """Path of the daemon's own identity, which the relay uses, too; empty in plain text."""
         return "" if self._identity is None else str(self._identity.path)

@@ -13,22 +13,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
-import psutil
 import structlog
 
 from koala.core.model.actions import Action
@@ -62,8 +57,9 @@ from koala.daemon.files.uploads import Uploads
 from koala.daemon.gc_tuning import freeze_periodically, freeze_survivors, gc_paused
 from koala.daemon.group_commit import Upkeep
 from koala.daemon.listeners import Listeners, check_state
+from koala.daemon.metrics.parts import DaemonParts
+from koala.daemon.metrics.summary import metrics_picture
 from koala.daemon.notifier import Notifier, NotifyRules
-from koala.daemon.policy_sandbox import replaced_policies
 from koala.daemon.quotas import ConcurrencyQuota, Quotas
 from koala.daemon.recovery import Recovered, begin_life, read_secret
 from koala.daemon.state_init import INIT, leave_witness, require_initialized
@@ -78,6 +74,7 @@ from koala.errors import (
 )
 from koala.runtime.disk import Disk
 from koala.runtime.log_stream import log_stream
+from koala.runtime.software import software_version
 from koala.runtime.standard_streams import open_standard_streams
 from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
@@ -88,6 +85,7 @@ from koala.wire.interceptors import Readable
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
 if TYPE_CHECKING:
+    from koala.daemon.metrics.serving import DaemonMetrics
     from koala.daemon.mqtt import MqttPublisher
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
@@ -218,7 +216,8 @@ class Daemon:
     ) -> None:
         config, scheduler, clock = self._config, recovered.scheduler, recovered.clock
         secret = read_secret(config.state_dir)
-        server = _server(listeners)
+        metrics = _metrics(config, scheduler)
+        server = _server(listeners, () if metrics is None else (metrics.calls,))
         self.address = f"{_reachable(config.listen)}:{listeners.open(server)}"
         watermarks = Watermarks(
             secret=secret,
@@ -249,7 +248,10 @@ class Daemon:
         publishers.append(notifier.publish)
         if bus is not None:
             publishers.append(bus.publish)
-        event_loop = _event_loop(config, journal, recovered, _Receiver(dispatcher, publishers))
+        receiver = _Receiver(dispatcher, publishers)
+        event_loop = _event_loop(config, journal, recovered, receiver)
+        if metrics is not None:
+            event_loop.observe = metrics.observe
         logs = Logs(
             scheduler,
             spool,
@@ -294,7 +296,17 @@ class Daemon:
             is_awaited=logs.is_awaited,
         )
         parser = DescriptionParser(calls_per_user=config.limits.calls_per_user)
-        metrics = MetricsView(event_loop, requests, registry, sessions, notices, self._disk)
+        parts = DaemonParts(
+            version=software_version(),
+            event_loop=event_loop,
+            requests=requests,
+            registry=registry,
+            sessions=sessions,
+            notices=notices,
+            disk=self._disk,
+            journal=journal,
+            listeners=listeners,
+        )
         registrar = Registrar(
             listeners.authority,
             listeners.enrolments,
@@ -315,7 +327,7 @@ class Daemon:
             bytes_max=config.limits.files_mb_per_user * MB,
         )
         service = Service(
-            version=software_version(),
+            version=parts.version,
             scheduler=scheduler,
             event_loop=event_loop,
             event_feed=notices,
@@ -338,7 +350,7 @@ class Daemon:
                 uploads=uploads,
             ),
             stream_quota=_watcher_quota(config),
-            metrics=metrics.picture,
+            metrics=partial(metrics_picture, parts),
         )
         for job in recovered.over:
             outputs.settle(job)
@@ -358,6 +370,8 @@ class Daemon:
             ]
             if bus is not None:
                 others.append(group.create_task(bus.run()))
+            if metrics is not None:
+                others.append(group.create_task(metrics.run(parts)))
             others.append(group.create_task(self._manager.feed()))
             relaying = group.create_task(relay.run())
             try:
@@ -438,69 +452,7 @@ class _OutputSettler:
                 self.settle(JobId(notice.job))
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsView:
-    """The counters and gauges of `koala metrics`."""
-
-    event_loop: EventLoop
-    requests: RequestHandler
-    registry: AgentRegistry
-    sessions: SiteSessions
-    notices: EventFeed
-    disk: Disk
-
-    def picture(self, scheduler: Scheduler) -> dict[str, Any]:
-        """Return the counters and gauges by name."""
-        phases = Counter(scheduler.forgotten)
-        kinds = Counter(type(job.phase) for job in scheduler.jobs.values())
-        phases.update({kind.__name__: count for kind, count in kinds.items()})
-        claims: dict[str, int] = {}
-        for claim in scheduler.ledger.values():
-            claims[claim.phase.name] = claims.get(claim.phase.name, 0) + 1
-        counters = self.event_loop.counters
-        memory_bytes = psutil.Process().memory_info().rss
-        peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return {
-            "epoch": scheduler.epoch,
-            "jobs": dict(phases),
-            "claims": claims,
-            "sites": {
-                "known": len(scheduler.sites),
-                "connected": sum(site.is_connected for site in scheduler.sites.values()),
-            },
-            "queues": {
-                "placement": len(scheduler.queues),
-                "delayed": len(scheduler.queues.delayed),
-                "transfers": sum(not t.is_done for t in scheduler.files.transfers.values()),
-                "inbox": self.event_loop.inbox_size,
-            },
-            "events": counters.events,
-            "events_by_kind": dict(sorted(counters.by_kind.items())),
-            "commits": counters.commits,
-            "commit_longest_s": round(counters.commit_s, 6),
-            "handling_s": round(counters.handled_s, 6),
-            "notices": self.notices.last,
-            "watchers": self.notices.watchers,
-            "sessions": len(self.sessions),
-            "floods": self.registry.floods,
-            "replaced_policies": replaced_policies(scheduler.policies),
-            "disk": {"free_bytes": self.disk.free_bytes, "is_low": self.disk.is_low},
-            "loop_lag_s": round(self.requests.lag_s, 6),
-            "memory_bytes": memory_bytes,
-            # The kernel updates its own peak late.
-            "memory_peak_bytes": max(memory_bytes, peak_kb * 1024),
-        }
-
-
 # --- parts ----------------------------------------------------------------------------------------
-
-
-def software_version() -> str:
-    """Return the version of this software; "0" for a source tree that is not installed."""
-    try:
-        return version_of("koala-scheduler")
-    except PackageNotFoundError:
-        return "0"
 
 
 def _event_loop(
@@ -532,6 +484,7 @@ def _relay(config: Config, secret: bytes, identity: str, run: RunRelay) -> Relay
         bytes_per_s=config.relay_bytes_per_s,
         free_bytes_min=config.low_disk_bytes + config.ballast_bytes,
         kept_bytes=config.ballast_bytes,
+        metrics=config.relay_metrics,
     )
     host = config.relay_address or _reachable(config.relay_listen)
     return Relay(settings, host=host, run=run)
@@ -545,6 +498,14 @@ def _bus(config: Config) -> MqttPublisher | None:
     return MqttPublisher(MqttBroker.parse(config.bus_url))
 
 
+def _metrics(config: Config, scheduler: Scheduler) -> DaemonMetrics | None:
+    if config.metrics is None:
+        return None
+    from koala.daemon.metrics.serving import DaemonMetrics  # noqa: PLC0415 - needs an extra
+
+    return DaemonMetrics(config.metrics, scheduler)
+
+
 def _watcher_quota(config: Config) -> ConcurrencyQuota:
     return ConcurrencyQuota(
         "watchers",
@@ -554,10 +515,10 @@ def _watcher_quota(config: Config) -> ConcurrencyQuota:
     )
 
 
-def _server(listeners: Listeners) -> grpc.aio.Server:
+def _server(listeners: Listeners, first: Sequence[grpc.aio.ServerInterceptor]) -> grpc.aio.Server:
     return grpc.aio.server(
         options=SERVER_OPTIONS + strangers.options(listeners.ports),
-        interceptors=(Readable(listeners.flood_guard), listeners.interceptor()),
+        interceptors=(*first, Readable(listeners.flood_guard), listeners.interceptor()),
     )
 
 

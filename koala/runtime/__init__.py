@@ -5,8 +5,10 @@ child_lifetime       end workers with the process that made them
 clock                the clocks of this machine
 disk, disk_formats   free space; the version numbers of all formats on disk
 driver               drive a state machine: events and a timer in, outputs out
+extras               optional packages that are missing
 log_stream           where log lines go
 paths                paths as people write them in configuration files
+software             the version of this software
 sqlite_store         rules of every SQLite database; the lock of a state directory
 standard_streams     reopen closed standard streams
 systemd              notify the service manager

@@ -24,7 +24,11 @@ LIMIT_S = 600.0
 PROGRAMS = {"koala": "koala.cli.main", "koala-agent": "koala_agent.main"}
 SHIPPED = ("examples", "deploy", "docs", "tests")
 JOB = re.compile(r"\bj(\d+)\b")
-TABLES: dict[str, type[msgspec.Struct]] = {**agent.TABLES, "policies": daemon.PoliciesTable}
+TABLES: dict[str, type[msgspec.Struct]] = {
+    **agent.TABLES,
+    "policies": daemon.PoliciesTable,
+    "metrics": daemon.DaemonMetricsTable,
+}
 
 
 @dataclass(slots=True, kw_only=True)

@@ -38,6 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala.wire.v1",),
     ("koala.identity", "koala.wire"),
     ("koala.protocol",),
+    ("koala.metrics",),
     ("koala.files",),
     ("koala.sim", "koala.papers"),
     ("koala_agent.sealed_database", "koala_agent.starter"),
@@ -76,9 +77,11 @@ ONLY_FROM = {
         "koala.daemon",
         "koala.client",
         "koala.cli",
+        "koala.metrics",
         "koala_agent",
     ),
     "cryptography": ("koala.identity", "koala.wire", "koala.daemon", "koala_agent", "koala.cli"),
+    "prometheus_client": ("koala.metrics",),
     "rich": ("koala.cli",),
     **dict.fromkeys(("starlette", "uvicorn", "jinja2"), ("koala.web",)),
     **dict.fromkeys(
@@ -88,7 +91,14 @@ ONLY_FROM = {
 """Packages that stay at one edge: who may import them."""
 
 
-OF_BOTH_ENDS = ("koala.wire", "koala.identity", "koala.protocol", "koala.files", *LAYERS[0])
+OF_BOTH_ENDS = (
+    "koala.wire",
+    "koala.identity",
+    "koala.protocol",
+    "koala.metrics",
+    "koala.files",
+    *LAYERS[0],
+)
 """What agents share with the daemon; they know nothing of the core."""
 
 
@@ -152,10 +162,11 @@ def cycles(modules: Iterable[Module]) -> Iterator[str]:
 
 def undeclared(modules: Iterable[Module]) -> Iterator[str]:
     """Imports of packages that pyproject.toml does not name among the dependencies, those of the
-    extras `sim` and `web` included; who may import these is in ONLY_FROM."""
+    extras `sim`, `web` and `metrics` included; who may import these is in ONLY_FROM."""
     project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
     requirements = project["dependencies"] + project["optional-dependencies"]["sim"]
-    requirements += project["optional-dependencies"]["web"]
+    for extra in ("web", "metrics"):
+        requirements += project["optional-dependencies"][extra]
     declared = {requirement.partition(">")[0] for requirement in requirements}
     owners = packages_distributions()
     for module in modules:
@@ -163,7 +174,7 @@ def undeclared(modules: Iterable[Module]) -> Iterator[str]:
             package = top_level(found.target)
             if package in sys.stdlib_module_names or package in ("koala", "koala_agent"):
                 continue
-            if not declared.intersection(owners.get(package, ())):
+            if not declared.intersection(owners.get(package, (package,))):
                 yield f"{module.at(found.node)}: {package} is no dependency in pyproject.toml"
 
 

@@ -60,6 +60,7 @@ class RequestHandler:
         deliver_log: Callable[[SiteName, LogChunk], None],
     ) -> None:
         self.lag_s = 0.0
+        self.renewals = 0  # of leases, since the start
         self._scheduler = scheduler
         self._event_loop = event_loop
         self._clock = clock
@@ -113,6 +114,7 @@ class RequestHandler:
         is_bound = claim.grant is None or claim.grant.nonce in ("", ping.nonce)
         if is_wanted and is_bound and self._event_loop.can_renew_leases(now):
             self.leases.answer(claim.id, now)
+            self.renewals += 1
             pong = Pong(claim=claim.id, nonce=ping.nonce, sent_at=ping.sent_at, now=now)
             self._send(site, pong)
         elif claim.site == site:

@@ -27,13 +27,14 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 import msgspec
 import structlog
 from grpc import aio
 
+from koala.daemon.files.relay_usage import RelayUsage
 from koala.daemon.files.spool import Purpose, Spool, is_token
 from koala.daemon.files.uploads import served
 from koala.errors import ConfigError, SpecError, UnreachableError, first_error
@@ -46,6 +47,7 @@ from koala.files.replica_store import PartReader
 from koala.files.threads import in_steps, in_thread
 from koala.files.uploads import LOG_BYTES_MAX
 from koala.identity.tls import IdentityFile, server_credentials
+from koala.metrics.settings import MetricsSettings
 from koala.protocol.names import is_upload
 from koala.runtime.token_bucket import TokenBucket
 from koala.wire import connection_limits
@@ -54,6 +56,9 @@ from koala.wire.grpc_shutdown import to_the_end
 from koala.wire.interceptors import Readable
 from koala.wire.listen_ports import cannot_listen, check_free
 from koala.wire.v1 import files_pb2, files_pb2_grpc
+
+if TYPE_CHECKING:
+    from koala.daemon.files.relay_metrics import RelayMetrics
 
 _ReadContext: TypeAlias = "aio.ServicerContext[files_pb2.ReadRequest, files_pb2.Chunk]"
 _OfferContext: TypeAlias = "aio.ServicerContext[files_pb2.OfferUp, files_pb2.OfferDown]"
@@ -86,6 +91,7 @@ class RelaySettings:
     - `bytes_per_s` bounds all copies together (None: no limit).
     - A reader waits `offer_wait_s` for its source. A peer that moves no byte for `stalled_s` is
       cut.
+    - `metrics` is where its metrics are served, if they are.
     """
 
     secret: str = field(repr=False)
@@ -104,6 +110,7 @@ class RelaySettings:
     """Free space that a large file must leave: the journal may be on the same disk."""
     kept_bytes: int = 0
     """Free space that every file must leave: the space of the ballast is for the journal alone."""
+    metrics: MetricsSettings | None = None
 
 
 class PipeClosedError(Exception):
@@ -234,12 +241,23 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         self._settings = settings
         self._secret = bytes.fromhex(settings.secret)
         self._spool = spool
+        self._moved_bytes: Counter[str] = Counter()  # since the start, by direction
         self._meetings = _Meetings()
         self._stores: Counter[str] = Counter()  # under way, of each site
         self._bucket: TokenBucket | None = None
         if settings.bytes_per_s is not None:
             burst = chunk_bytes(settings.bytes_per_s)
             self._bucket = TokenBucket(settings.bytes_per_s, burst=burst, now=_now())
+
+    def usage(self) -> RelayUsage:
+        """Return what is under way, and what was moved so far."""
+        return RelayUsage(
+            readers=self._meetings.readers,
+            sources=self._meetings.sources,
+            stores=self._stores.total(),
+            moved_bytes=self._moved_bytes,
+            free_bytes=self._spool.free_bytes(),
+        )
 
     async def Read(  # type: ignore[override]  # noqa: N802 - the service's name for it
         self, request: files_pb2.ReadRequest, context: _ReadContext
@@ -294,6 +312,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
                     limit.reschedule(_now() + self._settings.stalled_s)
                     await context.write(files_pb2.Chunk(data=block))
                     limit.reschedule(None)
+                    self._moved_bytes["uploaded"] += len(block)
             await context.write(files_pb2.Chunk(checksum=await in_thread(part.checksum)))
         except TimeoutError as error:
             reason = "the reader takes nothing"
@@ -319,6 +338,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
                 limit.reschedule(_now() + self._settings.stalled_s)
                 await context.write(chunk)
                 limit.reschedule(None)
+                self._moved_bytes["forwarded"] += len(chunk.data)
                 if chunk.checksum:
                     return
 
@@ -471,6 +491,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
                         raise SpecError(f"more came than the announced {start.size_bytes} bytes")
                     self._require_reserve(len(message.data))  # others store meanwhile
                     await in_thread(_append, descriptor, digest, message.data)
+                    self._moved_bytes["stored"] += len(message.data)
                     await self._throttle(len(message.data))
                     limit.reschedule(_now() + self._settings.stalled_s)
             # The stream of a killed client ends like any other, so check size and checksum.
@@ -496,8 +517,10 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
     spool = Spool(Path(settings.spool))
     await in_thread(spool.sweep)
     relay, guard = RelayServer(settings, spool), FloodGuard(is_open=True)
+    metrics = _metrics(settings.metrics, relay)
     server = aio.server(
-        options=SERVER_OPTIONS + connection_limits.options(ports=1), interceptors=(Readable(guard),)
+        options=SERVER_OPTIONS + connection_limits.options(ports=1),
+        interceptors=(*(() if metrics is None else (metrics.calls,)), Readable(guard)),
     )
     files_pb2_grpc.add_FilesServicer_to_server(relay, server)
     files_pb2_grpc.add_RelayServicer_to_server(relay, server)
@@ -515,9 +538,20 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
     await server.start()
     try:
         on_listening(port)
-        await guard.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(guard.run())
+            if metrics is not None:
+                group.create_task(metrics.run())
     finally:
         await server.stop(None)
+
+
+def _metrics(settings: MetricsSettings | None, relay: RelayServer) -> RelayMetrics | None:
+    if settings is None:
+        return None
+    from koala.daemon.files.relay_metrics import RelayMetrics  # noqa: PLC0415 - needs an extra
+
+    return RelayMetrics(settings, relay.usage)
 
 
 class RelayProcess:

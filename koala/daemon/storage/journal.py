@@ -164,6 +164,15 @@ class Journal:
         return self._database.write(change)
 
     @property
+    def size_bytes(self) -> int:
+        """Size of the database's files."""
+        size_bytes = 0
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                size_bytes += self.path.with_name(self.path.name + suffix).stat().st_size
+        return size_bytes
+
+    @property
     def seq(self) -> int:
         """Number of the last row that was read or committed."""
         return self.mark.seq

@@ -1,0 +1,133 @@
+"""Reading the daemon's state for a scrape, on its event loop.
+
+The cost grows with the number of sites, live claims and placed jobs, not with that of queued or
+ended jobs: their numbers are the lengths of queues and indexes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from contextlib import suppress
+
+from koala.core.model.claim import Claim
+from koala.core.model.grid import Site
+from koala.core.model.placement_queues import queued_at, short
+from koala.core.model.values import Instant, SiteName
+from koala.core.scheduler import Scheduler
+from koala.core.sites import is_resting, is_usable
+from koala.daemon.auth.authority import read_certificate
+from koala.daemon.metrics.parts import DaemonParts
+from koala.daemon.policy_sandbox import replaced_policies
+from koala.errors import ConfigError
+from koala.identity.tls import IdentityFile
+from koala.metrics import table as m
+from koala.metrics.readings import Readings
+
+
+def read_daemon(parts: DaemonParts, scheduler: Scheduler, now: Instant) -> Readings:
+    """Read everything for one scrape."""
+    readings = Readings()
+    _read_process(readings, parts, scheduler)
+    _read_jobs(readings, scheduler, now)
+    _read_sites(readings, parts, scheduler)
+    return readings
+
+
+def _read_process(readings: Readings, parts: DaemonParts, scheduler: Scheduler) -> None:
+    counters = parts.event_loop.counters
+    readings.set(m.BUILD_INFO, 1, parts.version)
+    readings.set(m.EPOCH, scheduler.epoch)
+    readings.set(m.DISK_FREE, parts.disk.free_bytes)
+    readings.set(m.JOURNAL_BYTES, parts.journal.size_bytes)
+    readings.set(m.HANDLING_SECONDS, counters.handled_s)
+    readings.set(m.INBOX, parts.event_loop.inbox_size)
+    readings.set(m.WATCHERS, parts.notices.watchers)
+    readings.set(m.LEASE_RENEWALS, parts.requests.renewals)
+    readings.set(m.FLOODS, parts.registry.floods)
+    readings.set(m.POLICIES_REPLACED, len(replaced_policies(scheduler.policies)))
+    unfinished = [copy for copy in scheduler.files.transfers.values() if not copy.is_done]
+    readings.set(m.TRANSFERS, len(unfinished))
+    identity = parts.listeners.identity
+    if identity is not None and (ends_at := _certificate_end(identity)) is not None:
+        readings.set(m.CERTIFICATE_ENDS, ends_at)
+
+
+def _certificate_end(identity: IdentityFile) -> Instant | None:
+    with suppress(ConfigError, OSError):  # it is being replaced
+        return read_certificate(identity.read().certificate).expires_at
+    return None
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+def _read_jobs(readings: Readings, scheduler: Scheduler, now: Instant) -> None:
+    queues = scheduler.queues
+    counts: Counter[tuple[str, str]] = Counter()
+    for identity in scheduler.placed:
+        job = scheduler.jobs[identity]
+        queue = m.NO_QUEUE if job.queue is None else short(job.queue)
+        counts[job.phase_name.lower(), queue] += 1
+    for name, line in queues.lines.items():
+        counts["placing", short(name)] = len(line)
+        head = next(iter(line.values()), None)
+        age_s = 0.0 if head is None else max(0.0, now - queued_at(head))
+        readings.set(m.QUEUE_AGE, age_s, short(name))
+    counts["placing", "deadline"] = len(queues.timed)
+    counts["delayed", m.NO_QUEUE] = len(queues.delayed)
+    alive = len(scheduler.jobs) - len(scheduler.ended)
+    waiting = alive - len(scheduler.placed) - len(queues) - len(queues.delayed)
+    counts["waiting", m.NO_QUEUE] = waiting
+    for (phase, queue), count in counts.items():
+        readings.set(m.JOBS, count, phase, queue)
+    phases = Counter(claim.phase.name for claim in scheduler.ledger.values())
+    for phase in m.CLAIM_PHASE.values:
+        readings.set(m.CLAIMS, phases[phase], phase)
+
+
+# --- sites ----------------------------------------------------------------------------------------
+
+
+def _read_sites(readings: Readings, parts: DaemonParts, scheduler: Scheduler) -> None:
+    claimed: defaultdict[SiteName, Counter[str]] = defaultdict(Counter)
+    for claim in scheduler.ledger.values():
+        claimed[claim.site][_use(claim)] += claim.processors
+    states: Counter[str] = Counter()
+    for site in scheduler.sites.values():
+        states[_state(site)] += 1
+        _read_site(readings, site, claimed[site.name])
+    for state in m.STATE.values:
+        readings.set(m.SITES, states[state], state)
+    for name, record in parts.listeners.enrolled.items():
+        if record.serial and not record.revoked_at:
+            readings.set(m.SITE_CERTIFICATE, record.expires_at, name)
+
+
+def _read_site(readings: Readings, site: Site, processors: Counter[str]) -> None:
+    readings.set(m.SITE_UP, site.is_connected, site.name)
+    readings.set(m.SITE_USABLE, is_usable(site), site.name)
+    readings.set(m.SITE_DRAINED, site.is_drained, site.name)
+    readings.set(m.SITE_CAPACITY, site.facts.processors, site.name)
+    readings.set(m.SITE_ERRORS, site.errors, site.name)
+    if site.is_connected:
+        readings.set(m.SITE_RTT, site.rtt_s, site.name)
+        processors["idle"] = max(0, site.idle())
+        processors["local"] = site.reported_local
+    for use in m.USE.values:
+        readings.set(m.SITE_PROCESSORS, processors[use], site.name, use)
+
+
+def _state(site: Site) -> str:
+    """Return the first state that keeps a site from taking claims."""
+    if not site.is_connected:
+        return "disconnected"
+    if site.is_drained:
+        return "drained"
+    return "resting" if is_resting(site) else "usable"
+
+
+def _use(claim: Claim) -> str:
+    """Return the use of a claim's processors; one that is being stopped still has them."""
+    if claim.grant is None:
+        return "asked"
+    return "held" if claim.passed_at is None else "running"

@@ -1,0 +1,29 @@
+"""Parts of the daemon that its metrics are read from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from koala.daemon.agents.connections import SiteSessions
+from koala.daemon.agents.registry import AgentRegistry
+from koala.daemon.agents.requests import RequestHandler
+from koala.daemon.clients.event_feed import EventFeed
+from koala.daemon.event_loop import EventLoop
+from koala.daemon.listeners import Listeners
+from koala.daemon.storage.journal import Journal
+from koala.runtime.disk import Disk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonParts:
+    """Parts of a daemon, read only, on its event loop."""
+
+    version: str
+    event_loop: EventLoop
+    requests: RequestHandler
+    registry: AgentRegistry
+    sessions: SiteSessions
+    notices: EventFeed
+    disk: Disk
+    journal: Journal
+    listeners: Listeners

@@ -1,0 +1,51 @@
+"""Serving the daemon's metrics: the meter, the endpoint and what feeds them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from koala.core.scheduler import Scheduler
+from koala.daemon.group_commit import DurableBatch
+from koala.daemon.metrics.gauges import read_daemon
+from koala.daemon.metrics.observer import BatchObserver
+from koala.daemon.metrics.parts import DaemonParts
+from koala.metrics.calls import CallCounter
+from koala.metrics.declaration import Source
+from koala.metrics.endpoint import MetricsEndpoint
+from koala.metrics.loop_lag import measure_lag
+from koala.metrics.meter import Meter
+from koala.metrics.readings import LoopReader, Readings
+from koala.metrics.settings import MetricsSettings
+
+
+class DaemonMetrics:
+    """Metrics of one life of a daemon: counts from its making on, serves while `run` runs."""
+
+    def __init__(self, settings: MetricsSettings, scheduler: Scheduler) -> None:
+        """Listen. Raises ConfigError."""
+        self._reader: LoopReader | None = None
+        self._meter = Meter(Source.DAEMON, read=self._read, sites_max=settings.sites_max)
+        self._observer = BatchObserver(scheduler, self._meter)
+        self._endpoint = MetricsEndpoint(settings, self._meter.registry, key="metrics.listen")
+        self.calls = CallCounter(self._meter)
+
+    def observe(self, batch: DurableBatch) -> None:
+        """Count a batch that was delivered."""
+        self._observer.observe(batch)
+
+    async def run(self, parts: DaemonParts) -> None:
+        """Serve, and measure the lag of the event loop, until cancelled."""
+
+        async def read() -> Readings:
+            ask = parts.event_loop.ask
+            return await ask(lambda batch: read_daemon(parts, batch.scheduler, batch.now))
+
+        self._reader = LoopReader(asyncio.get_running_loop(), read)
+        self._endpoint.start()
+        try:
+            await measure_lag(self._meter)
+        finally:
+            self._endpoint.close()
+
+    def _read(self) -> Readings:
+        return Readings() if self._reader is None else self._reader.read()

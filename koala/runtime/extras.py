@@ -1,0 +1,24 @@
+"""Optional packages (extras): some parts need more than a grid does."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+SIM = ("scipy", "matplotlib")
+"""Packages of the extra `sim`."""
+WEB = ("starlette", "uvicorn", "jinja2")
+"""Packages of the extra `web`."""
+METRICS = ("prometheus_client",)
+"""Packages of the extra `metrics`."""
+
+
+def missing_text(extra: str, packages: tuple[str, ...]) -> str:
+    """Explain which packages of an extra are missing; empty if all are there."""
+    missing = [package for package in packages if find_spec(package) is None]
+    if not missing:
+        return ""
+    return (
+        f"needs the extra: pip install 'koala-scheduler[{extra}]', in a clone: make setup"
+        f" ({sys.executable} does not have {' and '.join(missing)})"
+    )
