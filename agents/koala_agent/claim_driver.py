@@ -257,6 +257,7 @@ class ClaimDriver:
         try:
             async with self._tasks:
                 self._listening.set()
+                self._tasks.create_task(asyncio.to_thread(self._folders.find_gate))
                 self._tasks.create_task(self._reconcile())
                 self._tasks.create_task(self._sweep())
                 self._tasks.create_task(self._store_watermarks())

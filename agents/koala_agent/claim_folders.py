@@ -23,6 +23,7 @@ from koala_agent.claims.states import Claim, Collecting, Gone
 from koala_agent.lrm.port import Ended, Placeholder
 from koala_agent.placeholders import submission as placeholders
 from koala_agent.placeholders.cleanup import remove_all
+from koala_agent.placeholders.gate_compiler import find_gate
 from koala_agent.placeholders.submission import LaunchSettings
 from koala_agent.starter.program import STATE_FOLDER
 
@@ -43,6 +44,7 @@ class ClaimFolders:
         self._settings = settings
         self._line = line
         self._command: tuple[str, ...] = ()
+        self._gate = ""
         self._installing = threading.Lock()
 
     @property
@@ -53,6 +55,12 @@ class ClaimFolders:
     def install(self) -> None:
         """Install the starter. Raises OSError."""
         self._command = placeholders.install_starter(self._settings)
+
+    def find_gate(self) -> None:
+        """Compile the gate for starters of this machine and account; they do without it until then,
+        and where there is none."""
+        if self._settings.manager == "emulated" and self._settings.accounts is None:
+            self._gate = find_gate()
 
     def folder(self, claim: ClaimId) -> Path:
         """Return the working directory of the claim's program."""
@@ -86,6 +94,7 @@ class ClaimFolders:
             leases=leases,
             input_path=input_path,
             archive=archive,
+            gate=self._gate,
         )
 
     def record(self, claim: ClaimId) -> StarterRecord | None:

@@ -2,6 +2,7 @@
 
 submission           a claim's folder, the starter's specification and its batch job
 batch_script         a script that carries the starter, for nodes without a shared file system
+gate_compiler        the compiled gate of blocked processes, where there is a compiler
 portable_source      the starter's modules as interpreters from Python 3.6 on can run them
 allowed_programs     programs that the site's owner allows
 input_files          a claim's input files; `input_references` counts their readers

@@ -154,7 +154,7 @@ def _checksum(folder: Path) -> str:
     return digest.hexdigest()
 
 
-NOT_CARRIED = ("resident.py",)
+NOT_CARRIED = ("blocked/compiled.py", "resident.py")
 """Modules of the starter that only the agent's own machine runs."""
 
 
@@ -203,6 +203,7 @@ def prepare(
     leases: Leases,
     input_path: str,
     archive: Path | None = None,
+    gate: str = "",
 ) -> Placeholder:
     """Make the claim's folder and specification, with the staged files of an archive; return its
     batch job. Raises OSError, SpecError for a wrong archive, and NotAllowedError for a program that
@@ -217,7 +218,13 @@ def prepare(
     staged = unpack(archive, folder) if archive is not None else []
     path = state / SPECIFICATION
     spec = specification(
-        claim, settings, program=program, port=port, leases=leases, input_path=input_path
+        claim,
+        settings,
+        program=program,
+        port=port,
+        leases=leases,
+        input_path=input_path,
+        gate=gate,
     )
     spec |= {"staged": staged, "fetches": spec["fetches"] or (bool(staged) and not settings.shared)}
     new = path.with_suffix(".new")
@@ -252,6 +259,7 @@ def specification(
     port: int,
     leases: Leases,
     input_path: str,
+    gate: str = "",
 ) -> dict[str, object]:
     """Return everything that a starter must know, as the content of spec.json: what its class
     `Specification` reads, by the names of the fields."""
@@ -276,6 +284,7 @@ def specification(
         "agents": [[address, port] for address in settings.agents],
         "folder": str(settings.folder(claim.id)),
         "manager": settings.manager,
+        "gate": gate,
         "launcher": settings.launcher,
         "hold_s": hold.hold_s,
         "no_barrier": hold.no_barrier,

@@ -225,7 +225,7 @@ class StarterDriver:
                 path = os.path.join(self._program.state_folder, "passed.json")
                 self._passing = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
                 os.write(self._passing, b" " * PASSED_BYTES)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             return [MachineLost(kind="vanished", reason=f"cannot prepare its processes: {error}")]
         if self._nodes is not None:
             self._nodes.broadcast("prepare", bundle=bundle)

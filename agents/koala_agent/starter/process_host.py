@@ -10,6 +10,7 @@ import select
 import signal
 import sys
 
+from koala_agent.starter.blocked.process import PAUSE_SIGNALS, SITE_SIGNALS
 from koala_agent.starter.compat import boot_now, log
 from koala_agent.starter.connection import Watch
 from koala_agent.starter.events import (
@@ -24,7 +25,7 @@ from koala_agent.starter.events import (
     Woken,
 )
 from koala_agent.starter.kv_socket import KeyValueSocket
-from koala_agent.starter.processes import PAUSE_SIGNALS, SITE_SIGNALS, Processes
+from koala_agent.starter.processes import Processes
 from koala_agent.starter.work_meter import WorkMeter
 
 TYPE_CHECKING = False
@@ -303,8 +304,8 @@ class ProcessHost:
     def prepare(self, bundle: dict[str, object]) -> None:
         """Send the bundle to the blocked processes.
 
-        Raises OSError when there is no room for it: a program that cannot find its members must not
-        start.
+        Raises OSError when there is no room for it, and ValueError for what no environment can
+        hold: a program that cannot find its members must not start.
         """
         path = self.write("bundle.json", bundle)
         assert self.kv_socket is not None

@@ -44,7 +44,7 @@ class Specification:
     `agents` are the addresses of the agent. `input` is the path of the input file, `inputs` are the
     names of all input files in the folder `inputs`, from agents that tell them. The starter
     `fetches` them, and the files that were `staged`, where the agent cannot show them; files are
-    `shared` or brought.
+    `shared` or brought. `gate` is the path of the compiled gate (`blocked`), where there is one.
     """
 
     claim: str
@@ -54,6 +54,7 @@ class Specification:
     bundle: dict[str, object]
     shared: bool = True
     manager: str = ""
+    gate: str = ""
     launcher: tuple[str, ...] = ()
     input: str = ""
     inputs: tuple[str, ...] = ()
@@ -192,8 +193,16 @@ class Program:
         its umask.
         """
         flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        mode = 0o666 if self._streams[number] else 0o600
-        return os.open(self.stream(number, process), flags, mode)
+        return os.open(self.stream(number, process), flags, self.stream_mode(number))
+
+    def stream_mode(self, number: int) -> int:
+        """Return the mode of that file if it is new."""
+        return 0o666 if self._streams[number] else 0o600
+
+    def limits(self) -> tuple[int, int, int]:
+        """Return the limits of open files, processor-seconds and bytes of data; 0 for none."""
+        memory_bytes = int(self.spec.memory_max_mb * 1024 * 1024)
+        return self.open_files, math.ceil(self.spec.cpu_time_s), memory_bytes
 
     def limit(self) -> None:
         """Set the resource limits of this process, right before exec.
@@ -204,12 +213,9 @@ class Program:
         import resource  # noqa: PLC0415 - late: the check-in does not wait for it
 
         _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (self.open_files, hard))
-        wanted = (
-            (resource.RLIMIT_CPU, math.ceil(self.spec.cpu_time_s)),
-            (resource.RLIMIT_DATA, int(self.spec.memory_max_mb * 1024 * 1024)),
-        )
-        for kind, limit in wanted:
+        open_files, cpu_s, data_bytes = self.limits()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, hard))
+        for kind, limit in ((resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_DATA, data_bytes)):
             _soft, hard = resource.getrlimit(kind)
             if limit > 0:
                 allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)

@@ -105,7 +105,7 @@ class NodeDriver:
         if isinstance(action, Prepare):
             try:
                 host.prepare(action.bundle)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 log(f"cannot prepare its processes: {error}")
                 self.is_over = True  # so that the starter sees this machine as lost
         elif isinstance(action, Open):

@@ -1,0 +1,250 @@
+"""Blocked processes, as a compiled gate and as a fork: both wait, and become the program alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala_agent.placeholders.gate_compiler import find_gate
+from koala_agent.starter.blocked.process import RELEASE, start, to_order
+from koala_agent.starter.program import Program
+
+pytestmark = pytest.mark.live
+
+LIMIT_S = 60.0
+SAY = (
+    "import json, os, resource as r, signal as s, sys; json.dump({'cwd': os.getcwd(),"
+    " 'sid': os.getsid(0) == os.getpid(), 'environment': dict(os.environ), 'words': sys.argv[1:],"
+    " 'limits': [r.getrlimit(k)[0] for k in (r.RLIMIT_NOFILE, r.RLIMIT_CPU, r.RLIMIT_DATA)],"
+    " 'open': sorted(os.listdir('/proc/self/fd')), 'term': s.getsignal(s.SIGTERM) == s.SIG_DFL},"
+    " sys.stdout)"
+)
+
+
+@pytest.fixture(params=["gate", "fork"])
+def gate(request: pytest.FixtureRequest) -> str:
+    """The path of a compiled gate, or none."""
+    if request.param == "fork":
+        return ""
+    path = find_gate()
+    assert path, "this machine has no compiler"
+    return path
+
+
+@dataclass
+class Blocked:
+    """A blocked process, the pipe of its orders, and that of its errors."""
+
+    pid: int
+    orders: int
+    errors: int
+    folder: Path
+
+    def write(self, order: bytes) -> None:
+        os.write(self.orders, order)
+
+    def status(self) -> int:
+        """Wait for its end; return its status."""
+        _pid, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
+
+    def said(self) -> str:
+        return os.read(self.errors, 65_536).decode()
+
+    def output(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "stdout.0").read_text())
+        return found
+
+
+@contextmanager
+def blocked(
+    folder: Path, gate: str, environment: Mapping[str, str] | None = None, **spec: Any
+) -> Iterator[Blocked]:
+    """Start a process that waits."""
+    given = {
+        "claim": "j1/1/0/1",
+        "folder": str(folder),
+        "bundle": {"members": []},
+        "executable": sys.executable,
+        "arguments": ["-I", "-S", "-c", SAY, "a b", "ü\udcff"],
+        "gate": gate,
+        **spec,
+    }
+    program = Program(given, environment=environment or {"PATH": "/bin", "OLD": "1"})
+    reading, orders = os.pipe()
+    errors, errors_in = os.pipe()
+    pid = start(program, program.mains[0], reading, errors_in)
+    os.close(reading)
+    os.close(errors_in)
+    yield Blocked(pid, orders, errors, folder)
+    os.close(errors)
+
+
+def test_it_becomes_the_program_at_the_release(tmp_path: Path, gate: str) -> None:
+    """Its folder, its session, its words, its variables, its limits and its descriptors."""
+    with blocked(tmp_path, gate, cpu_time_s=99.5, memory_max_mb=512.0) as process:
+        process.write(to_order({"NEW": "2", "OLD": "3"}))
+        process.write(to_order({"NEW": "4", "odd name": "a=b\nc"}))
+        process.write(RELEASE)
+        assert process.status() == 0, process.said()
+        said = process.output()
+    own = {"LC_CTYPE"}  # of the interpreter
+    environment = {k: v for k, v in said["environment"].items() if k not in own}
+    assert environment == {
+        "PATH": "/bin",
+        "OLD": "3",
+        "NEW": "4",
+        "odd name": "a=b\nc",
+        "KOALA_CLAIM": "j1/1/0/1",
+        "KOALA_NAME": "",
+        "KOALA_GPUS": "0",
+    }
+    assert said["cwd"] == str(tmp_path)
+    assert said["sid"]
+    assert said["term"]
+    assert said["words"] == ["a b", "ü\udcff"]
+    assert said["limits"] == [1024, 100, 512 * 1024 * 1024]
+    assert said["open"] == ["0", "1", "2", "3"]  # the last is the listing's own
+    assert stat.S_IMODE((tmp_path / "stdout.0").stat().st_mode) == 0o600
+
+
+def test_it_waits_as_long_as_there_is_no_release(tmp_path: Path, gate: str) -> None:
+    """Variables alone release nothing, not even none of them."""
+    with blocked(tmp_path, gate) as process:
+        process.write(to_order({"NEW": "2"}))
+        process.write(to_order({}))
+        os.close(process.orders)
+        assert process.status() == 127
+        assert process.said() == ""
+    assert (tmp_path / "stdout.0").read_text() == ""
+
+
+@pytest.mark.parametrize("part", [RELEASE[:3], to_order({"A": "b"})[:-1], b"\x05\0\0\0"])
+def test_half_an_order_releases_nothing(tmp_path: Path, gate: str, part: bytes) -> None:
+    with blocked(tmp_path, gate) as process:
+        process.write(part)
+        os.close(process.orders)
+        assert process.status() == 127
+    assert (tmp_path / "stdout.0").read_text() == ""
+
+
+def test_an_environment_of_many_bytes_arrives_whole(tmp_path: Path, gate: str) -> None:
+    given = {f"V{number}": "x" * 1000 for number in range(200)}
+    with blocked(tmp_path, gate) as process:
+        process.write(to_order(given))
+        process.write(RELEASE)
+        assert process.status() == 0, process.said()
+        said = process.output()["environment"]
+    assert {name: said[name] for name in given} == given
+
+
+def test_it_ends_with_its_starter(tmp_path: Path, gate: str) -> None:
+    """Even when somebody else keeps its pipe open: nobody would watch the program."""
+    reading, writing = os.pipe()
+    starter = os.fork()
+    if starter == 0:
+        with blocked(tmp_path, gate) as process:
+            os.write(writing, f"{process.pid}\n".encode())
+            os.write(process.orders, b"\0")
+            signal.pause()
+    waiting = int(os.read(reading, 64))
+    descriptor = os.pidfd_open(waiting)
+    os.kill(starter, signal.SIGKILL)
+    os.waitpid(starter, 0)
+    assert select.select([descriptor], [], [], LIMIT_S)[0], "it lives without its starter"
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("spec", "what"),
+    [
+        ({"directory": "nowhere"}, "{folder}/nowhere: No such file or directory"),
+        ({"stdin": "missing"}, "{folder}/missing: No such file or directory"),
+        ({"stdout": "no/such/file"}, "{folder}/no/such/file: No such file or directory"),
+        ({"executable": "/etc/passwd"}, "/etc/passwd: Permission denied"),
+    ],
+)
+def test_what_goes_wrong_is_a_line(
+    tmp_path: Path, gate: str, spec: dict[str, Any], what: str
+) -> None:
+    with blocked(tmp_path, gate, **spec) as process:
+        with suppress(BrokenPipeError):  # it may have ended before
+            process.write(RELEASE)
+        assert process.status() == 127
+        assert process.said() == what.format(folder=tmp_path) + "\n"
+
+
+def test_limits_stay_below_those_of_the_starter(tmp_path: Path, gate: str) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (50, 60))
+        with blocked(tmp_path, gate, cpu_time_s=1000.0) as process:
+            process.write(RELEASE)
+            os._exit(process.status())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    found = json.loads((tmp_path / "stdout.0").read_text())["limits"]
+    assert found[1] == 60
+    assert resource.getrlimit(resource.RLIMIT_CPU) == (soft, hard)
+
+
+def test_a_gate_that_is_gone_is_replaced_by_a_fork(tmp_path: Path) -> None:
+    with blocked(tmp_path, str(tmp_path / "no-gate")) as process:
+        process.write(RELEASE)
+        assert process.status() == 0, process.said()
+    assert process.output()["sid"]
+
+
+# The compiler -------------------------------------------------------------------------------------
+
+
+def test_a_gate_is_compiled_once(tmp_path: Path) -> None:
+    path = Path(find_gate(tmp_path / "cache"))
+    first = path.stat().st_mtime_ns
+    assert find_gate(tmp_path / "cache") == str(path)
+    assert path.stat().st_mtime_ns == first
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_gate_that_is_incomplete_is_compiled_again(tmp_path: Path) -> None:
+    path = Path(find_gate(tmp_path))
+    path.write_bytes(path.read_bytes()[:100])
+    assert find_gate(tmp_path) == str(path)
+    assert subprocess.run([path], check=False).returncode == 127
+
+
+def test_nothing_is_used_that_others_can_write(tmp_path: Path) -> None:
+    path = Path(find_gate(tmp_path))
+    tmp_path.chmod(0o777)
+    assert find_gate(tmp_path) == ""
+    tmp_path.chmod(0o700)
+    path.write_text("#!/bin/sh\nexit 127\n")
+    path.chmod(0o777)
+    assert find_gate(tmp_path) == str(path)
+    assert not path.read_bytes().startswith(b"#!")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("compiler", ["", "#!/bin/sh\nexit 1\n"])
+def test_without_a_compiler_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str
+) -> None:
+    """None at all, and one that can compile nothing."""
+    if compiler:
+        (tmp_path / "cc").write_text(compiler)
+        (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_gate(tmp_path / "cache") == ""
