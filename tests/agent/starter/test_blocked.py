@@ -10,7 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,9 +71,9 @@ class Blocked:
 
 @contextmanager
 def blocked(
-    folder: Path, gate: str, environment: Mapping[str, str] | None = None, **spec: Any
+    folder: Path, gate: str, *, pipe: tuple[int, int] | None = None, **spec: Any
 ) -> Iterator[Blocked]:
-    """Start a process that waits."""
+    """Start a process that waits for orders, of this pipe or one of its own."""
     given = {
         "claim": "j1/1/0/1",
         "folder": str(folder),
@@ -83,8 +83,8 @@ def blocked(
         "gate": gate,
         **spec,
     }
-    program = Program(given, environment=environment or {"PATH": "/bin", "OLD": "1"})
-    reading, orders = os.pipe()
+    program = Program(given, environment={"PATH": "/bin", "OLD": "1"})
+    reading, orders = pipe or os.pipe()
     errors, errors_in = os.pipe()
     pid = start(program, program.mains[0], reading, errors_in)
     os.close(reading)
@@ -154,18 +154,19 @@ def test_an_environment_of_many_bytes_arrives_whole(tmp_path: Path, gate: str) -
 def test_it_ends_with_its_starter(tmp_path: Path, gate: str) -> None:
     """Even when somebody else keeps its pipe open: nobody would watch the program."""
     reading, writing = os.pipe()
+    orders = os.pipe()
     starter = os.fork()
     if starter == 0:
-        with blocked(tmp_path, gate) as process:
+        with blocked(tmp_path, gate, pipe=orders) as process:
             os.write(writing, f"{process.pid}\n".encode())
-            os.write(process.orders, b"\0")
             signal.pause()
     waiting = int(os.read(reading, 64))
     descriptor = os.pidfd_open(waiting)
     os.kill(starter, signal.SIGKILL)
     os.waitpid(starter, 0)
     assert select.select([descriptor], [], [], LIMIT_S)[0], "it lives without its starter"
-    os.close(descriptor)
+    for each in (descriptor, *orders, reading, writing):
+        os.close(each)
 
 
 @pytest.mark.parametrize(
