@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.harness.forked import FORKS
 from tests.harness.pythons import missing, share_interpreters
 from tests.harness.workers import Together
 
@@ -33,6 +34,8 @@ settings.load_profile("koala")
 RUNTIME = tempfile.mkdtemp(prefix="koala-tests-")
 os.environ["KOALA_RUNTIME_DIR"] = os.environ["XDG_CONFIG_HOME"] = RUNTIME
 os.environ["XDG_CACHE_HOME"] = RUNTIME  # nor do tests take what a campaign of the user has stored
+
+os.environ.setdefault(FORKS, "1")
 
 # A shell starts what runs behind it with Ctrl-C ignored, and all that this starts inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

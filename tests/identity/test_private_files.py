@@ -277,7 +277,7 @@ async def test_an_agent_does_not_start_on_what_others_may_use(tmp_path: Path) ->
                 if name == made[-1]:
                     await agent.start()
                     assert agent.process is not None
-                    assert await patiently(agent.process.wait()) == 2
+                    assert await patiently(agent.process.ended()) == 2
                     assert f"koala-agent: {refused.value}" in str(agent)
                 assert str(refused.value).startswith(f"{path} has mode ")
                 path.chmod(path.stat().st_mode & ~mode)

@@ -18,7 +18,6 @@ import os
 import secrets
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import (
     AsyncGenerator,
@@ -44,6 +43,7 @@ from koala.identity.credentials import find_credentials
 from koala.identity.tls import DAEMON_HOST, secure_channel
 from koala.wire.status import TOKEN_KEY, TOKEN_SCHEME, Metadata
 from tests.harness.children import program_of
+from tests.harness.forked import Process, Surroundings, start
 from tests.harness.moments import LOOK_S, moment
 from tests.harness.ports import free_port
 from tests.live.evidence import Evidence
@@ -94,7 +94,7 @@ class Grid:
         self.evidence = Evidence(folder / "evidence")
         self.mark = secrets.token_hex(8)
         self.releases: dict[str, str] = {}  # Python that makes a process one of another release
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, Process] = {}
         self._was_killed = False
         self.address = f"127.0.0.1:{free_port()}"
         self.state = folder / "state"
@@ -190,26 +190,21 @@ class Grid:
             return self.log_path(name).read_text(encoding="utf-8", errors="replace")
         return ""
 
-    def _start(self, name: str) -> subprocess.Popen[bytes]:
+    def _start(self, name: str) -> Process:
         module = "koala.daemon.main" if name == "daemon" else "koala_agent.main"
-        config = str(self.config(name))
-        program = program_of(
-            module,
-            "import signal; from koala.runtime.child_lifetime import end_with",
-            f"end_with({os.getpid()}, signal.SIGTERM)",
-            self.releases.get(name, ""),
-        )
+        release = self.releases.get(name, "")
+        program = program_of(module, release)
         with self.log_path(name).open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-c", program, config],
-                stdin=subprocess.DEVNULL,
+            around = Surroundings(
                 stdout=log,
                 stderr=log,
-                cwd=self.folder,
-                env=self.environment(),
-                start_new_session=True,
+                environment=self.environment(),
+                folder=self.folder,
                 umask=UMASK,
+                is_session=True,
             )
+            # Another release must be made before anything is imported.
+            return start(program, str(self.config(name)), around=around, by_exec=bool(release))
 
     def environment(self) -> dict[str, str]:
         """Return the environment of a shell in which nothing is installed, and the grid's mark."""

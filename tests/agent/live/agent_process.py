@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tests.agent.live.fake_daemon import PATIENCE_S, patiently
 from tests.harness.children import program_of
+from tests.harness.forked import Process, Surroundings, start
 
 ROOT = Path(__file__).parents[3]
 GONE_S = 0.05
@@ -41,7 +42,7 @@ class AgentProcess:
         self.config = folder / "agent.toml"
         self.job = job
         self.log = folder / "agent.log"
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: Process | None = None
         self._prefix = prefix
         self.config.write_text(
             text.replace("DAEMON", daemon).replace("STATE", str(self.state_dir)), encoding="utf-8"
@@ -50,27 +51,20 @@ class AgentProcess:
     async def start(self) -> None:
         """Starts it; it dials by itself."""
         with self.log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *self._prefix,
-                *COMMAND,
-                str(self.config),
-                stdin=asyncio.subprocess.DEVNULL,
-                stderr=log,
-                env=environment(),
-            )
+            around = Surroundings(stderr=log, environment=environment())
+            self.process = start(PROGRAM, str(self.config), around=around, prefix=self._prefix)
 
     async def kill(self) -> None:
         """kill -9; claims stay."""
         assert self.process is not None
-        with suppress(ProcessLookupError):
-            self.process.kill()
-        await patiently(self.process.wait())
+        self.process.kill()
+        await patiently(self.process.ended())
 
     async def terminate(self) -> int:
         """SIGTERM; answers the exit status."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return await patiently(self.process.wait())
+        return await patiently(self.process.ended())
 
     def processes(self) -> list[int]:
         """All living processes of the job's claims; a zombie has no environment any more."""
@@ -101,7 +95,8 @@ def _is_starter(pid: int) -> bool:
         return False
 
 
-COMMAND = (sys.executable, "-c", program_of("koala_agent.main"))
+PROGRAM = program_of("koala_agent.main")
+COMMAND = (sys.executable, "-c", PROGRAM)
 
 
 def environment() -> dict[str, str]:

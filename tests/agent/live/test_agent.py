@@ -613,7 +613,7 @@ async def test_a_final_refusal_ends_the_agent_with_the_daemon_s_reason(tmp_path:
 async def ended(agent: AgentProcess) -> int:
     """The exit status of an agent that ends by itself."""
     assert agent.process is not None
-    return await patiently(agent.process.wait())
+    return await patiently(agent.process.ended())
 
 
 async def test_work_folders_go_after_their_time_and_not_before(tmp_path: Path) -> None:

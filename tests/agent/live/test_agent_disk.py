@@ -181,7 +181,7 @@ async def test_a_write_that_fails_ends_the_agent_before_anything_is_told(tmp_pat
         forbid_growth(agent)
         session.want_more(hold(lost, *gate(mark), ask_number=2))
         assert agent.process is not None
-        assert await patiently(agent.process.wait()) == 74
+        assert await patiently(agent.process.ended()) == 74
         await patiently(session.is_over.wait())
         assert not [r for r in session.waiting("claim") if r.claim == lost]
         assert "cannot be written: disk I/O error" in str(agent)

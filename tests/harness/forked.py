@@ -1,0 +1,184 @@
+"""Start daemons, agents and commands as processes: from the fork server, or with exec.
+
+    process = start(program_of("koala.daemon.main"), "daemon.toml", started=Started(stderr=log))
+
+Under pytest they come from the fork server, which saves half a second of processor time each.
+KOALA_TEST_FORKS=0 starts all of them with exec, as benchmarks and campaigns do, and as tests of
+the start itself do always.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import IO, TypeAlias
+
+from tests.harness.fork_server import Order
+
+ROOT = Path(__file__).parents[2]
+FORKS = "KOALA_TEST_FORKS"
+TIE = "import signal; from koala.runtime.child_lifetime import end_with; end_with"
+REPORT_BYTES_MAX = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Give a process what it starts with. Streams that are not given are those of /dev/null."""
+
+    stdin: IO[bytes] | None = None
+    stdout: IO[bytes] | None = None
+    stderr: IO[bytes] | None = None
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    folder: Path = field(default_factory=Path.cwd)
+    umask: int = -1
+    """Negative: as here."""
+    is_session: bool = False
+    """True for a session of its own, which ends with the process that starts it."""
+
+
+class Executed(subprocess.Popen[bytes]):
+    """A process that was started with exec."""
+
+    async def ended(self) -> int:
+        """Wait until it has ended; its exit status."""
+        if self.poll() is None:
+            pidfd = os.pidfd_open(self.pid)
+            try:
+                await _readable(pidfd)
+            finally:
+                os.close(pidfd)
+        return self.wait()
+
+
+class Forked:
+    """A process of the fork server, with the methods of `subprocess.Popen` that tests need."""
+
+    def __init__(self, program: str, words: tuple[str, ...], around: Surroundings) -> None:
+        order = Order(
+            program=program,
+            words=words,
+            environment=dict(around.environment),
+            folder=str(around.folder),
+            umask=around.umask,
+            is_session=around.is_session,
+        )
+        self.returncode: int | None = None
+        self._report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, Path(os.devnull).open("r+b", buffering=0) as null:
+            streams = [stream or null for stream in (around.stdin, around.stdout, around.stderr)]
+            descriptors = [stream.fileno() for stream in streams]
+            socket.send_fds(_server(), [order.encode()], [*descriptors, theirs.fileno()])
+        told, received, _flags, _sender = socket.recv_fds(self._report, REPORT_BYTES_MAX, 1)
+        assert told, "the fork server has ended; standard error says why"
+        self.pid = int(told)
+        (self._pidfd,) = received
+
+    def poll(self) -> int | None:
+        """Return its exit status, None while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0.0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it has ended; its exit status. Raises TimeoutExpired."""
+        if self.returncode is not None:
+            return self.returncode
+        if not select.select([self._report], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
+        told = self._report.recv(REPORT_BYTES_MAX)
+        assert told, f"the fork server ended before its process {self.pid}"
+        self.returncode = int(told)
+        self._report.close()
+        os.close(self._pidfd)
+        return self.returncode
+
+    async def ended(self) -> int:
+        """Wait until it has ended; its exit status."""
+        if self.returncode is None:
+            await _readable(self._report.fileno())
+        return self.wait()
+
+    def send_signal(self, sig: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, sig)
+
+    def terminate(self) -> None:
+        """Send it TERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send it KILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+Process: TypeAlias = Executed | Forked
+
+
+def start(
+    program: str,
+    *words: str,
+    around: Surroundings,
+    prefix: Sequence[str] = (),
+    by_exec: bool = False,
+) -> Process:
+    """Run what `python -c PROGRAM WORDS...` runs, in a process of its own. A prefix is a command
+    that runs the rest of the line, as `nice` does."""
+    if by_exec or prefix or os.environ.get(FORKS, "0") == "0":
+        tie = f"{TIE}({os.getpid()}, signal.SIGTERM)\n" if around.is_session else ""
+        return Executed(
+            [*prefix, sys.executable, "-c", f"{tie}{program}", *words],
+            stdin=around.stdin or subprocess.DEVNULL,
+            stdout=around.stdout or subprocess.DEVNULL,
+            stderr=around.stderr or subprocess.DEVNULL,
+            env=around.environment,
+            cwd=around.folder,
+            umask=around.umask,
+            start_new_session=around.is_session,
+        )
+    return Forked(program, words, around)
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    seen = asyncio.Event()
+    loop.add_reader(descriptor, seen.set)
+    try:
+        await seen.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+@cache
+def _server() -> socket.socket:
+    """Start the fork server of this process, which ends when this process does."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.harness.fork_server", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'agents'}"},
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+    atexit.register(_end_server, ours, process)
+    return ours
+
+
+def _end_server(control: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    control.close()
+    process.wait()
