@@ -132,6 +132,8 @@ Host {HOST}
 
     def cut(self) -> None:
         """Kill the server and all its connections."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGSTOP)  # so that no connection begins meanwhile
         sessions = self.sessions()
         if self.process is not None:
             self.process.kill()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from koala.errors import LocalManagerError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
@@ -36,6 +38,13 @@ class FileStatus:
 
     size_bytes: int
     is_folder: bool
+
+
+class SiteAwayError(LocalManagerError):
+    """The site cannot be reached; it may when its connection is back."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, transient=True)
 
 
 class CommandRunner(Protocol):

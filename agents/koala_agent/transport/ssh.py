@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 
 from koala.errors import LocalManagerError
 from koala.runtime.token_bucket import TokenBucket
-from koala_agent.transport.port import Answer, Command, FileStatus
+from koala_agent.transport.port import Answer, Command, FileStatus, SiteAwayError
 from koala_agent.transport.sftp import SFTPClient, open_sftp
 from koala_agent.transport.shell import Shell
 from koala_agent.transport.ssh_connection import SSHConnection, SSHSettings, StarterLine
@@ -90,8 +90,7 @@ class SSHTransport:
             raise LocalManagerError(message, transient=error.transient) from error
         if answer.status == SSH_FAILED:
             self._connection.suspect()
-            why = failure(settings.host, settings.site, answer.err)
-            raise LocalManagerError(why.text, transient=True)
+            raise SiteAwayError(failure(settings.host, settings.site, answer.err).text)
         if reason := not_run(settings.host, command, answer):
             raise LocalManagerError(reason)
         return answer

@@ -30,7 +30,7 @@ from tempfile import gettempdir
 import structlog
 
 from koala.errors import ConfigError, LocalManagerError, UnreachableError
-from koala_agent.transport.port import Command
+from koala_agent.transport.port import Command, SiteAwayError
 from koala_agent.transport.shell import Shell
 from koala_agent.transport.ssh_words import (
     SSH_FAILED,
@@ -140,7 +140,7 @@ class SSHConnection:
         reached."""
         await self._attempted.wait()
         if self._identity is None:
-            raise LocalManagerError(self.trouble, transient=True)
+            raise SiteAwayError(self.trouble)
 
     def suspect(self) -> None:
         """Look at the connection now: a command could not use it."""
@@ -151,7 +151,7 @@ class SSHConnection:
         """Addresses and port for starters of new claims. Raises LocalManagerError."""
         if not self._open_ports:
             reason = self.trouble or f"{self._settings.host} opens no port for starters"
-            raise LocalManagerError(reason, transient=True)
+            raise SiteAwayError(reason)
         addresses = tuple(dict.fromkeys(filter(None, (self._host_name, "127.0.0.1"))))
         return StarterLine(addresses=addresses, port=self._open_ports[0])
 
@@ -218,9 +218,7 @@ class SSHConnection:
         """Prepare a connection that is new to us. Raises LocalManagerError."""
         answer = await self._shell.run(Command(argv=(*self.words(), "hostname -f || hostname")))
         if answer.status == SSH_FAILED:
-            raise LocalManagerError(
-                failure(self._settings.host, self._settings.site, answer.err).text, transient=True
-            )
+            raise SiteAwayError(failure(self._settings.host, self._settings.site, answer.err).text)
         self._host_name = answer.out.strip().rpartition("\n")[2]
         await self._open_ports_again()
         self._identity, self._failure, self._pause_s = found, None, FIRST_PAUSE_S
@@ -239,10 +237,9 @@ class SSHConnection:
                 log.warning("ssh.port_taken", host=self._settings.host, port=self._ports[0])
             port = await self._forward(0)
             if not port:
-                raise LocalManagerError(
+                raise SiteAwayError(
                     f"{self._settings.host} opens no port for starters (AllowTcpForwarding of its"
-                    " ssh server)",
-                    transient=True,
+                    " ssh server)"
                 )
             others = [one for one in self._ports if one != port]
             self._ports = [port, *others][:PORTS_MAX]

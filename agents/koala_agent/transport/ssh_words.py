@@ -104,7 +104,8 @@ def failure(host: str, site: str, message: str) -> Failure:
         return Failure(text=f"{login} (the host key of {host} is not known yet)", needs_person=True)
     if "Permission denied" in message or "Too many authentication failures" in message:
         return Failure(text=f"{login} ({last_line(message)})", needs_person=True)
-    return Failure(text=f"ssh to {host}: {last_line(message)}", needs_person=False)
+    reason = last_line(message) if message.strip() else "connection lost"
+    return Failure(text=f"ssh to {host}: {reason}", needs_person=False)
 
 
 def last_line(message: str) -> str:

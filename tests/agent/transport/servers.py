@@ -16,10 +16,10 @@ from koala.runtime import clock
 from koala_agent.transport.port import Answer, Command
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_connection import SSHSettings
+from tests.harness.moments import moment
 from tests.harness.ssh_server import HOST, SSHServer, ssh_server
 
 PATIENCE_S = 90.0
-AGAIN_S = 0.1
 
 
 @contextmanager
@@ -85,11 +85,8 @@ def kill_holder(settings: SSHSettings) -> None:
 async def until(condition: Callable[[], bool]) -> None:
     """Look at processes and files of others, which send no notice."""
     async with asyncio.timeout(PATIENCE_S):
-        looks = asyncio.Event()
         while not condition():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(AGAIN_S):
-                    await looks.wait()
+            await moment()
 
 
 async def trouble_of(transport: SSHTransport) -> str:
@@ -104,10 +101,7 @@ async def trouble_of(transport: SSHTransport) -> str:
 
 async def answer_of(transport: SSHTransport, command: Command) -> Answer:
     """Run a command until the site can be reached."""
-    looks = asyncio.Event()
     while True:
         with suppress(LocalManagerError):
             return await transport.run(command)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(AGAIN_S):
-                await looks.wait()
+        await moment()

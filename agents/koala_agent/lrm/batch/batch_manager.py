@@ -48,7 +48,7 @@ from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Placeholder, Queued, Running, Tell
 from koala_agent.lrm.processes import boot_id
-from koala_agent.transport.port import Answer, Command, CommandRunner
+from koala_agent.transport.port import Answer, Command, CommandRunner, SiteAwayError
 
 ENDED_MAX = 10_000
 """Ended claims that are remembered, so that none of them is submitted again."""
@@ -592,7 +592,7 @@ class BatchManager:
 
     @property
     def _silence(self) -> str:
-        return f"the batch system gives no answer ({self._why_silent})" if self._is_silent else ""
+        return self._why_silent if self._is_silent else ""
 
     def _open(self) -> list[TrackedClaim]:
         return [tracked for tracked in self._tracked.values() if tracked.row.end is None]
@@ -612,11 +612,13 @@ class BatchManager:
             self._report(idle)
 
     def _mark_silent(self, error: LocalManagerError) -> None:
-        if self._is_silent:
+        if self._is_silent and str(error) in self._why_silent:
             return
         log.warning("batch.silent", reason=str(error))
         self._is_silent = True
-        self._why_silent = str(error)
+        self._why_silent = f"the batch system gives no answer ({error})"
+        if isinstance(error, SiteAwayError):
+            self._why_silent = f"it cannot be reached: {error}"
         self._report_idle()
 
     def _mark_answering(self) -> None:
