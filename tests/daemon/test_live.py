@@ -78,6 +78,34 @@ async def test_a_job_of_two_sites_runs_to_its_end(tmp_path: Path) -> None:
             task.cancel()
 
 
+class Slow(FakeAgent):
+    """Answers beats late as long as it is slow, but before the next beat."""
+
+    is_slow = True
+
+    def _take(self, message: link_pb2.ToAgent) -> None:
+        if message.WhichOneof("kind") == "beat" and self.is_slow:
+            asyncio.get_running_loop().call_later(0.15, super()._take, message)
+        else:
+            super()._take(message)
+
+
+async def test_a_site_that_became_quick_is_known_as_quick_before_it_reports(tmp_path: Path) -> None:
+    """An idle site reports nothing for as long as it is idle, and its first job needs a lead."""
+    agent = Slow("")
+    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
+        agent.address = daemon.address
+        staying = group.create_task(agent.stay())
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
+            await agent.until("beat", 2)
+            agent.tell(site=link_pb2.SiteReport(idle=8, processors=8))
+            for low_s, high_s in ((0.14, 90.0), (0.0, 0.07)):
+                while not any(low_s < (s["rtt_s"] or 0) < high_s for s in await client.sites()):
+                    await moment()
+                agent.is_slow = False
+        staying.cancel()
+
+
 async def test_a_job_goes_on_over_a_restart_in_its_middle(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     agent = FakeAgent("", ends_at_once=False)

@@ -64,7 +64,9 @@ REGISTRATIONS_AT_ONCE = 60
 REGISTRATIONS_PER_S = 1.0
 """Rate limit of one site's registrations and of its changes of processors. Each is journaled with
 all the site's facts, and recomputes the tries of all jobs with a deadline."""
-RTT_NEWS_RATIO = 2.0  # a round trip that grew by that much is reported to the core at once
+RTT_NEWS_RATIO = 2.0
+"""A round trip that grew or shrank by so much is reported to the core at once."""
+RTT_NEWS_MIN_S = 0.005  # no change below is news
 
 log = structlog.get_logger()
 
@@ -404,9 +406,11 @@ class AgentRegistry:
                     batch.emit(event)
 
     def _measure(self, connection: AgentConnection, rtt_s: Seconds) -> None:
-        """Report a round trip much longer than the core knows: leads are counted from it."""
+        """Report a round trip much longer or shorter than the core knows, since leads are counted
+        from it."""
         site, report, known_s = connection.site, connection.report, connection.reported_rtt_s
-        if site is None or report is None or rtt_s <= RTT_NEWS_RATIO * max(known_s, 0.005):
+        shorter_s, longer_s = sorted(max(value, RTT_NEWS_MIN_S) for value in (known_s, rtt_s))
+        if site is None or report is None or longer_s <= RTT_NEWS_RATIO * shorter_s:
             return
         connection.reported_rtt_s = rtt_s
         event = SiteReported(

@@ -15,8 +15,10 @@ No I/O and no clock. `receive`, `join` and `wake` return the outputs to carry ou
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median_low
 from typing import TypeAlias
 
 from koala.core.model.values import Instant, Seconds, SiteName, UserName
@@ -39,7 +41,7 @@ from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
 INVENTORY_MAX = 100_000
 INVENTORY_BYTES_MAX = 64 * 2**20  # of messages, buffered until the inventory is complete
 BEATS_MAX = 100  # remembered of an agent that sends messages but echoes no beat
-RTT_WEIGHT = 0.3  # of the newest beat in the estimate
+RTT_SAMPLES = 5  # the newest beats, whose median is the round trip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +177,7 @@ class Session:
         self._timing = timing
         self._received_at = now
         self._beat_at = now
+        self._round_trips: deque[Seconds] = deque(maxlen=RTT_SAMPLES)
         self._beats: dict[int, Instant] = {}  # not echoed yet, with when they were sent
         self._number = 0
         self._kept_bytes = 0
@@ -334,10 +337,10 @@ class Session:
         if sent_at is None:
             return []
         self._beats = {n: at for n, at in self._beats.items() if n > number}
-        newest = max(0.0, now - sent_at)
-        before = newest if self.rtt_s is None else self.rtt_s
-        # Take over a longer round trip at once: the lead of a release is computed from it.
-        self.rtt_s = max(newest, (1 - RTT_WEIGHT) * before + RTT_WEIGHT * newest)
+        self._round_trips.append(max(0.0, now - sent_at))
+        # One late beat says nothing of the way: leads also follow the round of their own Arm. Of
+        # two the shorter counts, since the first beat meets an agent that is still starting.
+        self.rtt_s = median_low(self._round_trips)
         return [RoundTripMeasured(self.rtt_s)]
 
 
