@@ -51,9 +51,10 @@ def figures(process: psutil.Process, state: Path, jobs: int) -> dict[str, float]
 async def soak(folder: Path, jobs: int, looks: int = 10) -> list[dict[str, float]]:
     """The figures at so many instants of the run."""
     found = []
-    with started(configured(folder, MORE)) as (child, address):
+    with started(configured(folder, MORE), by_exec=True) as daemon:
+        child, address = daemon.process, daemon.address
         process = psutil.Process(child.pid)
-        reading = asyncio.get_running_loop().run_in_executor(None, drained, child.stderr)
+        reading = asyncio.get_running_loop().run_in_executor(None, drained, daemon.stderr)
         async with asyncio.TaskGroup() as group, AsyncClient(address) as client:
             agent = FakeAgent(address, processors=1000)
             staying = group.create_task(agent.stay())

@@ -188,22 +188,22 @@ def test_a_start_on_a_full_disk_takes_the_ballast_or_says_in_a_line_that_there_i
     """The daemon before was killed, and somebody else took what was left."""
     config = configured(small, f"low_disk_mb = 0\nballast_mb = {ballast_mb}\n")
     ballast = small / "state" / BALLAST
-    with started(config) as (process, _):
+    with started(config) as daemon:
         while ballast_mb and not ballast.exists():
             with suppress(subprocess.TimeoutExpired):
-                process.wait(0.05)
+                daemon.process.wait(0.05)
     filler = fill(small, 0)
     if ballast_mb:
-        with started(config) as (_, address):
-            assert address
+        with started(config) as daemon:
+            assert daemon.address
     else:
         run = run_daemon(config)
         assert run.returncode == 74, run.stderr
         assert "cannot be written: database or disk is full" in run.stderr.splitlines()[-1]
         assert "Traceback" not in run.stderr
     filler.unlink()
-    with started(config) as (_, address):
-        assert address
+    with started(config) as daemon:
+        assert daemon.address
 
 
 @pytest.mark.root
@@ -232,20 +232,19 @@ async def test_a_write_that_fails_ends_the_daemon_before_anybody_is_answered(
 ) -> None:
     """The kernel refuses to let any file of the process grow: a write fails, and not for room."""
     config = configured(tmp_path)
-    with started(config) as (process, address):
-        async with AsyncClient(address) as client, asyncio.timeout(60):
+    with started(config) as daemon:
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(60):
             first = (await client.submit(ONE, key="first")).job
             size = (tmp_path / "state" / "journal.db-wal").stat().st_size
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, size))
+            resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (size, size))
             with pytest.raises(UnreachableError):
                 await client.submit(ONE, key="second")
-        assert process.wait(30) == 74
-        assert process.stderr is not None
-        said = process.stderr.read()
+        assert daemon.process.wait(30) == 74
+        said = daemon.stderr.read()
     assert f"koala daemon: {tmp_path}/state/journal.db: cannot be written: disk I/O error" in said
     assert "Traceback" not in said
-    with started(config) as (_, address):
-        async with AsyncClient(address) as client, asyncio.timeout(60):
+    with started(config) as daemon:
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(60):
             assert [job["job"] for job in await client.list_jobs()] == [first]
             assert (await client.submit(ONE, key="first")).job == first
 
@@ -253,13 +252,13 @@ async def test_a_write_that_fails_ends_the_daemon_before_anybody_is_answered(
 @pytest.mark.live
 async def test_a_journal_deleted_under_the_daemon_ends_it(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    with started(config) as (process, address):
-        async with AsyncClient(address) as client, asyncio.timeout(60):
+    with started(config) as daemon:
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(60):
             await client.submit(ONE)
             (tmp_path / "state" / "journal.db").unlink()
             with pytest.raises(UnreachableError):
                 await client.submit(ONE)
-        assert process.wait(30) == 74
+        assert daemon.process.wait(30) == 74
     run = run_daemon(config)
     assert run.returncode == 1, "an empty journal in its place is not taken for the old one"
     assert "no journal is there" in run.stderr

@@ -1,11 +1,9 @@
 """Refusals of the machine: descriptors, a place for state, a place for messages."""
 
 import asyncio
-import os
 import resource
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,9 @@ import psutil
 import pytest
 
 from koala.client import AsyncClient
-from tests.daemon.test_process import configured, run_daemon
+from tests.daemon.test_process import configured, environment, run_daemon
+from tests.harness.children import program_of
+from tests.harness.forked import Surroundings, start
 
 pytestmark = pytest.mark.live
 
@@ -27,17 +27,19 @@ def ready(folder: Path, errors: str) -> Iterator[tuple[int, str]]:
     """A daemon that says that it is ready, with its messages in this file: its process id and
     address; TERM ends it with status 0."""
     config = configured(folder, PLAIN)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, Path(errors).open("w") as out:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
+        Path(errors).open("wb") as out,
+    ):
         manager.bind(str(folder / "notify"))
         manager.settimeout(60)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "koala.daemon.main", str(config)],
-            stderr=out,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(sys.path),
-                "NOTIFY_SOCKET": str(folder / "notify"),
-            },
+        process = start(
+            program_of("koala.daemon.main"),
+            str(config),
+            around=Surroundings(
+                stderr=out,
+                environment={**environment(), "NOTIFY_SOCKET": str(folder / "notify")},
+            ),
         )
         try:
             while b"READY=1" not in manager.recv(4096):

@@ -6,9 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import psutil
 import pytest
@@ -17,6 +20,8 @@ from koala.client import AsyncClient, Submission
 from koala.daemon.main import main
 from koala.errors import KoalaError
 from tests.files.stage import comes_true
+from tests.harness.children import program_of
+from tests.harness.forked import Process, Surroundings, start
 
 pytestmark = pytest.mark.live
 
@@ -29,36 +34,50 @@ def configured(folder: Path, more: str = "") -> Path:
     return path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A daemon's process."""
+
+    process: Process
+    address: str
+    stderr: IO[str]
+
+
 @contextmanager
-def started(config: Path, release: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A daemon's process and its address; killed at the end if it still lives.
+def started(config: Path, release: str = "", *, by_exec: bool = False) -> Iterator[Started]:
+    """Start a daemon, and kill it at the end if it still lives.
 
     `release` are statements that make it one of another release.
     """
-    code = f"{release}\nimport sys; from koala.daemon.main import main; sys.exit(main())"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(config)],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert process.stderr is not None
-    try:
-        for line in process.stderr:
-            if "daemon.started" in line:
-                break
-        address = (config.parent / "state" / "endpoint").read_text().strip()
-        yield process, address
-    finally:
-        process.kill()
-        process.wait(30)
-        process.stderr.close()
+    reading, writing = os.pipe()
+    with os.fdopen(reading, encoding="utf-8") as stderr:
+        with os.fdopen(writing, "wb") as theirs:
+            process = start(
+                program_of("koala.daemon.main", release),
+                str(config),
+                around=Surroundings(stderr=theirs, environment=environment()),
+                by_exec=by_exec or bool(release),  # a release is made before anything is imported
+            )
+        try:
+            for line in stderr:
+                if "daemon.started" in line:
+                    break
+            address = (config.parent / "state" / "endpoint").read_text().strip()
+            yield Started(process=process, address=address, stderr=stderr)
+        finally:
+            process.kill()
+            process.wait(30)
+
+
+def environment() -> dict[str, str]:
+    """Return our environment, with the packages that we find."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def test_term_ends_it_in_order_and_leaves_no_process(tmp_path: Path) -> None:
-    with started(configured(tmp_path)) as (process, _):
-        assert process.stderr is not None
-        for line in process.stderr:
+    with started(configured(tmp_path), by_exec=True) as daemon:
+        process = daemon.process
+        for line in daemon.stderr:
             if "relay.started" in line:
                 break
         children = psutil.Process(process.pid).children()
@@ -76,7 +95,7 @@ def test_a_daemon_that_is_started_without_standard_streams_serves(tmp_path: Path
     config = configured(tmp_path)
     process = subprocess.Popen(
         ["/bin/sh", "-c", f'exec "$0" -m koala.daemon.main {config} <&- >&- 2>&-', sys.executable],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env=environment(),
     )
     try:
         endpoint = tmp_path / "state" / "endpoint"
@@ -94,7 +113,7 @@ async def test_what_was_accepted_before_a_kill_is_there_after_it(tmp_path: Path)
     config = configured(tmp_path)
     accepted: dict[str, str] = {}
     for life in range(3):
-        with started(config) as (process, address):
+        with started(config) as daemon:
             enough = asyncio.Event()
 
             async def submit(
@@ -105,14 +124,14 @@ async def test_what_was_accepted_before_a_kill_is_there_after_it(tmp_path: Path)
                 if len(accepted) >= least:
                     enough.set()
 
-            async with AsyncClient(address) as client, asyncio.TaskGroup() as group:
+            async with AsyncClient(daemon.address) as client, asyncio.TaskGroup() as group:
                 for number in range(20):
                     key = f"{life}-{number}"
                     group.create_task(submit(client, key, enough, len(accepted) + 5))
                 await enough.wait()
-                process.kill()
-    with started(config) as (_, address):
-        async with AsyncClient(address) as client:
+                daemon.process.kill()
+    with started(config) as daemon:
+        async with AsyncClient(daemon.address) as client:
             assert (await client.hello())["epoch"] == 4
             keys = [f"{life}-{number}" for life in range(3) for number in range(20)]
             again = await client.submit_many([Submission(rsl=ONE, key=key) for key in keys])
@@ -142,16 +161,16 @@ def test_a_wrong_configuration_is_told_in_one_line(
 
 
 def test_a_port_in_use_is_told(tmp_path: Path) -> None:
-    with started(configured(tmp_path)) as (_, address):
+    with started(configured(tmp_path)) as daemon:
         other = tmp_path / "other"
         other.mkdir()
         config = other / "daemon.toml"
-        config.write_text(f'[daemon]\nlisten = "{address}"\nstate_dir = "state"\n')
+        config.write_text(f'[daemon]\nlisten = "{daemon.address}"\nstate_dir = "state"\n')
         run = run_daemon(config)
         assert run.returncode == 2
         (said,) = [line for line in run.stderr.splitlines() if not line.startswith("{")]
-        assert f"daemon.listen = '{address}': cannot listen there" in said
-        assert f"port {address.rpartition(':')[2]} is taken" in said
+        assert f"daemon.listen = '{daemon.address}': cannot listen there" in said
+        assert f"port {daemon.address.rpartition(':')[2]} is taken" in said
 
 
 def test_a_port_of_the_relays_that_is_in_use_is_told_in_one_line(tmp_path: Path) -> None:
@@ -174,12 +193,15 @@ def test_a_damaged_journal_is_told(tmp_path: Path) -> None:
     assert "Traceback" not in run.stderr
 
 
-def run_daemon(config: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "koala.daemon.main", str(config)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+def run_daemon(config: Path, release: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a daemon that does not start, with what it says on standard error."""
+    with tempfile.TemporaryFile() as stderr:
+        process = start(
+            program_of("koala.daemon.main", release),
+            str(config),
+            around=Surroundings(stderr=stderr, environment=environment()),
+            by_exec=bool(release),
+        )
+        status = process.wait(60)
+        stderr.seek(0)
+        return subprocess.CompletedProcess([], status, "", stderr.read().decode())

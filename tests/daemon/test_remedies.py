@@ -1,6 +1,5 @@
 """Follow the advice in refusals of a journal, with the commands that they name."""
 
-import os
 import re
 import signal
 import sqlite3
@@ -15,7 +14,7 @@ from koala.client import AsyncClient
 from koala.daemon.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX
 from koala.daemon.state_folder import FILE
 from koala.runtime.disk_formats import CORE
-from tests.daemon.test_process import ONE, configured, started
+from tests.daemon.test_process import ONE, configured, run_daemon, started
 
 pytestmark = pytest.mark.live
 
@@ -25,17 +24,9 @@ LATER = f"import koala.runtime.disk_formats as formats; formats.CORE = {CORE + 1
 
 def refusal(config: Path, release: str = "") -> str:
     """The reason with which a daemon's process does not start."""
-    code = f"{release}\nimport sys; from koala.daemon.main import main; sys.exit(main())"
-    process = subprocess.run(
-        [sys.executable, "-c", code, str(config)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert process.returncode == 1, process.stderr
-    return process.stderr.splitlines()[-1]
+    run = run_daemon(config, release)
+    assert run.returncode == 1, run.stderr
+    return run.stderr.splitlines()[-1]
 
 
 def koala(*words: str | Path) -> None:
@@ -44,13 +35,13 @@ def koala(*words: str | Path) -> None:
 
 async def test_the_newest_backup_replaces_a_database_that_cannot_be_read(tmp_path: Path) -> None:
     config, state, backup = configured(tmp_path), tmp_path / "state", tmp_path / "backup.tar.gz"
-    with started(config) as (process, address):
-        async with AsyncClient(address) as client:
+    with started(config) as daemon:
+        async with AsyncClient(daemon.address) as client:
             kept = (await client.submit(ONE, key="kept")).job
             koala("backup", state, backup)
             lost = (await client.submit(ONE, key="lost")).job
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(30) == 0
     with (state / FILE).open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 4096)
@@ -60,8 +51,8 @@ async def test_the_newest_backup_replaces_a_database_that_cannot_be_read(tmp_pat
     assert str(state / FILE) in reason
     state.rename(tmp_path / "aside")
     koala(found[1], backup, state)
-    with started(config) as (_, address):
-        async with AsyncClient(address) as client:
+    with started(config) as daemon:
+        async with AsyncClient(daemon.address) as client:
             assert (await client.hello())["epoch"] > LOST_EPOCHS_MAX
             assert [job["job"] for job in await client.list_jobs()] == [kept]
             assert (await client.submit(ONE, key="kept")).is_known
@@ -74,18 +65,18 @@ async def test_the_earlier_release_saves_what_a_later_one_would_decide_otherwise
     tmp_path: Path,
 ) -> None:
     config, state = configured(tmp_path), tmp_path / "state"
-    with started(config) as (process, address):
-        async with AsyncClient(address) as client:
+    with started(config) as daemon:
+        async with AsyncClient(daemon.address) as client:
             job = (await client.submit(ONE)).job
-        process.kill()
-        process.wait(30)
+        daemon.process.kill()
+        daemon.process.wait(30)
     with closing(sqlite3.connect(state / FILE)) as connection, connection:
         connection.execute("UPDATE notice SET phase = 'Running' WHERE job = ?", (job,))
     assert "Start the release that wrote it once more, end it with TERM" in refusal(config, LATER)
-    with started(config) as (process, _):
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
-    with started(config, LATER) as (_, address):
-        async with AsyncClient(address) as client:
+    with started(config) as daemon:
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(30) == 0
+    with started(config, LATER) as daemon:
+        async with AsyncClient(daemon.address) as client:
             assert [one["job"] for one in await client.list_jobs()] == [job]
             assert (await client.hello())["epoch"] == 3

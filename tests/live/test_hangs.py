@@ -72,8 +72,8 @@ async def test_a_loop_that_hangs_is_found_by_its_silence_at_either_side(
     path = os.pathsep.join([str(tmp_path / "site"), *sys.path])
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
-    with started(configured(tmp_path, DAEMON)) as (daemon, address):
-        assert daemon.stderr is not None
+    with started(configured(tmp_path, DAEMON), by_exec=True) as daemon:  # it has its own site
+        address = daemon.address
         reading = asyncio.get_running_loop().run_in_executor(None, daemon.stderr.read)
         with an_agent(tmp_path, address) as agent:
             async with AsyncClient(address) as client, asyncio.timeout(120):
@@ -88,17 +88,17 @@ async def test_a_loop_that_hangs_is_found_by_its_silence_at_either_side(
                 await usable(client)
 
                 said = len((tmp_path / "agent.log").read_text())
-                daemon.send_signal(signal.SIGUSR1)
+                daemon.process.send_signal(signal.SIGUSR1)
                 await until(lambda: "silent" in (tmp_path / "agent.log").read_text()[said:])
-                assert is_connected(daemon.pid)
-                daemon.send_signal(signal.SIGUSR2)
+                assert is_connected(daemon.process.pid)
+                daemon.process.send_signal(signal.SIGUSR2)
                 await usable(client)
 
                 assert (await client.show(job))["phase"] == "Running"  # through all of it
                 await client.cancel(job)
                 while (await client.metrics())["claims"]:
                     await moment()
-        daemon.terminate()
+        daemon.process.terminate()
         told = await reading
     assert "silent for 1 s" in told
 
