@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pwd
 import secrets
-import socket
 from pathlib import Path
 from random import Random
 
@@ -43,12 +41,17 @@ from koala_agent.output_collection import OutputCollection
 from koala_agent.placeholders.input_files import InputPaths
 from koala_agent.placeholders.submission import LaunchSettings
 from koala_agent.site import Site, SiteSettings, Surroundings
+from koala_agent.site_access import (
+    WILDCARDS,
+    account_at,
+    agent_addresses,
+    ssh_transport,
+)
 from koala_agent.state_folder import check_state
 from koala_agent.transport.local import LocalTransport
 from koala_agent.transport.port import CommandRunner, Transport
 from koala_agent.transport.shell import plain_environment
 from koala_agent.transport.ssh import SSHTransport
-from koala_agent.transport.ssh_connection import SSHSettings, user_of
 
 COLLECT_MAX_S = 7 * 86_400.0
 """Longest wait of outputs for a daemon that is away. While it is there, the limit is an upload's.
@@ -58,8 +61,6 @@ FIGURES_S = 5.0
 FIGURES_POLLS = 3
 """The figures of a site behind ssh take several commands: they are asked for at every third poll.
 """
-
-WILDCARDS = ("0.0.0.0", "::", "[::]", "")
 
 
 def live_site(config: Config, *, version: str, umask: int) -> Site:
@@ -200,25 +201,6 @@ def _transport(config: Config, site: Served, *, umask: int) -> Transport:
     )
 
 
-def ssh_settings(config: Config) -> SSHSettings:
-    """Return the settings of the ssh connection to the site."""
-    return SSHSettings(
-        site=config.agent.site,
-        host=config.transport.host,
-        state_dir=Path(config.agent.state_dir),
-        options=config.transport.options,
-        control=config.transport.control,
-        listen=config.transport.listen,
-        commands_per_minute=config.transport.commands_per_minute,
-        limit_s=config.lrm.command_limit_s,
-    )
-
-
-def ssh_transport(config: Config) -> SSHTransport:
-    """Return the ssh transport to the site. Raises ConfigError."""
-    return SSHTransport(ssh_settings(config), environment=config.lrm.environment, clock=clock.now)
-
-
 def _local_manager(
     config: Config, site: Served, *, disk: Disk, tell: Tell, umask: int, runner: CommandRunner
 ) -> LocalManager:
@@ -249,7 +231,7 @@ def _local_manager(
                 scope=secrets.token_hex(4),
                 poll_s=config.lrm.poll_s,
                 figures_s=FIGURES_POLLS * config.lrm.poll_s if is_far else FIGURES_S,
-                account=user_at(config),
+                account=account_at(config),
                 accounts=tuple(site.entries),
                 make_room=disk.give_up_ballast,
             )
@@ -260,13 +242,6 @@ def _local_manager(
                 tell=tell,
                 clock=clock.now,
             )
-
-
-def user_at(config: Config) -> str:
-    """Return the name under which the batch system knows our jobs. Raises ConfigError."""
-    if config.transport.kind == "ssh":
-        return user_of(config.transport.host, config.transport.options)
-    return pwd.getpwuid(os.geteuid()).pw_name
 
 
 def _description(
@@ -305,11 +280,6 @@ def _served_address(config: Config, port: int | None) -> str:
 
 def _address(config: Config) -> str:
     return config.site.address or "127.0.0.1"
-
-
-def agent_addresses(listen: str) -> tuple[str, ...]:
-    """Return the addresses at which starters look for this agent, in order."""
-    return (socket.gethostname(), "127.0.0.1") if listen in WILDCARDS else (listen,)
 
 
 def dialect_of(config: Config) -> Dialect:

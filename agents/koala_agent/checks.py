@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
+import secrets
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from pathlib import Path
 from koala.errors import ConfigError, LocalManagerError, UnreachableError
 from koala.identity.keys import expires_at
 from koala.runtime import clock
-from koala.runtime.checkup import Finding, document, examine, is_well
+from koala.runtime.checkup import Finding, NotableError, document, examine, is_well
 from koala.wire.listen_ports import check_free
 from koala_agent.accounts import served
 from koala_agent.assembly import dialect_of
@@ -28,11 +28,16 @@ from koala_agent.config import Config, LRMTable, read_config
 from koala_agent.link.endpoints import certified_address, why_refused
 from koala_agent.link.enrolment import find_identity, identity_path
 from koala_agent.probe import LIMIT_S, may_submit, run_probe
+from koala_agent.site_access import reached, starter_line
 from koala_agent.state_folder import check_state
-from koala_agent.transport.port import Command
-from koala_agent.transport.shell import Shell, plain_environment
+from koala_agent.transport.port import Command, CommandRunner, SiteAwayError, Transport
 
 PYTHON_MIN = (3, 6)
+DISCARD_PORT = 9
+"""A port to which no starter is led: the check opens one at the login node and closes it."""
+TRIAL_BYTES = 65_536
+TABLE_BYTES_MAX = 16 * 2**20
+LISTENING = "0A"
 CONNECT_S = 5.0
 PROGRAMS = {
     "emulated": (),
@@ -54,6 +59,8 @@ def doctor(path: Path, *, is_probed: bool, as_json: bool) -> int:
         return f"{path} is valid"
 
     needs = {**NEEDS, "probe job": run_probe} if is_probed else NEEDS
+    if config.transport.kind == "ssh":
+        needs = {"login node": _login_node, **needs}
     checks = {name: partial(need, config) for name, need in needs.items()}
 
     def show(finding: Finding) -> None:
@@ -84,29 +91,36 @@ async def _batch_system(config: Config) -> str:
     lrm = config.lrm
     if lrm.kind == "emulated":
         return f"emulated, {config.site.processors} processors on this machine"
-    environment = plain_environment(lrm.environment)
-    path = environment.get("PATH", os.defpath)
-    if lost := [name for name in PROGRAMS[lrm.kind] if shutil.which(name, path=path) is None]:
-        raise ConfigError(
-            f"{', '.join(lost)} not found in PATH = {path!r}: name the folder in lrm.environment,"
-            ' as in environment = { PATH = "/opt/slurm/bin:/usr/bin:/bin" }'
-        )
-    shell = Shell(environment=environment, limit_s=lrm.command_limit_s)
     dialect = dialect_of(config)
-    await _check_environment_of(lrm, shell)
-    dialect.read_jobs(await shell.run(dialect.list_jobs()))
-    answers = tuple([await shell.run(command) for command in dialect.figures()])
+    async with reached(config) as site:
+        await _check_programs(config, site)
+        await _check_environment_of(lrm, site)
+        dialect.read_jobs(await site.run(dialect.list_jobs()))
+        answers = tuple([await site.run(command) for command in dialect.figures()])
     figures = dialect.read_figures(answers)
     gpus = figures.resources.gpus
     more = f", {figures.idle_gpus} of {gpus} GPUs" if gpus else ""
     return f"{lrm.kind} answers: {figures.idle} of {figures.processors} processors are idle{more}"
 
 
-async def _check_environment_of(lrm: LRMTable, shell: Shell) -> None:
+async def _check_programs(config: Config, site: CommandRunner) -> None:
+    """Look for the commands of the batch system where the agent would."""
+    find_all = 'printf "%s\\n" "$PATH"; for p do command -v "$p" >/dev/null || echo "$p"; done'
+    argv = ("/bin/sh", "-c", find_all, "-", *PROGRAMS[config.lrm.kind])
+    path, *lost = (await site.run(Command(argv=argv))).out.splitlines()
+    if lost:
+        where = f" of {config.transport.host}" if config.transport.kind == "ssh" else ""
+        raise ConfigError(
+            f"{', '.join(lost)} not found in PATH = {path!r}{where}: name the folder in"
+            ' lrm.environment, as in environment = { PATH = "/opt/slurm/bin:/usr/bin:/bin" }'
+        )
+
+
+async def _check_environment_of(lrm: LRMTable, site: CommandRunner) -> None:
     """Check the parallel environment of a Grid Engine cell: a wrong one looks like a full cell."""
     if lrm.kind != "gridengine":
         return
-    answer = await shell.run(Command(argv=("qconf", "-spl")))
+    answer = await site.run(Command(argv=("qconf", "-spl")))
     if answer.status:
         raise LocalManagerError(f"qconf -spl: {answer.complaint()}")
     if lrm.parallel_environment not in (known := answer.out.split()):
@@ -119,10 +133,12 @@ async def _check_environment_of(lrm: LRMTable, shell: Shell) -> None:
 async def _interpreter(config: Config) -> str:
     python = config.starter.python or sys.executable
     question = "import sys; print(*sys.version_info[:3], sep='.')"
-    shell = Shell(environment=plain_environment({}))
     allowed = f"allowed is Python {'.'.join(map(str, PYTHON_MIN))} or newer, here and on the nodes"
     try:
-        answer = await shell.run(Command(argv=(python, "-I", "-S", "-c", question)))
+        async with reached(config) as site:
+            answer = await site.run(Command(argv=(python, "-I", "-S", "-c", question)))
+    except SiteAwayError:
+        raise
     except LocalManagerError as error:
         raise ConfigError(f"starter.python = {python!r}: {error}: {allowed}") from error
     version = answer.out.strip()
@@ -130,6 +146,43 @@ async def _interpreter(config: Config) -> str:
         said = f"Python {version}" if version else answer.complaint()
         raise ConfigError(f"starter.python = {python!r}: {said}: {allowed}")
     return f"{python} is Python {version}; the compute nodes need it at the same path"
+
+
+async def _login_node(config: Config) -> str:
+    """Connect to the login node, write a file in the home directory there, and look at the port
+    that it opens for starters."""
+    host = config.transport.host
+    async with reached(config, agent_port=DISCARD_PORT) as site:
+        line = starter_line(config, site, agent_port=DISCARD_PORT)
+        await _try_home(site, host)
+        tables = [await site.get(f"/proc/net/{name}", TABLE_BYTES_MAX) for name in ("tcp", "tcp6")]
+    if not is_open_to_all(b"\n".join(tables).decode(), line.port):
+        raise NotableError(
+            f"{host} answers, and opens the port of starters for itself alone: compute nodes on"
+            " other machines cannot dial it until its ssh server has GatewayPorts"
+            " clientspecified; --probe tries it"
+        )
+    return f"{host} answers; starters dial {', '.join(line.addresses)}"
+
+
+async def _try_home(site: Transport, host: str) -> None:
+    """Write a file in the home directory. A full one is no need of the agent, but of programs."""
+    path, content = f".koala-doctor-{secrets.token_hex(4)}", os.urandom(TRIAL_BYTES)
+    try:
+        await site.put(path, content)
+        await site.remove(path)
+    except OSError as error:
+        raise NotableError(
+            f"{host} answers, but a file cannot be written in the home directory there"
+            f" ({error.strerror}): claims need none, but programs may"
+        ) from error
+
+
+def is_open_to_all(table: str, port: int) -> bool:
+    """Test for a listening port that other machines reach, in Linux's tables of sockets."""
+    rows = [line.split()[1:4] for line in table.splitlines() if len(line.split()) > 3]
+    local = [row[0].partition(":") for row in rows if row[2] == LISTENING]
+    return any(int(where[2], 16) == port and not int(where[0], 16) for where in local)
 
 
 async def _ports(config: Config) -> str:

@@ -122,6 +122,7 @@ def _status(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from koala_agent import checks
 
+    configure_logging("error")  # the findings say the rest
     return checks.doctor(options.config, is_probed=options.probe, as_json=options.json)
 
 

@@ -18,11 +18,12 @@ from pathlib import Path
 
 from koala.errors import ConfigError, KoalaError, LocalManagerError, UnreachableError
 from koala.runtime.checkup import NotableError
-from koala_agent.assembly import agent_addresses, dialect_of
+from koala_agent.assembly import dialect_of
 from koala_agent.config import Config
 from koala_agent.lrm.batch.dialect import Dialect, JobState, job_name, script
 from koala_agent.lrm.port import Placeholder
-from koala_agent.transport.shell import Shell, plain_environment
+from koala_agent.site_access import reached, starter_line
+from koala_agent.transport.port import CommandRunner
 
 LIMIT_S = 300.0
 """Time limit of the whole probe; a busy queue takes longer."""
@@ -67,12 +68,13 @@ async def may_submit(config: Config) -> str:
     """Ask the batch system whether this account may submit a small job; nothing is queued."""
     if config.lrm.kind == "emulated":
         return "the emulated queue takes jobs of this account"
-    dialect, shell = dialect_of(config), _shell(config)
+    dialect = dialect_of(config)
     placeholder = a_placeholder(config, body="true")
     asked = dialect.ask(placeholder, name="koala-doctor", script="#!/bin/sh\ntrue\n")
     if asked is None:
         return f"{config.lrm.kind} tells at a submission only: --probe submits a small job"
-    dialect.read_asked(await shell.run(asked))
+    async with reached(config) as site:
+        dialect.read_asked(await site.run(asked))
     return f"{config.lrm.kind} would take a job of one processor"
 
 
@@ -83,13 +85,17 @@ async def run_probe(config: Config) -> str:
         return "an emulated queue starts jobs on this machine: nothing to probe"
     token = secrets.token_hex(16)
     said: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
-    async with _listening(config, token, said) as port:
+    async with (
+        _listening(config, token, said) as port,
+        reached(config, agent_port=port) as site,
+    ):
         python = config.starter.python or sys.executable
         folder = config.agent.state_dir
-        addresses = config.starter.addresses or agent_addresses(config.starter.listen)
-        words = [python, "-I", "-S", "-c", CALL, token, folder, str(port), *addresses]
+        line = starter_line(config, site, agent_port=port)
+        words = [python, "-I", "-S", "-c", CALL, token, folder, str(line.port), *line.addresses]
         placeholder = a_placeholder(config, body=f"exec {shlex.join(words)}")
-        heard = await _heard(config, placeholder, said, where=f"{', '.join(addresses)} port {port}")
+        where = f"{', '.join(line.addresses)} port {line.port}"
+        heard = await _heard(config, placeholder, said, site=site, where=where)
     return _judged(config, heard)
 
 
@@ -135,15 +141,16 @@ async def _heard(
     placeholder: Placeholder,
     said: asyncio.Future[dict[str, object]],
     *,
+    site: CommandRunner,
     where: str,
 ) -> dict[str, object]:
     """Submit the job and wait for its call, its end, or the time limit; withdraw it at the end."""
-    dialect, shell = dialect_of(config), _shell(config)
+    dialect = dialect_of(config)
     scope = f"doctor{secrets.token_hex(2)}"
     name = job_name(placeholder.claim, scope=scope)
     text = script(placeholder, scope=scope)
     number = dialect.read_submitted(
-        await shell.run(dialect.submit(placeholder, name=name, script=text))
+        await site.run(dialect.submit(placeholder, name=name, script=text))
     )
     state = JobState.QUEUED
     try:
@@ -152,7 +159,7 @@ async def _heard(
             while not said.done() and state not in (JobState.ENDED, JobState.STUCK):
                 await asyncio.wait([said], timeout=config.lrm.poll_s)
                 polls += 1
-                state = await _state(dialect, shell, number) or (
+                state = await _state(dialect, site, number) or (
                     state if polls < POLLS_MIN else JobState.ENDED
                 )
             await asyncio.wait([said], timeout=config.lrm.poll_s)  # its call may be on the way
@@ -160,7 +167,7 @@ async def _heard(
         pass
     finally:
         with suppress(KoalaError):
-            await shell.run(dialect.withdraw(number))
+            await site.run(dialect.withdraw(number))
     if said.done():
         return said.result()
     if state is JobState.STUCK:
@@ -176,13 +183,7 @@ async def _heard(
     )
 
 
-async def _state(dialect: Dialect, shell: Shell, number: str) -> JobState | None:
+async def _state(dialect: Dialect, site: CommandRunner, number: str) -> JobState | None:
     """Look up the state of a job; None when it is in no listing."""
-    jobs = dialect.read_jobs(await shell.run(dialect.list_jobs()))
+    jobs = dialect.read_jobs(await site.run(dialect.list_jobs()))
     return next((job.state for job in jobs if job.number == number), None)
-
-
-def _shell(config: Config) -> Shell:
-    return Shell(
-        environment=plain_environment(config.lrm.environment), limit_s=config.lrm.command_limit_s
-    )

@@ -16,8 +16,8 @@ import pytest
 
 from koala.client import AsyncClient
 from koala.client.records import JobDetails
-from koala_agent.assembly import ssh_settings
 from koala_agent.config import read_config
+from koala_agent.site_access import ssh_settings
 from koala_agent.transport.ssh_connection import SSHSettings
 from tests.agent.transport.servers import a_server, close, kill_holder
 from tests.batch.systems import System, grid_engine_cells, grid_over, slurm_clusters

@@ -13,7 +13,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from koala.errors import LocalManagerError
+from koala.errors import KoalaError, LocalManagerError
 from koala.runtime.token_bucket import TokenBucket
 from koala_agent.transport.port import Answer, Command, FileStatus, SiteAwayError
 from koala_agent.transport.sftp import SFTPClient, open_sftp
@@ -38,11 +38,12 @@ class SSHTransport:
         *,
         environment: Mapping[str, str],
         clock: Callable[[], float],
+        is_trial: bool = False,
     ) -> None:
         self._settings = settings
         self._environment = {"LC_ALL": "C", **environment}
         self._clock = clock
-        self._connection = SSHConnection(settings, clock=clock)
+        self._connection = SSHConnection(settings, clock=clock, is_trial=is_trial)
         self._shell = Shell(environment=os.environ, limit_s=settings.limit_s, at_once=AT_ONCE)
         per_s = settings.commands_per_minute / 60
         burst = max(1.0, per_s * BURST_S)
@@ -54,10 +55,17 @@ class SSHTransport:
     @asynccontextmanager
     async def connected(self, agent_port: int) -> AsyncIterator[None]:
         """Keep the connection for the length of a block."""
+        failed: Exception | None = None
         async with asyncio.TaskGroup() as group:
             beside = group.create_task(self.run_beside(agent_port))
-            yield
+            try:
+                yield
+            except (KoalaError, OSError) as error:  # as it is, and not in a group
+                failed = error
             beside.cancel()
+            await self._connection.leave()
+        if failed is not None:
+            raise failed
 
     async def run_beside(self, agent_port: int) -> None:
         """Keep the connection until cancelled; starters are led to this port of this machine."""
@@ -68,6 +76,10 @@ class SSHTransport:
     def line(self) -> StarterLine:
         """Addresses and port for starters. Raises LocalManagerError while there is no port."""
         return self._connection.line
+
+    async def ready(self) -> None:
+        """Wait for the first attempt to connect. Raises LocalManagerError when it failed."""
+        await self._connection.ready()
 
     @property
     def trouble(self) -> str:

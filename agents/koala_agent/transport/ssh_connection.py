@@ -81,6 +81,7 @@ class SSHSettings:
         is made if the state directory's is too long. Raises ConfigError."""
         if self.control:
             return str(Path(self.control).expanduser())
+        self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.state_dir / "ssh.sock"
         if len(os.fsencode(path)) <= SOCKET_BYTES_MAX:
             return str(path)
@@ -104,14 +105,18 @@ class StarterLine:
 class SSHConnection:
     """Shared connection to the host of a site. `run` watches and repairs it."""
 
-    def __init__(self, settings: SSHSettings, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, settings: SSHSettings, *, clock: Callable[[], float], is_trial: bool = False
+    ) -> None:
+        """A trial has a port of its own, which `leave` closes."""
+        self._is_trial = is_trial
         self._settings = settings
         self._clock = clock
         self._shell = Shell(environment=os.environ, limit_s=OPEN_S)
         self.control = settings.control_path()
         self._words = shared_connection(settings.options, self.control)
         self._agent_port = 0
-        self._ports = _read_ports(settings.state_dir)
+        self._ports = [] if is_trial else _read_ports(settings.state_dir)
         self._open_ports: list[int] = []
         self._host_name = ""
         self._identity: tuple[int, int] | None = None  # of the socket that is set up
@@ -155,8 +160,15 @@ class SSHConnection:
         addresses = tuple(dict.fromkeys(filter(None, (self._host_name, "127.0.0.1"))))
         return StarterLine(addresses=addresses, port=self._open_ports[0])
 
+    async def leave(self) -> None:
+        """Close the ports of a trial."""
+        if self._is_trial:
+            for port in self._open_ports:
+                await self._shell.run(Command(argv=self._forwarding("cancel", port)))
+
     async def run(self, agent_port: int) -> None:
-        """Keep the connection until cancelled; starters are led to this port of this machine."""
+        """Keep the connection until cancelled; starters are led to this port of this machine, if it
+        is not 0."""
         self._agent_port = agent_port
         while True:
             try:
@@ -229,6 +241,8 @@ class SSHConnection:
     async def _open_ports_again(self) -> None:
         """Open the ports that starters know; another one if the newest is taken."""
         self._open_ports = []
+        if not self._agent_port:
+            return
         for port in self._ports:
             if await self._forward(port) == port:
                 self._open_ports.append(port)
@@ -244,7 +258,8 @@ class SSHConnection:
             others = [one for one in self._ports if one != port]
             self._ports = [port, *others][:PORTS_MAX]
             self._open_ports.insert(0, port)
-            await asyncio.to_thread(_write_ports, self._settings.state_dir, self._ports)
+            if not self._is_trial:
+                await asyncio.to_thread(_write_ports, self._settings.state_dir, self._ports)
         self._ports_at = self._clock() + PORT_AGAIN_S
 
     async def _open_other_ports(self) -> None:
@@ -257,13 +272,15 @@ class SSHConnection:
 
     async def _forward(self, port: int) -> int:
         """Ask the host to listen at a port, 0 for any; return its number, 0 when it is taken."""
-        where = f"{self._settings.listen}:{port}:127.0.0.1:{self._agent_port}"
-        argv = self.words("-O", "forward", "-R", where)
-        answer = await self._shell.run(Command(argv=argv))
+        answer = await self._shell.run(Command(argv=self._forwarding("forward", port)))
         if answer.status:
             return 0
         number = answer.out.strip()
         return port or (int(number) if number.isdigit() else 0)
+
+    def _forwarding(self, verb: str, port: int) -> tuple[str, ...]:
+        where = f"{self._settings.listen}:{port}:127.0.0.1:{self._agent_port}"
+        return self.words("-O", verb, "-R", where)
 
 
 def log_in(settings: SSHSettings) -> bool:

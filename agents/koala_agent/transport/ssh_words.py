@@ -21,6 +21,7 @@ SSH_FAILED = 255
 NOT_RUN = (126, 127)
 """Exit statuses of `timeout` for a command that cannot be run."""
 KILL_AFTER_S = 2
+NOT_FOUND = re.compile(r"\S*(timeout|sh): ")
 HOST_MARGIN_S = 2
 """The host's limit is longer by this time: a slow command is told by our own limit first."""
 
@@ -33,8 +34,10 @@ def remote_line(command: Command, *, environment: Mapping[str, str], limit_s: fl
     Raises ValueError for a NUL byte."""
     names = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
     seconds = ceil(limit_s) + HOST_MARGIN_S
-    words = ("timeout", "-k", str(KILL_AFTER_S), str(seconds), *command.argv)
-    return encoded("; ".join([*names, f"exec {shlex.join(words)}"]))
+    words = ("-k", str(KILL_AFTER_S), str(seconds), *command.argv)
+    # Before PATH becomes that of the batch system, which may have nothing else.
+    found = "t=$(command -v timeout) || exec timeout"
+    return encoded("; ".join([found, *names, f'exec "$t" {shlex.join(words)}']))
 
 
 def encoded(script: str) -> str:
@@ -115,6 +118,6 @@ def last_line(message: str) -> str:
 
 def not_run(host: str, command: Command, answer: Answer) -> str:
     """Return why the host could not run a command at all; empty when it ran."""
-    if answer.status in NOT_RUN and answer.err.startswith(("timeout:", "/bin/sh:", "sh:")):
+    if answer.status in NOT_RUN and NOT_FOUND.match(answer.err):
         return f"{command.argv[0]} at {host} cannot be run: {answer.complaint()}"
     return ""

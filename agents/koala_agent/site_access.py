@@ -1,0 +1,80 @@
+"""Access to the site of a configuration: its transport, for the agent and for its checks."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from koala.runtime import clock
+from koala_agent.config import Config
+from koala_agent.transport.local import LocalTransport
+from koala_agent.transport.port import Transport
+from koala_agent.transport.shell import plain_environment
+from koala_agent.transport.ssh import SSHTransport
+from koala_agent.transport.ssh_connection import SSHSettings, StarterLine, user_of
+
+WILDCARDS = ("0.0.0.0", "::", "[::]", "")
+
+
+def agent_addresses(listen: str) -> tuple[str, ...]:
+    """Return the addresses at which starters look for this agent, in order."""
+    return (socket.gethostname(), "127.0.0.1") if listen in WILDCARDS else (listen,)
+
+
+def ssh_settings(config: Config) -> SSHSettings:
+    """Return the settings of the ssh connection to the site."""
+    return SSHSettings(
+        site=config.agent.site,
+        host=config.transport.host,
+        state_dir=Path(config.agent.state_dir),
+        options=config.transport.options,
+        control=config.transport.control,
+        listen=config.transport.listen,
+        commands_per_minute=config.transport.commands_per_minute,
+        limit_s=config.lrm.command_limit_s,
+    )
+
+
+def ssh_transport(config: Config, *, is_trial: bool = False) -> SSHTransport:
+    """Return the ssh transport to the site. A trial leaves no port open. Raises ConfigError."""
+    return SSHTransport(
+        ssh_settings(config),
+        environment=config.lrm.environment,
+        clock=clock.now,
+        is_trial=is_trial,
+    )
+
+
+def account_at(config: Config) -> str:
+    """Return the name under which the batch system knows our jobs. Raises ConfigError."""
+    if config.transport.kind == "ssh":
+        return user_of(config.transport.host, config.transport.options)
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+@asynccontextmanager
+async def reached(config: Config, *, agent_port: int = 0) -> AsyncIterator[Transport]:
+    """Reach the site for the length of a block, beside an agent that may run. Raises
+    LocalManagerError."""
+    if config.transport.kind == "local":
+        environment = plain_environment(config.lrm.environment)
+        yield LocalTransport(environment=environment, limit_s=config.lrm.command_limit_s)
+        return
+    transport = ssh_transport(config, is_trial=True)
+    async with transport.connected(agent_port):
+        await transport.ready()
+        yield transport
+
+
+def starter_line(config: Config, transport: Transport, *, agent_port: int) -> StarterLine:
+    """Return the addresses and port at which starters reach an agent at this port. Raises
+    LocalManagerError while there are none."""
+    if isinstance(transport, SSHTransport):
+        line = transport.line
+        return StarterLine(addresses=config.starter.addresses or line.addresses, port=line.port)
+    addresses = config.starter.addresses or agent_addresses(config.starter.listen)
+    return StarterLine(addresses=addresses, port=agent_port)
