@@ -66,10 +66,7 @@ def launched_by(spec: str) -> tuple[int, int]:
 
 def serve(start: Callable[[str], int]) -> int:
     """Fork a starter for each order, until the agent ends; `start` runs it."""
-    # Before the first fork, so that no starter loads them: the codec of host names, and limits.
-    "localhost".encode("idna")
-    import resource  # noqa: F401, PLC0415
-
+    _load()
     die_with_parent(os.getppid())
     parent = _Parent(start)
     gc.collect()
@@ -81,6 +78,17 @@ def serve(start: Callable[[str], int]) -> int:
     except BrokenPipeError:
         pass  # the agent has ended, and the kernel is about to end this process
     return 0
+
+
+def _load() -> None:
+    """Load before the first fork what a starter would load on its own, each in its turn."""
+    import resource  # noqa: F401, PLC0415
+
+    from koala_agent.starter.blocked import compiled  # noqa: F401, PLC0415
+    from koala_agent.starter.challenge_response import challenge, proof  # noqa: PLC0415
+
+    "localhost".encode("idna")  # the codec of host names
+    proof("", "", challenge())  # and the keyed hash
 
 
 class _Parent:

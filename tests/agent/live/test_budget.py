@@ -11,7 +11,9 @@ import pytest
 
 from koala.protocol.messages import Ping, Report
 from koala_agent.lrm.job_table import FILE_NAME
+from koala_agent.starter import procfs
 from koala_agent.starter.machine.line import BURST
+from koala_agent.starter.procfs import Stat
 from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_shell_hold, a_site, an_arm
 from tests.lrm.harness import find_by_claim
@@ -68,10 +70,18 @@ async def through(site: Site, claim: str) -> None:
     arm = an_arm(hold)
     await site.armed(hold, arm)
     # The starter, a fork of the resident parent, and its own fork that waits to be the program.
-    assert len(find_by_claim(claim)) == 2
+    starter, _blocked = sorted(find_by_claim(claim))
+    parent = Stat(procfs.read(starter.pid, "stat")).parent
+    assert loaded(starter.pid) <= loaded(parent)
     site.release(arm)
     await site.gone(claim)
     await until(lambda: not site.claims.claims)
+
+
+def loaded(pid: int) -> set[str]:
+    """Return the libraries that a process has loaded: what its parent has costs a fork nothing."""
+    words = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    return {each[5] for each in words if len(each) > 5 and ".so" in each[5]}
 
 
 def changes_of(folder: Path) -> int:
