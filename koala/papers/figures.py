@@ -77,6 +77,16 @@ def draw(figure: Figure, results: Results, folder: Path) -> tuple[Path, Path]:
 def picture(panels: Sequence[Panel], title: str, results: Results, paths: Sequence[Path]) -> None:
     """Draw panels in one drawing, to files whose suffixes choose the format."""
     from matplotlib import style  # noqa: PLC0415 - takes longer to import than a short run
+
+    with style.context(STYLE, after_reset=True):  # kinds of fonts are chosen when it is saved
+        drawing = compose(panels, title, results)
+        for path in paths:
+            save(drawing, path)
+
+
+def compose(panels: Sequence[Panel], title: str, results: Results) -> Drawing:
+    """Draw panels in one drawing."""
+    from matplotlib import style  # noqa: PLC0415 - takes longer to import than a short run
     from matplotlib.figure import Figure as Drawing  # noqa: PLC0415
 
     with style.context(STYLE, after_reset=True):
@@ -88,8 +98,7 @@ def picture(panels: Sequence[Panel], title: str, results: Results, paths: Sequen
             _draw_panel(drawing.add_subplot(rows, columns, index), panel, results)
         drawing.suptitle(title, fontsize=10)
         _add_legend(drawing)
-        for path in paths:
-            save(drawing, path)
+    return drawing
 
 
 def save(drawing: Drawing, path: Path) -> None:

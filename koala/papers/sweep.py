@@ -10,7 +10,7 @@ from koala.papers.paper import Claim, Effort, Figure, Paper, Quantity, Run, Sett
 from koala.papers.results import Results
 from koala.sim.campaign.code import code_of
 from koala.sim.campaign.identity import run_id
-from koala.sim.campaign.making import NO_STORE, Campaign, Engine, StoreChoice, make
+from koala.sim.campaign.making import NO_STORE, Campaign, Engine, StoreChoice, key_of, make
 from koala.sim.replication import Progress
 
 
@@ -109,11 +109,14 @@ def make_runs(
     progress: Progress | None = None,
 ) -> Campaign[Run]:
     """Make some runs of a plan."""
+    code = wanted.code
+    names = wanted.ids(runs) if store.is_used else ()
+    keys = [key_of(name, code, one.setting) for name, one in zip(names, runs, strict=False)]
     return make(
         wanted.paper.run,
         runs,
-        ids=wanted.ids(runs),
-        code=wanted.code,
+        keys=keys or [None] * len(runs),
+        code=code,
         store=store,
         engine=engine,
         progress=progress,

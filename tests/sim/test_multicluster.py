@@ -16,7 +16,7 @@ from koala.errors import ConfigError
 from koala.policies import chosen
 from koala.sim.experiment.setting import LocalJob, SiteSetting
 from koala.sim.experiment.world import ExperimentReport
-from koala.sim.trace.multicluster import GridReplay, Multicluster, rule
+from koala.sim.trace.multicluster import GridJob, GridReplay, Multicluster, rule
 from koala.workload import swf
 from koala.workload.arrivals import Arrivals
 from koala.workload.logs import Log
@@ -85,7 +85,9 @@ def replayed(path: Path, jobs: list[tuple[int, int, int, int]], **options: objec
     setting = Multicluster(
         sites=sites, parameters=Parameters(), policies=chosen(), split=rule("equal")
     )
-    return GridReplay(setting, Arrivals(Log(path, swf.FORMAT), processors=1 << 62))
+    arrivals = Arrivals(Log(path, swf.FORMAT), processors=1 << 62)
+    grid_jobs = (GridJob(*job) for block in arrivals.sorted_blocks() for job in block)
+    return GridReplay(setting, grid_jobs, summary=lambda: arrivals.summary)
 
 
 def started(report: ExperimentReport) -> dict[str, tuple[float | None, tuple[str, ...]]]:

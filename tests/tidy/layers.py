@@ -59,6 +59,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala.web",),
     (
         "koala.cli",
+        "koala.lab",
         "koala.papers.deadlines.command",
         "koala.papers.hints.command",
         "koala.papers.koala.command",
@@ -83,9 +84,12 @@ ONLY_FROM = {
     "cryptography": ("koala.identity", "koala.wire", "koala.daemon", "koala_agent", "koala.cli"),
     "prometheus_client": ("koala.metrics",),
     "rich": ("koala.cli",),
+    **dict.fromkeys(("cloudpickle", "pandas", "IPython"), ("koala.lab",)),
+    "distributed": ("koala.sim.campaign.on_dask",),
     **dict.fromkeys(("starlette", "uvicorn", "jinja2"), ("koala.web",)),
     **dict.fromkeys(
-        ("scipy", "numpy", "matplotlib"), ("koala.sim", "koala.papers", "koala.workload")
+        ("scipy", "numpy", "matplotlib"),
+        ("koala.sim", "koala.papers", "koala.workload", "koala.lab"),
     ),
 }
 """Packages that stay at one edge: who may import them."""
@@ -164,9 +168,9 @@ def undeclared(modules: Iterable[Module]) -> Iterator[str]:
     """Imports of packages that pyproject.toml does not name among the dependencies, those of the
     extras `sim`, `web` and `metrics` included; who may import these is in ONLY_FROM."""
     project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
-    requirements = project["dependencies"] + project["optional-dependencies"]["sim"]
-    for extra in ("web", "metrics"):
-        requirements += project["optional-dependencies"][extra]
+    extras = project["optional-dependencies"]
+    used = ("sim", "sweep", "notebooks", "web", "metrics")
+    requirements = [*project["dependencies"], *(one for name in used for one in extras[name])]
     declared = {requirement.partition(">")[0] for requirement in requirements}
     owners = packages_distributions()
     for module in modules:

@@ -10,10 +10,9 @@ from koala.cli.arguments import Whole, file, option
 from koala.errors import ConfigError, SpecError
 
 if TYPE_CHECKING:
-    from koala.sim.campaign.making import Engine, StoreChoice
+    from koala.sim.campaign.making import StoreChoice
 
 F = TypeVar("F", bound=Callable[..., Any])
-PROCESSES = "processes"
 
 
 def campaign_options(command: F) -> F:
@@ -21,10 +20,10 @@ def campaign_options(command: F) -> F:
     options = (
         option("--workers", type=Whole(0), default=0, help="Parallel processes; 0: one a core."),
         option(
-            "--on", default=PROCESSES, metavar="ENGINE",
+            "--on", default="processes", metavar="ENGINE",
             help="Where runs are made: processes of this machine, or dask://HOST:PORT, a scheduler"
             " of dask.distributed (extra `sweep`).",
-            words=(PROCESSES, "dask://"),
+            words=("processes", "dask://"),
         ),
         option(
             "--store", type=file, metavar="DIR",
@@ -45,15 +44,6 @@ def store_of(folder: Path | None, *, no_store: bool) -> StoreChoice:
     if no_store and folder is not None:
         raise SpecError("--store and --no-store cannot be combined")
     return StoreChoice(folder=folder, is_used=not no_store)
-
-
-def engine_of(text: str, workers: int) -> Engine:
-    """Return the engine of `--on`. Raises ConfigError."""
-    from koala.sim.campaign.making import Processes
-
-    if text == PROCESSES:
-        return Processes(workers=workers)
-    raise ConfigError(f"--on {text}: allowed are {PROCESSES} and dask://HOST:PORT")
 
 
 def part_of(text: str | None) -> tuple[int, int] | None:

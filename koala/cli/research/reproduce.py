@@ -18,7 +18,7 @@ from koala.cli.arguments import Number, Whole, file, offered, option
 from koala.cli.extras import needs_sim
 from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
-from koala.cli.research.campaign_options import campaign_options, engine_of, part_of, store_of
+from koala.cli.research.campaign_options import campaign_options, part_of, store_of
 from koala.errors import ConfigError, SpecError
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def reproduce(
     found = _paper(words[0])
     effort = _effort(found.efforts["full" if full else "quick"], reps=reps, length=length)
     from koala.papers.sweep import make_runs, plan
+    from koala.sim.campaign.engines import engine_of
 
     wanted = plan(found, effort, figure=figure, seed=seed)
     share = part_of(part)

@@ -7,6 +7,7 @@ often to run it, and what to do with the results. The function's docstring is th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -27,6 +28,29 @@ from koala.sim.options import Option, option_name, options_of
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """A simulation as its command declares it: the options, and what makes its setting."""
+
+    options: Mapping[str, Option]
+    make: Callable[..., Any]
+
+    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Read the values of all options. Raises ConfigError."""
+        return {
+            name: one.read(option_name(name, one), given[name]) if one.read else given[name]
+            for name, one in self.options.items()
+        }
+
+    def setting(self, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a dataclass
+        """Make the setting of the values of all options. Raises ConfigError."""
+        return self.make(**self.values(given))
+
+
+SIMULATIONS: dict[str, Declared] = {}
+"""Simulations whose commands are imported, by name."""
+
+
 def simulation(
     setting: type,
     *,
@@ -40,18 +64,18 @@ def simulation(
     are options that are no fields.
     """
     options = {**options_of(setting), **(more or {})}
+    declared = Declared(options=options, make=make or setting)
 
     def decorate(function: Callable[[Any, Runs], None]) -> click.Command:
+        SIMULATIONS[function.__name__] = declared
+
         @needs_sim
         def run(**given: Any) -> None:  # noqa: ANN401
-            values = {
-                name: one.read(option_name(name, one), given[name]) if one.read else given[name]
-                for name, one in options.items()
-            }
+            values = declared.values(given)
             runs = Runs(**{name: value for name, value in given.items() if name not in options})
             read = [values[name] for name, one in options.items() if one.kind == "file"]
             check_distinct(read, {"jobs-out": runs.jobs_out, "plot": runs.plot})
-            function((make or setting)(**values), runs)
+            function(declared.make(**values), runs)
 
         run.__doc__ = function.__doc__
         shared = (

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,10 +12,6 @@ from koala.cli.research import simulation_options as shared
 from koala.errors import ConfigError, KoalaError
 from koala.sim.options import bounds
 
-if TYPE_CHECKING:
-    from random import Random
-
-MODELS = ("lublin", "das")
 Job = tuple[int, int, int, int]
 """Submit, processors, run time, queue."""
 
@@ -27,7 +21,7 @@ Job = tuple[int, int, int, int]
     "model",
     help="lublin: the model of Lublin and Feitelson; das: the papers' local users, Poisson"
     " arrivals, sizes from D(q), exponential run times.",
-    **offered(*MODELS),
+    **offered("lublin", "das"),
 )
 @option("--jobs", type=Whole(1), default=10_000, help="Number of jobs.")
 @option("--processors", type=Whole(2), default=128, help="Processors of the machine.")
@@ -63,27 +57,34 @@ def workload(
 
     The same seed gives the same log. `koala simulate trace` replays it.
     """
-    from itertools import islice
-    from random import Random
-
+    from koala.lab import Synthetic
+    from koala.lab.workloads import MODELS
     from koala.workload import swf
 
     if model not in MODELS:
         raise ConfigError(f"MODEL {model}: allowed are {', '.join(MODELS)}")
-    if 0 < overestimate < 1:
-        raise ConfigError(f"--overestimate {overestimate}: allowed is 0, or 1 and more")
-    random = Random(seed)
+    between = (1, processors) if sizes is None else bounds("sizes", sizes)
     if model == "lublin":
         parameters = f"kinds {kinds}, stretch {stretch:g}"
-        stream = _lublin(processors, kinds=kinds, stretch=stretch, random=random)
     else:
-        low, high = (1, processors) if sizes is None else bounds("sizes", sizes)
+        low, high = between
         parameters = f"sizes {low}:{high}, q {q:g}, run {run:g}, utilization {utilization:g}"
-        stream = _das(processors, (low, high, q), run, utilization, random)
-    estimates = Random(f"{seed} estimates")
+    made = Synthetic(
+        model=model,
+        jobs=jobs,
+        processors=processors,
+        overestimate=overestimate,
+        stretch=stretch,
+        kinds=kinds,
+        sizes=between,
+        q=q,
+        run_mean_s=run,
+        utilization=utilization,
+    )
+    estimate = made.estimates(seed)
     lines = (
-        _line(number, job, _estimate(job, overestimate, estimates))
-        for number, job in enumerate(islice(stream, jobs), start=1)
+        _line(number, job, estimate(job[2]))
+        for number, job in enumerate(made.drawn(seed, processors), start=1)
     )
     comments = (
         "Version: 2.2",
@@ -97,52 +98,6 @@ def workload(
         raise
     except OSError as error:
         raise KoalaError(f"standard output: cannot be written: {error.strerror}") from error
-
-
-def _lublin(processors: int, *, kinds: bool, stretch: float, random: Random) -> Iterator[Job]:
-    from koala.workload import lublin
-
-    if not stretch > 0:
-        raise ConfigError(f"--stretch {stretch}: allowed is more than 0")
-    chosen = (lublin.BATCH, lublin.INTERACTIVE) if kinds else (lublin.ALL,)
-    drawn = lublin.jobs(*(kind.on(processors) for kind in chosen), random=random)
-    return (
-        (int(job.submit_at * stretch), job.processors, job.run_s, int(job.is_batch))
-        for job in drawn
-    )
-
-
-def _das(
-    processors: int,
-    sizes: tuple[int, int, float],
-    run: float,
-    utilization: float,
-    random: Random,
-) -> Iterator[Job]:
-    from koala.workload import papers
-    from koala.workload.distributions import SizeDistribution
-
-    if not (run > 0 and utilization > 0):
-        raise ConfigError(f"--run {run}, --utilization {utilization}: allowed is more than 0")
-    low, high, q = sizes
-    if high > processors:
-        raise ConfigError(f"--sizes {low}:{high}: at most {processors}, all --processors")
-    try:
-        distribution = SizeDistribution(low=low, high=high, q=q)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    drawn = papers.jobs(
-        distribution,
-        processors=processors,
-        run_mean_s=run,
-        utilization=utilization,
-        random=random,
-    )
-    return ((*job, -1) for job in drawn)
-
-
-def _estimate(job: Job, overestimate: float, random: Random) -> int:
-    return round(job[2] * random.uniform(1, overestimate)) if overestimate else -1
 
 
 def _line(number: int, job: Job, estimate: int) -> tuple[int, ...]:

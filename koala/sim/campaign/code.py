@@ -34,11 +34,12 @@ def interpreter() -> str:
 
 def code_of(run: Callable[..., Any]) -> str:
     """Return the digest of the code that a run executes, and of the interpreter."""
-    return _code_of(getattr(run, "__module__", None) or type(run).__module__)
+    return code_of_module(getattr(run, "__module__", None) or type(run).__module__)
 
 
 @cache
-def _code_of(module: str) -> str:
+def code_of_module(module: str) -> str:
+    """Return the digest of a module, of all that it imports, and of the interpreter."""
     points = sorted(
         f"{point.name} {point.value} {point.dist.version if point.dist else ''}"
         for point in entry_points(group=GROUP)

@@ -36,6 +36,8 @@ def canonical(value: object) -> Plain:
             return ["partial", *map(canonical, (value.func, value.args, value.keywords))]
         case FunctionType() if "<" not in value.__qualname__ and value.__module__ != "__main__":
             return f"{value.__module__}:{value.__qualname__}"
+        case _ if callable(identity := getattr(value, "identity", None)):
+            return [_name(type(value)), canonical(identity())]
         case _ if is_dataclass(value) and not isinstance(value, type):
             parts: list[Plain] = [
                 [one.name, canonical(getattr(value, one.name))] for one in fields(value)

@@ -93,23 +93,20 @@ def make(
     run: Callable[[Item], Outcome],
     items: Sequence[Item],
     *,
-    ids: Sequence[str | None],
+    keys: Sequence[str | None],
     code: str,
     store: StoreChoice = NO_STORE,
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Campaign[Item]:
-    """Make each run once. `ids` name the runs (None: not stored), `code` the code that makes them.
+    """Make each run once. `keys` name stored runs (`key_of`; None: not stored), `code` names the
+    code that makes them.
 
     Ctrl-C ends it and keeps the finished runs. Raises KoalaError when the store cannot be written,
     and what a run raises.
     """
     opened = store.open(code)
     with nullcontext() if opened is None else closing(opened):
-        keys = [
-            digest(name, code, own_code(canonical(item))) if opened is not None and name else None
-            for name, item in zip(ids, items, strict=True)
-        ]
         known: dict[int, Made] = {}
         for place, key in enumerate(keys):
             if opened is not None and key and (found := opened.get(key)) is not None:
@@ -133,6 +130,11 @@ def make(
         finished=tuple((item, known[place]) for place, item in enumerate(items) if place in known),
         is_interrupted=done.is_interrupted,
     )
+
+
+def key_of(name: str, code: str, setting: object) -> str:
+    """Return the key of a run in a store: of its name, and of the code that makes it."""
+    return digest(name, code, own_code(canonical(setting)))
 
 
 def _timed(run: Callable[[Item], Outcome], task: tuple[int, Item]) -> Made:

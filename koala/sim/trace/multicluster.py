@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from math import ceil, inf
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from koala.core.model.job import ComponentSpec, JobSpec
 from koala.core.model.parameters import Parameters
-from koala.core.model.values import FOREVER, Instant, JobId, Seconds
+from koala.core.model.values import FOREVER, Instant, JobId, Priority, Seconds
 from koala.core.policy_api import Policies
 from koala.errors import ConfigError
-from koala.sim.experiment.setting import SiteSetting, Submission
+from koala.sim.experiment.setting import Faults, Links, SiteSetting, Submission
 from koala.sim.experiment.world import ExperimentReport, World
 from koala.sim.metrics import JobRecord
-from koala.workload.arrivals import Arrival, Arrivals
+from koala.workload.arrivals import Summary
 
 SLOWDOWN_BOUND_S = 10.0
 Sizes = tuple[int, ...]
@@ -94,17 +93,39 @@ class Multicluster:
     policies: Policies
     split: SplitRule
     until: Instant = FOREVER
+    faults: Faults | None = None
+    links: Links | None = None
+
+
+class GridJob(NamedTuple):
+    """A job of a workload; `size` is its processors, to be split where no site could hold it, or
+    those of each of its components."""
+
+    at: Instant
+    number: int | str
+    size: int | Sizes
+    run_s: Seconds
+    estimate_s: Seconds
+    priority: Priority = Priority.LOW
 
 
 class GridReplay:
     """One replay. `too_large` counts jobs that all sites together could not hold."""
 
-    def __init__(self, setting: Multicluster, arrivals: Arrivals) -> None:
+    def __init__(
+        self,
+        setting: Multicluster,
+        jobs: Iterable[GridJob],
+        *,
+        summary: Callable[[], Summary] = Summary,
+    ) -> None:
+        """`jobs` come in order of their instants; `summary` returns the counts of a log so far."""
         self._setting = setting
-        self._arrivals = arrivals
+        self._jobs = jobs
+        self._summary = summary
         self._sizes = sorted((s.facts.processors for s in setting.sites), reverse=True)
-        self._known: dict[int, Sizes | None] = {}
-        self._numbers: set[int] = set()  # some logs give one to several jobs
+        self._known: dict[int | Sizes, Sizes | None] = {}
+        self._numbers: set[int | str] = set()  # some logs give one to several jobs
         self.is_interrupted = False
         self.too_large = 0
         self.split_jobs = 0
@@ -116,6 +137,8 @@ class GridReplay:
             submissions=self._submissions(progress),
             parameters=self._setting.parameters,
             policies=self._setting.policies,
+            links=self._setting.links,
+            faults=self._setting.faults,
         )
         world.begin()
         until = self._setting.until
@@ -129,6 +152,7 @@ class GridReplay:
 
     def document(self, report: ExperimentReport) -> dict[str, Any]:
         """Return the results: times in seconds, rates of 1."""
+        summary = self._summary()
         done = [job for job in report.jobs if job.is_finished]
         waits = [job.waiting_s for job in done if job.waiting_s is not None]
         capacity_s = sum(self._sizes) * report.ended_at
@@ -138,12 +162,12 @@ class GridReplay:
             "finished": len(done),
             "failed": sum(job.phase == "Failed" for job in report.jobs),
             "unfinished": report.unfinished,
-            "read": self._arrivals.summary.read,
+            "read": summary.read,
             "dropped": {
-                **self._arrivals.summary.dropped,
-                "too_large": self._arrivals.summary.too_large + self.too_large,
+                **summary.dropped,
+                "too_large": summary.too_large + self.too_large,
             },
-            "changed": self._arrivals.summary.changed,
+            "changed": summary.changed,
             "split_jobs": self.split_jobs,
             "coallocated": sum(job.is_coallocated for job in done),
             "wait": _moments(waits),
@@ -168,11 +192,10 @@ class GridReplay:
         }
 
     def _submissions(self, progress: Callable[[int], None] | None) -> Iterator[Submission]:
-        arriving: Iterable[Arrival] = chain.from_iterable(self._arrivals.sorted_blocks())
-        for count, (at, number, processors, run_s, estimate_s) in enumerate(arriving):
+        for count, (at, number, size, run_s, estimate_s, priority) in enumerate(self._jobs):
             if progress is not None and count % 1000 == 0:
                 progress(count)
-            parts = self._parts(processors)
+            parts = self._parts(size)
             if parts is None:
                 self.too_large += 1
                 continue
@@ -188,15 +211,19 @@ class GridReplay:
                             executable="trace", processors=part, wall_time_s=float(estimate_s)
                         )
                         for part in parts
-                    )
+                    ),
+                    priority=priority,
                 ),
                 run_s=(float(run_s),) * len(parts),
             )
 
-    def _parts(self, processors: int) -> Sizes | None:
-        if processors not in self._known:
-            self._known[processors] = self._setting.split(processors, self._sizes)
-        return self._known[processors]
+    def _parts(self, size: int | Sizes) -> Sizes | None:
+        if size not in self._known:
+            if isinstance(size, int):
+                self._known[size] = self._setting.split(size, self._sizes)
+            else:
+                self._known[size] = size if _fits(size, self._sizes) else None
+        return self._known[size]
 
 
 def _slowdown(job: JobRecord) -> float:

@@ -13,7 +13,7 @@ from koala.papers.paper import Outcome
 from koala.sim.campaign import code
 from koala.sim.campaign.code import code_of, own_code
 from koala.sim.campaign.identity import canonical, digest, run_id
-from koala.sim.campaign.making import Processes, StoreChoice, make
+from koala.sim.campaign.making import Processes, StoreChoice, key_of, make
 from koala.sim.campaign.records import Made, as_plain, from_plain
 from koala.sim.campaign.store import Store
 
@@ -118,7 +118,7 @@ def test_an_interrupted_campaign_goes_on_and_a_repeated_one_makes_no_run(tmp_pat
     calls = tmp_path / "calls"
     calls.mkdir()
     items = [(calls, number) for number in range(6)]
-    ids = [run_id("t", item, seed=1) for item in items]
+    keys = [key_of(run_id("t", item, seed=1), "c" * 64, item) for item in items]
     store = StoreChoice(folder=tmp_path / "store")
 
     def interrupt(done: int) -> None:
@@ -129,7 +129,7 @@ def test_an_interrupted_campaign_goes_on_and_a_repeated_one_makes_no_run(tmp_pat
         found = make(
             count_and_run,
             items,
-            ids=ids,
+            keys=keys,
             code="c" * 64,
             store=store,
             engine=Processes(workers=workers),

@@ -1,0 +1,50 @@
+"""Laboratory: everything that `koala simulate` does, from Python.
+
+    from koala import lab
+
+    grid = lab.grid({"delft": 64, "leiden": 64, "vu": 144})
+    jobs = lab.Synthetic(jobs=2_000)
+    base = lab.Experiment(grid=grid, workload=jobs)
+    found = lab.sweep(base, over={"placement": ["WF", "CF", my_policy]}, reps=10)
+    found.compare("wait.mean", over="placement", baseline="WF")
+
+- `grids`, `reading`: sites and their own users; grid files.
+- `workloads`: jobs of logs, of models, and own ones.
+- `experiments`: jobs on a grid under policies, with faults and own metrics.
+- `models`, `replays`: the papers' simulations; a log on one site.
+- `results`, `rows`: what a run measured, as tables.
+- `sweeps`: many settings with the same seeds, and paired comparisons; `sweep_files` reads them
+  from files.
+- `drawing`, `progress`: pictures, and progress in terminals and notebooks.
+"""
+
+from koala.lab.experiments import Experiment, Faults
+from koala.lab.grids import Grid, LocalUsers, Site, grid
+from koala.lab.models import Model
+from koala.lab.reading import read_grid
+from koala.lab.replays import Replay
+from koala.lab.results import Result
+from koala.lab.rows import Rows
+from koala.lab.sweeps import Sweep, sweep
+from koala.lab.workloads import Job, Jobs, Log, Synthetic, Workload
+
+__all__ = [
+    "Experiment",
+    "Faults",
+    "Grid",
+    "Job",
+    "Jobs",
+    "LocalUsers",
+    "Log",
+    "Model",
+    "Replay",
+    "Result",
+    "Rows",
+    "Site",
+    "Sweep",
+    "Synthetic",
+    "Workload",
+    "grid",
+    "read_grid",
+    "sweep",
+]

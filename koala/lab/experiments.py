@@ -1,0 +1,228 @@
+"""Experiments: the jobs of a workload on a grid, under policies, with faults and own metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from math import inf
+from typing import Any, Self
+
+from koala.core.model.parameters import NAMES
+from koala.core.model.values import FOREVER, SiteName
+from koala.core.policy_api import Ordering, Policies, Scans
+from koala.errors import ConfigError
+from koala.lab.grids import POLICIES, Grid, with_parameters
+from koala.lab.results import Result, flat
+from koala.lab.rows import Rows
+from koala.lab.workloads import Workload
+from koala.policies import ARGUMENTS, chosen
+from koala.runtime.own_functions import argument_count
+from koala.sim.experiment.setting import FaultRates, Outage, RandomFaults
+from koala.sim.experiment.world import ExperimentReport
+from koala.sim.metrics import COLUMNS, JobRecord
+from koala.sim.trace.multicluster import GridReplay, Multicluster, rule
+
+Policy = str | Callable[..., Any]
+"""Name of a policy, module:function, or a function."""
+Metric = Callable[[Sequence[JobRecord]], float]
+"""Function of the records of all jobs of a run (`koala.sim.metrics.JobRecord`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """Faults of the sites: the probability that a claim errs, and that a component that runs is
+    lost, everywhere or by site; and outages, (site, begin, end) in seconds."""
+
+    claim: float | Mapping[str, float] = 0.0
+    component: float | Mapping[str, float] = 0.0
+    outages: tuple[tuple[str, float, float], ...] = ()
+
+    def drawn(self, seed: int, sites: Sequence[str]) -> RandomFaults:
+        """Return the faults of one run. Raises ConfigError."""
+        known = {"claim": self.claim, "component": self.component}
+        named = {site for one in known.values() if isinstance(one, Mapping) for site in one}
+        for site in sorted(named | {site for site, _, _ in self.outages}):
+            if site not in sites:
+                raise ConfigError(f"faults of {site}: sites are {', '.join(sites)}")
+        rates = {
+            SiteName(site): FaultRates(
+                claim=_rate("claim", self.claim, site),
+                component=_rate("component", self.component, site),
+            )
+            for site in sites
+        }
+        outages = [
+            Outage(site=SiteName(site), at=begin, until=end) for site, begin, end in self.outages
+        ]
+        return RandomFaults(seed, rates, outages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """Jobs on a grid. Policies and parameters that are not given are the grid's.
+
+    - `placement`, `claiming`, `deadlines`, `queueing`, `progress`: policies, by name or as
+      functions (docs/policies.md).
+    - `parameters`: parameters of the scheduler that differ from the grid's.
+    - `split`: how a job that no site could hold is cut: equal, fill, or the most processors of a
+      component.
+    - `until_s`: end of the run; without it the last job ends it.
+    - `metrics`: own metrics by name, functions of all jobs' records.
+    """
+
+    grid: Grid
+    workload: Workload
+    placement: Policy | None = None
+    claiming: Policy | None = None
+    deadlines: Policy | None = None
+    queueing: Policy | None = None
+    progress: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    faults: Faults | None = None
+    split: str = "equal"
+    until_s: float = inf
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.policies()
+        with_parameters(self.grid.parameters, self.parameters)
+        rule(str(self.split))
+
+    def changed(self, **changes: Any) -> Self:  # noqa: ANN401 - values of any field
+        """Return the experiment with other values of fields, of parameters of the scheduler, or of
+        fields of fields by their path, such as `workload.stretch`. Raises ConfigError."""
+        parameters = {name: value for name, value in changes.items() if name in NAMES}
+        others = {name: value for name, value in changes.items() if name not in NAMES}
+        if parameters:
+            others["parameters"] = {**self.parameters, **parameters}
+        found: Self = changed(self, others)
+        return found
+
+    def policies(self) -> Policies:
+        """Return the policies. Raises ConfigError for an unknown name or a wrong function."""
+        given = {name: getattr(self, name) for name in POLICIES}
+        wanted = {name: one for name, one in given.items() if one is not None}
+        functions = {name: one for name, one in wanted.items() if not isinstance(one, str)}
+        names = {name: one for name, one in wanted.items() if isinstance(one, str)}
+        found = chosen(**{**self.grid.policies, **names})
+        return replace(found, **dict(_slot(name, one) for name, one in functions.items()))
+
+    def run(
+        self,
+        seed: int = 1,
+        *,
+        progress: Callable[[int], None] | None = None,
+        has_jobs: bool = True,
+    ) -> Result:
+        """Run it once: a function of the seed. `progress` gets the number of jobs that arrived."""
+        replay = self.replay(seed)
+        report = replay.run(progress=progress)
+        return self.result(replay, report, seed, has_jobs=has_jobs)
+
+    def replay(self, seed: int = 1) -> GridReplay:
+        """Return the run of a seed, which has not begun."""
+        names = [site.name for site in self.grid.sites]
+        jobs, counts = self.workload.arrivals(seed, self.grid.processors)
+        setting = Multicluster(
+            sites=tuple(site.setting(seed) for site in self.grid.sites),
+            parameters=with_parameters(self.grid.parameters, self.parameters),
+            policies=self.policies(),
+            split=rule(str(self.split)),
+            until=FOREVER if self.until_s == inf else float(self.until_s),
+            faults=None if self.faults is None else self.faults.drawn(seed, names),
+        )
+        return GridReplay(setting, jobs, summary=counts)
+
+    def result(
+        self, replay: GridReplay, report: ExperimentReport, seed: int, *, has_jobs: bool = True
+    ) -> Result:
+        """Return the result of a run that is over."""
+        document = replay.document(report)
+        own = {name: float(of(report.jobs)) for name, of in self.metrics.items()}
+        return Result(
+            name=str(self),
+            seed=seed,
+            metrics={**dict(flat(document)), **own},
+            jobs=job_rows(report.jobs if has_jobs else (), COLUMNS),
+            notes=report.waiting,
+            document=document,
+        )
+
+    def __str__(self) -> str:
+        given = ((name, getattr(self, name)) for name in POLICIES)
+        told = [f"{name} {label(one)}" for name, one in given if one is not None]
+        return "; ".join([str(self.workload), str(self.grid), *told])
+
+
+def job_rows(jobs: Iterable[Any], columns: Sequence[str]) -> Rows:
+    """Return a row for each record of a job."""
+    return Rows(map(_row, jobs), columns)
+
+
+def _row(record: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass or a named tuple
+    if is_dataclass(record):
+        return {one.name: getattr(record, one.name) for one in fields(record)}
+    found: dict[str, Any] = record._asdict()
+    return found
+
+
+def label(value: object) -> Any:  # noqa: ANN401 - numbers stay numbers
+    """Return a short name of a value, for a row; numbers and words stay as they are."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return ",".join(str(label(one)) for one in value)
+    return getattr(value, "__name__", None) or str(value)
+
+
+def changed(value: Any, changes: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a dataclass
+    """Return a dataclass with other values of fields, or of fields of fields by their path. Raises
+    ConfigError for an unknown field."""
+    names = [one.name for one in fields(value) if one.init]
+    direct: dict[str, Any] = {}
+    deeper: dict[str, dict[str, Any]] = {}
+    for path, one in changes.items():
+        name, _, rest = path.partition(".")
+        if name not in names:
+            raise ConfigError(f"{path}: no such setting; there are {', '.join(names)}")
+        if rest:
+            deeper.setdefault(name, {})[rest] = one
+        else:
+            direct[name] = one
+    for name, rests in deeper.items():
+        inner = direct.get(name, getattr(value, name))
+        if isinstance(inner, Mapping):
+            direct[name] = {**inner, **rests}
+        elif is_dataclass(inner):
+            direct[name] = changed(inner, rests)
+        else:
+            raise ConfigError(f"{name}.{next(iter(rests))}: {name} is {inner}, which has no parts")
+    return replace(value, **direct)
+
+
+_FIELDS = {"placement": "place", "claiming": "claim", "deadlines": "claim_timed"}
+
+
+def _slot(name: str, function: Callable[..., Any]) -> tuple[str, Any]:
+    """Return field and value of `Policies` for a user's function. Raises ConfigError."""
+    if name == "progress" or not callable(function):
+        raise ConfigError(f"{name} = {function!r}: allowed is the name of a policy")
+    count = argument_count(function)
+    if count is not None and count not in ARGUMENTS[name]:
+        expected = " or ".join(map(str, ARGUMENTS[name]))
+        raise ConfigError(
+            f"{name} = {label(function)} takes {count} arguments: allowed are {expected}"
+        )
+    if name != "queueing":
+        return _FIELDS[name], function
+    told = str(label(function))
+    return name, (
+        Ordering(name=told, order=function) if count == 1 else Scans(name=told, turn=function)
+    )
+
+
+def _rate(what: str, rates: float | Mapping[str, float], site: str) -> float:
+    found = rates.get(site, 0.0) if isinstance(rates, Mapping) else rates
+    if not 0 <= found <= 1:
+        raise ConfigError(f"faults: {what} = {found}: allowed are probabilities, 0 to 1")
+    return found

@@ -1,0 +1,79 @@
+"""Replays of a log on one site, under a local scheduler alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+from koala.lab.experiments import changed
+from koala.lab.results import Result, flat
+from koala.lab.rows import Rows
+from koala.lab.workloads import Log, format_of
+from koala.sim.options import policy_name
+from koala.sim.trace import replay as traces
+from koala.workload.arrivals import Overrun
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """A log of jobs on one site (`koala simulate trace`). The seed has no effect.
+
+    - `policy`: local scheduler: fcfs, easy, conservative, an order, or module:function.
+    - `processors`: of the site; None for what the log says, else its largest job.
+    - `until`: simulated second at which it stops.
+    """
+
+    log: Log
+    policy: str = "easy"
+    processors: int | None = None
+    until: int | None = None
+
+    def __post_init__(self) -> None:
+        policy_name("policy", "local", self.policy)
+
+    def changed(self, **changes: Any) -> Self:  # noqa: ANN401 - values of any field
+        """Return the replay with other values of fields. Raises ConfigError."""
+        found: Self = changed(self, changes)
+        return found
+
+    def run(
+        self,
+        seed: int = 1,
+        *,
+        progress: Callable[[float], None] | None = None,
+        has_jobs: bool = True,
+    ) -> Result:
+        """Replay it. `progress` gets the number of bytes that were read. Raises WorkloadError."""
+        path = Path(self.log.path)
+        setting = traces.ReplaySetting(
+            path=path,
+            form=format_of(path, self.log.format),
+            discipline=policy_name("policy", "local", self.policy),
+            processors=self.processors,
+            overrun=Overrun(self.log.overrun),
+            until=self.until,
+        )
+        with TemporaryDirectory(prefix="koala-") as folder:
+            jobs = Path(folder) / "jobs.csv" if has_jobs else None
+            document = traces.Replay(setting, jobs_out=jobs).run(progress or _ignore)
+            rows = Rows(()) if jobs is None else _rows(jobs)
+        return Result(
+            name=str(self), seed=seed, metrics=dict(flat(document)), jobs=rows, document=document
+        )
+
+    def __str__(self) -> str:
+        return f"{self.log} under {self.policy}"
+
+
+def _ignore(_done: float) -> None:
+    pass
+
+
+def _rows(path: Path) -> Rows:
+    first, *lines = path.read_text(encoding="ascii").splitlines()
+    names = first.split(",")
+    values = (map(int, line.split(",")) for line in lines)
+    return Rows((dict(zip(names, row, strict=True)) for row in values), names)

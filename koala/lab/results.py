@@ -1,0 +1,68 @@
+"""Results of one run: metrics by name, and a row for each job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import nan
+from typing import Any
+
+from koala.lab.drawing import Picture, distribution
+from koala.lab.rows import Rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Result of one run.
+
+    - `metrics`: numbers by name, such as `wait.mean`; nan where nothing of the kind happened.
+    - `jobs`: a row for each job, empty if they were not asked for.
+    - `is_saturated`: the queues grow without end, so that means depend on the length of the run.
+    - `document`: what the command prints with --json, where one run has such a document.
+    """
+
+    name: str
+    seed: int
+    metrics: Mapping[str, float]
+    jobs: Rows
+    is_saturated: bool = False
+    notes: tuple[str, ...] = ()
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, metric: str) -> float:
+        """Return a metric. Raises KeyError for an unknown name, with the known ones."""
+        if metric not in self.metrics:
+            raise KeyError(f"{metric!r}: metrics are {', '.join(self.metrics)}")
+        return self.metrics[metric]
+
+    def plot(self, column: str = "waiting_s") -> Picture:
+        """Draw the distribution of a column of the jobs. Raises KeyError for an unknown one."""
+        values = [one for one in self.jobs.column(column) if isinstance(one, int | float)]
+        return distribution(values, title=f"{self.name}, seed {self.seed}", label=column)
+
+    def __repr__(self) -> str:
+        rows = Rows({"metric": name, "value": value} for name, value in self.metrics.items())
+        told = ", saturated" if self.is_saturated else ""
+        return f"{self.name}, seed {self.seed}{told}\n{rows!r}"
+
+    def _repr_html_(self) -> str:
+        rows = Rows({"metric": name, "value": value} for name, value in self.metrics.items())
+        return rows._repr_html_()
+
+
+def flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Yield the numbers of a document by their path, `wait.mean`; null is nan, words are left
+    out."""
+    for name, value in document.items():
+        path = f"{prefix}{name}"
+        match value:
+            case bool() | str() | list() | tuple():
+                pass
+            case None:
+                yield path, nan
+            case int() | float():
+                yield path, float(value)
+            case Mapping():
+                yield from flat(value, f"{path}.")
+            case _:
+                pass

@@ -1,0 +1,119 @@
+"""Rows of a table: a sequence of dictionaries, which pandas and polars take as it is."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from koala.runtime.atomic_file import whole_file
+
+if TYPE_CHECKING:
+    import pandas
+
+Row = dict[str, Any]
+SHOWN_MAX = 20
+"""Rows that a notebook or a terminal shows."""
+
+
+class Rows(Sequence[Row]):
+    """Rows with the same columns. A missing value is None or nan."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
+        self._rows = [dict(row) for row in rows]
+        names = dict.fromkeys(columns)
+        for row in self._rows:
+            names.update(dict.fromkeys(row))
+        self.columns = tuple(names)
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+    @overload
+    def __getitem__(self, place: slice) -> Rows: ...
+    def __getitem__(self, place: int | slice) -> Row | Rows:
+        """Return a row, or some rows."""
+        if isinstance(place, slice):
+            return Rows(self._rows[place], self.columns)
+        return self._rows[place]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rows) and self._rows == other._rows
+
+    __hash__ = None  # type: ignore[assignment]  # rows can change
+
+    def column(self, name: str) -> list[Any]:
+        """Return a column. Raises KeyError for an unknown name, with the known ones."""
+        if name not in self.columns:
+            raise KeyError(f"{name!r}: columns are {', '.join(self.columns)}")
+        return [row.get(name) for row in self._rows]
+
+    def where(self, **values: Any) -> Rows:  # noqa: ANN401 - values of any column
+        """Return the rows with these values."""
+        kept = [row for row in self if all(row.get(n) == value for n, value in values.items())]
+        return Rows(kept, self.columns)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns by name, of which pandas, polars and pyarrow make tables, such as
+        `polars.DataFrame(rows.to_dict())`."""
+        return {name: self.column(name) for name in self.columns}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a pandas data frame. Raises ModuleNotFoundError without pandas."""
+        import pandas  # noqa: PLC0415 - optional
+
+        return pandas.DataFrame(self.to_dict(), columns=list(self.columns))
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write a CSV file, whole or not at all."""
+        with whole_file(Path(path)) as part, part.open("w", encoding="utf-8", newline="") as file:
+            lines = csv.writer(file, lineterminator="\n")
+            lines.writerow(self.columns)
+            lines.writerows([_cell(value) for value in cells] for cells in self.cells())
+
+    def cells(self) -> Iterator[list[Any]]:
+        """Yield the values of each row, in the order of the columns."""
+        for row in self._rows:
+            yield [row.get(name) for name in self.columns]
+
+    def _shown(self) -> tuple[list[list[str]], str]:
+        rows = [[_text(value) for value in cells] for cells in self[:SHOWN_MAX].cells()]
+        more = len(self) - len(rows)
+        return rows, f"... and {more} more rows" if more else ""
+
+    def __repr__(self) -> str:
+        rows, more = self._shown()
+        widths = [
+            max(len(name), *(len(row[place]) for row in rows)) if rows else len(name)
+            for place, name in enumerate(self.columns)
+        ]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in ([*self.columns], *rows)
+        ]
+        return "\n".join([*lines, more] if more else lines)
+
+    def _repr_html_(self) -> str:
+        rows, more = self._shown()
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+        )
+        return f"<table><tr>{head}</tr>{body}</table>{escape(more)}"
+
+
+def _text(value: object) -> str:
+    if value is None or (isinstance(value, float) and not isfinite(value)):
+        return "-" if value is None or value != value else str(value)  # noqa: PLR0124 - nan
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    return "" if value is None or value != value else value  # noqa: PLR0124 - nan

@@ -1,0 +1,344 @@
+"""Sweeps: many settings with the same seeds, and their paired comparisons.
+
+Equal seeds mean equal jobs in every setting (common random numbers), so differences are taken
+within each seed, and what the jobs have in common cancels.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from koala.errors import ConfigError
+from koala.lab.drawing import Picture
+from koala.lab.experiments import Experiment, label
+from koala.lab.models import KINDS, Model
+from koala.lab.progress import shown
+from koala.lab.replays import Replay
+from koala.lab.rows import Row, Rows
+from koala.papers.paper import Effort, Outcome, Panel, Quantity, Run
+from koala.papers.results import Results
+from koala.sim.campaign.code import code_of_module
+from koala.sim.campaign.engines import engine_of
+from koala.sim.campaign.identity import run_id
+from koala.sim.campaign.making import Campaign, Engine, StoreChoice, key_of, make
+from koala.sim.campaign.records import Made
+from koala.sim.statistics import Interval, interval, paired
+
+Base = Experiment | Model | Replay
+Over = Mapping[str, Sequence[Any] | Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A setting of a sweep, and the values by which it differs from the others."""
+
+    labels: tuple[tuple[str, Any], ...]
+    base: Base
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.labels) or str(self.base)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A run of a sweep: the place of its point, its seed, and its pickled setting."""
+
+    place: int
+    seed: int
+    setting: bytes
+
+
+def points_of(base: Base, over: Over | Sequence[Mapping[str, Any]]) -> tuple[Point, ...]:
+    """List the settings: each combination of values, or each of a list. Raises ConfigError."""
+    if isinstance(over, Mapping):
+        named = [list(_named(name, values)) for name, values in over.items()]
+        combinations: Iterable[Sequence[tuple[str, Any, Any]]] = product(*named)
+    else:
+        combinations = [[(name, label(one), one) for name, one in row.items()] for row in over]
+    return tuple(
+        Point(
+            labels=tuple((name, told) for name, told, _ in combination),
+            base=base.changed(**{name: value for name, _, value in combination}),
+        )
+        for combination in combinations
+    )
+
+
+def _named(name: str, values: Sequence[Any] | Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(values, str) or not isinstance(values, Sequence | Mapping) or not values:
+        raise ConfigError(f"{name} = {values!r}: allowed is a list of values, or values by label")
+    if isinstance(values, Mapping):
+        yield from ((name, told, value) for told, value in values.items())
+    else:
+        yield from ((name, label(value), value) for value in values)
+
+
+def sweep(
+    base: Base,
+    over: Over | Sequence[Mapping[str, Any]] = (),
+    *,
+    reps: int = 5,
+    seed: int = 1,
+    workers: int = 0,
+    store: bool | str | Path = True,
+    on: str = "processes",
+    progress: bool = True,
+) -> Sweep:
+    """Run every setting with the seeds `seed`, `seed` + 1, ..., `reps` of them.
+
+    `over` has a list of values for each name of a setting (all combinations are run), or is a list
+    of settings. Values may have labels: {"mine": my_policy}. Finished runs are kept in the user's
+    store, in the folder `store`, or nowhere (False); settings with functions of the session are
+    never kept. Ctrl-C keeps the finished runs. Raises ConfigError.
+    """
+    if reps < 1:
+        raise ConfigError(f"reps = {reps}: allowed is 1 or more")
+    points = points_of(base, over or [{}])
+    seeds = range(seed, seed + reps)
+    tasks = tasks_of(points, seeds)
+    folder = Path(store) if isinstance(store, str | Path) else None
+    choice = StoreChoice(folder=folder, is_used=store is not False)
+    with shown("runs", len(tasks), is_wanted=progress) as update:
+        made = make_tasks(points, tasks, choice, engine_of(on, workers), update)
+    return Sweep(points, seeds, made)
+
+
+def tasks_of(points: Sequence[Point], seeds: Iterable[int]) -> tuple[Task, ...]:
+    """List the runs: all settings with the first seed, then with the second."""
+    pickled = [_pickled(point.base) for point in points]
+    return tuple(
+        Task(place=place, seed=seed, setting=setting)
+        for seed in seeds
+        for place, setting in enumerate(pickled)
+    )
+
+
+def make_tasks(
+    points: Sequence[Point],
+    tasks: Sequence[Task],
+    store: StoreChoice,
+    engine: Engine,
+    progress: Any,  # noqa: ANN401 - a function of the number of finished runs
+) -> Campaign[Task]:
+    """Make runs of a sweep."""
+    code = code_of(points[0].base)
+    names = ids_of(points, tasks)
+    keys = [
+        None if name is None else key_of(name, code, points[task.place].base)
+        for name, task in zip(names, tasks, strict=True)
+    ]
+    return make(
+        run_task, tasks, keys=keys, code=code, store=store, engine=engine, progress=progress
+    )
+
+
+def ids_of(points: Sequence[Point], tasks: Iterable[Task]) -> list[str | None]:
+    """Name runs; None where a setting has functions of the session."""
+    found: list[str | None] = []
+    for task in tasks:
+        try:
+            found.append(run_id("lab", points[task.place].base, seed=task.seed))
+        except ConfigError:
+            found.append(None)
+    return found
+
+
+def code_of(base: Base) -> str:
+    """Return the digest of the code that runs a setting."""
+    match base:
+        case Model():
+            return code_of_module(KINDS[base.name].module)
+        case Replay():
+            return code_of_module("koala.lab.replays")
+        case Experiment():
+            return code_of_module("koala.lab.experiments")
+
+
+def run_task(task: Task) -> Outcome:
+    """Make one run, in any process."""
+    base: Base = pickle.loads(task.setting)
+    found = base.run(task.seed, has_jobs=False)
+    return Outcome(values=found.metrics, is_saturated=found.is_saturated, notes=tuple(found.notes))
+
+
+def _pickled(base: Base) -> bytes:
+    """Pickle a setting, with functions of the session by value."""
+    import cloudpickle  # noqa: PLC0415 - of the extra `sim`
+
+    found: bytes = cloudpickle.dumps(base)
+    return found
+
+
+class Sweep:
+    """Finished runs of a sweep."""
+
+    def __init__(self, points: Sequence[Point], seeds: Sequence[int], made: Campaign[Task]) -> None:
+        self.points = tuple(points)
+        self.seeds = tuple(seeds)
+        self.made = made
+        self._found: dict[int, dict[int, Made]] = {place: {} for place in range(len(points))}
+        for task, one in made.finished:
+            self._found[task.place][task.seed] = one
+        outcomes = [one.outcome for _, one in made.finished]
+        self.metrics = tuple(dict.fromkeys(name for one in outcomes for name in one.values))
+
+    @property
+    def is_interrupted(self) -> bool:
+        """True if not all runs were made."""
+        return self.made.is_interrupted
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of what differs between the settings."""
+        return tuple(dict.fromkeys(name for point in self.points for name, _ in point.labels))
+
+    def rows(self) -> Rows:
+        """Return a row for each run: the labels of its setting, seed and metrics."""
+        return Rows(self._runs(), (*self.names, "seed", "saturated"))
+
+    def means(self, *metrics: str) -> Rows:
+        """Return a row for each setting: means and half-widths of their 95 % confidence intervals
+        (`..._ci95`) of these metrics; of all when none is named. Raises KeyError."""
+        wanted = metrics or self.metrics
+        rows = []
+        for place, point in enumerate(self.points):
+            row = {**dict(point.labels), "replications": len(self._found[place])}
+            for name in wanted:
+                found = interval([*self._values(place, name).values()])
+                column = self._column(name)
+                row |= {column: found.mean, f"{column}_ci95": found.ci95}
+            rows.append(row)
+        return Rows(rows)
+
+    def compare(self, metric: str, *, over: str, baseline: Any) -> Rows:  # noqa: ANN401 - a label
+        """Compare each setting with that which differs in `over` alone, where it is `baseline`.
+
+        A row has the mean difference over the seeds, the bounds of its 95 % confidence interval,
+        the difference in percent of the baseline's mean, and `higher`, `lower` or `undecided`.
+        Raises KeyError for unknown names.
+        """
+        if over not in self.names:
+            raise KeyError(f"{over!r}: settings differ in {', '.join(self.names)}")
+        told = label(baseline)
+        bases = {
+            self._others(point, over): place
+            for place, point in enumerate(self.points)
+            if dict(point.labels).get(over) == told
+        }
+        if not bases:
+            values = dict.fromkeys(str(dict(point.labels).get(over)) for point in self.points)
+            raise KeyError(f"{told!r}: values of {over} are {', '.join(values)}")
+        rows = []
+        for place, point in enumerate(self.points):
+            base = bases.get(self._others(point, over))
+            if base is None or base == place:
+                continue
+            ones, others = self._values(place, metric), self._values(base, metric)
+            seeds = [one for one in ones if one in others]
+            found = paired([ones[one] for one in seeds], [others[one] for one in seeds])
+            mean = interval([others[one] for one in seeds]).mean
+            rows.append(
+                {
+                    **dict(point.labels),
+                    "baseline": told,
+                    "difference": found.mean,
+                    "low": found.low,
+                    "high": found.high,
+                    "percent": 100 * found.mean / mean if mean else float("nan"),
+                    "replications": found.values,
+                    "verdict": _verdict(found),
+                }
+            )
+        return Rows(rows)
+
+    def plot(
+        self, metric: str, *, x: str | None = None, by: str | None = None, title: str = ""
+    ) -> Picture:
+        """Draw the means of a metric with their intervals: over `x`, a line or bar for each value
+        of `by`, a chart for each combination of the rest. Raises KeyError for unknown names."""
+        from koala.papers.figures import compose  # noqa: PLC0415 - imports matplotlib
+
+        self._values(0, metric)
+        names = self.names or ("setting",)
+        x = x or names[0]
+        by = by or next((name for name in names if name != x), None)
+        for name in (x, by):
+            if name is not None and name not in names:
+                raise KeyError(f"{name!r}: settings differ in {', '.join(names)}")
+        panels: dict[str, dict[str, dict[Any, Point]]] = {}
+        for point in self.points:
+            labels = dict(point.labels) or {"setting": str(point)}
+            rest = ", ".join(f"{n} {v}" for n, v in labels.items() if n not in (x, by))
+            series = str(labels.get(by, "")) if by else metric
+            panels.setdefault(rest, {}).setdefault(series, {})[labels.get(x)] = point
+        drawn = [_panel(rest, lines, metric=metric, x_label=x) for rest, lines in panels.items()]
+        return Picture(compose(drawn, title or metric, self._results()))
+
+    def __repr__(self) -> str:
+        told = ", interrupted" if self.is_interrupted else ""
+        count = len(self.made.finished)
+        return f"{count} runs of {len(self.points)} settings{told}: {', '.join(self.names)}"
+
+    def _runs(self) -> Iterator[Row]:
+        for task, one in self.made.finished:
+            labels = dict(self.points[task.place].labels)
+            yield {
+                **labels,
+                "seed": task.seed,
+                "saturated": one.outcome.is_saturated,
+                **{self._column(name): value for name, value in one.outcome.values.items()},
+            }
+
+    def _column(self, metric: str) -> str:
+        """Name the column of a metric, which may be called like a setting."""
+        return f"measured_{metric}" if metric in self.names else metric
+
+    def _values(self, place: int, metric: str) -> dict[int, float]:
+        if metric not in self.metrics:
+            raise KeyError(f"{metric!r}: metrics are {', '.join(self.metrics)}")
+        found = self._found[place].items()
+        return {seed: one.outcome.values.get(metric, float("nan")) for seed, one in found}
+
+    def _others(self, point: Point, over: str) -> tuple[tuple[str, Any], ...]:
+        return tuple(pair for pair in point.labels if pair[0] != over)
+
+    def _results(self) -> Results:
+        effort = Effort(name="lab", replications=len(self.seeds), length=0.0, levels=())
+        return Results(
+            (Run(setting=str(self.points[task.place]), seed=task.seed, effort=effort), one.outcome)
+            for task, one in self.made.finished
+        )
+
+
+def _verdict(difference: Interval) -> str:
+    if difference.mean == 0 == difference.ci95:
+        return "equal"
+    if difference.is_positive:
+        return "higher"
+    return "lower" if difference.is_negative else "undecided"
+
+
+def _panel(
+    title: str, lines: Mapping[str, Mapping[Any, Point]], *, metric: str, x_label: str
+) -> Panel:
+    """Return the chart of a metric: a line for each name, a point at each place."""
+    places = list(dict.fromkeys(place for line in lines.values() for place in line))
+    are_numbers = all(isinstance(one, int | float) for one in places)
+    return Panel(
+        title=title,
+        x=tuple(sorted(places) if are_numbers else map(str, places)),
+        series={
+            name: [
+                Quantity(str(line[place]), metric) if place in line else None
+                for place in (sorted(places) if are_numbers else places)
+            ]
+            for name, line in lines.items()
+        },
+        x_label=x_label,
+        y_label=metric,
+    )

@@ -1,0 +1,247 @@
+"""Workloads: jobs of logs, of models, and own ones. A workload is a function of the seed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, count, islice
+from math import isfinite
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+from koala.core.model.values import Priority
+from koala.errors import ConfigError
+from koala.sim.trace.multicluster import GridJob
+from koala.workload import gwf, lublin, papers, swf
+from koala.workload import logs as log_files
+from koala.workload.arrivals import Arrivals, Overrun, Summary
+from koala.workload.distributions import SizeDistribution
+
+FORMATS = {"swf": swf.FORMAT, "gwf": gwf.FORMAT}
+MODELS = ("lublin", "das")
+ANY_SIZE = 1 << 62
+Counts = Callable[[], Summary]
+Drawn = tuple[int, int, int, int]
+"""Submit, processors, run time, queue."""
+
+
+class Workload(Protocol):
+    """Jobs for a grid of so many processors."""
+
+    def arrivals(self, seed: int, processors: int) -> tuple[Iterable[GridJob], Counts]:
+        """Return the jobs in order of their instants, and the counts of a log so far."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """Jobs of a log in the Standard or the Grid Workload Format, gzipped or not. `overrun` is what
+    happens to a job that runs over its estimate: raise, kill, extend."""
+
+    path: str | Path
+    format: str | None = None
+    overrun: str = "raise"
+
+    def __post_init__(self) -> None:
+        _one_of("overrun", self.overrun, [one.value for one in Overrun])
+        if self.format is not None:
+            _one_of("format", self.format, list(FORMATS))
+
+    def file(self) -> log_files.Log:
+        """Return the file, to be read."""
+        return log_files.Log(Path(self.path), format_of(Path(self.path), self.format))
+
+    def arrivals(self, seed: int, processors: int) -> tuple[Iterable[GridJob], Counts]:
+        """Return the jobs of the log, the same for every seed; the first is submitted at 0. Raises
+        WorkloadError when one cannot be read."""
+        found = Arrivals(self.file(), processors=ANY_SIZE, overrun=Overrun(self.overrun))
+        jobs = (GridJob(*job) for job in chain.from_iterable(found.sorted_blocks()))
+        return jobs, lambda: found.summary
+
+    def identity(self) -> object:
+        """Return what results depend on: the content of the file, not its name."""
+        return [self.content, format_of(Path(self.path), self.format).name, self.overrun]
+
+    @cached_property
+    def content(self) -> str:
+        """Digest of the file. Raises ConfigError if it cannot be read."""
+        try:
+            with Path(self.path).open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be read: {error.strerror}") from error
+
+    def __str__(self) -> str:
+        return Path(self.path).name
+
+
+def format_of(path: Path, name: str | None = None) -> log_files.Format:
+    """Return the format of a log, by its name or by that of the file."""
+    return FORMATS[name or ("gwf" if ".gwf" in path.suffixes else "swf")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synthetic:
+    """Jobs of a model: lublin (Lublin and Feitelson) or das (the papers' local users).
+
+    - `processors`: size of the machine that the jobs are for; None for all of the grid's.
+    - `overestimate`: estimates are run times times 1 to this; 0: exact ones.
+    - `stretch`: factor of the times between arrivals, of lublin; `kinds` separates its batch and
+      interactive jobs.
+    - `sizes`, `q`, `run_mean_s`, `utilization`: of das. `sizes` is 1 to the processors when None.
+    """
+
+    model: str = "lublin"
+    jobs: int = 10_000
+    processors: int | None = None
+    overestimate: float = 0.0
+    stretch: float = 1.0
+    kinds: bool = False
+    sizes: tuple[int, int] | None = None
+    q: float = 0.9
+    run_mean_s: float = 600.0
+    utilization: float = 0.7
+
+    def __post_init__(self) -> None:
+        _one_of("MODEL", self.model, MODELS, is_option=False)
+        if 0 < self.overestimate < 1:
+            raise ConfigError(f"--overestimate {self.overestimate}: allowed is 0, or 1 and more")
+        if not self.stretch > 0:
+            raise ConfigError(f"--stretch {self.stretch}: allowed is more than 0")
+
+    def drawn(self, seed: int, processors: int) -> Iterator[Drawn]:
+        """Draw the jobs. Raises ConfigError."""
+        random = Random(seed)
+        make = self._lublin if self.model == "lublin" else self._das
+        return islice(make(self.processors or processors, random), self.jobs)
+
+    def estimates(self, seed: int) -> Callable[[int], int]:
+        """Return the function that draws the estimate of a run time; -1 without estimates."""
+        random = Random(f"{seed} estimates")
+        factor = self.overestimate
+        return lambda run_s: round(run_s * random.uniform(1, factor)) if factor else -1
+
+    def arrivals(self, seed: int, processors: int) -> tuple[Iterable[GridJob], Counts]:
+        """Return the jobs of this seed; the first is submitted at 0."""
+        return self._jobs(seed, processors), Summary
+
+    def _jobs(self, seed: int, processors: int) -> Iterator[GridJob]:
+        estimate, begin = self.estimates(seed), None
+        for number, (at, size, run_s, _) in enumerate(self.drawn(seed, processors), start=1):
+            begin = at if begin is None else begin
+            run = run_s or 1
+            estimate_s = estimate(run_s)
+            yield GridJob(at - begin, number, size, run, max(run, estimate_s))
+
+    def _lublin(self, processors: int, random: Random) -> Iterator[Drawn]:
+        chosen = (lublin.BATCH, lublin.INTERACTIVE) if self.kinds else (lublin.ALL,)
+        drawn = lublin.jobs(*(kind.on(processors) for kind in chosen), random=random)
+        return (
+            (int(job.submit_at * self.stretch), job.processors, job.run_s, int(job.is_batch))
+            for job in drawn
+        )
+
+    def _das(self, processors: int, random: Random) -> Iterator[Drawn]:
+        if not (self.run_mean_s > 0 and self.utilization > 0):
+            told = f"--run {self.run_mean_s}, --utilization {self.utilization}"
+            raise ConfigError(f"{told}: allowed is more than 0")
+        low, high = self.sizes or (1, processors)
+        if high > processors:
+            raise ConfigError(f"--sizes {low}:{high}: at most {processors}, all --processors")
+        try:
+            distribution = SizeDistribution(low=low, high=high, q=self.q)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        drawn = papers.jobs(
+            distribution,
+            processors=processors,
+            run_mean_s=self.run_mean_s,
+            utilization=self.utilization,
+            random=random,
+        )
+        return ((*job, -1) for job in drawn)
+
+    def __str__(self) -> str:
+        return f"{self.jobs} jobs of {self.model}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job of your own. `processors` is a number, which is split where no site could hold it, or
+    those of each component. Without an estimate it is exact."""
+
+    at: float
+    processors: int | tuple[int, ...]
+    run_s: float
+    estimate_s: float | None = None
+    priority: str = "low"
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        sizes = (self.processors,) if isinstance(self.processors, int) else self.processors
+        if not sizes or min(sizes) < 1 or max(sizes) >= ANY_SIZE:
+            raise ConfigError(f"job with processors {self.processors}: allowed are 1 and more")
+        if not (self.at >= 0 and isfinite(self.at) and self.run_s > 0 and isfinite(self.run_s)):
+            raise ConfigError(
+                f"job at {self.at} with run_s {self.run_s}: allowed are instants of 0 or more and"
+                " run times above 0"
+            )
+        if self.estimate_s is not None and self.estimate_s < self.run_s:
+            raise ConfigError(f"job at {self.at}: estimate_s {self.estimate_s} is below its run_s")
+        _one_of("priority", self.priority, [one.value for one in Priority], is_option=False)
+
+    def grid_job(self, number: int) -> GridJob:
+        """Return it in the simulator's form."""
+        return GridJob(
+            float(self.at),
+            self.name or number,
+            self.processors if isinstance(self.processors, int) else tuple(self.processors),
+            float(self.run_s),
+            float(self.run_s if self.estimate_s is None else self.estimate_s),
+            Priority(self.priority),
+        )
+
+
+Source = Iterable[Job] | Callable[[int], Iterable[Job]]
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Own jobs: an iterable of `Job`s, the same for every seed, or a function that makes one of a
+    seed. They are sorted by their instants."""
+
+    source: Source
+    name: str = "own jobs"
+    known: tuple[Job, ...] | None = field(init=False, repr=False, compare=False, default=None)
+
+    def __post_init__(self) -> None:
+        if not callable(self.source):  # an iterator could be read once only
+            found = tuple(self.source)
+            object.__setattr__(self, "source", found)
+            object.__setattr__(self, "known", found)
+
+    def arrivals(self, seed: int, processors: int) -> tuple[Iterable[GridJob], Counts]:
+        """Return the jobs of this seed. Raises ConfigError for anything but jobs."""
+        found = self.source(seed) if callable(self.source) else self.source
+        jobs = list(found)
+        for one in jobs:
+            if not isinstance(one, Job):
+                raise ConfigError(f"{one!r} is no koala.lab.Job")
+        jobs.sort(key=lambda one: one.at)
+        numbers = count(1)
+        return [one.grid_job(next(numbers)) for one in jobs], lambda: Summary(read=len(jobs))
+
+    def identity(self) -> object:
+        """Return what results depend on."""
+        return self.source
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _one_of(name: str, value: str, allowed: Sequence[str], *, is_option: bool = True) -> None:
+    if value not in allowed:
+        dashes = "--" if is_option else ""
+        raise ConfigError(f"{dashes}{name} {value}: allowed are {', '.join(allowed)}")

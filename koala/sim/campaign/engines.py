@@ -1,0 +1,21 @@
+"""Engines by name: where the runs of a campaign are made."""
+
+from __future__ import annotations
+
+from koala.errors import ConfigError
+from koala.sim.campaign.making import Engine, Processes
+
+PROCESSES = "processes"
+DASK = "dask://"
+
+
+def engine_of(text: str, workers: int = 0) -> Engine:
+    """Return the engine of this name; `workers` limits processes of this machine. Raises
+    ConfigError."""
+    if text == PROCESSES:
+        return Processes(workers=workers)
+    if text.startswith(DASK) and len(text) > len(DASK):
+        from koala.sim.campaign.on_dask import Dask  # noqa: PLC0415 - of the extra `sweep`
+
+        return Dask(address=text.removeprefix(DASK))
+    raise ConfigError(f"--on {text}: allowed are {PROCESSES} and {DASK}HOST:PORT")

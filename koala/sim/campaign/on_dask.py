@@ -1,0 +1,140 @@
+"""Runs on the workers of a scheduler of dask.distributed.
+
+Runs are sent in batches of a second or more. When a worker is lost, the scheduler gives its batches
+to others. Workers must have the same code and the same minor version of Python as this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from koala.errors import ConfigError, KoalaError
+from koala.sim.campaign.code import code_of_module, interpreter
+from koala.sim.campaign.records import Made
+from koala.sim.replication import Each, Progress, Replications
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Item = TypeVar("Item")
+CONNECT_S = 10
+BATCH_S = 1.0
+BATCH_MAX = 256
+IN_FLIGHT = 3
+"""Batches for each worker thread that are sent ahead."""
+LOST_MAX = 10
+"""Workers that may be lost with a batch before it is given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dask:
+    """Engine of a scheduler at `address`, HOST:PORT."""
+
+    address: str
+
+    def __call__(
+        self,
+        run: Callable[[Item], Made],
+        items: Sequence[Item],
+        *,
+        progress: Progress,
+        each: Each[Item, Made],
+    ) -> Replications[Item, Made]:
+        """Run the items. Raises ConfigError if the scheduler cannot be used, KoalaError if its
+        workers are lost again and again."""
+        if not items:
+            return Replications(finished=())
+        client = self._client()
+        done: dict[int, Made] = {}
+        try:
+            _check_workers(client)
+            for place, made in _made(client, run, items):
+                done[place] = made
+                each(items[place], made)
+                progress(len(done))
+            is_interrupted = False
+        except KeyboardInterrupt:
+            is_interrupted = True
+        finally:
+            client.close(timeout=1)
+        finished = tuple((item, done[place]) for place, item in enumerate(items) if place in done)
+        return Replications(finished=finished, is_interrupted=is_interrupted)
+
+    def _client(self) -> Client:
+        try:
+            from distributed import Client  # noqa: PLC0415 - of the extra `sweep`
+        except ImportError:
+            raise ConfigError(
+                f"--on dask://{self.address}: needs the extra: pip install 'koala-scheduler[sweep]'"
+            ) from None
+        try:
+            return Client(f"tcp://{self.address}", timeout=CONNECT_S, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"--on dask://{self.address}: no scheduler there: {error}") from None
+
+
+def _check_workers(client: Client) -> None:
+    """Check that there are workers and that they have our code. Raises ConfigError."""
+    found: dict[str, Any] = client.run(_identity, on_error="return")
+    if not found:
+        raise ConfigError("--on: the scheduler has no workers")
+    own = _identity()
+    for worker, told in found.items():
+        if told != own:
+            raise ConfigError(
+                f"--on: worker {worker} has other code ({told}), this machine {own}: allowed are"
+                " workers with the same Koala and Python"
+            )
+
+
+def _identity() -> str:
+    code = code_of_module("koala.lab.sweeps")[:16]
+    return f"{interpreter()}, code {code}"
+
+
+def _made(
+    client: Client, run: Callable[[Item], Made], items: Sequence[Item]
+) -> Iterator[tuple[int, Made]]:
+    """Yield place and result of each item. The first batches are of one item; later ones as large
+    as makes a batch of a second."""
+    from distributed import KilledWorker, as_completed  # noqa: PLC0415
+
+    threads = sum(client.nthreads().values())
+    places = iter(range(len(items)))
+    size, made_count, made_s = 1, 0, 0.0
+    waiting = as_completed([])
+    begin = [_sent(client, run, items, places, size) for _ in range(IN_FLIGHT * threads)]
+    for future in filter(None, begin):
+        waiting.add(future)
+    for future in waiting:
+        try:
+            results = future.result()
+        except KilledWorker as error:
+            raise KoalaError(
+                f"workers were lost {LOST_MAX} times with the same runs: {error}"
+            ) from None
+        for place, made in results:
+            made_count, made_s = made_count + 1, made_s + made.cpu_s
+            yield place, made
+        size = max(1, min(BATCH_MAX, round(BATCH_S * made_count / max(made_s, 1e-6))))
+        if (more := _sent(client, run, items, places, size)) is not None:
+            waiting.add(more)
+
+
+def _sent(
+    client: Client,
+    run: Callable[[Item], Made],
+    items: Sequence[Item],
+    places: Iterator[int],
+    size: int,
+) -> Any:  # noqa: ANN401 - a future of distributed, None when all items are sent
+    batch = [(place, items[place]) for place, _ in zip(places, range(size), strict=False)]
+    return client.submit(_run_batch, run, batch, pure=False, retries=LOST_MAX) if batch else None
+
+
+def _run_batch(
+    run: Callable[[Item], Made], batch: Sequence[tuple[int, Item]]
+) -> list[tuple[int, Made]]:
+    return [(place, run(item)) for place, item in batch]

@@ -1,0 +1,204 @@
+"""The laboratory gives what the commands give, from Python, with functions of the session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+
+from koala import lab
+from koala.core.model.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
+from koala.errors import ConfigError
+from koala.sim.metrics import JobRecord
+from tests.cli.command import koala
+
+GRID = lab.grid({"a": 8, "b": 8})
+"""Two sites without local users."""
+PAIR = (
+    lab.Job(at=0, processors=6, run_s=100, name="first"),
+    lab.Job(at=1, processors=(6, 2), run_s=50, priority="high", name="second"),
+    lab.Job(at=2, processors=12, run_s=10),
+)
+OWN = lab.Experiment(grid=GRID, workload=lab.Jobs(PAIR))
+
+
+def test_own_jobs_run_on_a_grid_as_hand_calculated() -> None:
+    found = OWN.run()
+    rows = {row["job"]: row for row in found.jobs}
+    assert [rows[name]["processors"] for name in ("first", "second", "3")] == [6, 8, 12]
+    assert rows["second"]["started_at"] == pytest.approx(1, abs=0.5)
+    assert rows["3"]["started_at"] == pytest.approx(100, abs=1), "6 + 6 when the first has ended"
+    assert rows["3"]["components"] == 2
+    assert (found["jobs"], found["finished"], found["split_jobs"]) == (3, 3, 2)
+    assert found["wait.max"] == pytest.approx(98, abs=1)
+
+
+def test_jobs_of_a_function_depend_on_the_seed_and_equal_seeds_are_equal() -> None:
+    def jobs(seed: int) -> Sequence[lab.Job]:
+        return [lab.Job(at=seed, processors=seed, run_s=10)]
+
+    found = lab.Experiment(grid=GRID, workload=lab.Jobs(jobs))
+    assert [found.run(seed).jobs[0]["processors"] for seed in (1, 2, 2)] == [1, 2, 2]
+
+
+def last_site(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+    """Place every component on the last site."""
+    idle = view.idle(request.user)
+    name = list(idle)[-1]
+    if sum(part.processors for part in request.parts) > idle[name]:
+        return Unplaceable(component=request.parts[0].component, reason="no room")
+    return Placement(
+        assignments=tuple(Assignment(component=p.component, site=name) for p in request.parts)
+    )
+
+
+def test_a_function_of_the_session_places_and_measures() -> None:
+    offset, placed = 1000, last_site
+
+    def own_metric(jobs: Sequence[JobRecord]) -> float:
+        return offset + len(jobs)
+
+    base = lab.Experiment(
+        grid=GRID, workload=lab.Jobs(PAIR[:2]), metrics={"own": own_metric}, split="fill"
+    )
+    found = lab.sweep(
+        base,
+        over={"placement": {"mine": placed, "WF": "WF"}},
+        reps=1,
+        workers=2,
+    )
+    rows = found.rows()
+    assert rows.column("placement") == ["mine", "WF"]
+    assert rows.column("own") == [1002, 1002]
+    mine, worst_fit = (rows.where(placement=name)[0]["wait.max"] for name in ("mine", "WF"))
+    assert mine > 90 > worst_fit, "the second job waits for the first"
+    assert found.made.stored == 0
+
+
+def test_settings_that_do_not_exist_are_named_with_those_that_do() -> None:
+    with pytest.raises(ConfigError, match=r"placment: no such setting; there are grid, workload"):
+        OWN.changed(placment="WF")
+    with pytest.raises(ConfigError, match="known are CF, WF"):
+        OWN.changed(placement="XX")
+    with pytest.raises(ConfigError, match=r"placement = <lambda> takes 1 arguments: allowed are 2"):
+        OWN.changed(placement=lambda request: request)
+    with pytest.raises(ConfigError, match="claim_fracton: no such parameter"):
+        lab.grid({"a": 8}, claim_fracton=1)
+    with pytest.raises(ConfigError, match="no such option; there are bandwidth"):
+        lab.Model("koala", job=3)
+    with pytest.raises(ConfigError, match="simulation quake: allowed are koala"):
+        lab.Model("quake")
+    with pytest.raises(KeyError, match=r"'wait': metrics are jobs"):
+        OWN.run()["wait"]
+    with pytest.raises(ConfigError, match="processors 0: allowed are 1"):
+        lab.Job(at=0, processors=0, run_s=1)
+
+
+def test_a_parameter_and_a_field_of_a_field_can_be_changed() -> None:
+    base = lab.Experiment(grid=GRID, workload=lab.Synthetic(jobs=5))
+    found = base.changed(**{"workload.jobs": 7, "claim_fraction": 0.5, "split": "fill"})
+    assert found.run().metrics["jobs"] == 7
+    assert found.parameters == {"claim_fraction": 0.5}
+
+
+def test_paired_differences_are_those_of_equal_seeds() -> None:
+    model = lab.Model("multiqueue", jobs=400, warmup=50)
+    found = lab.sweep(
+        model, over={"policy": ["LS-DO", "GP"], "utilization": [0.3, 0.6]}, reps=4, store=False
+    )
+    rows = found.rows()
+    assert len(rows) == 16
+    (row,) = found.compare("response.all", over="policy", baseline="LS-DO").where(utilization=0.6)
+    ones, others = (
+        rows.where(policy=name, utilization=0.6).column("response.all") for name in ("GP", "LS-DO")
+    )
+    differences = [one - other for one, other in zip(ones, others, strict=True)]
+    assert row["difference"] == pytest.approx(sum(differences) / 4)
+    assert row["low"] < row["difference"] < row["high"]
+    assert row["replications"] == 4
+    with pytest.raises(KeyError, match="values of policy are LS-DO, GP"):
+        found.compare("response.all", over="policy", baseline="GS")
+
+
+def test_a_sweep_is_stored_and_repeated_without_a_run(tmp_path: Path) -> None:
+    def run(workers: int) -> lab.Sweep:
+        over = {"placement": ["WF", "CF"]}
+        return lab.sweep(OWN, over, reps=2, workers=workers, store=tmp_path)
+
+    first, second = run(1), run(2)
+    assert (first.made.stored, second.made.stored) == (0, 4)
+    assert first.rows() == second.rows()
+
+
+@pytest.mark.parametrize("name", ["koala", "multiqueue", "deadlines", "sq", "hints"])
+def test_a_model_has_the_numbers_of_its_command(name: str) -> None:
+    options: dict[str, dict[str, Any]] = {
+        "koala": {"jobs": 5, "local_load": 0.1, "bandwidth": 200, "run": "30:60"},
+        "multiqueue": {"jobs": 500, "warmup": 50, "utilization": 0.4, "policy": "GS"},
+        "deadlines": {"time": 20000, "warmup": 1000, "policy": "LP"},
+        "sq": {"tasks": 4, "machines": 5},
+        "hints": {"jobs": 20, "policy": "Service"},
+    }
+    given = options[name]
+    words = [
+        word for key, one in given.items() for word in (f"--{key.replace('_', '-')}", str(one))
+    ]
+    done = koala("simulate", name, *words, "--reps", "1", "--seed", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    found = lab.Model(name, **given).run(3)
+    shown = {
+        "koala": ("makespan_s", printed.get("makespan_s", {})),
+        "multiqueue": ("response.all", printed.get("response", {}).get("all", {})),
+        "deadlines": ("success_rate", printed.get("success_rate", {})),
+        "sq": ("skew_finish", printed.get("skew_finish", {})),
+        "hints": ("response.all", printed.get("response", {}).get("all", {})),
+    }
+    metric, document = shown[name]
+    assert found[metric] == pytest.approx(document["mean"], rel=1e-12)
+    assert len(found.jobs) > 0
+
+
+def test_a_log_gives_the_numbers_of_the_command(tmp_path: Path) -> None:
+    log, grid = tmp_path / "lublin.swf", tmp_path / "grid.toml"
+    made = koala("simulate", "workload", "lublin", "--jobs", "60", "--processors", "24")
+    log.write_text(made.stdout)
+    grid.write_text(
+        "[sites.a.site]\nprocessors = 16\n[sites.b.site]\nprocessors = 16\n"
+        "[sites.b.load]\narrivals_per_hour = 6.0\n"
+    )
+    words = ("simulate", "trace", str(log), "--json")
+    of_site, of_grid = (
+        json.loads(koala(*words, *more).stdout) for more in ((), ("--grid", str(grid)))
+    )
+    replay = lab.Replay(log=lab.Log(log)).run()
+    assert dict(replay.document) == of_site
+    assert len(replay.jobs) == of_site["jobs"]
+    found = lab.Experiment(grid=lab.read_grid(grid), workload=lab.Log(log)).run()
+    assert found.document == {k: v for k, v in of_grid.items() if k not in ("grid", "split")}
+
+
+def test_rows_become_tables_of_pandas_and_polars() -> None:
+    rows = OWN.run().jobs
+    frame = rows.to_pandas()
+    assert list(frame.columns) == list(rows.columns)
+    assert frame["processors"].sum() == 26
+    assert polars.DataFrame(rows.to_dict(), strict=False)["processors"].sum() == 26
+    assert isnan(lab.Rows([{"a": float("nan")}]).to_pandas()["a"][0])
+    assert "first" in repr(rows)
+    assert "<td>first</td>" in rows._repr_html_()
+
+
+def test_pictures_are_drawn_by_one_call(tmp_path: Path) -> None:
+    found = lab.sweep(OWN, over={"placement": ["WF", "CF"]}, reps=2, store=False, workers=1)
+    for name in ("one.svg", "two.svg"):
+        found.plot("wait.mean", title="Waits").save(tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+    assert "Waits" in (tmp_path / "one.svg").read_text()
+    picture = OWN.run().plot("ended_at")
+    assert picture._repr_png_().startswith(b"\x89PNG")
