@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,7 +27,7 @@ from koala_agent.claim_driver import StoreThread
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.store import Store
-from koala_agent.config import Config, LRMTable, largest_local_job
+from koala_agent.config import Config, LRMTable, largest_local_job, metrics_endpoint
 from koala_agent.files import Files, FilesSettings
 from koala_agent.link import codec
 from koala_agent.link.enrolment import find_identity
@@ -53,6 +57,9 @@ from koala_agent.transport.port import CommandRunner, Transport
 from koala_agent.transport.shell import plain_environment
 from koala_agent.transport.ssh import SSHTransport
 
+if TYPE_CHECKING:
+    from koala_agent.metrics import AgentMetrics, Commit
+
 COLLECT_MAX_S = 7 * 86_400.0
 """Longest wait of outputs for a daemon that is away. While it is there, the limit is an upload's.
 """
@@ -63,7 +70,15 @@ FIGURES_POLLS = 3
 """
 
 
-def live_site(config: Config, *, version: str, umask: int) -> Site:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSite:
+    """The agent of a configuration, and what serves its metrics while it runs, if it is to."""
+
+    site: Site
+    serve_metrics: Callable[[], Coroutine[None, None, None]] | None = None
+
+
+def live_site(config: Config, *, version: str, umask: int) -> LiveSite:
     """Build the agent of this configuration. `umask` is that of the processes it starts.
 
     Raises ConfigError and JournalError when the state directory cannot be used.
@@ -84,10 +99,29 @@ def live_site(config: Config, *, version: str, umask: int) -> Site:
         port=config.starter.port,
         keep_s=config.agent.keep_s,
     )
-    return Site(settings, _surroundings(config, site, version=version, umask=umask))
+    metrics = _metrics(config, version)
+    around = _surroundings(config, site, version=version, umask=umask, metrics=metrics)
+    live = Site(settings, around)
+    if metrics is None:
+        return LiveSite(site=live)
+    serve = partial(
+        metrics.run, live, presence=around.presence, disk=around.disk, identity=around.identity
+    )
+    return LiveSite(site=live, serve_metrics=serve)
 
 
-def _surroundings(config: Config, site: Served, *, version: str, umask: int) -> Surroundings:
+def _metrics(config: Config, version: str) -> AgentMetrics | None:
+    settings = metrics_endpoint(config)
+    if settings is None:
+        return None
+    from koala_agent.metrics import AgentMetrics  # noqa: PLC0415 - needs an extra
+
+    return AgentMetrics(settings, version=version)
+
+
+def _surroundings(
+    config: Config, site: Served, *, version: str, umask: int, metrics: AgentMetrics | None
+) -> Surroundings:
     state = Path(config.agent.state_dir)
     check_state(state)
     identity = None if config.agent.plain else find_identity(state, config.agent.site)
@@ -111,9 +145,19 @@ def _surroundings(config: Config, site: Served, *, version: str, umask: int) -> 
     local_reports: asyncio.Queue[Listed | Idle] = asyncio.Queue()
     transport = _transport(config, site, umask=umask)
     launch = _launch_settings(config, site)
+    commit: Commit = thread.commit
+    if metrics is not None:
+        metrics.restore(store.claims())
+        commit = metrics.committing(thread.commit)
+
+    def tell_of_files(report: object) -> None:
+        link_events.put_nowait(Reported(report))
+        if metrics is not None:
+            metrics.note_copy(report)
+
     files = Files(
         _files_settings(config, identity, disk, may_take_local=launch.shows_all),
-        lambda report: link_events.put_nowait(Reported(report)),
+        tell_of_files,
         relay=lambda: presence.relay,
     )
     manager = _local_manager(
@@ -138,7 +182,7 @@ def _surroundings(config: Config, site: Served, *, version: str, umask: int) -> 
     )
     return Surroundings(
         store=store,
-        commit=thread.commit,
+        commit=commit,
         close=thread.close,
         disk=disk,
         manager=manager,

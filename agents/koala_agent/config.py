@@ -20,6 +20,7 @@ import msgspec
 
 from koala.errors import ConfigError
 from koala.identity.tls import is_loopback
+from koala.metrics.settings import MetricsSettings, MetricsTable, metrics_settings
 from koala.runtime.paths import written_path, written_text
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -251,7 +252,7 @@ TRANSPORT_KEYS: dict[str, tuple[str, ...]] = {
 
 
 class Config(Table, frozen=True):
-    """The whole file."""
+    """The whole file. Metrics are served only with their table."""
 
     agent: AgentTable
     site: SiteTable
@@ -260,6 +261,7 @@ class Config(Table, frozen=True):
     load: LoadTable = LoadTable()
     files: FilesTable = FilesTable()
     starter: StarterTable = StarterTable()
+    metrics: MetricsTable | None = None
     transport: TransportTable = TransportTable()
 
 
@@ -469,7 +471,7 @@ def _numbers(config: Config) -> Iterator[tuple[str, str, float]]:
     """Yield all fractional numbers with their table and key."""
     for table in config.__struct_fields__:
         struct = getattr(config, table)
-        for key in struct.__struct_fields__:
+        for key in () if struct is None else struct.__struct_fields__:
             value = getattr(struct, key)
             if isinstance(value, float):
                 yield table, key, value
@@ -485,16 +487,38 @@ def _with_paths(config: Config, source: str, folder: Path) -> Config:
     state = folder / written_path(config.agent.state_dir, key=f"{source}: agent.state_dir")
     store = state / written_path(config.files.store, key=f"{source}: files.store")
     replace = msgspec.structs.replace
+    metrics, endpoint = config.metrics, metrics_endpoint(config, source, folder=folder)
+    if metrics is not None and endpoint is not None:
+        paths = ("certificate", "key", "token_file")
+        metrics = replace(metrics, **{name: getattr(endpoint, name) for name in paths})
     return replace(
         config,
         agent=replace(config.agent, state_dir=str(state)),
         files=replace(config.files, store=str(store)),
+        metrics=metrics,
+    )
+
+
+def metrics_endpoint(
+    config: Config, source: str = "", *, folder: Path = Path("/")
+) -> MetricsSettings | None:
+    """Return where metrics are served; None without their table. Raises ConfigError."""
+    table = config.metrics
+    if table is None:
+        return None
+    return metrics_settings(
+        table,
+        key="metrics.listen",
+        listen=table.listen,
+        source=source,
+        folder=folder,
+        url_file=Path(config.agent.state_dir) / "metrics.url",
     )
 
 
 # Errors ------------------------------------------------------------------------------------------
 
-TABLES: dict[str, type[Table]] = {
+TABLES: dict[str, type[msgspec.Struct]] = {
     "agent": AgentTable,
     "site": SiteTable,
     "accounts": AccountsTable,

@@ -167,7 +167,8 @@ async def serve(config: Config, *, umask: int) -> int:
     """Run the agent until a signal or a final refusal; return the exit status. Processes that it
     starts for users get this umask, the one that the agent was started with."""
     manager = ServiceManager.of(os.environ)  # before anybody copies the environment
-    site = live_site(config, version=own_version(), umask=umask)
+    live = live_site(config, version=own_version(), umask=umask)
+    site = live.site
     loop = asyncio.get_running_loop()
     keep_threads(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -179,6 +180,8 @@ async def serve(config: Config, *, umask: int) -> int:
                 group.create_task(manager.feed()),
                 group.create_task(_tell_state(manager, site, config)),
             ]
+            if live.serve_metrics is not None:
+                helpers.append(group.create_task(live.serve_metrics()))
             finish = await site.run()
             for helper in helpers:
                 helper.cancel()

@@ -244,6 +244,16 @@ class Site:
         self._link.changed.clear()
         return self._link.trouble
 
+    @property
+    def figures(self) -> Idle | None:
+        """Last answer of the local manager; None before the first."""
+        return self._idle
+
+    @property
+    def problem(self) -> str:
+        """Reasons why the site needs its administrator; empty when it does not."""
+        return "" if self._idle is None else "; ".join(filter(None, self._troubles(self._idle)))
+
     # What the link wants (link.Agent) -----------------------------------------------------------
 
     def startable(self) -> int:

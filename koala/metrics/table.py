@@ -46,6 +46,7 @@ CLAIM_USE = Label(name="use", values=("hold", "run"))
 USE = Label(name="use", values=("idle", "asked", "held", "running", "local"))
 STATE = Label(name="state", values=("disconnected", "usable", "drained", "resting"))
 COPY_OUTCOME = Label(name="outcome", values=("finished", "failed", "cancelled"))
+FETCH_OUTCOME = Label(name="outcome", values=("finished", "failed"))
 STATUS = Label(name="status", values=tuple(code.name for code in grpc.StatusCode))
 METHOD = Label(
     name="method",
@@ -302,7 +303,7 @@ AGENT_QUEUED = _gauge(
     "koala_agent_queued_jobs", "Jobs that wait in the site's own queue.", of=_AGENT
 )
 AGENT_TRANSFERS = _counter(
-    "koala_agent_transfers_total", "Copies to this site that ended.", COPY_OUTCOME, of=_AGENT
+    "koala_agent_transfers_total", "Copies to this site that ended.", FETCH_OUTCOME, of=_AGENT
 )
 AGENT_TRANSFER_BYTES = _counter(
     "koala_agent_transfer_bytes_total", "Bytes of finished copies to this site.", of=_AGENT

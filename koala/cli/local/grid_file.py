@@ -193,7 +193,12 @@ def check_ports(grid: GridFile, *, with_listen: bool) -> None:
         check_free(f"{grid.source}: daemon.listen", daemon.listen, or_else=or_else)
     check_free(f"{grid.source}: daemon.agents", daemon.agents)
     check_free(f"{grid.source}: relay.listen", daemon.relay_listen)
+    for key, endpoint in (("listen", daemon.metrics), ("relay", daemon.relay_metrics)):
+        if endpoint is not None:
+            check_free(f"{grid.source}: metrics.{key}", endpoint.listen)
     for site, agent in agents.items():
+        if agent.metrics is not None:
+            check_free(f"{grid.source}: sites.{site}.metrics.listen", agent.metrics.listen)
         if agent.files.serve is not None:
             check_free(f"{grid.source}: sites.{site}.files.serve", agent.files.serve)
         place = f"{agent.starter.listen}:{agent.starter.port}"

@@ -28,8 +28,11 @@ def read_daemon(parts: DaemonParts, scheduler: Scheduler, now: Instant) -> Readi
     """Read everything for one scrape."""
     readings = Readings()
     _read_process(readings, parts, scheduler)
-    _read_jobs(readings, scheduler, now)
-    _read_sites(readings, parts, scheduler)
+    read_jobs(readings, scheduler, now)
+    read_sites(readings, scheduler)
+    for name, record in parts.listeners.enrolled.items():
+        if record.serial and not record.revoked_at:
+            readings.set(m.SITE_CERTIFICATE, record.expires_at, name)
     return readings
 
 
@@ -61,7 +64,8 @@ def _certificate_end(identity: IdentityFile) -> Instant | None:
 # --- jobs -----------------------------------------------------------------------------------------
 
 
-def _read_jobs(readings: Readings, scheduler: Scheduler, now: Instant) -> None:
+def read_jobs(readings: Readings, scheduler: Scheduler, now: Instant) -> None:
+    """Read the numbers of jobs, queues and claims."""
     queues = scheduler.queues
     counts: Counter[tuple[str, str]] = Counter()
     for identity in scheduler.placed:
@@ -88,7 +92,8 @@ def _read_jobs(readings: Readings, scheduler: Scheduler, now: Instant) -> None:
 # --- sites ----------------------------------------------------------------------------------------
 
 
-def _read_sites(readings: Readings, parts: DaemonParts, scheduler: Scheduler) -> None:
+def read_sites(readings: Readings, scheduler: Scheduler) -> None:
+    """Read states and processors of all sites."""
     claimed: defaultdict[SiteName, Counter[str]] = defaultdict(Counter)
     for claim in scheduler.ledger.values():
         claimed[claim.site][_use(claim)] += claim.processors
@@ -98,9 +103,6 @@ def _read_sites(readings: Readings, parts: DaemonParts, scheduler: Scheduler) ->
         _read_site(readings, site, claimed[site.name])
     for state in m.STATE.values:
         readings.set(m.SITES, states[state], state)
-    for name, record in parts.listeners.enrolled.items():
-        if record.serial and not record.revoked_at:
-            readings.set(m.SITE_CERTIFICATE, record.expires_at, name)
 
 
 def _read_site(readings: Readings, site: Site, processors: Counter[str]) -> None:

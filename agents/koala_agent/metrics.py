@@ -1,0 +1,155 @@
+"""The agent's metrics: counts of stored claims and copies, and readings of the site."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from koala.errors import ConfigError
+from koala.identity.keys import expires_at
+from koala.identity.tls import IdentityFile
+from koala.metrics import table as m
+from koala.metrics.declaration import Source
+from koala.metrics.endpoint import MetricsEndpoint
+from koala.metrics.loop_lag import measure_lag
+from koala.metrics.meter import Meter
+from koala.metrics.readings import LoopReader, Readings
+from koala.metrics.settings import MetricsSettings
+from koala.protocol.messages import ReportState, TransferFailed, TransferFinished
+from koala.protocol.names import ClaimId
+from koala.runtime.disk import Disk
+from koala_agent.claims.events import Forget, StoreClaim
+from koala_agent.claims.states import Claim, report_of
+from koala_agent.link.presence import Presence
+from koala_agent.lrm.port import Idle
+
+ENDING = "ending"
+STATES = {
+    "Asked": "asked",
+    "Withdrawing": ENDING,
+    "Granted": "held",
+    "Armed": "held",
+    "Passed": "running",
+    "Stopping": ENDING,
+    "Ended": ENDING,
+    "Collecting": ENDING,
+    "Gone": "gone",
+}
+"""Value of the label `state` for each state of a claim."""
+
+Commit = Callable[[Sequence[StoreClaim | Forget]], Awaitable[None]]
+
+
+class Observed(Protocol):
+    """Site whose figures are read."""
+
+    @property
+    def figures(self) -> Idle | None:
+        """Last answer of the local manager."""
+
+    @property
+    def problem(self) -> str:
+        """Reason why the site needs its administrator; empty when it does not."""
+
+    def startable(self) -> int:
+        """Return the number of processors that a claim could have now."""
+
+
+class AgentMetrics:
+    """Metrics of one life of an agent: counts from its making on, serves while `run` runs."""
+
+    def __init__(self, settings: MetricsSettings, *, version: str) -> None:
+        """Listen. Raises ConfigError."""
+        self._version = version
+        self._reader: LoopReader | None = None
+        self._states: dict[ClaimId, str] = {}
+        self._granted: set[ClaimId] = set()
+        self._meter = Meter(Source.AGENT, read=self._read)
+        self._endpoint = MetricsEndpoint(settings, self._meter.registry, key="metrics.listen")
+
+    # --- what is counted --------------------------------------------------------------------------
+
+    def restore(self, claims: Sequence[Claim]) -> None:
+        """Begin with the claims of an earlier life, which count no more."""
+        for claim in claims:
+            self._states[claim.id] = type(claim.state).__name__
+            if report_of(claim).state is not ReportState.ASKED:
+                self._granted.add(claim.id)
+
+    def committing(self, commit: Commit) -> Commit:
+        """Make a commit that counts the changes of claims once they are stored."""
+
+        async def counted(changes: Sequence[StoreClaim | Forget]) -> None:
+            await commit(changes)
+            for change in changes:
+                if isinstance(change, StoreClaim):
+                    self._count(change.claim)
+                else:
+                    self._states.pop(change.claim, None)
+                    self._granted.discard(change.claim)
+
+        return counted
+
+    def note_copy(self, report: object) -> None:
+        """Count the end of a copy."""
+        match report:
+            case TransferFinished(size_bytes=size_bytes):
+                self._meter.add(m.AGENT_TRANSFERS, "finished")
+                self._meter.add(m.AGENT_TRANSFER_BYTES, by=size_bytes)
+            case TransferFailed():
+                self._meter.add(m.AGENT_TRANSFERS, "failed")
+            case _:
+                pass
+
+    def _count(self, claim: Claim) -> None:
+        before, now = self._states.get(claim.id), type(claim.state).__name__
+        self._states[claim.id] = now
+        if now in ("Granted", "Armed", "Passed") and claim.id not in self._granted:
+            self._granted.add(claim.id)
+            self._meter.add(m.AGENT_GRANTED)
+        end = report_of(claim).end
+        if now == "Gone" and before != "Gone" and end is not None:
+            self._meter.add(m.AGENT_CLAIMS_ENDED, end.kind.value)
+
+    # --- what is read -----------------------------------------------------------------------------
+
+    async def run(
+        self, site: Observed, *, presence: Presence, disk: Disk, identity: IdentityFile | None
+    ) -> None:
+        """Serve, and measure the lag of the event loop, until cancelled."""
+
+        async def read() -> Readings:
+            readings = Readings()
+            self._read_site(readings, site)
+            readings.set(m.BUILD_INFO, 1, self._version)
+            readings.set(m.DISK_FREE, disk.free_bytes)
+            readings.set(m.AGENT_LINK_UP, presence.is_live)
+            readings.set(m.AGENT_CONNECTIONS, presence.connection)
+            if identity is not None:
+                with suppress(ConfigError, OSError):  # it is being replaced
+                    readings.set(m.CERTIFICATE_ENDS, expires_at(identity.read().certificate))
+            return readings
+
+        self._reader = LoopReader(asyncio.get_running_loop(), read)
+        self._endpoint.start()
+        try:
+            await measure_lag(self._meter)
+        finally:
+            self._endpoint.close()
+
+    def _read_site(self, readings: Readings, site: Observed) -> None:
+        states = Counter(STATES[state] for state in self._states.values())
+        for state in m.AGENT_STATE.values:
+            readings.set(m.AGENT_CLAIMS, states[state], state)
+        readings.set(m.AGENT_TROUBLE, bool(site.problem))
+        readings.set(m.AGENT_STARTABLE, site.startable())
+        if (figures := site.figures) is not None:
+            readings.set(m.AGENT_CAPACITY, figures.processors)
+            readings.set(m.AGENT_LOCAL, figures.local_processors)
+            readings.set(m.AGENT_QUEUED, figures.queued_jobs)
+
+    def _read(self) -> Readings:
+        return Readings() if self._reader is None else self._reader.read()
