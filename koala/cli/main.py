@@ -26,6 +26,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "up": "koala.cli.local.up:up",
         "demo": "koala.cli.local.demo:demo",
         "web": "koala.cli.local.web:web",
+        "top": "koala.cli.top.command:top",
         "examples": "koala.cli.local.examples:examples",
         "init": "koala.cli.local.init:init",
         "doctor": "koala.cli.admin.doctor:doctor",
@@ -43,8 +44,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "logs": "koala.cli.jobs.logs:logs",
         "outputs": "koala.cli.jobs.outputs:outputs",
     },
-    "Sites": {"site": "koala.cli.admin.sites:site"},
-    "Files": {
+    "Grid": {
+        "site": "koala.cli.admin.sites:site",
         "files": "koala.cli.files:files",
     },
     "Administration": {
@@ -60,7 +61,10 @@ SECTIONS: dict[str, dict[str, str]] = {
 }
 """Place of each command, in the sections and the order of the help text."""
 
-SHORT = {"Research": "Papers and logs in simulated time."}
+SHORT = {
+    "Grid": "Manage sites, and the files that jobs read.",
+    "Research": "Papers and logs in simulated time.",
+}
 """Sections whose commands share a line of the help text, for it to fit a small terminal."""
 
 ALIASES: dict[str, str] = {

@@ -111,6 +111,22 @@ def up(folder: Path, text: str | None = GRID) -> Iterator[Up]:
         assert process.returncode == 0, said
 
 
+@contextmanager
+def daemon_process(config: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A daemon without sites; it is killed with the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "koala.cli", "daemon", str(config)],
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(LIMIT_S)
+
+
 def still_running(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Those that have not ended; one of them may wait for the system to take note of its end."""
     found = []

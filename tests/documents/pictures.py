@@ -1,6 +1,8 @@
 """Draws the pictures of the documents from real runs: `make pictures` writes docs/pictures.
 
     terminal.svg    a session on the grid of `koala up`
+    top.svg         the screen of `koala top` beside running jobs
+    timeline.svg    `koala timeline` of a job with an input file
     start.svg       the start of a job with an input file: copies, claims, barrier, run
     queues.svg      response times under three queue disciplines, in simulated time
 
@@ -29,6 +31,7 @@ from rich.text import Text
 
 from tests.cli.command import PYTHON_PATH, environment
 from tests.cli.grids import Up, up
+from tests.cli.top.terminal import COLUMNS, terminal
 from tests.tidy.sources import ROOT
 
 PICTURES = ROOT / "docs" / "pictures"
@@ -61,6 +64,12 @@ JOB = """+(inputFile=ocean.dat)
 (&(label=air)(resourceManagerContact=vu)(executable=sleep)(arguments=3)(count=2))
 """
 FILE_BYTES = 4_000_000
+JOBS_OF_TOP = (
+    "&(name=forecast)(executable=sleep)(arguments=60)(count=4)",
+    "+(name=coupled)(distinct=yes)(&(executable=sleep)(arguments=60)(count=2))"
+    "(&(executable=sleep)(arguments=60)(count=2))",
+    "&(name=large)(executable=sleep)(arguments=60)(count=140)",
+)
 PHASES = {
     "copies its input file": "#a6bddb",
     "claim waits in the site's queue": "#fdcc8a",
@@ -78,8 +87,30 @@ def draw_terminal(path: Path) -> None:
             for command in SESSION:
                 shown.append("$ ", "bold green").append(f"{command}\n", "bold")
                 shown.append(_printed(command, grid, folder))
-    console = Console(record=True, width=WIDTH, file=io.StringIO())
-    console.print(shown, end="")
+    _save_text(shown, path, WIDTH)
+
+
+def draw_top(path: Path) -> None:
+    """Draw the screen of `koala top` while jobs run and one waits."""
+    with tempfile.TemporaryDirectory() as name, up(Path(name), None) as grid:
+        ends = [grid.submit(text) for text in JOBS_OF_TOP]
+        with terminal("top", "--address", grid.address, COLORTERM="") as screen:
+            screen.wait(lambda text: all(f" {job} " in text for job in ends), "all jobs")
+            shown = screen.wait_for("Running", "Placing")
+        grid.koala("cancel", *ends)
+    _save_text(Text(shown), path, COLUMNS)
+
+
+def draw_timeline(path: Path) -> None:
+    """Draw the picture of `koala timeline --svg`."""
+    with tempfile.TemporaryDirectory() as name, up(Path(name), GRID) as grid:
+        job = _run_job(grid)
+        assert grid.koala("timeline", job, "--svg", str(path)).returncode == 0
+
+
+def _save_text(text: Text, path: Path, width: int) -> None:
+    console = Console(record=True, width=width, file=io.StringIO())
+    console.print(text, end="")
     form = FONT_FACE.sub("", CONSOLE_SVG_FORMAT).replace("Fira Code", "Menlo, Consolas")
     path.write_text(console.export_svg(title="koala", code_format=form), encoding="utf-8")
 
@@ -102,16 +133,21 @@ def draw_start(path: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with up(folder, GRID) as grid:
-            store = Path(grid.said_state()) / "sites" / "delft" / "files"
-            store.mkdir(parents=True, exist_ok=True)
-            store.joinpath("ocean.dat").write_bytes(bytes(FILE_BYTES))
-            while "ocean.dat" not in grid.koala("files", "--json").stdout:
-                pass
-            job = grid.submit(JOB, "--wait").splitlines()[0]
+            job = _run_job(grid)
             shown = json.loads(grid.koala("show", job, "--json").stdout)
     figure = Figure(figsize=(8.4, 3.0), layout="constrained")
     _draw_components(figure.add_subplot(), shown)
     _save(figure, path)
+
+
+def _run_job(grid: Up) -> str:
+    """Run the job with an input file to its end; return its id."""
+    store = Path(grid.said_state()) / "sites" / "delft" / "files"
+    store.mkdir(parents=True, exist_ok=True)
+    store.joinpath("ocean.dat").write_bytes(bytes(FILE_BYTES))
+    while "ocean.dat" not in grid.koala("files", "--json").stdout:
+        pass
+    return grid.submit(JOB, "--wait").splitlines()[0]
 
 
 def _draw_components(axes: Axes, job: dict[str, Any]) -> None:
@@ -165,5 +201,7 @@ def _save(figure: Figure, path: Path) -> None:
 if __name__ == "__main__":
     PICTURES.mkdir(exist_ok=True)
     draw_terminal(PICTURES / "terminal.svg")
+    draw_top(PICTURES / "top.svg")
+    draw_timeline(PICTURES / "timeline.svg")
     draw_start(PICTURES / "start.svg")
     draw_queues(PICTURES / "queues.svg")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import sys
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -68,10 +68,19 @@ def logs(
 
 
 class LogPrinter:
-    """Prints the logs of a job; with `by_site` components are named by their sites."""
+    """Prints the logs of a job; with `by_site` components are named by their sites.
 
-    def __init__(self, *, as_json: bool, by_site: bool = False) -> None:
+    `write` gets the text in place of standard output."""
+
+    def __init__(
+        self,
+        *,
+        as_json: bool = False,
+        by_site: bool = False,
+        write: Callable[[str], None] | None = None,
+    ) -> None:
         self._as_json = as_json
+        self._write = write or _print_text
         self._by_site = by_site
         self._attempt = 0
         self._sites: dict[int, str] = {}
@@ -99,8 +108,7 @@ class LogPrinter:
             self._print(self._writer(part), decoder.decode(part), lines)
         for writer, text in decoder.finish():
             self._print(writer, text, lines)
-        sys.stdout.write(lines.finish())
-        sys.stdout.flush()
+        self._write(lines.finish())
 
     def _writer(self, part: LogPart) -> Writer:
         writer = Writer.of(part)
@@ -112,10 +120,14 @@ class LogPrinter:
 
     def _print(self, writer: Writer, text: str, lines: LabelledLines) -> None:
         if not self._as_json:
-            sys.stdout.write(lines.add(writer, text))
-            sys.stdout.flush()
+            self._write(lines.add(writer, text))
         elif text:
             show_json(part_document(writer, text), indent=None)
+
+
+def _print_text(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 class Writer(NamedTuple):

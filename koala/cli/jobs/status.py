@@ -140,7 +140,7 @@ def why(*, job: str, json: bool, address: str | None) -> None:
 @option("--svg", type=file, metavar="FILE", help="Write the course as a picture; - prints it.")
 @daemon_options
 def timeline(*, job: str, svg: Path | None, json: bool, address: str | None) -> None:
-    """Draw the course of a job over its sites, from submission to end.
+    """Draw the course of a job over its sites.
 
     Each line is a component at a site, each kind of bar a character. The letters are A submitted, B
     placed, C claimed, D started, E ended, with the times between below (KOALA, figure 1).

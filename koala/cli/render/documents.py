@@ -141,7 +141,7 @@ def job_text(
             "",
             *([transfers_text(job["transfers"], width=width), ""] if job.get("transfers") else []),
             *([_claims_text(job["charges"], zone=zone, width=width), ""] if job["charges"] else []),
-            *_story(job["story"], zone),
+            *story_lines(job["story"], zone),
         ]
     )
 
@@ -373,7 +373,7 @@ def _end(part: Document) -> str:
     return clean(part["refusal"]) or NOTHING
 
 
-def _story(story: Sequence[Sequence[Any]], zone: tzinfo | None) -> list[str]:
+def story_lines(story: Sequence[Sequence[Any]], zone: tzinfo | None = None) -> list[str]:
     """Format the last lines of the job's history."""
     lines = [f"{moment(at, zone)}  {clean(text)}" for at, text in story[-STORY_LINES:]]
     left_out = len(story) - len(lines)

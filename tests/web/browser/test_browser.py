@@ -4,10 +4,7 @@ texts, small screens, and the rules of accessibility."""
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +13,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from koala.web.cells import milliseconds, processor_time
-from tests.cli.command import LIMIT_S, environment
-from tests.cli.grids import Up, up
+from tests.cli.command import LIMIT_S
+from tests.cli.grids import Up, daemon_process, up
 from tests.harness.ports import free_port
 from tests.web.browser.stage import LIMIT_MS, PHONE, WebProcess, chromium, page_of, web_process
 from tests.web.browser.steps import command, document, submitted
@@ -212,22 +209,6 @@ def test_lists_are_there_without_scripts(grid: Up, web: WebProcess, browser: Any
         expect(page.locator(f"[data-job={job}]")).to_have_count(0)
 
 
-@contextmanager
-def daemon(config: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A daemon at a port; it is killed with the block."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "koala.cli", "daemon", str(config)],
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(LIMIT_S)
-
-
 def submit(port: int) -> str:
     """A job that waits, since no site is there; tried until the daemon serves."""
     while True:
@@ -246,7 +227,7 @@ def test_open_pages_survive_restarts_of_daemon_and_web_process(
         f'[daemon]\nlisten = "127.0.0.1:{port}"\nstate_dir = "state"\n', encoding="utf-8"
     )
     address = f"127.0.0.1:{port}"
-    with daemon(config, port) as running:
+    with daemon_process(config) as running:
         first = submit(port)
         with web_process(tmp_path, address) as web, page_of(browser, web) as page:
             page.goto(f"{web.address}/jobs")
@@ -255,7 +236,7 @@ def test_open_pages_survive_restarts_of_daemon_and_web_process(
             running.kill()
             running.wait(LIMIT_S)
             expect(page.locator("#trouble")).to_contain_text("no daemon answers")
-            with daemon(config, port):
+            with daemon_process(config):
                 second = submit(port)
                 expect(page.locator(f"[data-job={second}]")).to_contain_text("Placing")
                 expect(page.locator("#trouble")).to_be_hidden()

@@ -1,0 +1,82 @@
+"""The views of one job in `koala top`: its course and barrier, why it waits, its logs. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+
+from koala.cli.render.documents import story_lines
+from koala.cli.render.gantt import gantt_text
+from koala.cli.render.table import clean, columns, cut, painted, table
+from koala.cli.top.scene import Document, TopScene
+from koala.views.gantt import gantt
+from koala.views.units import duration
+from koala.web.barrier import Barrier, barrier
+from koala.web.cells import milliseconds
+
+READING = ["reading ..."]
+
+
+def job_lines(scene: TopScene, width: int, *, coloured: bool) -> list[str]:
+    """Draw a job: its phase, its course over the sites, its barrier, and its history."""
+    job = scene.job
+    if job is None:
+        return READING
+    name = f" {clean(job['name'])}" if job["name"] else ""
+    head = cut(f"{job['phase']}  {job['job']}{name} of {clean(job['owner'])}", width)
+    if coloured:
+        head = head.replace(job["phase"], painted(job["phase"]), 1)
+    chart = gantt(job, scene.now_at)
+    lines = [head, "", *gantt_text(chart, width=width, coloured=coloured).split("\n"), ""]
+    lines += barrier_lines(job, scene.now_at, width)
+    return [*lines, "", *(cut(line, width) for line in story_lines(job["story"]))]
+
+
+def barrier_lines(job: Document, now_at: float, width: int) -> list[str]:
+    """Draw who has come to the barrier and who has passed it, in milliseconds."""
+    found = barrier(job, now_at)
+    if found.first_at is None:
+        return ["barrier: no component has checked in yet"]
+    rows = [
+        (
+            one.label,
+            one.site,
+            one.state,
+            "" if one.arrived_at is None else f"+{milliseconds(one.arrived_at - found.first_at)}",
+            one.passed_text,
+        )
+        for one in found.arrivals
+    ]
+    heads = columns("COMPONENT", "SITE", "STATE", "ARRIVED", "PASSED")
+    head = f"barrier: {_barrier_words(found, job, now_at)}"
+    return [cut(head, width), *table(heads, rows, width=width).split("\n")]
+
+
+def _barrier_words(found: Barrier, job: Document, now_at: float) -> str:
+    if found.skew_s is not None:
+        return f"the programs started within {milliseconds(found.skew_s)}"
+    if job["ended_at"] is not None:
+        return "it was not passed"
+    missing = ", ".join(clean(one) for one in found.missing)
+    words = f"waits for {missing}" if missing else "all components are here"
+    if found.start_at is None or found.start_at < now_at:
+        return words
+    return f"{words}; planned start in {duration(found.start_at - now_at)}"
+
+
+def why_lines(scene: TopScene, width: int) -> list[str]:
+    """Wrap the sentences of `koala why`."""
+    if scene.why is None:
+        return READING
+    head = f"{scene.why['job']}  {scene.why['phase']}"
+    wrapped = (
+        textwrap.wrap(clean(sentence), width - 2, subsequent_indent="  ")
+        for sentence in scene.why["why"]
+    )
+    return [head, "", *(line for lines in wrapped for line in lines)]
+
+
+def log_lines(scene: TopScene, job: str, width: int) -> list[str]:
+    """Cut the last lines that the programs wrote."""
+    if not scene.log:
+        return [f"{job} has not written anything yet"]
+    return [cut(clean(line.rstrip("\n")), width) for line in scene.log]

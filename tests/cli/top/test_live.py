@@ -1,0 +1,153 @@
+"""The live view of the terminal (`koala top`) on a pseudo-terminal, in front of a real grid."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import koala
+from tests.cli.grids import Up, daemon_process, up
+from tests.cli.top.terminal import terminal
+from tests.harness.ports import free_port
+
+pytestmark = pytest.mark.live
+ESCAPE, ENTER, DOWN, CONTROL_C = "\x1b", "\r", "\x1b[B", "\x03"
+UNTIL_GO = "until [ -e GO ]; do sleep 0.1; done"
+PAIR = f"""+(name=pair)(&(executable=/bin/sh)(count=1)(label=left)
+   (arguments=-c "echo left is here; {UNTIL_GO}; echo left is done"))
+ (&(executable=/bin/sh)(count=2)(label=right)(arguments=-c "{UNTIL_GO}"))"""
+SLEEP = "&(executable=/bin/sleep)(arguments=600)(count=1)"
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One grid of two sites."""
+    with up(tmp_path_factory.mktemp("g")) as running:
+        yield running
+
+
+def row(screen: str, job: str) -> str:
+    """Return the line of a job in the list; empty if it is not there."""
+    return next((line for line in screen.split("\n") if f" {job} " in f"{line[1:]} "), "")
+
+
+def test_a_job_is_watched_from_the_list_to_its_end_and_another_is_cancelled(
+    grid: Up, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    with terminal("top", "--address", grid.address) as screen:
+        screen.wait_for("2 sites, 8 processors", "delft", "vu", "q quit")
+        pair = grid.submit(PAIR.replace("GO", str(go)))
+        screen.wait(lambda text: "Running" in row(text, pair), "the running job")
+        assert "pair" in row(screen.text, pair)
+        screen.press(ENTER)
+        screen.wait_for("left", "right", "barrier: the programs started within", "passed")
+        document = json.loads(grid.koala("show", pair, "--json").stdout)
+        skew_ms = document["timeline"]["start_skew_s"] * 1000
+        assert f"within {skew_ms:.1f} ms" in screen.text
+        screen.press("w")
+        screen.wait_for("have not ended: left at", "running for")
+        screen.press("l")
+        screen.wait_for("left.0 | left is here")
+        go.touch()
+        screen.wait_for("left.0 | left is done")
+        screen.press(ESCAPE)
+        screen.wait_for("barrier:", "Finished")
+        screen.press("c")
+        screen.wait_for(f"{pair} is over")
+        screen.press("q")
+        screen.wait(lambda text: "Finished" in row(text, pair), "the end")
+
+        sleeper = grid.submit(SLEEP)
+        screen.wait(lambda text: "Running" in row(text, sleeper), "the other job")
+        screen.press("\x1b[H")
+        screen.wait(lambda text: row(text, sleeper).startswith(">"), "the first line")
+        screen.press("c")
+        screen.wait_for(f"cancel {sleeper}?")
+        screen.press("n")
+        screen.wait_for(f"{sleeper} was not cancelled")
+        assert json.loads(grid.koala("show", sleeper, "--json").stdout)["phase"] == "Running"
+        screen.press("cy")
+        screen.wait(lambda text: "Cancelled" in row(text, sleeper), "the cancellation")
+
+        screen.press("/")
+        screen.wait_for("filter:")
+        screen.press(f"PAIR{ENTER}")
+        screen.wait(lambda text: row(text, sleeper) == "", "the filter")
+        assert "1 listed: filter 'PAIR'" in screen.text
+        screen.press(f"/{'x' * 3}{ESCAPE}")
+        screen.wait_for("q quit", "filter 'PAIR'")
+        screen.press("?")
+        screen.wait_for("cancel it, after a question")
+        screen.press(f"{ESCAPE}")
+        screen.wait_for("WAITED")
+        screen.press("q")
+        assert screen.end() == 0
+        assert screen.mode_now() == screen.mode, "the terminal is as it was"
+        assert b"\x1b[?1049l" in screen.written
+
+
+def test_the_numbers_are_those_of_json_and_no_colour_is_needed(grid: Up) -> None:
+    with terminal("top", "--address", grid.address) as screen:
+        screen.wait_for("q quit", "delft")
+        sites = json.loads(grid.koala("site", "--json").stdout)["sites"]
+        for site in sites:
+            line = next(one for one in screen.text.split("\n") if one.startswith(site["site"]))
+            bar = re.search(r"\[.{20}\]", line)
+            assert bar is not None
+            assert line.split()[-1] == str(site["idle"])
+        assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", screen.written), "NO_COLOR is set"
+        screen.resize(60, 20)
+        screen.process.send_signal(signal.SIGWINCH)
+        screen.wait(lambda text: len(text.split("\n")) == 20 and "q qu" not in text, "the new size")
+        assert max(map(len, screen.text.split("\n"))) <= 60
+        screen.press(CONTROL_C)
+        assert screen.end() == 0
+        assert screen.mode_now() == screen.mode
+
+
+def submitted(address: str) -> str:
+    """Submit a job that waits, since no site is there; try until the daemon serves."""
+    while True:
+        run = koala("submit", "-", stdin=SLEEP.encode(), KOALA_ADDRESS=address)
+        if run.returncode == 0:
+            return run.stdout.strip()
+        assert run.returncode == 3, run.stderr
+
+
+@pytest.mark.long
+def test_the_view_survives_a_restart_of_the_daemon(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    config = tmp_path / "daemon.toml"
+    config.write_text(f'[daemon]\nlisten = "{address}"\nstate_dir = "state"\n', encoding="utf-8")
+    with daemon_process(config) as running:
+        first = submitted(address)
+        with terminal("top", "--address", address) as screen:
+            screen.wait(lambda text: "Placing" in row(text, first), "the first job")
+            running.kill()
+            screen.wait_for("! not current: no daemon answers", first)
+            with daemon_process(config):
+                second = submitted(address)
+                screen.wait(lambda text: "Placing" in row(text, second), "the second job")
+                screen.wait_without("not current")
+            screen.process.send_signal(signal.SIGHUP)  # as a closed window does
+            assert screen.end() == 0
+            assert screen.mode_now() == screen.mode
+
+
+def test_without_a_terminal_other_commands_are_named(grid: Up) -> None:
+    run = grid.koala("top")
+    assert run.returncode == 2
+    assert "must be a terminal; see koala list" in run.stderr
+
+
+def test_without_a_daemon_the_terminal_is_left_as_it_was() -> None:
+    with terminal("top", "--address", f"127.0.0.1:{free_port()}") as screen:
+        assert screen.end() == 3
+        assert "no daemon answers" in screen.text
+        assert screen.mode_now() == screen.mode
