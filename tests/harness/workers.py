@@ -16,6 +16,7 @@ TOGETHER = {
     "tests/cli/test_demo.py": "demonstration",
     "tests/cli/test_run.py": "grid of koala run",
     "tests/cli/test_up.py": "grid of the command line",
+    "tests/cli/top/test_live.py": "grid in the terminal",
     "tests/documents/test_pages.py": "grid of the documents",
     "tests/identity/test_handshakes.py": "daemon with strangers",
     "tests/live/test_bad_input.py": "calm grid for bad input",
