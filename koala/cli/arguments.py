@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Number(click.ParamType[float]):
-    """Number within bounds that calculations can use (`koala.sim.options.is_sensible`)."""
+    """Number within bounds that calculations can use (`koala.sim.option_values`)."""
 
     name = "number"
     kind: type[int] | type[float] = float
@@ -43,7 +43,7 @@ class Number(click.ParamType[float]):
         except ValueError:
             self.fail(f"{value!r}: allowed are {self.allowed}", param, ctx)
         if isinstance(number, float):
-            from koala.sim.options import SENSIBLE, is_sensible
+            from koala.sim.option_values import SENSIBLE, is_sensible
 
             if not is_sensible(number):  # nor is nan
                 self.fail(f"{number}: allowed are {SENSIBLE}", param, ctx)

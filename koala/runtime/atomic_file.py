@@ -10,11 +10,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -120,7 +118,9 @@ def _our_descriptor(found: os.stat_result) -> int | None:
 def _appended(descriptor: int, *, suffix: str) -> Iterator[Path]:
     """Yield the path of an empty file, which is copied to the descriptor: a second opening of the
     same file would write over what is printed."""
-    with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
+    from tempfile import TemporaryDirectory  # noqa: PLC0415 - hardly any output needs it
+
+    with TemporaryDirectory(prefix=PREFIX) as folder:
         part = Path(folder, f"part{suffix}")
         part.touch()
         yield part
@@ -133,7 +133,7 @@ def _appended(descriptor: int, *, suffix: str) -> Iterator[Path]:
 def _begin(target: Path, *, suffix: str) -> tuple[Path, int]:
     """Create an empty hidden file beside the target, with its mode, and lock it."""
     while True:
-        part = target.with_name(f"{PREFIX}{secrets.token_hex(8)}{suffix}")
+        part = target.with_name(f"{PREFIX}{os.urandom(8).hex()}{suffix}")
         lock = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.fstat(lock).st_nlink:

@@ -11,13 +11,15 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
 from operator import attrgetter
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from koala.errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 GROUP = "koala.policies"
 FOLDER_VARIABLE = "KOALA_OWN_FOLDER"
@@ -41,7 +43,7 @@ def find_function(
     what = f"policies.{slot} = {name!r}"
     if ":" in name:
         return _load(what, name, lambda: _of_module(name), arguments, other)
-    points = {point.name: point for point in entry_points(group=GROUP)}
+    points = {point.name: point for point in _entry_points()}
     point = points.get(f"{slot}.{name}")
     if point is not None:
         return _load(what, point.value, point.load, arguments, other)
@@ -51,8 +53,14 @@ def find_function(
 
 def outside_names(slot: str) -> list[str]:
     """Names that other packages add to a slot."""
-    points = entry_points(group=GROUP)
+    points = _entry_points()
     return [point.name.partition(".")[2] for point in points if point.name.startswith(f"{slot}.")]
+
+
+def _entry_points() -> EntryPoints:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow; built-in names need none
+
+    return entry_points(group=GROUP)
 
 
 def argument_count(function: object) -> int | None:

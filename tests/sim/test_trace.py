@@ -435,7 +435,7 @@ def test_a_run_reads_no_further_than_it_must() -> None:
 def test_a_tally_is_kept_and_given_back() -> None:
     tally = Tally()
     job: Arrival = (0, 1, 2, 30, 40)
-    tally.add([(job, 5, 35)])
+    tally.add([(35, 1, job, 5)])
     again = Tally.of(json.loads(json.dumps(tally.kept())))
     assert again == tally
     assert again.document() == tally.document()

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -170,11 +169,13 @@ def is_rereadable(log: Path) -> bool:
 def rereadable(log: Path) -> Iterator[Path]:
     """Yield a file that can be read twice (header, then jobs): the log, or a temporary copy of a
     pipe's content."""
-    from koala.workload import logs
-
     if is_rereadable(log):
         yield log
         return
+    from tempfile import TemporaryDirectory
+
+    from koala.workload import logs
+
     is_standard_input = str(log) == STANDARD_INPUT
     with TemporaryDirectory(prefix="koala-") as folder:
         copy = Path(folder) / ("standard input" if is_standard_input else log.name)

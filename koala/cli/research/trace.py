@@ -16,7 +16,7 @@ from koala.cli.extras import needs_sim
 from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
 from koala.errors import ConfigError
-from koala.sim.options import one_of, policy_name
+from koala.sim.option_values import local_scheduler_name, one_of
 
 if TYPE_CHECKING:
     from koala.sim.trace.events import Change
@@ -139,7 +139,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
         raise ConfigError(f"--split {split}: needs --grid")
     if checkpoint is not None and not shared.is_rereadable(file):
         raise ConfigError(f"--checkpoint needs a log that can be read twice; {file} is not a file")
-    scheduler = policy_name("policy", "local", policy or "easy")
+    scheduler = local_scheduler_name("policy", policy or "easy")
     if not isinstance(local_scheduler(scheduler), Discipline) and checkpoint is not None:
         raise ConfigError(f"--checkpoint: not with --policy {policy}, whose waiting times it lacks")
     form = _format(file, log_format)

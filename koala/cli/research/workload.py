@@ -10,7 +10,7 @@ from koala.cli.arguments import Number, Whole, offered, option
 from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
 from koala.errors import ConfigError, KoalaError
-from koala.sim.options import bounds
+from koala.sim.option_values import bounds
 
 Job = tuple[int, int, int, int]
 """Submit, processors, run time, queue."""

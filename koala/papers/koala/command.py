@@ -14,7 +14,8 @@ from koala.papers.koala.simulation import setting as das
 from koala.papers.koala.simulation.run import run
 from koala.papers.koala.simulation.setting import Group, Setting
 from koala.papers.koala.simulation.summary import Summary
-from koala.sim.options import Option, numbers
+from koala.sim.option_values import numbers
+from koala.sim.options import Option
 from koala.sim.statistics import Interval
 
 RATES = {

@@ -20,7 +20,8 @@ from koala.papers.multiqueue.simulation.runs import KINDS, Setting
 from koala.policies import named
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.runtime.own_functions import outside_names
-from koala.sim.options import Option, numbers, one_of
+from koala.sim.option_values import numbers, one_of
+from koala.sim.options import Option
 
 POLICIES = "GS, LS-OR|RD|RO|DO, GP, LP-LF|GF|RD, EQ-LF|GF|RD, LQ"
 

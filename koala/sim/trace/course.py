@@ -98,7 +98,7 @@ class Course:
             self._rows.writelines(
                 [
                     f"{job[1]},{job[0]},{start},{end},{job[2]}\n"
-                    for job, start, end in (*run.ended, *run.cut)
+                    for end, _, job, start in (*run.ended, *run.cut)
                 ]
             )
         if self._series is not None:

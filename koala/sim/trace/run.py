@@ -70,17 +70,20 @@ class TraceRun:
         """An instant at which a pass is due without another event."""
         self._arrived = 0
         """Number of arrivals; a job's key is its number among them, from 1."""
-        self._jobs: dict[int, Arrival] = {}
-        self._starts: dict[int, int] = {}
-        self._ends: list[tuple[int, int]] = []
+        self._waiting: dict[int, Arrival] = {}
+        self._ends: list[Ended] = []
+        """Heap of the running jobs."""
 
     # Going on ---------------------------------------------------------------------------------
 
-    def go_on(self, before: float, *, instants: int) -> bool:
+    def go_on(  # noqa: C901 - one loop: a call an event would cost as much as what it does
+        self, before: float, *, instants: int
+    ) -> bool:
         """Process all events before an instant, or so many instants of them; return True if there
         may be more."""
-        queue, ends, jobs, starts = self.queue, self._ends, self._jobs, self._starts
+        queue, ends, waiting = self.queue, self._ends, self._waiting
         submit, end, advance = self._submit, queue.end, queue.advance
+        start_at_once = queue.start_at_once
         arrival, arrivals, key = self._next, self._arrivals, self._arrived
         ended, waiting_max, now = self.ended, self.waiting_max, self.now
         forced_at = self._forced_at
@@ -97,24 +100,31 @@ class TraceRun:
                 break
             now = coming
             while ends and ends[0][0] == now:
-                done = heappop(ends)[1]
-                end(done)
-                ended.append((jobs.pop(done), starts.pop(done), now))
+                over = heappop(ends)
+                end(over[1])
+                ended.append(over)
             while arrival[0] == now:
                 key += 1
-                jobs[key] = arrival
-                submit(key, processors=arrival[2], estimate_s=arrival[4])
+                _, _, processors, run_s, estimate_s = arrival
+                if not waiting and start_at_once(
+                    key, processors=processors, estimate_s=estimate_s, now=now
+                ):
+                    heappush(ends, (now + run_s, key, arrival, now))
+                else:
+                    waiting[key] = arrival
+                    submit(key, processors=processors, estimate_s=estimate_s)
                 arrival = next(arrivals, _NONE)
-            for started in advance(now):
-                starts[started] = now
-                heappush(ends, (now + jobs[started][3], started))
-            if len(jobs) - len(starts) > waiting_max:  # noqa: PLR1730 - quicker than a call
-                waiting_max = len(jobs) - len(starts)
+            if waiting:
+                for started in advance(now):
+                    job = waiting.pop(started)
+                    heappush(ends, (now + job[3], started, job, now))
+                if len(waiting) > waiting_max:  # noqa: PLR1730 - quicker than a call
+                    waiting_max = len(waiting)
         self._next, self._arrived, self.waiting_max, self.now = arrival, key, waiting_max, now
         return may_be_more
 
     def _submit_owned(self, key: int, *, processors: int, estimate_s: float) -> None:
-        user, priority = self._owners.get(self._jobs[key][1], ("", 0))
+        user, priority = self._owners.get(self._waiting[key][1], ("", 0))
         self.queue.submit(
             key, processors=processors, estimate_s=estimate_s, user=user, priority=priority
         )
@@ -125,7 +135,9 @@ class TraceRun:
         now = change.at
         self.now = now
         while self._ends and self._ends[0][0] == now:
-            self.ended.append(self._end(heappop(self._ends)[1]))
+            over = heappop(self._ends)
+            self.queue.end(over[1])
+            self.ended.append(over)
         if change.failing:
             self._fail(change.failing, is_requeued=change.is_requeued)
         self.queue.regain(change.returning)
@@ -137,39 +149,37 @@ class TraceRun:
         self._forced_at = math.inf
 
     def _fail(self, processors: int, *, is_requeued: bool) -> None:
-        victims: list[int] = []
-        for key in reversed(self._starts):
-            if self.queue.idle >= processors:
-                break
-            victims.append(key)
-            self.queue.end(key)
-        doomed = set(victims)
-        self._ends = [entry for entry in self._ends if entry[1] not in doomed]
+        running = self._running()
+        victims: list[Ended] = []
+        while self.queue.idle < processors:
+            victims.append(running.pop())
+            self.queue.end(victims[-1][1])
+        self._ends[:] = running
         heapify(self._ends)
-        for key in victims:
-            job = self._jobs[key]
-            self.lost_area += job[2] * (self.now - self._starts[key])
+        for _, key, job, start in victims:
+            self.lost_area += job[2] * (self.now - start)
             if is_requeued:
-                del self._starts[key]
+                self._waiting[key] = job
                 self.queue.put_back(key, processors=job[2], estimate_s=job[4])
                 self.requeued += 1
             else:
-                self.cut.append((self._jobs.pop(key), self._starts.pop(key), self.now))
+                self.cut.append((self.now, key, job, start))
                 self.killed += 1
         self.queue.lose(processors)
 
-    def _end(self, key: int) -> Ended:
-        self.queue.end(key)
-        return self._jobs.pop(key), self._starts.pop(key), self.now
+    def _running(self) -> list[Ended]:
+        """List the running jobs in order of start."""
+        by_key = {job[1]: job for job in self._ends}
+        return [by_key[key] for key in self.queue.running]
 
     # What there is ----------------------------------------------------------------------------
 
     def state(self) -> State:
         """Return the running and waiting jobs now."""
-        jobs, starts = self._jobs, self._starts
+        jobs = self._waiting
         return State(
             at=self.now,
-            running=tuple((jobs[k][1], jobs[k][0], starts[k], jobs[k][2]) for k in starts),
+            running=tuple((job[1], job[0], start, job[2]) for _, _, job, start in self._running()),
             waiting=tuple((jobs[k][1], jobs[k][0], jobs[k][2]) for k in self.queue.order()),
             available=self.queue.available,
         )
@@ -199,8 +209,8 @@ class TraceRun:
             "killed": self.killed,
             "requeued": self.requeued,
             "available": self.queue.available,
-            "running": [(key, self._jobs[key], start) for key, start in self._starts.items()],
-            "waiting": [(key, self._jobs[key]) for key in self.queue.order()],
+            "running": [(key, job, start) for _, key, job, start in self._running()],
+            "waiting": [(key, self._waiting[key]) for key in self.queue.order()],
             "reservations": reservations,
         }
 
@@ -215,12 +225,11 @@ class TraceRun:
         queue = self.queue
         queue.lose(queue.processors - kept["available"])
         for key, job, start in kept["running"]:
-            self._jobs[key], self._starts[key] = tuple(job), start
             queue.occupy(key, processors=job[2], until=start + job[4])
-            self._ends.append((start + job[3], key))
+            self._ends.append((start + job[3], key, tuple(job), start))
         heapify(self._ends)
         for key, job in kept["waiting"]:
-            self._jobs[key] = tuple(job)
+            self._waiting[key] = tuple(job)
             queue.submit(key, processors=job[2], estimate_s=job[4])
         if isinstance(queue, ConservativeQueue):
             queue.restore(dict(kept["reservations"]), self.now)

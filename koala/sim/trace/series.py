@@ -69,8 +69,8 @@ class Series:
 
     def add(self, ended: list[Ended]) -> None:
         """Add jobs that ended."""
-        self.waits.add([start - job[0] for job, start, _ in ended])
-        for job, start, end in ended:
+        self.waits.add([start - job[0] for _, _, job, start in ended])
+        for end, _, job, start in ended:
             self.busy.add(start, end, job[2])
             if start > job[0]:
                 self.wanted.add(job[0], start, job[2])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
 from random import Random
 
 import pytest
@@ -54,8 +56,10 @@ def test_a_line_is_a_list_whatever_comes_and_goes(seed: int) -> None:
         for _ in range(random.choice([0, 0, 1, 5])):
             if plain:
                 assert line.head == plain[0]
-                line.behead()
-                del plain[0]
+                idle = plain[0][1] + random.choice([-1, 0, 0, 40])
+                fitting = bisect_right([*accumulate(job[1] for job in plain)], idle)
+                assert line.take_from_head(idle) == plain[:fitting]
+                del plain[:fitting]
         if plain and random.random() < 0.3:
             gone = plain.pop(random.randrange(len(plain)))
             line.remove(gone)
@@ -65,11 +69,12 @@ def test_a_line_is_a_list_whatever_comes_and_goes(seed: int) -> None:
             "now": step,
             "shadow_at": step + random.choice([0, 2, 60, 1_000]),
         }
+        assert line.may_fit(given["idle"]) or all(job[1] > given["idle"] for job in plain)
         if random.random() < 0.5:
             assert line.take(**given) == plain_take(plain, **given)
     while plain:
         assert line.head == plain[0]
-        line.behead()
+        assert line.take_from_head(plain[0][1]) == [plain[0]]
         del plain[0]
 
 

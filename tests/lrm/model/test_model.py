@@ -294,3 +294,33 @@ def test_a_job_put_back_is_the_head_of_its_queue() -> None:
     queue.end("claim")
     assert queue.advance(2) == ["first again"]
     assert queue.waiting == 1
+
+
+@pytest.mark.parametrize("discipline", list(Discipline))
+@pytest.mark.parametrize("seed", range(4))
+def test_a_job_that_starts_at_once_starts_as_by_a_pass(discipline: Discipline, seed: int) -> None:
+    random = Random(seed)
+    plain: LocalQueue[int] = local_queue(processors=8, discipline=discipline)
+    quick: LocalQueue[int] = local_queue(processors=8, discipline=discipline)
+    ends: dict[int, int] = {}
+    at_once = 0
+    for now in range(400):
+        for key in [key for key, end_at in ends.items() if end_at == now]:
+            del ends[key]
+            plain.end(key)
+            quick.end(key)
+        started: list[int] = []
+        for key in range(now * 10, now * 10 + random.choice([0, 0, 0, 1, 2])):
+            size, estimate_s = random.randint(1, 8), random.randint(1, 9)
+            plain.submit(key, processors=size, estimate_s=estimate_s)
+            if quick.start_at_once(key, processors=size, estimate_s=estimate_s, now=now):
+                started.append(key)
+            else:
+                quick.submit(key, processors=size, estimate_s=estimate_s)
+        at_once += len(started)
+        started += quick.advance(now)
+        assert started == plain.advance(now)
+        assert [*quick.running] == [*plain.running]
+        assert quick.startable(now, 3) == plain.startable(now, 3)
+        ends |= {key: now + random.randint(1, 9) for key in started}
+    assert at_once > 20 or discipline is Discipline.CONSERVATIVE

@@ -110,12 +110,28 @@ class BackfillQueue(Generic[Key]):
         self._groups.insert(0, _Group([_Block([job])]))
         self._compact(self._groups[:2])
 
-    def behead(self) -> None:
-        """Remove the first job."""
+    def take_from_head(self, idle: int) -> list[Waiting[Key]]:
+        """Remove and return the jobs at the head that fit together."""
+        taken: list[Waiting[Key]] = []
         jobs = self._groups[0].blocks[0].jobs
-        del jobs[0]
-        if not jobs:
-            self._compact(self._groups[:1])
+        while jobs and jobs[0][1] <= idle:
+            job = jobs.pop(0)
+            idle -= job[1]
+            taken.append(job)
+            if not jobs:
+                self._compact(self._groups[:1])
+                jobs = self._groups[0].blocks[0].jobs
+        return taken
+
+    def may_fit(self, idle: int) -> bool:
+        """Test whether a job of a short queue takes no more than so many processors; a long one is
+        left to the summaries of `take`."""
+        if len(self._groups) > 1 or len(self._groups[0].blocks) > 1:
+            return True
+        for job in self._groups[0].blocks[0].jobs:  # noqa: SIM110 - quicker than a generator
+            if job[1] <= idle:
+                return True
+        return False
 
     def remove(self, job: Waiting[Key]) -> None:
         """Remove a job; those at the tail are found soonest."""
@@ -205,7 +221,7 @@ class _Search(Generic[Key]):
         """Remove the jobs of a block that may start."""
         idle, extra, now, shadow_at = self.idle, self.extra, self.now, self.shadow_at
         found = []
-        for job in block.jobs:
+        for job in [job for job in block.jobs if job[1] <= idle]:  # mostly few of them
             processors = job[1]
             if processors > idle:
                 continue

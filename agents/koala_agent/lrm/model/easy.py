@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
-from itertools import islice
+from bisect import bisect_left, bisect_right
 
 from koala_agent.lrm.model.backfill_queue import BackfillQueue
 from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue, Waiting
@@ -21,8 +20,10 @@ class EASYQueue(LocalQueue[Key]):
 
     Cost. Between two completions idle processors, extra and what is left until the shadow can only
     shrink, so a job that was passed over once stays passed over: a pass looks at newcomers only
-    unless something ended or the head changed. No pass sorts; releases are kept in order as jobs
-    start; a deep queue is searched a block at a time, or a group of blocks (`line`).
+    unless something ended or the head changed. The shadow is computed when a job behind the head
+    fits, which is rare on a busy site. No pass sorts: expected ends are kept in order as jobs
+    start, as plain numbers in two lists. A deep queue is searched a block at a time, or a group of
+    blocks (`line`).
     """
 
     discipline = Discipline.EASY
@@ -31,10 +32,35 @@ class EASYQueue(LocalQueue[Key]):
         super().__init__(processors=processors)
         self._line: BackfillQueue[Key] = BackfillQueue()
         self._newcomers: list[Waiting[Key]] = []
-        self._releases: list[tuple[float, int]] = []
+        self._ends_at: list[float] = []
+        """Expected ends of the running jobs, in order, and in `_releases` their processors."""
+        self._releases: list[int] = []
+        self._is_open = True
+        """Something ended, or the head changed, since all jobs were visited."""
         self._reservation: tuple[float, int] | None = None
-        """Shadow and extra, what backfilling must leave to the head of the queue; None when
-        something ended, or the head changed, since they were computed."""
+        """Shadow and extra, what backfilling must leave to the head of the queue; None when they
+        are not computed since then."""
+
+    def start_at_once(self, key: Key, *, processors: int, estimate_s: float, now: float) -> bool:
+        """Start a job that arrives at an empty queue, if it fits; no head needs a reservation."""
+        if self._waiting or not 0 < processors <= self.idle:
+            return False
+        until = now + estimate_s
+        self._running[key] = (until, processors)
+        place = bisect_right(self._ends_at, until)
+        self._ends_at.insert(place, until)
+        self._releases.insert(place, processors)
+        self.idle -= processors
+        return True
+
+    def end(self, key: Key) -> None:
+        """Release the processors of a running job that has ended; one call for each job."""
+        until, processors = self._running.pop(key)
+        self.idle += processors
+        place = self._releases.index(processors, bisect_left(self._ends_at, until))
+        del self._ends_at[place], self._releases[place]
+        self._is_open = True
+        self._reservation = None
 
     def advance(self, now: float) -> list[Key]:
         """One scheduling pass, as above."""
@@ -45,12 +71,12 @@ class EASYQueue(LocalQueue[Key]):
                 self._start_from_head(now, started)
             if self.idle and len(waiting) > 1:
                 kept = self._reservation
-                if kept is None or kept[0] < now:
+                if self._is_open or (kept is not None and kept[0] < now):
                     # A shadow in the past was set by jobs that overran their estimates; it moves
                     # with now.
                     self._choose_from_all(now, started)
                 elif self._newcomers:
-                    self._choose_from_newcomers(now, kept, started)
+                    self._choose_from_newcomers(now, started)
         # Without idle processors nothing can start until something ends, and then all are visited.
         self._newcomers.clear()
         return started
@@ -61,33 +87,30 @@ class EASYQueue(LocalQueue[Key]):
             return self.idle
         if not self.idle:
             return 0
-        kept = self._reservation
-        is_kept = kept is not None and kept[0] >= now
-        shadow_at, extra = kept if kept is not None and is_kept else self._reserve(now)
+        shadow_at, extra = self._reserved(now)
         return self.idle if now + estimate_s <= shadow_at else min(self.idle, extra)
 
     # How --------------------------------------------------------------------------------------
 
     def _start_from_head(self, now: float, started: list[Key]) -> None:
-        while self._waiting:
-            job = self._line.head
-            if job[1] > self.idle:
-                break
-            self._line.behead()
+        for job in self._line.take_from_head(self.idle):
             self._start(job, now, started)
+        self._is_open = True
         self._reservation = None
 
-    def _choose_from_newcomers(
-        self, now: float, reservation: tuple[float, int], started: list[Key]
-    ) -> None:
+    def _choose_from_newcomers(self, now: float, started: list[Key]) -> None:
         """Start eligible jobs among those that arrived since the last pass."""
-        shadow_at, extra = reservation
-        for job in self._newcomers:
-            key, processors, estimate_s = job
-            # It may have been withdrawn, or have started just now.
-            if processors > self.idle or self._waiting.get(key) is not job:
+        # One may have been withdrawn, or have started just now.
+        fitting = [job for job in self._newcomers if job[1] <= self.idle]
+        fitting = [job for job in fitting if self._waiting.get(job[0]) is job]
+        if not fitting:
+            return
+        shadow_at, extra = self._reserved(now)
+        for job in fitting:
+            processors = job[1]
+            if processors > self.idle:
                 continue
-            if now + estimate_s > shadow_at:
+            if now + job[2] > shadow_at:
                 if processors > extra:
                     continue
                 extra -= processors
@@ -97,40 +120,45 @@ class EASYQueue(LocalQueue[Key]):
 
     def _choose_from_all(self, now: float, started: list[Key]) -> None:
         """Start eligible jobs of the whole queue. The head is visited too: it does not fit."""
+        self._is_open = False
+        self._reservation = None
+        if not self._line.may_fit(self.idle):
+            return
         shadow_at, extra = self._reserve(now)
         chosen, extra = self._line.take(idle=self.idle, extra=extra, now=now, shadow_at=shadow_at)
         for job in chosen:
             self._start(job, now, started)
         self._reservation = (shadow_at, extra)
 
+    def _reserved(self, now: float) -> tuple[float, int]:
+        """Return shadow and extra as of the last pass, or compute them."""
+        kept = self._reservation
+        return kept if kept is not None and kept[0] >= now else self._reserve(now)
+
     def _reserve(self, now: float) -> tuple[float, int]:
         """Compute shadow and extra for the head of the queue, which does not fit now."""
-        needed = self._line.head[1]
-        free = self.idle
-        releases = self._releases
-        passed = 0
-        for _, processors in releases:
+        free, needed = self.idle, self._line.head[1]
+        releases, ends_at = self._releases, self._ends_at
+        last = 0
+        for last, processors in enumerate(releases):  # noqa: B007 - used below
             free += processors
-            passed += 1
             if free >= needed:
                 break
         else:
             assert self.available < needed, (self.available, needed, free)
             return math.inf, 0
-        expected_at = releases[passed - 1][0]
-        shadow_at = expected_at if expected_at > now else now  # noqa: FURB136 - quicker than a call
-        for at, processors in islice(releases, passed, None):
-            if at > shadow_at:
-                break
-            free += processors
-        return shadow_at, free - needed
+        shadow_at = ends_at[last] if ends_at[last] > now else now  # noqa: FURB136 - quicker
+        together = bisect_right(ends_at, shadow_at, last + 1)
+        return shadow_at, free + sum(releases[last + 1 : together]) - needed
 
     def _start(self, job: Waiting[Key], now: float, started: list[Key]) -> None:
         key, processors, estimate_s = job
-        release = (now + estimate_s, processors)
         del self._waiting[key]
-        self._running[key] = release
-        insort(self._releases, release)
+        until = now + estimate_s
+        self._running[key] = (until, processors)
+        place = bisect_right(self._ends_at, until)
+        self._ends_at.insert(place, until)
+        self._releases.insert(place, processors)
         self.idle -= processors
         started.append(key)
 
@@ -140,20 +168,22 @@ class EASYQueue(LocalQueue[Key]):
 
     def _queue_first(self, job: Waiting[Key]) -> None:
         self._line.prepend(job)
-        self._reservation = None
+        self._disturb()
 
     def _unqueue(self, job: Waiting[Key]) -> None:
         if job is self._line.head:
-            self._reservation = None
+            self._disturb()
         self._line.remove(job)
 
     def _hold(self, release: tuple[float, int]) -> None:
-        insort(self._releases, release)
+        until, processors = release
+        place = bisect_right(self._ends_at, until)
+        self._ends_at.insert(place, until)
+        self._releases.insert(place, processors)
 
     def _free(self, release: tuple[float, int]) -> None:
-        releases = self._releases
-        del releases[bisect_left(releases, release)]
-        self._reservation = None
+        """Nothing to record: `end` does all."""
 
     def _disturb(self) -> None:
+        self._is_open = True
         self._reservation = None

@@ -18,6 +18,14 @@ class FCFSQueue(LocalQueue[Key]):
         super().__init__(processors=processors)
         self._order: deque[Waiting[Key]] = deque()
 
+    def start_at_once(self, key: Key, *, processors: int, estimate_s: float, now: float) -> bool:
+        """Start a job that arrives at an empty queue, if it fits."""
+        if self._waiting or not 0 < processors <= self.idle:
+            return False
+        self._running[key] = (now + estimate_s, processors)
+        self.idle -= processors
+        return True
+
     def advance(self, now: float) -> list[Key]:
         """One scheduling pass, as above."""
         started: list[Key] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, KeysView
 from enum import StrEnum
 from typing import Generic, TypeVar
 
@@ -66,6 +66,12 @@ class LocalQueue(ABC, Generic[Key]):
         self._waiting[key] = job = (key, processors, estimate_s)
         self._queue(job)
 
+    def start_at_once(self, key: Key, *, processors: int, estimate_s: float, now: float) -> bool:
+        """Start a job that arrives at an empty queue, if a pass at `now` would; return False if it
+        must be submitted. Completions of that instant come before. Queues that cannot tell without
+        a pass start nothing."""
+        return False
+
     def put_back(self, key: Key, *, processors: int, estimate_s: float) -> None:
         """Queue a job at the head: one that was stopped to make room."""
         assert key not in self._waiting, key
@@ -123,6 +129,11 @@ class LocalQueue(ABC, Generic[Key]):
     def wake_at(self) -> float:
         """The next instant at which a pass is due even if nothing happens until then."""
         return math.inf
+
+    @property
+    def running(self) -> KeysView[Key]:
+        """The running jobs, in order of start."""
+        return self._running.keys()
 
     @property
     def waiting(self) -> int:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import inf
 
 from koala.core.model.values import Seconds
-from koala.sim.options import bounds, choice, flag, number, pair, policy, require, site_sizes, text
+from koala.sim.option_values import bounds, pair, site_sizes
+from koala.sim.options import choice, flag, number, policy, require, text
 from koala.workload.distributions import SizeDistribution
 
 

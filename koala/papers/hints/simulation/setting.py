@@ -8,7 +8,8 @@ from math import inf, isfinite
 
 from koala.core.model.grid import Demand
 from koala.core.model.values import Seconds
-from koala.sim.options import JOBS_MAX, number, pair, policy, require, text
+from koala.sim.option_values import pair
+from koala.sim.options import JOBS_MAX, number, policy, require, text
 
 MBPS = 125_000.0
 """A megabit a second in bytes a second."""

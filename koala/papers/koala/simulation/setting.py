@@ -7,21 +7,8 @@ from typing import Any, Literal
 
 from koala.core.model.parameters import NAMES, PAPER, Parameters
 from koala.core.model.values import Instant, Seconds, SiteName
-from koala.sim.options import (
-    JOBS_MAX,
-    Option,
-    Read,
-    flag,
-    number,
-    numbers,
-    one_of,
-    pair,
-    policy,
-    require,
-    site_sizes,
-    text,
-    whole_numbers,
-)
+from koala.sim.option_values import numbers, one_of, pair, site_sizes, whole_numbers
+from koala.sim.options import JOBS_MAX, Option, Read, flag, number, policy, require, text
 
 GB = 1_000_000_000
 CLAIM_ERRS = 0.01

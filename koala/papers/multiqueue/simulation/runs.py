@@ -12,7 +12,8 @@ from koala.core.model.values import FOREVER
 from koala.core.model.visiting import Discipline
 from koala.papers.multiqueue.simulation.model import Started, System
 from koala.policies import named
-from koala.sim.options import JOBS_MAX, bounds, number, numbers, require, site_sizes, text
+from koala.sim.option_values import bounds, numbers, site_sizes
+from koala.sim.options import JOBS_MAX, number, require, text
 from koala.sim.saturation import Trend, is_saturated, trend
 from koala.sim.statistics import mean, means_of_batches, ratio
 from koala.workload.distributions import SizeDistribution

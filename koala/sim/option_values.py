@@ -1,0 +1,116 @@
+"""Values of options in words: numbers, lists, ranges and names. The readers raise ConfigError with
+the option, its value and what is allowed.
+
+No policy is imported here, so that a command which needs none starts quickly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import isfinite, isinf, nan
+
+from koala.errors import ConfigError
+from koala_agent.lrm.model.naming import LOCAL_SCHEDULERS, local_scheduler
+
+PROCESSORS_MAX = 10_000_000
+SITES_MAX = 10_000
+SENSIBLE_MIN, SENSIBLE_MAX = 1e-12, 1e15
+SENSIBLE = f"0 and numbers from {SENSIBLE_MIN:g} to {SENSIBLE_MAX:g}, also below 0"
+
+
+def is_sensible(number: float) -> bool:
+    """True for 0, infinity and magnitudes that calculations can use; False for nan.
+
+    Durations, loads and shares are never outside these bounds, and products of numbers outside
+    would overflow. Settings that must be finite check that themselves.
+    """
+    return number == 0 or SENSIBLE_MIN <= abs(number) <= SENSIBLE_MAX or isinf(number)
+
+
+def numbers(option: str, text: str, *, separator: str = ",") -> tuple[float, ...]:
+    """Parse a list such as 25,25,25,25. Raises ConfigError naming the option and the value."""
+    try:
+        found = tuple(float(word) for word in text.split(separator))
+    except ValueError:
+        found = (nan,)
+    if not all(isfinite(one) and is_sensible(one) for one in found):
+        example = separator.join(("1", "2"))
+        raise ConfigError(f"--{option} {text}: allowed are numbers such as {example} ({SENSIBLE})")
+    return found
+
+
+def whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    """Parse a list of whole numbers. Raises ConfigError."""
+    found = numbers(option, text)
+    if not all(one == int(one) for one in found):
+        raise ConfigError(f"--{option} {text}: allowed are whole numbers")
+    return tuple(int(one) for one in found)
+
+
+def pair(words: str, example: str) -> Callable[[str, str], tuple[float, float]]:
+    """Make the parser of two numbers with a colon between, such as 30:192."""
+
+    def read(option: str, text: str) -> tuple[float, float]:
+        ends = numbers(option, text, separator=":")
+        if len(ends) != 2:
+            raise ConfigError(f"--{option} {text}: allowed is {words}, for instance {example}")
+        return ends[0], ends[1]
+
+    return read
+
+
+def bounds(option: str, text: str) -> tuple[int, int]:
+    """Parse a range of whole numbers such as 1:8, ends included. Raises ConfigError."""
+    low, _, high = text.partition(":")
+    try:
+        found = int(low), int(high)
+    except ValueError:
+        found = 1, 0
+    if not 0 <= found[0] <= found[1]:
+        raise ConfigError(f"--{option} {text}: allowed is LOW:HIGH, for instance 1:8")
+    return found
+
+
+def site_sizes(option: str, text: str) -> tuple[int, ...]:
+    """Parse the processors of each site: 4x32 is four sites of 32; 128,3x24 one of 128 and three
+    of 24. Raises ConfigError."""
+    found: list[int] = []
+    for word in text.split(","):
+        count, _, size = word.rpartition("x")
+        try:
+            found += [int(size)] * min(int(count) if count else 1, SITES_MAX + 1)
+        except ValueError:
+            found.append(0)
+        if len(found) > SITES_MAX:
+            break
+    if not found or min(found) < 1 or max(found) > PROCESSORS_MAX or len(found) > SITES_MAX:
+        raise ConfigError(
+            f"--{option} {text}: allowed are processors of each site, for instance 4x32 or"
+            f" 128,3x24: at most {SITES_MAX} sites of at most {PROCESSORS_MAX} each"
+        )
+    return tuple(found)
+
+
+def one_of(option: str, text: str, allowed: tuple[str, ...]) -> str:
+    """Match a word against the allowed ones, in any case. Raises ConfigError."""
+    for word in allowed:
+        if word.lower() == text.lower():
+            return word
+    raise ConfigError(f"--{option} {text}: allowed are {', '.join(allowed)}")
+
+
+def known_name(option: str, text: str, known: Iterable[str], find: Callable[[str], object]) -> str:
+    """Check the name of a function with `find`; known names match in any case. Raises
+    ConfigError."""
+    found = next((word for word in known if word.lower() == text.lower()), text)
+    try:
+        find(found)
+    except ConfigError as error:
+        told = str(error).partition(": ")[2].replace("known are", "allowed are", 1)
+        raise ConfigError(f"--{option} {text}: {told}") from error
+    return found
+
+
+def local_scheduler_name(option: str, text: str) -> str:
+    """Check the name of a site's scheduler. Raises ConfigError."""
+    return known_name(option, text, LOCAL_SCHEDULERS, local_scheduler)
