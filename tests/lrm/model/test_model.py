@@ -310,8 +310,8 @@ def test_a_job_that_starts_at_once_starts_as_by_a_pass(discipline: Discipline, s
             plain.end(key)
             quick.end(key)
         started: list[int] = []
-        for key in range(now * 10, now * 10 + random.choice([0, 0, 0, 1, 2])):
-            size, estimate_s = random.randint(1, 8), random.randint(1, 9)
+        for key in range(now * 10, now * 10 + random.choice([0, 0, 0, 0, 0, 0, 1, 2])):
+            size, estimate_s = random.choice([1, 1, 2, 3, 8]), random.randint(1, 9)
             plain.submit(key, processors=size, estimate_s=estimate_s)
             if quick.start_at_once(key, processors=size, estimate_s=estimate_s, now=now):
                 started.append(key)
