@@ -56,7 +56,7 @@ def test_the_variable_that_says_which_cluster_gets_through_sudo() -> None:
 
 
 def test_the_image_is_built_of_what_is_there_and_starts_what_is_installed() -> None:
-    """It was never built by a test, for want of a container's runtime: this is what can be told."""
+    """`test_container.py` builds the image; this test is quick."""
     lines = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8").splitlines()
     copied = [
         source
