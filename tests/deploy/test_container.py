@@ -183,7 +183,7 @@ def container(images: Images, role: str, settings: str) -> Container:
 def images(tmp_path: Path) -> Images:
     """Build the image of the project, without any registry of images."""
     if shutil.which("buildah") is None or shutil.which("debootstrap") is None:
-        pytest.skip("needs the programs buildah and debootstrap (Debian packages)")
+        pytest.fail("needs the programs buildah and debootstrap (Debian packages)")
     images = Images(tmp_path)
     base = images.buildah("from", "scratch").strip()
     images.buildah("add", base, str(base_archive()), "/", limit_s=BUILD_LIMIT_S)
