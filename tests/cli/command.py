@@ -8,15 +8,19 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 from koala.cli.main import main
+from tests.harness.children import program_of
+from tests.harness.forked import Surroundings, start
 from tests.tidy.sources import ROOT
 
 LIMIT_S = 180.0
 SHOWN = {"NO_COLOR": "1", "COLUMNS": "100"}
 """As for a terminal of any user's."""
+PROGRAM = program_of("koala.cli.main")
 PYTHON_PATH = os.pathsep.join([str(ROOT), str(ROOT / "agents")])
 
 
@@ -32,17 +36,27 @@ def environment(**changes: str) -> dict[str, str]:
 
 def koala(*words: str, stdin: bytes = b"", **changes: str) -> subprocess.CompletedProcess[str]:
     """One command; `changes` are variables of its environment."""
-    run = subprocess.run(
-        [sys.executable, "-m", "koala.cli", *words],
-        input=stdin,
-        env=environment(**changes),
-        capture_output=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    return subprocess.CompletedProcess(
-        run.args, run.returncode, run.stdout.decode(), run.stderr.decode()
-    )
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as error,
+    ):
+        given.write(stdin)
+        given.seek(0)
+        around = Surroundings(
+            stdin=given, stdout=out, stderr=error, environment=environment(**changes)
+        )
+        is_about_python = any(name.startswith("PYTHON") for name in changes)
+        process = start(PROGRAM, *words, around=around, by_exec=is_about_python)
+        try:
+            status = process.wait(LIMIT_S)
+        finally:
+            process.kill()
+        said = []
+        for stream in (out, error):
+            stream.seek(0)
+            said.append(stream.read().decode())
+    return subprocess.CompletedProcess(words, status, *said)
 
 
 def keep_grpc_quiet() -> None:
