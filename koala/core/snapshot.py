@@ -5,6 +5,7 @@ without a full replay.
   `koala.core` by tag (`TAGS`) and field names. Empty values that equal the default are left out.
 - An object that is reached twice is saved once, and is shared again after loading.
 - The form is JSON lists; the first entry of a list gives its kind.
+- Most queued jobs are flat rows (`queued_rows`), and each description is kept once beside them.
 - A field that a later version adds gets its default, or the value in `parameters.BEFORE`.
 - An unknown field is an error. A class that loses or moves a field gets another tag; the old one
   is read by `koala.core.old_snapshot`.
@@ -18,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import cache
 from operator import attrgetter
@@ -35,6 +36,7 @@ from koala.core.old_snapshot import OLD, OLD_ENUMS, live_attempts
 from koala.core.pipeline.queueing import SCANNERS
 from koala.core.pipeline.succession import begin_wait
 from koala.core.policy_api import Policies
+from koala.core.queued_rows import QueuedRow, job_of, row_of
 from koala.core.scheduler import Scheduler
 from koala.core.state import State
 from koala.protocol.messages import SiteResources
@@ -86,28 +88,59 @@ class NotSavedError(Exception):
     """Saved data cannot be loaded."""
 
 
-def save(state: State) -> Plain:
-    """Serialize the state to plain data."""
-    writer = _Writer()
-    parts = {
-        name: writer.plain(value) for name, value in vars(state).items() if name not in _NOT_SAVED
-    }
+def save(state: State, specs: list[job.JobSpec] | None = None) -> Plain:
+    """Serialize the state to plain data.
+
+    The descriptions of its jobs are appended to `specs`, an empty list, for a caller that encodes
+    them by itself. Without that list they are part of the data.
+    """
+    kept = [] if specs is None else specs
+    writer = _Writer(kept)
+    rows: list[QueuedRow] = []
+    others: list[Plain] = []
+    for one in state.jobs.values():
+        row = row_of(one, writer.number(one.spec))
+        if row is None:
+            others += (one.id, writer.plain(one))
+        else:
+            rows.append(row)
+    parts: dict[str, Plain] = {"jobs": ["d", *others]}
+    writer.knows_jobs = True
+    for name, value in vars(state).items():
+        if name not in _NOT_SAVED and name not in parts:
+            parts[name] = writer.keys(state.keys) if name == "keys" else writer.plain(value)
     turns = next(kind for kind, scanner in SCANNERS.items() if scanner is state.turns)
-    return {"turns": turns, "parts": parts}
+    plain = {"turns": turns, "parts": parts, "queued": rows}
+    if others:
+        plain["order"] = list(state.jobs)
+    if specs is None:
+        plain["specs"] = [save_object(spec) for spec in kept]
+    return plain
 
 
-def load(plain: Plain, policies: Policies) -> Scheduler:
-    """Restore a scheduler from a saved state. Raises NotSavedError."""
+def load(plain: Plain, policies: Policies, specs: Sequence[job.JobSpec] | None = None) -> Scheduler:
+    """Restore a scheduler from a saved state, and the descriptions that `save` gave beside it.
+
+    Raises NotSavedError.
+    """
     scheduler = Scheduler(Parameters(), policies)
     try:
-        reader = _Reader()
+        if not specs:
+            specs = [load_object(spec) for spec in plain.get("specs", ())]
+        reader = _Reader(list(specs))
+        for row in plain.get("queued", ()):
+            one = job_of(row, reader.specs)
+            reader.jobs[one.id] = one
         for name, value in plain["parts"].items():
             if name in _NOT_SAVED or not hasattr(scheduler, name):
                 raise NotSavedError(f"the state has no {name!r}")
             setattr(scheduler, name, reader.value(value))
+            if name == "jobs":
+                reader.jobs.update(scheduler.jobs)
+                scheduler.jobs = reader.ordered(plain.get("order", ()))
         scheduler.placed = live_attempts(scheduler.placed)
         for one in scheduler.jobs.values():
-            if isinstance(one.phase, job.Waiting):
+            if type(one.phase) is job.Waiting:
                 begin_wait(scheduler, one, one.phase)
         scheduler.turns = SCANNERS[plain["turns"]]
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
@@ -129,10 +162,27 @@ def load_object(plain: Plain) -> Any:  # noqa: ANN401 - whatever was saved
 
 
 class _Writer:
-    """Serializer; numbers shared objects in the order in which it meets them."""
+    """Serializer; numbers shared objects in the order in which it meets them.
 
-    def __init__(self) -> None:
+    With a list of `specs`, descriptions are put there and referred to by number. Once it
+    `knows_jobs`, tables of jobs are lists of their ids.
+    """
+
+    def __init__(self, specs: list[job.JobSpec] | None = None) -> None:
+        self.knows_jobs = False
         self._numbers: dict[object, int] = {}
+        self._specs = specs
+
+    def number(self, spec: job.JobSpec) -> int:
+        """Return the number of a description; alike jobs in sequence share theirs."""
+        assert self._specs is not None
+        if not self._specs or self._specs[-1] is not spec:
+            self._specs.append(spec)
+        return len(self._specs) - 1
+
+    def keys(self, keys: Mapping[str, tuple[values.JobId, str]]) -> Plain:
+        """Return the idempotency keys, flat: there is one for most jobs."""
+        return ["k", *[part for key, found in keys.items() for part in (key, *found)]]
 
     def plain(self, value: object) -> Plain:
         kind = type(value)
@@ -146,8 +196,11 @@ class _Writer:
             case str() | int():
                 return value
             case dict():
-                entries = [self.plain(entry) for pair in value.items() for entry in pair]
-                return ["d", *entries]
+                if self.knows_jobs and type(next(iter(value.values()), None)) is job.Job:
+                    return ["j", *value]
+                return ["d", *[self.plain(entry) for pair in value.items() for entry in pair]]
+            case job.JobSpec() if self._specs is not None:
+                return ["p", self.number(value)]
             case list() | tuple() | deque():
                 return [_LETTERS[kind], *[self.plain(entry) for entry in value]]
             case _:
@@ -171,8 +224,18 @@ class _Writer:
 class _Reader:
     """Deserializer; meets shared objects in the order in which they were numbered."""
 
-    def __init__(self) -> None:
+    def __init__(self, specs: list[job.JobSpec] | None = None) -> None:
+        self.specs = specs or []
+        self.jobs: dict[values.JobId, job.Job] = {}
         self._objects: list[object] = []
+
+    def ordered(self, names: Sequence[values.JobId]) -> dict[values.JobId, job.Job]:
+        """Return the jobs in this order; without names in the order in which they were read."""
+        if not names:
+            return dict(self.jobs)
+        if len(names) != len(self.jobs):
+            raise NotSavedError(f"{len(self.jobs)} jobs and an order of {len(names)}")
+        return {name: self.jobs[name] for name in names}
 
     def value(self, plain: Plain) -> Any:  # noqa: ANN401 - whatever was saved
         if type(plain) is not list:
@@ -183,6 +246,15 @@ class _Reader:
                 return self._object(plain[1], plain[2], is_shared=letter == "s")
             case "r":
                 return self._objects[plain[1]]
+            case "p":
+                return self.specs[plain[1]]
+            case "j":
+                return {name: self.jobs[name] for name in plain[1:]}
+            case "k":
+                parts = iter(plain[1:])
+                return {
+                    key: (name, text) for key, name, text in zip(parts, parts, parts, strict=True)
+                }
             case "e":
                 return _enum(plain[1], plain[2])
             case "f":
@@ -201,9 +273,9 @@ class _Reader:
         made: object = object.__new__(cls)
         if is_shared:
             self._objects.append(made)
-        for name in kept:
-            if name not in shape.known:
-                raise NotSavedError(f"{tag} has no field {name!r}")
+        if not shape.known.issuperset(kept):
+            name = next(name for name in kept if name not in shape.known)
+            raise NotSavedError(f"{tag} has no field {name!r}")
         for attribute, name, default in zip(
             shape.attributes, shape.names, shape.defaults, strict=True
         ):

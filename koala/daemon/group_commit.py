@@ -25,7 +25,7 @@ import structlog
 from koala.core.eviction import LOT, Forgotten, forget
 from koala.core.model.actions import Action, Announce
 from koala.core.model.events import Event, Woken
-from koala.core.model.job import Job
+from koala.core.model.job import Job, JobSpec
 from koala.core.model.values import Instant, JobId, Seconds
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import save
@@ -300,9 +300,11 @@ class GroupCommit:
         """Return a snapshot of the current state."""
         if self._upkeep is None:
             return None
+        specs: list[JobSpec] = []
         with gc_paused():
             return Snapshot(
-                plain=save(self._scheduler),
+                plain=save(self._scheduler, specs),
+                specs=specs,
                 jobs=self._jobs,
                 settings=self._upkeep.settings,
                 digest=self._digest(self._scheduler),

@@ -18,6 +18,7 @@ from pathlib import Path
 import structlog
 
 from koala.core.model.events import KINDS, DaemonStarted, Event, JobSubmitted, ParametersChanged
+from koala.core.model.job import JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, Instant, JobId
 from koala.core.scheduler import Scheduler
@@ -181,7 +182,9 @@ def recover(
     found = digest(scheduler)
     saved = None
     if is_taken_over:
-        saved = Snapshot(plain=save(scheduler), jobs=jobs, settings=settings, digest=found)
+        specs: list[JobSpec] = []
+        plain = save(scheduler, specs)
+        saved = Snapshot(plain=plain, specs=specs, jobs=jobs, settings=settings, digest=found)
     journal.append(
         replace(
             batch,
@@ -226,7 +229,7 @@ def _start(journal: Journal, config: CoreSettings) -> tuple[KeptSnapshot | None,
         if kept.core > CORE:
             raise newer_release_error(journal.path, kept.core)
         try:
-            scheduler = load(kept.snapshot.plain, config.policies)
+            scheduler = load(kept.snapshot.plain, config.policies, kept.snapshot.specs)
             if kept.core == CORE:
                 require_digest(journal.path, scheduler, kept.mark.seq, kept.snapshot.digest)
             else:

@@ -58,9 +58,9 @@ class Format:
         return f"{says}. An earlier release wrote it. {self.earlier}"
 
 
-CORE = 2
+CORE = 3
 """Version of the core's decisions, see the module. 2: digests of state that 1 had saved differ
-between its own releases."""
+between its own releases. 3: saved states have queued jobs as rows, and descriptions beside them."""
 
 JOURNAL = Format(
     name="journal format",

@@ -14,7 +14,7 @@ from typing import Any
 
 from koala.core.model.claim import Claim, Stopped
 from koala.core.model.grid import MIPS_DEFAULT, Site
-from koala.core.model.job import Delayed, Placing, Running, Waiting
+from koala.core.model.job import Delayed, Job, Placing, Running, Waiting
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import JobId
 from koala.core.state import State
@@ -47,21 +47,25 @@ def digest(state: State) -> str:
     """Checksum of the whole state, without stories and without details of ended jobs."""
     over = dict(state.forgotten)
     live: list[list[Any]] = []
+    refused: list[Job] = []
     for job in state.jobs.values():
-        if job.is_over:
+        kind = type(job.phase)
+        if kind is Placing or kind is Delayed:  # most jobs of a long queue: keep it cheap
+            live.append([job.id, kind.__name__, job.placement_tries, job.claiming_tries,
+                         job.claim_fraction, job.attempts, job.tried_at])  # fmt: skip
+        elif job.is_over:
             over[job.phase_name] = over.get(job.phase_name, 0) + 1
+            continue
         elif isinstance(job.phase, Waiting):
             live.append([job.id, job.phase_name, *job.phase.on])
-        elif isinstance(job.phase, Placing | Delayed):  # most jobs of a long queue: keep it cheap
-            live.append([job.id, job.phase_name, job.placement_tries, job.claiming_tries,
-                         job.claim_fraction, job.attempts, job.tried_at])  # fmt: skip
         else:
             since = job.phase.since if isinstance(job.phase, Running) else None
             live.append([_job(state, job.id), since])
+        if job.refusals:
+            refused.append(job)
     refusals = {
         job.id: [[site, refusal.at, refusal.pause_s] for site, refusal in job.refusals.items()]
-        for job in state.jobs.values()
-        if job.refusals and not job.is_over
+        for job in refused
     }
     counts_jobs = state.parameters.errors_counted == "jobs"  # older journals count none
     whole = {

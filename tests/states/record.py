@@ -170,9 +170,9 @@ class Recorder:
     def _forget_some(self) -> None:
         """Have jobs leave the memory for the archive, which they do in lots."""
         program = (
-            "import asyncio; from koala.client import Client\n"
+            "import asyncio; from koala.client import AsyncClient\n"
             "async def run():\n"
-            "    async with Client() as client:\n"
+            "    async with AsyncClient() as client:\n"
             f"        text = {TRUE + '(count=4)' + AT.format('leiden')!r}\n"
             "        jobs = [(await client.submit(text)).job for _ in range(110)]\n"
             "        await client.cancel(jobs)\n"
@@ -257,7 +257,10 @@ class Recorder:
         return done.stdout
 
     def _ask(self, *words: str) -> Any:
-        return json.loads(self._call(*words, "--json"))
+        """Return a document, or the list in one."""
+        found = json.loads(self._call(*words, "--json"))
+        lists = [value for value in found.values() if isinstance(value, list)]
+        return lists[0] if words[0] in ("sites", "files", "list") else found
 
     def _submit(self, rsl: str, key: str = "") -> str:
         named = ("--key", key) if key else ()

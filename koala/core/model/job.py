@@ -491,10 +491,12 @@ class Job:
     deadline_at: Instant | None = field(init=False)  # D
 
     def __post_init__(self) -> None:
-        self.deadline_at = self.spec.deadline_at(self.submitted_at)
-        self.largest = self.spec.largest
-        self.processors = self.spec.processors
-        self.needed = self.spec.needed
+        spec = self.spec
+        self.deadline_at = None if spec.deadline is None else spec.deadline_at(self.submitted_at)
+        sizes = [component.processors for component in spec.components]
+        self.largest = max(sizes)
+        self.processors = sum(sizes)
+        self.needed = spec.needed
 
     @property
     def is_over(self) -> bool:

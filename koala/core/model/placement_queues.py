@@ -68,7 +68,7 @@ class Queues:
 
     def __len__(self) -> int:
         """Number of queued jobs, timed ones included; delayed jobs do not count."""
-        return sum(len(line) for line in self.lines.values()) + len(self.timed)
+        return sum(map(len, self.lines.values())) + len(self.timed)
 
     def append(self, job: Job, queue: QueueName) -> None:
         """Append a job to the tail of this queue."""

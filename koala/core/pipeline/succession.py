@@ -19,6 +19,8 @@ from koala.core.state import State
 
 def unfinished(state: State, spec: JobSpec) -> tuple[JobId, ...]:
     """Predecessors of a submitted job that are not over yet."""
+    if not spec.after:
+        return ()
     known = (state.jobs.get(one.job) for one in spec.after)
     return tuple(job.id for job in known if job is not None and not job.is_over)
 

@@ -22,7 +22,14 @@ from koala.core.eviction import Forgotten
 from koala.core.model.job import Job
 from koala.core.model.values import Instant, JobId
 from koala.core.snapshot import load_object, save_object
-from koala.daemon.storage.records import JournalPosition, Snapshot, trusted, unusable
+from koala.daemon.storage.records import (
+    UNREADABLE,
+    JournalPosition,
+    Snapshot,
+    trusted,
+    unusable,
+)
+from koala.daemon.storage.spec_codec import SPEC_ROW, SpecReader, row_of_spec
 from koala.errors import JournalError
 from koala.runtime.disk_formats import CORE
 
@@ -91,11 +98,32 @@ class ArchivePage:
 # --- snapshots ------------------------------------------------------------------------------------
 
 
+class _Body(msgspec.Struct, array_like=True):
+    """A snapshot as it is stored; earlier cores kept no descriptions beside it."""
+
+    plain: Any
+    jobs: int
+    settings: str
+    digest: str
+    specs: list[SPEC_ROW] = []
+
+
+_BODIES = msgspec.json.Decoder(_Body)
+
+
 def write_snapshot(
     connection: sqlite3.Connection, mark: JournalPosition, at: Instant, snapshot: Snapshot
 ) -> None:
     """Insert a snapshot within the writer's transaction."""
-    body = _packed([snapshot.plain, snapshot.jobs, snapshot.settings, snapshot.digest])
+    body = _packed(
+        _Body(
+            plain=snapshot.plain,
+            jobs=snapshot.jobs,
+            settings=snapshot.settings,
+            digest=snapshot.digest,
+            specs=[row_of_spec(spec) for spec in snapshot.specs],
+        )
+    )
     checksum = _sum(mark.seq, float(at), mark.chain, CORE, body)
     connection.execute(
         "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?, ?)",
@@ -111,7 +139,7 @@ def read_snapshots(
     for (seq,) in places:
         try:
             yield _snapshot(connection, seq)
-        except (sqlite3.Error, zlib.error, ValueError, TypeError, RecursionError) as error:
+        except (sqlite3.Error, zlib.error, ValueError, TypeError, *UNREADABLE) as error:
             yield unusable(path, f"the snapshot after event {seq} cannot be used: {error}")
 
 
@@ -120,12 +148,19 @@ def _snapshot(connection: sqlite3.Connection, seq: int) -> KeptSnapshot:
     _, at, chain, core, body, _ = row
     if not is_good(row):
         raise ValueError("it is not as it was written")
-    plain, jobs, settings, digest = _unpacked(body)
+    found = _BODIES.decode(zlib.decompress(body))
+    read = SpecReader().spec
     return KeptSnapshot(
         mark=JournalPosition(seq, chain),
         at=at,
         core=core,
-        snapshot=Snapshot(plain=plain, jobs=jobs, settings=settings, digest=digest),
+        snapshot=Snapshot(
+            plain=found.plain,
+            specs=[read(row) for row in found.specs],
+            jobs=found.jobs,
+            settings=found.settings,
+            digest=found.digest,
+        ),
     )
 
 

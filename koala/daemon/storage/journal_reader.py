@@ -144,7 +144,7 @@ def _scheduler(reader: JournalReader) -> Scheduler:
     if reader.begin is None:
         return Scheduler(Parameters(), NO_POLICIES)
     try:
-        return load(reader.begin.snapshot.plain, NO_POLICIES)
+        return load(reader.begin.snapshot.plain, NO_POLICIES, reader.begin.snapshot.specs)
     except NotSavedError as error:
         reason = f"the snapshot after event {reader.begin.mark.seq} cannot be used: {error}"
         raise JournalError(f"{reader.source}: {reason}") from error

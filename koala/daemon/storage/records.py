@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +20,12 @@ from typing import Any, TypeAlias
 import msgspec
 
 from koala.core.eviction import Forgotten
-from koala.core.model.events import EVENTS, KINDS, Event, ParametersChanged
+from koala.core.model.events import EVENTS, KINDS, Event, JobSubmitted, ParametersChanged
+from koala.core.model.job import JobSpec
 from koala.core.model.parameters import BEFORE
 from koala.core.model.values import Instant
 from koala.core.snapshot import NotSavedError
+from koala.daemon.storage.spec_codec import SUBMITTED_ROW, SpecReader, row_of_submission
 from koala.errors import ConfigError, DamagedError, JournalError
 from koala.runtime.sqlite_store import reading
 
@@ -57,13 +59,14 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The whole state as plain data, with its digest.
+    """The whole state as plain data and the descriptions beside it, with its digest.
 
     `jobs` counts all job ids given so far; `settings` are those in force, as the JSON of their
     event.
     """
 
     plain: Any
+    specs: Sequence[JobSpec] = ()
     jobs: int
     settings: str
     digest: str
@@ -118,13 +121,19 @@ def trusted(path: Path, what: str) -> AbstractContextManager[None]:
 UNREADABLE = (msgspec.DecodeError, RecursionError)
 """Errors of a decoder, for invalid and for too deeply nested input."""
 _ENCODER = msgspec.json.Encoder()
-_DECODERS = {name: msgspec.json.Decoder(cls) for name, cls in EVENTS.items()}
+_DECODERS: dict[str, Callable[[str], Any]] = {
+    **{name: msgspec.json.Decoder(cls).decode for name, cls in EVENTS.items()},
+    KINDS[JobSubmitted]: msgspec.json.Decoder(SUBMITTED_ROW).decode,
+}
 _ANSWERS = msgspec.json.Decoder(list[Any])
+_SUBMITTED = KINDS[JobSubmitted]
 _INFINITY = "inf"  # not in JSON; only parameters may be infinite
 
 
 def encode_event(event: Event) -> str:
     """Encode the event as JSON."""
+    if isinstance(event, JobSubmitted):
+        return _ENCODER.encode(row_of_submission(event)).decode()
     if isinstance(event, ParametersChanged):
         plain: dict[str, Any] = msgspec.to_builtins(event)
         parameters = plain["parameters"]
@@ -135,14 +144,20 @@ def encode_event(event: Event) -> str:
     return _ENCODER.encode(event).decode()
 
 
-def decode_event(kind: str, body: str) -> Event:
-    """Decode the event of a row. Raises JournalError."""
-    decoder = _DECODERS.get(kind)
-    if decoder is None:
+def decode_event(kind: str, body: str, specs: SpecReader | None = None) -> Event:
+    """Decode the event of a row; alike descriptions in sequence are shared by `specs`.
+
+    Raises JournalError.
+    """
+    decode = _DECODERS.get(kind)
+    if decode is None:
         raise JournalError(f"unknown kind of event {kind!r}: known are {', '.join(_DECODERS)}")
     try:
         if kind != KINDS[ParametersChanged]:
-            event: Event = decoder.decode(body)
+            found = decode(body)
+            if kind == _SUBMITTED:
+                return (specs or SpecReader()).submission(found)
+            event: Event = found
             return event
         plain = msgspec.json.decode(body, type=dict[str, Any])
         for name, value in plain["parameters"].items():
@@ -179,6 +194,7 @@ def read_rows(
 
     `source` names their file in errors. Raises JournalError.
     """
+    specs = SpecReader()
     seq, chain = mark.seq, mark.chain
     for found_seq, at, kind, body, answers, found in rows:
         seq += 1
@@ -191,7 +207,7 @@ def read_rows(
         if chain != found:
             raise damaged(source, f"event {seq} is not as it was written")
         try:
-            event = decode_event(kind, body)
+            event = decode_event(kind, body, specs)
             given = _ANSWERS.decode(answers) if answers else []
         except UNREADABLE as error:
             raise JournalError(f"{source}: event {seq} cannot be read: {error}") from error

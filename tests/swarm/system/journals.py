@@ -53,7 +53,7 @@ def replayed(disk: Disk) -> Scheduler:
     scheduler, begun, at = Scheduler(Parameters(), NO_POLICIES), JournalPosition(), 0.0
     if journal.first_event > 1:
         kept = [one for one in journal.snapshots() if isinstance(one, archive.KeptSnapshot)][-1]
-        scheduler = load(kept.snapshot.plain, NO_POLICIES)
+        scheduler = load(kept.snapshot.plain, NO_POLICIES, kept.snapshot.specs)
         begun, at = kept.mark, kept.at
     for record in journal.records(begun, last_at=at):
         scheduler.replay(record.event, record.at, record.answers)

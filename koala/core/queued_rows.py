@@ -1,0 +1,67 @@
+"""Rows of queued jobs in a saved state: most jobs of a long queue have no history yet.
+
+Such a job is one flat list of the few facts that are its own; all others are as in a new job. A job
+with any other fact has no row, and is saved like every object (`koala.core.snapshot`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import MISSING, fields
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+from koala.core.model.job import Delayed, Job, JobSpec, Placing
+from koala.core.model.values import JobId
+
+QueuedRow: TypeAlias = list[Any]
+"""id, number of its description, submitted_at, queued_at (None: delayed), claim_fraction, queue,
+placement_tries, not_before, then instant and text of each line of its story."""
+_FACTS = 8
+_OWN = frozenset(
+    {"id", "spec", "submitted_at", "phase", "claim_fraction", "queue", "placement_tries"}
+    | {"not_before", "story"}
+)
+_REST = [field for field in fields(Job) if field.init and field.name not in _OWN]
+_rest_of = attrgetter(*[field.name for field in _REST])
+_REST_NEW = tuple(
+    [
+        field.default if field.default_factory is MISSING else field.default_factory()
+        for field in _REST
+    ]
+)
+"""What `_rest_of` gives for a new job."""
+
+
+def row_of(job: Job, number: int) -> QueuedRow | None:
+    """Return the row of a job with this description; None for a job that has none."""
+    phase = job.phase
+    queued_at = phase.queued_at if type(phase) is Placing else None
+    if queued_at is None and type(phase) is not Delayed:
+        return None
+    if _rest_of(job) != _REST_NEW or not math.isfinite(job.not_before):
+        return None
+    row: QueuedRow = [
+        *(job.id, number, job.submitted_at, queued_at, job.claim_fraction, job.queue),
+        *(job.placement_tries, job.not_before),
+    ]
+    for line in job.story:
+        row += line
+    return row
+
+
+def job_of(row: QueuedRow, specs: list[JobSpec]) -> Job:
+    """Return the job of a row. Raises TypeError, ValueError, IndexError."""
+    name, number, submitted_at, queued_at, fraction, queue, tries, not_before = row[:_FACTS]
+    story = row[_FACTS:]
+    return Job(
+        id=JobId(name),
+        spec=specs[number],
+        submitted_at=submitted_at,
+        phase=Delayed() if queued_at is None else Placing(queued_at=queued_at),
+        claim_fraction=fraction,
+        queue=queue,
+        placement_tries=tries,
+        not_before=not_before,
+        story=list(zip(story[::2], story[1::2], strict=True)),
+    )
