@@ -127,7 +127,7 @@ class JournalTable(Table, frozen=True):
     keep_past_jobs_days: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 0.0
     keep_jobs: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 10_000
     keep_jobs_hours: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 24.0
-    snapshot_events: Annotated[int, msgspec.Meta(ge=100, le=1_000_000_000)] = 50_000
+    snapshot_events: Annotated[int, msgspec.Meta(ge=100, le=1_000_000_000)] = 20_000
 
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]

@@ -43,9 +43,11 @@ WOKEN_REST = 4.0
 WOKEN_REST_S_MAX = 0.1
 DIGEST_EVERY = 1_000
 DIGEST_SHARE_MAX = 0.02  # share of time: digests of a large state are less frequent
-# Unfinished jobs; with more of them a snapshot is taken only at an orderly end. The number of ended
-# jobs in the state is configured.
+SNAPSHOT_SHARE_MAX = 0.05  # share of time: the more often, the less a start has to replay
+# Unfinished jobs; with more of them a snapshot is taken only at an orderly end. A queued job costs
+# a tenth of another one. The number of ended jobs in the state is configured.
 SNAPSHOT_JOBS_MAX = 20_000
+QUEUED_JOBS_PER_JOB = 10
 COMMIT_S_MAX = 10.0  # duration of a commit after which leases are no longer renewed
 
 T = TypeVar("T")
@@ -404,12 +406,14 @@ class GroupCommit:
         upkeep = self._upkeep
         if upkeep is None or self._seq - self._snapshot_seq < upkeep.snapshot_events:
             return None
-        live = len(self._scheduler.jobs) - len(self._scheduler.ended)
-        if now < self._snapshot_due_at or live > SNAPSHOT_JOBS_MAX:
+        queued = len(self._scheduler.queues) + len(self._scheduler.queues.delayed)
+        others = len(self._scheduler.jobs) - len(self._scheduler.ended) - queued
+        is_large = others + queued / QUEUED_JOBS_PER_JOB > SNAPSHOT_JOBS_MAX
+        if now < self._snapshot_due_at or is_large:
             return None
         snapshot = self.snapshot()
         self._snapshot_seq = self._seq
-        self._snapshot_due_at = now + (self._clock.now() - now) / DIGEST_SHARE_MAX
+        self._snapshot_due_at = now + (self._clock.now() - now) / SNAPSHOT_SHARE_MAX
         return snapshot
 
     def _digest_if_due(self, now: Instant) -> str | None:

@@ -45,8 +45,8 @@ ballast_mb = 0
 [parameters]
 claiming_step_min_s = 0.05
 claim_fraction = 0.25
-hold_lease_s = 10.0
-run_lease_s = 10.0
+hold_lease_s = 60.0
+run_lease_s = 60.0
 late_max_s = 2.0
 kill_s = 0.5
 pause_max_s = 1.0

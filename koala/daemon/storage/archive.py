@@ -111,10 +111,18 @@ class _Body(msgspec.Struct, array_like=True):
 _BODIES = msgspec.json.Decoder(_Body)
 
 
-def write_snapshot(
-    connection: sqlite3.Connection, mark: JournalPosition, at: Instant, snapshot: Snapshot
-) -> None:
-    """Insert a snapshot within the writer's transaction."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRow:
+    """A snapshot as it is stored, after the event of a mark."""
+
+    mark: JournalPosition
+    at: Instant
+    body: bytes
+    checksum: bytes
+
+
+def pack_snapshot(mark: JournalPosition, at: Instant, snapshot: Snapshot) -> SnapshotRow:
+    """Encode a snapshot; needs some 10 us a queued job."""
     body = _packed(
         _Body(
             plain=snapshot.plain,
@@ -125,9 +133,14 @@ def write_snapshot(
         )
     )
     checksum = _sum(mark.seq, float(at), mark.chain, CORE, body)
+    return SnapshotRow(mark=mark, at=at, body=body, checksum=checksum)
+
+
+def write_snapshot(connection: sqlite3.Connection, row: SnapshotRow) -> None:
+    """Insert a snapshot within the writer's transaction."""
     connection.execute(
         "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?, ?)",
-        (mark.seq, at, mark.chain, CORE, body, checksum),
+        (row.mark.seq, row.at, row.mark.chain, CORE, row.body, row.checksum),
     )
 
 
