@@ -20,7 +20,8 @@ import click
 from koala.errors import SpecError
 
 if TYPE_CHECKING:
-    from koala.client import AsyncClient
+    from koala.client.client import AsyncClient
+    from koala.client.connection import Connection
     from koala.client.records import Record
 
 T = TypeVar("T")
@@ -38,17 +39,28 @@ def ask(address: str | None, request: Callable[[AsyncClient], Awaitable[T]]) -> 
     """Run one request over its own connection and return the result."""
     import asyncio
 
-    from koala.client import AsyncClient
+    from koala.client.client import AsyncClient
 
-    if address is not None and not _is_address(address):
-        raise SpecError(
-            f"address {address!r}: allowed is HOST:PORT, as in 127.0.0.1:7740, with a port of 1 to"
-            f" {PORT_MAX}"
-        )
+    _check_address(address)
 
     async def run() -> T:
         async with AsyncClient(address) as client:
             return await request(client)
+
+    return asyncio.run(run())
+
+
+def call(address: str | None, request: Callable[[Connection], Awaitable[T]]) -> T:
+    """Run one request as `ask` does, without the client's methods, which take time to import."""
+    import asyncio
+
+    from koala.client.connection import Connection
+
+    _check_address(address)
+
+    async def run() -> T:
+        async with Connection(address) as daemon:
+            return await request(daemon)
 
     return asyncio.run(run())
 
@@ -63,6 +75,15 @@ def documents(
 def document(address: str | None, request: Callable[[AsyncClient], Awaitable[R]]) -> Document:
     """Run one request for a record and return its document."""
     return ask(address, request).document
+
+
+def _check_address(address: str | None) -> None:
+    """Check an address as given. Raises SpecError."""
+    if address is not None and not _is_address(address):
+        raise SpecError(
+            f"address {address!r}: allowed is HOST:PORT, as in 127.0.0.1:7740, with a port of 1 to"
+            f" {PORT_MAX}"
+        )
 
 
 def _is_address(text: str) -> bool:

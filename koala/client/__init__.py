@@ -5,12 +5,16 @@
 types of results.
 """
 
-from koala.client.client import AsyncClient
-from koala.client.description import Component, Job
-from koala.client.job_handle import AsyncJobHandle
-from koala.client.records import ENDS
-from koala.client.submission import Submission
-from koala.client.sync import Client, JobHandle
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from koala.client.client import AsyncClient
+    from koala.client.description import Component, Job
+    from koala.client.job_handle import AsyncJobHandle
+    from koala.client.records import ENDS
+    from koala.client.submission import Submission
+    from koala.client.sync import Client, JobHandle
 
 __all__ = [
     "ENDS",
@@ -22,3 +26,22 @@ __all__ = [
     "JobHandle",
     "Submission",
 ]
+_MODULES = {
+    "ENDS": "records",
+    "AsyncClient": "client",
+    "AsyncJobHandle": "job_handle",
+    "Client": "sync",
+    "Component": "description",
+    "Job": "description",
+    "JobHandle": "sync",
+    "Submission": "submission",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for: a command needs little of this package, and starts faster."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found

@@ -24,7 +24,6 @@ gaps or duplicates.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -38,7 +37,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from koala.client.connection import Connection, until
+from koala.client.connection import CALL_S, Connection, until
 from koala.client.description import Job
 from koala.client.fetching import prepare_folder, write_files
 from koala.client.file_calls import AsyncFileCalls
@@ -58,18 +57,14 @@ from koala.client.records import (
     OutputPart,
     read_record,
 )
-from koala.client.resumable_stream import RETRY_MIN_S, StreamOpened
-from koala.client.staging import stage
-from koala.client.submission import Submission, submission_message, text_of
-from koala.errors import ExhaustedError, KoalaError, TimeLimitError, UnreachableError
+from koala.client.resumable_stream import StreamOpened
+from koala.client.submission import Submission
+from koala.client.submitting import staged_message, submit_messages
+from koala.errors import KoalaError, TimeLimitError, UnreachableError
 from koala.identity.credentials import Credentials
-from koala.wire.status import from_submitted
 from koala.wire.v1 import koala_pb2 as pb
 
-CALL_S = 60.0
-BATCH_MAX = 500  # submissions in one message
 PAGE = 1_000  # jobs of a list in one message
-RETRY_AFTER_S_MAX = 60.0  # upper bound of the daemon's answer
 
 
 class AsyncClient(AsyncGridCalls, AsyncFileCalls):
@@ -165,52 +160,18 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         Submissions for which the daemon has no room are retried for `patience_s` seconds, at the
         intervals that the daemon asks for.
         """
-        messages = []
-        for one in submissions:
-            message = submission_message(one)
-            if not dry_run:
-                message.staged.update(await stage(self._daemon, *text_of(one)))
-            messages.append(message)
-        clock = asyncio.get_running_loop().time
-        until_s = clock() + patience_s
-        results = await self._submit_all(messages, dry_run=dry_run)
-        while True:
-            waits = {
-                index: min(RETRY_AFTER_S_MAX, max(RETRY_MIN_S, result.retry_after_s or 0.0))
-                for index, result in enumerate(results)
-                if isinstance(result, ExhaustedError)
-            }
-            wait_s = max(waits.values(), default=0.0) * (1 + secrets.randbelow(1_000) / 2_000)
-            if not waits or clock() + wait_s > until_s:
-                return results
-            await asyncio.sleep(wait_s)
-            again = await self._submit_all([messages[index] for index in waits], dry_run=dry_run)
-            for index, result in zip(waits, again, strict=True):
-                results[index] = result
-
-    async def _submit_all(
-        self, messages: Sequence[pb.Submission], *, dry_run: bool
-    ) -> list[AsyncJobHandle | KoalaError]:
-        """Submit in batches of bounded size."""
-        results: list[AsyncJobHandle | KoalaError] = []
-        for first in range(0, len(messages), BATCH_MAX):
-            batch = messages[first : first + BATCH_MAX]
-            request = pb.SubmitRequest(submissions=batch, dry_run=dry_run)
-            try:
-                reply = await self._daemon.call("Submit", request, pb.SubmitReply)
-            except ExhaustedError as error:  # refuses the whole batch
-                results += [error] * len(batch)
-            else:
-                results += [self._submitted(result) for result in reply.results]
-        return results
-
-    def _submitted(self, reply: pb.Submitted) -> AsyncJobHandle | KoalaError:
-        error = from_submitted(reply)
-        if error is not None:
-            return error
-        return AsyncJobHandle(
-            self, reply.job, warnings=tuple(reply.warnings), is_known=reply.is_known
+        messages = [await staged_message(self._daemon, one, dry_run=dry_run) for one in submissions]
+        answers = await submit_messages(
+            self._daemon, messages, dry_run=dry_run, patience_s=patience_s
         )
+        return [
+            answer
+            if isinstance(answer, KoalaError)
+            else AsyncJobHandle(
+                self, answer.job, warnings=tuple(answer.warnings), is_known=answer.is_known
+            )
+            for answer in answers
+        ]
 
     def job(self, job: str) -> AsyncJobHandle:
         """Make a handle of the job with this id; the daemon is not asked."""

@@ -8,12 +8,11 @@ import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
 from koala.client.channel import DaemonEndpoint, no_answer_text
-from koala.client.records import R, read_record
 from koala.client.resumable_stream import resumable_stream
 from koala.errors import KoalaError, NoAnswerError, SpecError, TimeLimitError, UnreachableError
 from koala.identity.credentials import Credentials, default_address, find_credentials, own_daemon
@@ -22,6 +21,10 @@ from koala.wire.status import PROTOCOL_KEY, from_status
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaStub
 
+if TYPE_CHECKING:
+    from koala.client.records import R
+
+CALL_S = 60.0
 DEFAULT_ADDRESS = "127.0.0.1:7740"
 ADDRESS_VARIABLE = "KOALA_ADDRESS"
 
@@ -48,9 +51,9 @@ class Connection:
         self,
         address: str | None,
         *,
-        user: str | None,
-        credentials: Credentials | None,
-        timeout: float,
+        user: str | None = None,
+        credentials: Credentials | None = None,
+        timeout: float = CALL_S,
     ) -> None:
         """Find the address and the credentials. Raises SpecError, ConfigError."""
         if not timeout > 0:
@@ -63,6 +66,13 @@ class Connection:
         self.endpoint = DaemonEndpoint(self.address, credentials, options=_OPTIONS)
         self.timeout = timeout
         self._user = _sendable(_user() if user is None else user)
+
+    async def __aenter__(self) -> Connection:
+        self.endpoint.unlock()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.endpoint.close()
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -94,10 +104,14 @@ class Connection:
 
     async def record(self, kind: type[R], method: str, request: Any) -> R:  # noqa: ANN401
         """Call a method that answers with a JSON document, and read it as a record."""
+        from koala.client.records import read_record  # noqa: PLC0415 - late, for commands to start fast
+
         return read_record(kind, await self.document(method, request))
 
     async def records(self, kind: type[R], method: str, request: Any, name: str) -> list[R]:  # noqa: ANN401
         """Call a method whose document has a list under this name, and read its records."""
+        from koala.client.records import read_record  # noqa: PLC0415 - as above
+
         return [read_record(kind, one) for one in (await self.document(method, request))[name]]
 
     async def stream(self, method: str, request: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401

@@ -17,8 +17,6 @@ from koala.client.uploads import LocalFile, Progress, files_below
 from koala.errors import SpecError
 from koala.files.archives import pack
 
-WORD = "stage"
-
 
 async def stage(
     daemon: Connection,
@@ -28,8 +26,6 @@ async def stage(
 ) -> dict[str, str]:
     """Upload what a description stages; return `checksum:size` of each component's archive, by its
     index. A wrong description stages nothing: the daemon says what is wrong. Raises SpecError."""
-    if WORD not in text.lower():
-        return {}
     from koala.rsl import read_job  # noqa: PLC0415 - late, for clients to start fast
 
     try:

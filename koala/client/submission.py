@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from koala.client.description import Job
 from koala.wire.v1 import koala_pb2 as pb
+
+if TYPE_CHECKING:
+    from koala.client.description import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

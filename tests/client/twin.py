@@ -34,7 +34,8 @@ from datetime import datetime
 from pathlib import Path
 
 from koala.client.background import ClientBase, Twin
-from koala.client.client import CALL_S, AsyncClient
+from koala.client.client import AsyncClient
+from koala.client.connection import CALL_S
 from koala.client.description import Job
 from koala.client.job_handle import AsyncJobHandle
 from koala.client.records import (

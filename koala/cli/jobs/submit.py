@@ -1,14 +1,14 @@
 """`koala submit`: submit a description, and optionally wait for the job's end.
 
 - The daemon parses the description, so that its meaning does not depend on the client's version.
-- The module imports no rendering code, for a fast start.
+- A submission without waiting needs only a connection, for a fast start.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 from click.exceptions import Exit
@@ -23,15 +23,32 @@ from koala.cli.arguments import (
     read_text,
     source_argument,
 )
-from koala.cli.connection import ask, note, say, show_json
+from koala.cli.connection import ask, call, note, say, show_json
 from koala.cli.jobs.follow import InterruptNotice, newest_notice, progress_text, wait_until_over
 from koala.errors import KoalaError, SpecError
 
 if TYPE_CHECKING:
-    from koala.client import AsyncClient, AsyncJobHandle
+    from koala.client.client import AsyncClient
+    from koala.client.connection import Connection
 
 TEXT_CHARACTERS_MAX = 1_000_000
 """Limit of `koala.rsl`, repeated here to avoid its import; longer texts are refused unsent."""
+
+
+class Submitted(Protocol):
+    """Answer to a submission."""
+
+    @property
+    def job(self) -> str:
+        """Id of the job; empty after a dry run."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Warnings about the description."""
+
+    @property
+    def is_known(self) -> bool:
+        """True if the key was used before."""
 
 
 @click.command
@@ -93,45 +110,65 @@ def submit(
     interrupt = InterruptNotice(address)
     interrupt.before = "nothing was submitted"
 
-    async def request(client: AsyncClient) -> bool:
-        since = await newest_notice(client) if wait or watch else 0
-        if not dry_run:
-            interrupt.before = _unanswered(key)
-        try:
-            submitted = await client.submit(
-                text,
-                definitions=definitions,
-                key=key or "",
-                dry_run=dry_run,
-                no_wait=no_wait,
-                queue=queue,
-                after=after,
-                patience_s=patience,
-            )
-        except SpecError as error:
-            raise SourceError(source, error) from error
-        if submitted.job:
-            interrupt.before = f"{submitted.job} was accepted"
-            interrupt.add(submitted.job)
-        try:
-            print_submitted(submitted, is_json=json, is_dry_run=dry_run)
-        except OSError as error:
-            accepted = f"{submitted.job} was accepted, but " if submitted.job else ""
-            reason = error.strerror or str(error)
-            raise KoalaError(f"{accepted}standard output cannot be written: {reason}") from error
-        if dry_run or not (wait or watch):
-            return True
+    settings: dict[str, Any] = {
+        "definitions": definitions,
+        "key": key or "",
+        "no_wait": no_wait,
+        "queue": queue,
+        "after": after,
+    }
+
+    async def submit_only(daemon: Connection) -> None:
+        from koala.client.submission import Submission
+        from koala.client.submitting import submit_one
+
+        one = Submission(rsl=text, **settings)
+        answer = submit_one(daemon, one, dry_run=dry_run, patience_s=patience)
+        await _announced(answer, interrupt, source=source, key=key, json=json, dry_run=dry_run)
+
+    async def submit_and_wait(client: AsyncClient) -> bool:
+        since = await newest_notice(client)
+        answer = client.submit(text, patience_s=patience, **settings)
+        job = await _announced(answer, interrupt, source=source, key=key, json=json)
         ends = await wait_until_over(
-            client, [submitted.job], interrupt=interrupt, after=since, every_event=watch
+            client, [job], interrupt=interrupt, after=since, every_event=watch
         )
-        end = ends[submitted.job]
-        say(progress_text(submitted.job, end.phase, end.text))
-        return end.phase == "Finished"
+        say(progress_text(job, ends[job].phase, ends[job].text))
+        return ends[job].phase == "Finished"
 
     with interrupt:
-        has_finished = ask(address, request)
-    if not has_finished:
-        raise Exit(1)
+        if dry_run or not (wait or watch):
+            call(address, submit_only)
+        elif not ask(address, submit_and_wait):
+            raise Exit(1)
+
+
+async def _announced(
+    answer: Awaitable[Submitted],
+    interrupt: InterruptNotice,
+    *,
+    source: str,
+    key: str | None,
+    json: bool,
+    dry_run: bool = False,
+) -> str:
+    """Wait for the answer to a submission, print it, and return the job."""
+    if not dry_run:
+        interrupt.before = _unanswered(key)
+    try:
+        submitted = await answer
+    except SpecError as error:
+        raise SourceError(source, error) from error
+    if submitted.job:
+        interrupt.before = f"{submitted.job} was accepted"
+        interrupt.add(submitted.job)
+    try:
+        print_submitted(submitted, is_json=json, is_dry_run=dry_run)
+    except OSError as error:
+        accepted = f"{submitted.job} was accepted, but " if submitted.job else ""
+        reason = error.strerror or str(error)
+        raise KoalaError(f"{accepted}standard output cannot be written: {reason}") from error
+    return submitted.job
 
 
 def _as_rsl(text: str) -> str:
@@ -203,7 +240,7 @@ def _description(source: str, *, is_job: bool = False) -> str:
     return description
 
 
-def print_submitted(submitted: AsyncJobHandle, *, is_json: bool, is_dry_run: bool) -> None:
+def print_submitted(submitted: Submitted, *, is_json: bool, is_dry_run: bool) -> None:
     """Print the warnings of a submission, and the job's id."""
     for warning in submitted.warnings:
         note(f"warning: {warning}")

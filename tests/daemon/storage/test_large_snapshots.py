@@ -59,20 +59,20 @@ async def test_commits_go_on_while_a_large_snapshot_is_encoded(
     event_loop = EventLoop(
         found.scheduler, journal, found.clock, digest=digest, jobs=found.jobs, upkeep=upkeep
     )
-    running = asyncio.create_task(event_loop.run())
-    await event_loop.ask(lambda batch: submit(batch, JOBS))
-    taken_at = journal.seq
-    await event_loop.ask(lambda batch: submit(batch, 1))
-    assert journal.seq > taken_at
-    assert snapshots(journal) == [], "it is not encoded yet"
-    may_pack.set()
-    async with asyncio.timeout(LIMIT_S):
-        while not snapshots(journal):
-            await event_loop.ask(lambda batch: submit(batch, 1))
-    assert len(snapshots(journal)) == 1
-    last, accepted = journal.seq, event_loop.jobs
-    running.cancel()
-    await asyncio.wait({running})
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(event_loop.run())
+        await event_loop.ask(lambda batch: submit(batch, JOBS))
+        taken_at = journal.seq
+        await event_loop.ask(lambda batch: submit(batch, 1))
+        assert journal.seq > taken_at
+        assert snapshots(journal) == [], "it is not encoded yet"
+        may_pack.set()
+        async with asyncio.timeout(LIMIT_S):
+            while not snapshots(journal):
+                await event_loop.ask(lambda batch: submit(batch, 1))
+        assert len(snapshots(journal)) == 1
+        last, accepted = journal.seq, event_loop.jobs
+        running.cancel()
     journal.close()  # as after a kill: nothing more is saved
 
     journal, found = begun(tmp_path)

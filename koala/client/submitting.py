@@ -1,0 +1,108 @@
+"""Submission of messages: in batches of bounded size, with patience while the daemon has no room.
+
+It needs only a connection: `koala submit` starts faster without the rest of the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from koala.client.connection import Connection
+from koala.client.resumable_stream import RETRY_MIN_S
+from koala.client.submission import Submission, submission_message, text_of
+from koala.errors import ExhaustedError, KoalaError
+from koala.wire.status import from_submitted
+from koala.wire.v1 import koala_pb2 as pb
+
+if TYPE_CHECKING:
+    from koala.client.description import Job
+
+STAGE = "stage"
+"""A description without this word stages nothing."""
+BATCH_MAX = 500  # submissions in one message
+RETRY_AFTER_S_MAX = 60.0  # upper bound of the daemon's answer
+
+Answer: TypeAlias = pb.Submitted | KoalaError
+
+
+async def submit_one(
+    daemon: Connection, one: Submission, *, dry_run: bool = False, patience_s: float = 0.0
+) -> pb.Submitted:
+    """Submit one description, with the files that it stages. Raises KoalaError."""
+    message = await staged_message(daemon, one, dry_run=dry_run)
+    (answer,) = await submit_messages(daemon, [message], dry_run=dry_run, patience_s=patience_s)
+    if isinstance(answer, KoalaError):
+        raise answer
+    return answer
+
+
+async def staged_message(
+    daemon: Connection, one: Submission | Job | str, *, dry_run: bool
+) -> pb.Submission:
+    """Make the message of a submission, and upload what it stages unless it is a dry run."""
+    message = submission_message(one)
+    text, definitions = text_of(one)
+    if STAGE not in text.lower() or dry_run:
+        return message
+    from koala.client.staging import stage  # noqa: PLC0415 - late, for commands to start fast
+
+    message.staged.update(await stage(daemon, text, definitions))
+    return message
+
+
+async def submit_messages(
+    daemon: Connection,
+    messages: Sequence[pb.Submission],
+    *,
+    dry_run: bool = False,
+    patience_s: float = 0.0,
+) -> list[Answer]:
+    """Submit; return an answer or an error for each message, in order.
+
+    Submissions for which the daemon has no room are retried for `patience_s` seconds, at the
+    intervals that the daemon asks for.
+    """
+    clock = asyncio.get_running_loop().time
+    until_s = clock() + patience_s
+    results = await _submit_all(daemon, messages, dry_run=dry_run)
+    while True:
+        waits = {
+            index: min(RETRY_AFTER_S_MAX, max(RETRY_MIN_S, result.retry_after_s or 0.0))
+            for index, result in enumerate(results)
+            if isinstance(result, ExhaustedError)
+        }
+        wait_s = max(waits.values(), default=0.0)
+        if wait_s:
+            wait_s *= 1 + _random_share() / 2
+        if not waits or clock() + wait_s > until_s:
+            return results
+        await asyncio.sleep(wait_s)
+        again = await _submit_all(daemon, [messages[index] for index in waits], dry_run=dry_run)
+        for index, result in zip(waits, again, strict=True):
+            results[index] = result
+
+
+async def _submit_all(
+    daemon: Connection, messages: Sequence[pb.Submission], *, dry_run: bool
+) -> list[Answer]:
+    """Submit in batches of bounded size."""
+    results: list[Answer] = []
+    for first in range(0, len(messages), BATCH_MAX):
+        batch = messages[first : first + BATCH_MAX]
+        request = pb.SubmitRequest(submissions=batch, dry_run=dry_run)
+        try:
+            reply = await daemon.call("Submit", request, pb.SubmitReply)
+        except ExhaustedError as error:  # refuses the whole batch
+            results += [error] * len(batch)
+        else:
+            results += [from_submitted(result) or result for result in reply.results]
+    return results
+
+
+def _random_share() -> float:
+    """Return a share of 1, so that clients that were refused together do not return together."""
+    import secrets  # noqa: PLC0415 - late, for commands to start fast
+
+    return secrets.randbelow(1_000) / 1_000
