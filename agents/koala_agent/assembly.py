@@ -174,7 +174,8 @@ def _surroundings(
     wire = Wire(
         target=config.agent.daemon,
         encode=lambda message: codec.encode(
-            message, _description(config, site, version=version, manager=manager, files=files)
+            message,
+            lambda: _description(config, site, version=version, manager=manager, files=files),
         ),
         decode=codec.decode,
         mark=mark_of,

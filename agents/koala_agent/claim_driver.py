@@ -41,6 +41,7 @@ from koala.protocol.names import ClaimId, is_claim_id
 from koala.runtime import clock
 from koala.runtime.driver import Driver
 from koala_agent.claim_folders import ClaimFolders
+from koala_agent.claims import states as claim_states
 from koala_agent.claims.committed import CommittedClaims
 from koala_agent.claims.events import (
     BatchEnded,
@@ -305,7 +306,10 @@ class ClaimDriver:
         """Handle a report of the local manager (its `Tell`); idle figures are ignored."""
         match entry:
             case Ended(claim=claim) if self._listening.is_set() and is_claim_id(claim):
-                self._tasks.create_task(self._batch_ended(entry))
+                if self._needs_record(ClaimId(claim)):
+                    self._tasks.create_task(self._batch_ended(entry))
+                else:
+                    self._report_batch_end(entry, None)
             case Ended() | Queued() | Running() | Idle():
                 pass  # an end that was told too early is found by `_reconcile`
 
@@ -432,11 +436,17 @@ class ClaimDriver:
             await self._batch_ended(found[-1])
 
     async def _batch_ended(self, entry: Ended) -> None:
-        claim = ClaimId(entry.claim)
-        record = await self._record_of(claim)
+        self._report_batch_end(entry, await self._record_of(ClaimId(entry.claim)))
+
+    def _needs_record(self, claim: ClaimId) -> bool:
+        """Return False for a claim whose starter has reported its end: its record says no more."""
+        known = self._table.claims.get(claim)
+        return known is None or not isinstance(known.state, claim_states.Ended)
+
+    def _report_batch_end(self, entry: Ended, record: StarterRecord | None) -> None:
         self._inbox.put_nowait(
             BatchEnded(
-                claim=claim,
+                claim=ClaimId(entry.claim),
                 cause=entry.cause,
                 exit_status=entry.exit_status,
                 reason=entry.reason or self._folders.why_unstarted(entry),

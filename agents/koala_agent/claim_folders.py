@@ -45,6 +45,7 @@ class ClaimFolders:
         self._line = line
         self._command: tuple[str, ...] = ()
         self._gate = ""
+        self._stamps: placeholders.Stamps | None = None
         self._installing = threading.Lock()
 
     @property
@@ -83,9 +84,7 @@ class ClaimFolders:
             line = self._line()
             port, settings = line.port, replace(settings, agents=settings.agents or line.addresses)
         with self._installing:
-            if not placeholders.is_installed(self._settings, self._command):
-                log.warning("starter.installed_anew", folder=str(self._settings.root))
-                self.install()
+            self._check_starter()
         return placeholders.prepare(
             claim,
             settings,
@@ -96,6 +95,17 @@ class ClaimFolders:
             archive=archive,
             gate=self._gate,
         )
+
+    def _check_starter(self) -> None:
+        """Install the starter again if it is not complete, which is checked after any change."""
+        stamps = placeholders.stamps_of(self._settings, self._command)
+        if stamps == self._stamps:
+            return
+        if not placeholders.is_installed(self._settings, self._command):
+            log.warning("starter.installed_anew", folder=str(self._settings.root))
+            self.install()
+            stamps = placeholders.stamps_of(self._settings, self._command)
+        self._stamps = stamps
 
     def record(self, claim: ClaimId) -> StarterRecord | None:
         """Read the record that the claim's starter left. Raises OSError when the read failed for

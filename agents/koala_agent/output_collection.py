@@ -7,6 +7,7 @@ from pathlib import Path
 
 from koala.files.orders import Uploaded, UploadOrder
 from koala.files.threads import in_thread
+from koala.protocol.messages import Program
 from koala_agent.claim_driver import check_outputs
 from koala_agent.claims.states import Claim
 from koala_agent.link.presence import Presence
@@ -37,9 +38,7 @@ class OutputCollection:
                 # Without a relay the outputs stay here.
                 return await check_outputs(claim, folder, may_leave=self._may_leave)
             connection = presence.connection
-            matched, problem = await in_thread(
-                matched_paths, claim.hold.program, folder, may_leave=self._may_leave
-            )
+            matched, problem = await self._matched(claim.hold.program, folder)
             order = upload_order(
                 claim, folder, relay=presence.relay, may_leave=self._may_leave, matched=matched
             )
@@ -48,3 +47,9 @@ class OutputCollection:
                 return reason
             # The daemon was away, and its relay with it: that is no fault of the program's.
             await presence.live()
+
+    async def _matched(self, program: Program, folder: Path) -> tuple[dict[str, str], str]:
+        """Return the outputs that patterns match; only they need a look at the disk."""
+        if not program.outputs:
+            return {}, ""
+        return await in_thread(matched_paths, program, folder, may_leave=self._may_leave)

@@ -365,14 +365,15 @@ class Site:
                 # Sent with the next change; until then the daemon uses the last figures.
                 self._is_owed = self._is_owed or is_owed
                 continue
+            is_low = self._disk.is_low
             figures = SiteFigures(
-                idle=self.startable(),
+                idle=0 if is_low else idle.startable,
                 through=through,
                 processors=idle.processors,
                 local_processors=idle.local_processors,
                 queued_jobs=idle.queued_jobs,
                 trouble="; ".join(filter(None, self._troubles(idle))),
-                idle_gpus=0 if self._disk.is_low else idle.idle_gpus,
+                idle_gpus=0 if is_low else idle.idle_gpus,
                 resources=idle.resources,
             )
             self._link.send_figures(figures, is_owed=is_owed)

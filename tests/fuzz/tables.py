@@ -94,7 +94,7 @@ def require_storable(outputs: list[Output]) -> None:
 
 def require_taken(said: object) -> None:
     """The daemon takes this."""
-    sent = codec.encode(said, FACTS).SerializeToString()
+    sent = codec.encode(said, lambda: FACTS).SerializeToString()
     try:
         FROM_AGENT.decode(pb.FromAgent.FromString(sent))
     except SpecError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from koala.protocol import codec, messages
@@ -51,8 +52,9 @@ class SiteDescription:
     facts: messages.Facts
 
 
-def encode(message: object, site: SiteDescription) -> link_pb2.FromAgent:
+def encode(message: object, describe: Callable[[], SiteDescription]) -> link_pb2.FromAgent:
     """Encode a message of the session or a report; a registration is completed."""
     if isinstance(message, messages.Register):
+        site = describe()
         message = replace(message, version=site.version, site=site.site, facts=site.facts)
     return codec.FROM_AGENT.encode(message)

@@ -16,7 +16,7 @@ import math
 import os
 import py_compile
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import resources
@@ -132,6 +132,29 @@ def install_starter(settings: LaunchSettings) -> tuple[str, ...]:
 def is_installed(settings: LaunchSettings, command: tuple[str, ...]) -> bool:
     """Check that the starter of this command is still there, and complete."""
     return not settings.shared or _is_whole(Path(command[-1]).parent)
+
+
+Stamps = tuple[tuple[str, int, int, int], ...]
+"""Path, inode, size and change time in nanoseconds of each file: all is as it was while they are.
+"""
+
+
+def stamps_of(settings: LaunchSettings, command: tuple[str, ...]) -> Stamps:
+    """Return the stamps of an installed starter's files; a tenth of the cost of `is_installed`."""
+    return () if not settings.shared else tuple(sorted(_stamps(str(Path(command[-1]).parent))))
+
+
+def _stamps(folder: str) -> Iterator[tuple[str, int, int, int]]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _stamps(entry.path)
+                else:
+                    found = entry.stat(follow_symlinks=False)
+                    yield entry.path, found.st_ino, found.st_size, found.st_ctime_ns
+    except FileNotFoundError:
+        return  # somebody has just removed it
 
 
 def _is_whole(folder: Path) -> bool:

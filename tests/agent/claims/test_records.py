@@ -100,7 +100,7 @@ def test_half_a_pair_of_surrogates_in_a_reason_reaches_the_wire_as_a_question_ma
     assert found is not None
     assert found.end is not None
     report = Report(claim=CLAIM, state=ReportState.GONE, nonce=found.nonce, end=found.end)
-    assert codec.encode(report, FACTS).claim.end.reason == "a?"
+    assert codec.encode(report, lambda: FACTS).claim.end.reason == "a?"
     assert found.end.kind is EndKind.EXITED
 
 

@@ -240,7 +240,7 @@ def test_whatever_a_known_kind_holds_decoding_gives_a_value_or_our_error(
 
 def test_a_registration_has_the_facts_of_the_site() -> None:
     register = messages.Register(protocol=1, session="s", epoch_seen=4, idle=7)
-    sent = codec.encode(register, FACTS).register
+    sent = codec.encode(register, lambda: FACTS).register
     assert (sent.protocol, sent.version, sent.site, sent.session) == (1, "1.2", "delft", "s")
     assert (sent.epoch_seen, sent.idle) == (4, 7)
     assert sent.facts == link_pb2.Facts(
@@ -262,18 +262,18 @@ def test_a_claim_s_report_goes_out_with_all_that_is_known() -> None:
     report = messages.Report(
         claim=CLAIM, state=messages.ReportState.GONE, nonce="n", passed_at=3.0, end=end
     )
-    sent = codec.encode(report, FACTS).claim
+    sent = codec.encode(report, lambda: FACTS).claim
     assert (sent.claim, sent.state) == (CLAIM, link_pb2.CLAIM_STATE_GONE)
     assert (sent.nonce, sent.passed_at, list(sent.end.statuses)) == ("n", 3.0, [0, -9])
     assert sent.end.kind == "exited"
     assert not sent.HasField("armed")
     asked = messages.Report(claim=CLAIM, state=messages.ReportState.ASKED)
-    assert not codec.encode(asked, FACTS).claim.HasField("end")
+    assert not codec.encode(asked, lambda: FACTS).claim.HasField("end")
 
 
 @pytest.mark.parametrize("state", list(messages.ReportState))
 def test_every_state_of_a_claim_has_its_word_on_the_wire(state: messages.ReportState) -> None:
-    sent = codec.encode(messages.Report(claim=CLAIM, state=state), FACTS).claim
+    sent = codec.encode(messages.Report(claim=CLAIM, state=state), lambda: FACTS).claim
     assert link_pb2.ClaimState.Name(sent.state) == f"CLAIM_STATE_{state.name}"
 
 
@@ -295,12 +295,12 @@ def test_every_state_of_a_claim_has_its_word_on_the_wire(state: messages.ReportS
     ],
 )
 def test_every_report_has_its_message(report: object, kind: str) -> None:
-    assert codec.encode(report, FACTS).WhichOneof("kind") == kind
+    assert codec.encode(report, lambda: FACTS).WhichOneof("kind") == kind
 
 
 def test_how_far_a_copy_is_crosses_the_link_whole_and_so_does_how_often_to_tell() -> None:
     told = codec.encode(
-        messages.TransferProgress(transfer="j1/1/t1", size_bytes=7, took_s=2.5), FACTS
+        messages.TransferProgress(transfer="j1/1/t1", size_bytes=7, took_s=2.5), lambda: FACTS
     )
     assert FROM_AGENT.decode(told) == messages.TransferProgress(
         transfer="j1/1/t1", size_bytes=7, took_s=2.5
@@ -325,7 +325,7 @@ def test_progress_and_the_share_that_it_brings_cross_the_link_whole() -> None:
     assert isinstance(order, session.Order)
     assert order.body == messages.Pace(claim=ClaimId(CLAIM), share=0.25)
     report = messages.Progress(claim=ClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True)
-    news = FROM_AGENT.decode(codec.encode(report, FACTS))
+    news = FROM_AGENT.decode(codec.encode(report, lambda: FACTS))
     assert news == messages.Progress(
         claim=CoreClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True
     )
@@ -352,5 +352,5 @@ def test_paths_and_what_became_of_them_cross_the_link_whole() -> None:
         messages.PathTarget(label="b1", address="there", port=29500, claim=ClaimId("j1/1/1/1")),
     )
     report = messages.PathsReport(claim=ClaimId(CLAIM), problem="a1 -> b1:29500 refused")
-    news = FROM_AGENT.decode(codec.encode(report, FACTS))
+    news = FROM_AGENT.decode(codec.encode(report, lambda: FACTS))
     assert news == messages.PathsReport(claim=CoreClaimId(CLAIM), problem=report.problem)

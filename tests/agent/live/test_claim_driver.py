@@ -86,7 +86,7 @@ async def linked(
     session = Session(epoch=epoch, timing=timing, random=Random(0), now=clock.now())
     wire = Wire(
         target=daemon.target,
-        encode=lambda message: codec.encode(message, FACTS),
+        encode=lambda message: codec.encode(message, lambda: FACTS),
         decode=codec.decode,
         queue_max=queue_max,
     )
@@ -221,7 +221,7 @@ async def test_a_final_refusal_ends_the_link_with_its_reason() -> None:
         session = Session(epoch=0, timing=Timing(), random=Random(0), now=clock.now())
         wire = Wire(
             target=daemon.target,
-            encode=lambda message: codec.encode(message, FACTS),
+            encode=lambda message: codec.encode(message, lambda: FACTS),
             decode=codec.decode,
         )
         link = Link(session, asyncio.Queue(), wire.stream, agent, clock=clock.now)

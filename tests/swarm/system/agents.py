@@ -569,7 +569,7 @@ class SimulatedStream:
         for message in batch:
             self._agent.point()
             if self._end is not None and not self._over.done():
-                self._end.send(codec.encode(message, self._agent.description))
+                self._end.send(codec.encode(message, lambda: self._agent.description))
         return True
 
     def hang_up(self, *, is_orderly: bool) -> None:
