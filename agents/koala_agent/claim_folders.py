@@ -59,8 +59,9 @@ class ClaimFolders:
 
     def find_gate(self) -> None:
         """Compile the gate for starters of this machine and account; they do without it until then,
-        and where there is none."""
-        if self._settings.manager == "emulated" and self._settings.accounts is None:
+        and where there is none. A starter that is carried brings no code for it along."""
+        is_here = self._settings.manager == "emulated" and self._settings.shared
+        if is_here and self._settings.accounts is None:
             self._gate = find_gate()
 
     def folder(self, claim: ClaimId) -> Path:
