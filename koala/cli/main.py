@@ -57,6 +57,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "simulate": "koala.cli.research.simulate:simulate",
         "replay": "koala.cli.research.replay:replay",
         "reproduce": "koala.cli.research.reproduce:reproduce",
+        "sweep": "koala.cli.research.sweep:sweep",
     },
 }
 """Place of each command, in the sections and the order of the help text."""

@@ -82,7 +82,7 @@ class Rows(Sequence[Row]):
             yield [row.get(name) for name in self.columns]
 
     def _shown(self) -> tuple[list[list[str]], str]:
-        rows = [[_text(value) for value in cells] for cells in self[:SHOWN_MAX].cells()]
+        rows = [[text(value) for value in cells] for cells in self[:SHOWN_MAX].cells()]
         more = len(self) - len(rows)
         return rows, f"... and {more} more rows" if more else ""
 
@@ -107,7 +107,8 @@ class Rows(Sequence[Row]):
         return f"<table><tr>{head}</tr>{body}</table>{escape(more)}"
 
 
-def _text(value: object) -> str:
+def text(value: object) -> str:
+    """Format a value for a table."""
     if value is None or (isinstance(value, float) and not isfinite(value)):
         return "-" if value is None or value != value else str(value)  # noqa: PLR0124 - nan
     return f"{value:.6g}" if isinstance(value, float) else str(value)

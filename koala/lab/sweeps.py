@@ -213,7 +213,7 @@ class Sweep:
                 column = self._column(name)
                 row |= {column: found.mean, f"{column}_ci95": found.ci95}
             rows.append(row)
-        return Rows(rows)
+        return Rows(rows, (*self.names, "replications"))
 
     def compare(self, metric: str, *, over: str, baseline: Any) -> Rows:  # noqa: ANN401 - a label
         """Compare each setting with that which differs in `over` alone, where it is `baseline`.
@@ -254,7 +254,7 @@ class Sweep:
                     "verdict": _verdict(found),
                 }
             )
-        return Rows(rows)
+        return Rows(rows, self.names)
 
     def plot(
         self, metric: str, *, x: str | None = None, by: str | None = None, title: str = ""

@@ -14,6 +14,7 @@ from koala.papers.paper import Run
 from koala.papers.results import Results
 from koala.papers.sweep import Swept, make_runs, plan, sweep, swept
 from koala.sim.campaign.making import Processes
+from koala.sim.campaign.parts import read_parts
 from tests.papers.toy import PAPER, run
 
 WHOLE = plan(PAPER, PAPER.efforts["quick"])
@@ -170,7 +171,7 @@ def test_parts_of_several_machines_merge_to_the_runs_of_one(tmp_path: Path) -> N
         part = make_runs(WHOLE, WHOLE.part(number, 3), Processes(workers=1))
         folder.write_runs(WHOLE, part, place)
         folder.write_provenance(WHOLE, part, place, command="", part=f"{number}/3")
-    parts = folder.read_parts([tmp_path / name for name in "312"])
+    parts = read_parts([tmp_path / name for name in "312"])
     merged = folder.merge(WHOLE, parts)
     one, other = (report.report(swept(WHOLE, made)) for made in (whole, merged))
     assert report.as_markdown(one) == report.as_markdown(other)

@@ -22,10 +22,10 @@ from koala.cli.research.campaign_options import campaign_options, part_of, store
 from koala.errors import ConfigError, SpecError
 
 if TYPE_CHECKING:
-    from koala.papers.folder import Part
     from koala.papers.paper import Effort, Paper, Run
     from koala.papers.sweep import Plan
     from koala.sim.campaign.making import Campaign
+    from koala.sim.campaign.parts import Part
 
 PAPERS: dict[str, str] = {
     "koala": "koala.papers.koala",
@@ -134,8 +134,9 @@ def reproduce(
 
 def _merge(words: tuple[str, ...], out: Path | None, *, as_json: bool) -> None:
     """Report on the runs of all parts."""
-    from koala.papers.folder import merge, read_parts
+    from koala.papers.folder import merge
     from koala.papers.sweep import plan
+    from koala.sim.campaign.parts import read_parts
 
     named, folders = (words[:1], words[1:]) if words and words[0] in PAPERS else ((), words)
     if not folders:
@@ -151,11 +152,6 @@ def _merge(words: tuple[str, ...], out: Path | None, *, as_json: bool) -> None:
         found.efforts[options["effort"]], reps=options["reps"], length=options["length"]
     )
     wanted = plan(found, effort, figure=options["figure"], seed=options["seed"])
-    if parts[0].provenance["code"] != wanted.code:
-        raise ConfigError(
-            f"{parts[0].folder}: its runs were made by another version of Koala"
-            f" ({parts[0].provenance.get('koala')}): merge them with that version"
-        )
     folder = _make(out if out is not None else Path("reproduction") / found.name)
     _write(wanted, merge(wanted, parts), folder, as_json=as_json, times={}, merged=parts)
 

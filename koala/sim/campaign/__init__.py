@@ -5,5 +5,6 @@
 - `store`: keeps finished runs, so that no run is made twice.
 - `records`: writes finished runs as JSON lines and reads them.
 - `making`: makes the runs that the store does not have.
-- `provenance`: describes version, commit, interpreter, libraries and machine.
+- `parts`: writes and reads folders of runs with their provenance, and merges them.
+- `engines`, `on_dask`: where runs are made.
 """

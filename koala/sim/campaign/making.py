@@ -126,6 +126,7 @@ def make(
 
         report(0)
         done = (engine or Processes())(partial(_timed, run), tasks, progress=report, each=keep)
+    assert done.is_interrupted or len(known) == len(items), "an engine has lost runs"
     return Campaign(
         finished=tuple((item, known[place]) for place, item in enumerate(items) if place in known),
         is_interrupted=done.is_interrupted,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from koala.errors import ConfigError, KoalaError
@@ -104,7 +105,7 @@ def _made(
     threads = sum(client.nthreads().values())
     places = iter(range(len(items)))
     size, made_count, made_s = 1, 0, 0.0
-    waiting = as_completed([])
+    waiting = as_completed([], loop=client.loop)
     begin = [_sent(client, run, items, places, size) for _ in range(IN_FLIGHT * threads)]
     for future in filter(None, begin):
         waiting.add(future)
@@ -130,7 +131,7 @@ def _sent(
     places: Iterator[int],
     size: int,
 ) -> Any:  # noqa: ANN401 - a future of distributed, None when all items are sent
-    batch = [(place, items[place]) for place, _ in zip(places, range(size), strict=False)]
+    batch = [(place, items[place]) for place in islice(places, size)]
     return client.submit(_run_batch, run, batch, pure=False, retries=LOST_MAX) if batch else None
 
 

@@ -1,0 +1,234 @@
+"""`koala sweep`: run the settings of a file with the same seeds, here or on many machines."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.exceptions import Exit
+
+from koala.cli import clock
+from koala.cli.arguments import Whole, file, option
+from koala.cli.extras import needs_sim
+from koala.cli.render.progress_bar import progress
+from koala.cli.research import simulation_options as shared
+from koala.cli.research.campaign_options import campaign_options, part_of, store_of
+from koala.errors import ConfigError
+
+if TYPE_CHECKING:
+    from koala.lab.rows import Rows
+    from koala.lab.sweep_files import SweepFile
+    from koala.lab.sweeps import Sweep, Task
+    from koala.sim.campaign.making import Campaign
+    from koala.sim.campaign.parts import Part
+
+VERSION = 1
+SHOWN_METRICS = 4
+USUAL_METRICS = ("wait.mean", "response.mean", "bounded_slowdown.mean", "utilization")
+"""Metrics that are shown of replays and grids, if the file names none."""
+
+
+@click.command
+@click.argument("source", type=file, metavar="FILE.toml", help="The sweep (docs/guides/sweeps.md).")
+@option("--reps", type=Whole(1), help="Replications of each setting.  [default: the file's]")
+@option("--seed", type=Whole(0), help="Seed of the first replication.  [default: the file's]")
+@option("--out", type=file, metavar="DIR", help="Output folder.  [default: the file's name]")
+@option("--dry-run", is_flag=True, help="List the runs and make none.")
+@option(
+    "--part", metavar="K/N",
+    help="Make only part K of N, on this machine; --merge puts the parts together.",
+)  # fmt: skip
+@option(
+    "--merge", type=file, metavar="DIR", multiple=True,
+    help="Take the runs of this folder of a part, without a run; once for each part.",
+)  # fmt: skip
+@campaign_options
+@shared.json_option
+@needs_sim
+def sweep(
+    *,
+    source: Path,
+    reps: int | None,
+    seed: int | None,
+    out: Path | None,
+    dry_run: bool,
+    part: str | None,
+    merge: tuple[Path, ...],
+    workers: int,
+    on: str,
+    store: Path | None,
+    no_store: bool,
+    as_json: bool,
+) -> None:
+    """Run many settings with the same seeds, and compare them.
+
+    The file names a simulation, a replay of a log, or jobs on a grid, and the settings: all
+    combinations of lists, or one by one. Writes runs.jsonl and runs.csv with a line for each run,
+    means.csv, comparisons.csv and provenance.json. Finished runs are stored: the same command after
+    Ctrl-C goes on.
+    """
+    from koala.lab.sweep_files import read_sweep
+    from koala.lab.sweeps import Sweep, make_tasks, tasks_of
+    from koala.sim.campaign.engines import engine_of
+
+    found = read_sweep(source, reps=reps, seed=seed)
+    tasks = tasks_of(found.points, found.seeds)
+    share = part_of(part)
+    if share is not None:
+        tasks = tasks[share[0] - 1 :: share[1]]
+    if dry_run:
+        _list(found, tasks, as_json=as_json)
+        return
+    if merge and part:
+        raise ConfigError(f"--part {part}: not allowed with --merge")
+    kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
+    name = found.name if share is None else f"{found.name}-part-{share[0]}-of-{share[1]}"
+    folder = out or Path(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {folder}: {error.strerror}") from None
+    begin = clock.wall_at()
+    merged: tuple[Part, ...] = ()
+    if merge:
+        made, merged = _merged(found, tasks, merge)
+    else:
+        with progress(f"{len(tasks)} runs", len(tasks)) as update:
+            made = make_tasks(found.points, tasks, kept, engine, update)
+    times = {
+        "command": f"koala sweep {source.name} --seed {found.seed} --reps {found.reps}",
+        "part": part,
+        "begun_at": datetime.fromtimestamp(begin, UTC).isoformat(timespec="seconds"),
+        "elapsed_s": round(clock.wall_at() - begin, 1),
+        "workers": workers,
+        "on": on,
+    }
+    _save(found, made, folder, times, merged)
+    if share is None:
+        _report(found, Sweep(found.points, found.seeds, made), folder, as_json=as_json)
+    else:
+        count = len(made.finished)
+        said = {"version": VERSION, "part": part, "folder": str(folder), "runs": count}
+        shared.show(said, as_json=as_json, text=lambda: f"{count} runs\n{folder}")
+    if made.is_interrupted:
+        print(f"interrupted: {len(made.finished)} of {len(tasks)} runs", file=sys.stderr)
+        raise Exit(shared.INTERRUPTED)
+
+
+def _list(found: SweepFile, tasks: tuple[Task, ...], *, as_json: bool) -> None:
+    """Print the runs."""
+    from koala.lab.rows import Rows
+
+    rows = Rows({**dict(found.points[task.place].labels), "seed": task.seed} for task in tasks)
+    document = {"version": VERSION, "settings": len(found.points), "runs": list(rows)}
+    shared.show(
+        document,
+        as_json=as_json,
+        text=lambda: f"{_table(rows)}\n{len(rows)} runs of {len(found.points)} settings",
+    )
+
+
+def _merged(
+    found: SweepFile, tasks: tuple[Task, ...], folders: tuple[Path, ...]
+) -> tuple[Campaign[Task], tuple[Part, ...]]:
+    """Collect the runs of all parts."""
+    from koala.lab.sweeps import code_of, ids_of
+    from koala.sim.campaign.parts import merge, read_parts
+
+    parts = read_parts(folders)
+    ids = [name or "" for name in ids_of(found.points, tasks)]
+    return merge(tasks, ids, parts, code=code_of(found.points[0].base)), parts
+
+
+def _save(
+    found: SweepFile,
+    made: Campaign[Task],
+    folder: Path,
+    times: dict[str, Any],
+    merged: tuple[Part, ...],
+) -> None:
+    """Write the raw runs and their provenance."""
+    from koala.lab.sweeps import code_of, ids_of
+    from koala.sim.campaign.parts import write_provenance, write_runs
+
+    names = ids_of(found.points, (task for task, _ in made.finished))
+    rows = (
+        ({"id": name, **dict(found.points[task.place].labels), "seed": task.seed}, one)
+        for name, (task, one) in zip(names, made.finished, strict=True)
+    )
+    write_runs(folder, rows)
+    options = {
+        "name": found.name,
+        "seed": found.seed,
+        "reps": found.reps,
+        "settings": [str(point) for point in found.points],
+    }
+    write_provenance(
+        folder,
+        made,
+        options=options,
+        code=code_of(found.points[0].base),
+        wanted=len(found.points) * found.reps,
+        merged=merged,
+        **times,
+    )
+
+
+def _report(found: SweepFile, made: Sweep, folder: Path, *, as_json: bool) -> None:
+    """Write and print means and comparisons."""
+    from koala.lab.rows import Rows
+
+    for name in (*found.metrics, *((found.compare.metric,) if found.compare else ())):
+        if name not in made.metrics and made.metrics:
+            raise ConfigError(f"{name}: no such metric; there are {', '.join(made.metrics)}")
+    means = made.means()
+    compared = Rows(())
+    if found.compare is not None and made.metrics:
+        wanted = found.compare
+        compared = made.compare(wanted.metric, over=wanted.over, baseline=wanted.baseline)
+        compared.to_csv(folder / "comparisons.csv")
+    made.rows().to_csv(folder / "runs.csv")
+    means.to_csv(folder / "means.csv")
+    usual = tuple(name for name in USUAL_METRICS if name in made.metrics)
+    shown = found.metrics or usual or made.metrics[:SHOWN_METRICS]
+    document = {
+        "version": VERSION,
+        "folder": str(folder),
+        "runs": {"finished": len(made.made.finished), "stored": made.made.stored},
+        "interrupted": made.is_interrupted,
+        "means": _plain(means),
+        "comparisons": _plain(compared),
+    }
+
+    def text() -> str:
+        tables = [_table(made.means(*shown)) if made.metrics else "no run finished"]
+        if len(compared):
+            assert found.compare is not None
+            tables.append(f"{found.compare.metric}, paired differences\n{_table(compared)}")
+        return "\n\n".join([*tables, str(folder)])
+
+    shared.show(document, as_json=as_json, text=text)
+
+
+def _table(rows: Rows) -> str:
+    from koala.cli.render.table import columns, table
+    from koala.lab.rows import text
+
+    cells = [[text(value) for value in row] for row in rows.cells()]
+    return table(columns(*(name.upper() for name in rows.columns)), cells)
+
+
+def _plain(rows: Rows) -> list[dict[str, Any]]:
+    """Return the rows for JSON, which has no infinity and no not-a-number."""
+    from math import isfinite
+
+    return [
+        {
+            name: None if isinstance(value, float) and not isfinite(value) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
