@@ -66,9 +66,9 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
         stack.enter_context(process(*words, *more, folder=tmp_path))
         until(lambda: place.exists() and place.read_text().endswith("}"))
         address = json.loads(place.read_text())["address"].removeprefix("tcp://")
-        words = ("distributed.cli.dask_worker", f"tcp://{address}", "--nthreads", "1")
+        worker = ("distributed.cli.dask_worker", f"tcp://{address}", "--nthreads", "1")
         workers = [
-            stack.enter_context(process(*words, "--no-nanny", "--no-dashboard", folder=tmp_path))
+            stack.enter_context(process(*worker, "--no-nanny", "--no-dashboard", folder=tmp_path))
             for _ in range(2)
         ]
         until(lambda: _workers(address) == 2)
