@@ -97,8 +97,8 @@ def leaves_root_out() -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """Modules and tests stay to the end: the garbage collector need not look at them again."""
-    gc.collect()
+    """Modules and tests stay to the end: the garbage collector need not look at them again. What
+    little is garbage among them is not worth a look at all of them."""
     gc.freeze()
     gc.enable()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -58,6 +59,13 @@ def outside_names(slot: str) -> list[str]:
 
 
 def _entry_points() -> EntryPoints:
+    return _entry_points_on(tuple(sys.path))
+
+
+@lru_cache(maxsize=1)
+def _entry_points_on(_path: tuple[str, ...]) -> EntryPoints:
+    """Read them once: each look opens a file of every installed package, and simulations choose
+    their policies for each run."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow; built-in names need none
 
     return entry_points(group=GROUP)

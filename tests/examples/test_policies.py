@@ -16,6 +16,7 @@ from koala.core.model.progress_reports import Correction, MemberProgress, Progre
 from koala.daemon.config import parse_config
 from koala.daemon.policy_sandbox import PolicySandbox, ProgressSandbox
 from koala.errors import ConfigError
+from koala.runtime.own_functions import outside_names
 from tests.examples.stage import EXAMPLES
 from tests.live.grid import live_grid
 
@@ -56,6 +57,14 @@ def test_a_daemon_finds_it_by_name_and_guards_it(tmp_path: Path) -> None:
     config = parse_config(DAEMON.format("best-fit"), source="test.toml", folder=tmp_path)
     assert isinstance(config.policies.place, PolicySandbox)
     assert ("placement", "best-fit") in config.policy_names
+
+
+def test_what_is_installed_on_a_path_that_is_added_later_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "best-fit" not in outside_names("placement")
+    monkeypatch.syspath_prepend(install(tmp_path).split(os.pathsep)[1])
+    assert "best-fit" in outside_names("placement")
 
 
 @pytest.mark.usefixtures("installed")

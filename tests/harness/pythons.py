@@ -18,7 +18,8 @@ def interpreters() -> dict[str, str]:
     PATH) or else of PATH, and always our own."""
     given = os.environ.get(PATHS)
     paths = given.split(os.pathsep) if given else [shutil.which(name) or "" for name in NAMES]
-    found = dict(_identify(path) for path in paths if path)
+    asked = [(path, _ask(path)) for path in paths if path]  # all at once
+    found = dict(_identify(path, asking) for path, asking in asked)
     found.pop("", None)
     return found | {f"python3.{sys.version_info.minor}": sys.executable}
 
@@ -33,15 +34,24 @@ def missing() -> list[str]:
     return [name for name in NAMES if name not in interpreters()]
 
 
-def _identify(path: str) -> tuple[str, str]:
-    """Return the name of an interpreter, empty for one that does not run, and its own path: PATH
-    may have a script that looks for it."""
+def _ask(path: str) -> subprocess.Popen[str] | None:
     code = "import sys; print('python%d.%d' % sys.version_info[:2], sys.executable)"
     try:
-        run = subprocess.run(
-            [path, "-I", "-S", "-c", code], capture_output=True, text=True, check=False, timeout=60
+        return subprocess.Popen(
+            [path, "-I", "-S", "-c", code],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
     except OSError:
+        return None
+
+
+def _identify(path: str, asking: subprocess.Popen[str] | None) -> tuple[str, str]:
+    """Return the name of an interpreter, empty for one that does not run, and its own path: PATH
+    may have a script that looks for it."""
+    if asking is None:
         return "", path
-    name, _blank, own_path = run.stdout.strip().partition(" ")
-    return (name, own_path) if run.returncode == 0 else ("", path)
+    said, _ = asking.communicate(timeout=60)
+    name, _blank, own_path = said.strip().partition(" ")
+    return (name, own_path) if asking.returncode == 0 else ("", path)
