@@ -61,7 +61,8 @@ def get(
     else:
         connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=WAIT_S)
     try:
-        connection.request(method, parts.path, headers=dict(headers or {}))
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        connection.request(method, path, headers=dict(headers or {}))
         answer = connection.getresponse()
         return answer.status, answer.headers["Content-Type"] or "", answer.read().decode()
     finally:
