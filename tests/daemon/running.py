@@ -9,6 +9,7 @@ from koala.daemon.config import Config, parse_config
 from koala.daemon.files.relay import serve
 from koala.daemon.main import Daemon
 
+ONE = "&(executable=/bin/true)(count=4)"
 FAST = "claiming_step_min_s = 0.05\n"
 """Leases are as long as ever: where the machine stalls, no claim of a test is to end by them."""
 

@@ -12,6 +12,7 @@ import pytest
 
 from koala.wire.v1 import link_pb2
 from tests.agent.live.agent_process import AgentProcess, a_job, agent_process, until
+from tests.agent.live.claim_steps import passed, pinged
 from tests.agent.live.fake_daemon import (
     ARMED,
     GONE,
@@ -22,7 +23,6 @@ from tests.agent.live.fake_daemon import (
     hold,
     patiently,
 )
-from tests.agent.live.test_agent import passed, pinged
 from tests.harness.small_disk import fill, small_disk
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from tests.agent.live.agent_process import a_job, agent_process
+from tests.agent.live.claim_steps import passed
 from tests.agent.live.fake_daemon import GONE, GRANTED, fake_daemon, hold
-from tests.agent.live.test_agent import passed
 
 ACCOUNT = 61_873
 """An account of nobody else: its processes are counted together. Root has no such limit."""

@@ -1,0 +1,103 @@
+"""`koala-agent` as a command: its usage, streams and exit statuses."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from koala.wire.v1 import link_pb2
+from tests.agent.live.agent_process import (
+    COMMAND,
+    AgentProcess,
+    a_job,
+    agent_process,
+    environment,
+    until,
+)
+from tests.agent.live.fake_daemon import (
+    fake_daemon,
+    patiently,
+)
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+
+async def test_an_agent_without_a_daemon_ends_in_order_as_well(tmp_path: Path) -> None:
+    async with fake_daemon() as daemon:
+        target = daemon.target
+    job = a_job()
+    async with agent_process(tmp_path, target, job=job) as agent:
+        await until(lambda: "is not reached" in str(agent))
+        assert await agent.terminate() == 0
+
+
+async def test_an_agent_that_is_started_without_standard_streams_serves(tmp_path: Path) -> None:
+    closing = ("/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
+    async with (
+        fake_daemon() as daemon,
+        agent_process(tmp_path, daemon.target, job=a_job(), prefix=closing) as agent,
+    ):
+        await daemon.session()
+        assert await agent.terminate() == 0
+
+
+async def run(*arguments: str) -> tuple[int, str, str]:
+    """The command, to its end: status, standard output and error."""
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment(),
+    )
+    out, err = await patiently(process.communicate())
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_a_second_agent_on_the_same_state_directory_is_refused(tmp_path: Path) -> None:
+    async with (
+        fake_daemon() as daemon,
+        agent_process(tmp_path, daemon.target, job=a_job()) as agent,
+    ):
+        await daemon.session()
+        pid = agent.state_dir.joinpath("agent.pid").read_text().strip()
+        status, _, error = await run(str(agent.config))
+        assert status == 2
+        assert error == (
+            f"koala-agent: {agent.state_dir}: another agent runs with this state directory"
+            f" (pid {pid})\n"
+        )
+
+
+async def test_wrong_usage_and_configuration_end_with_status_2(tmp_path: Path) -> None:
+    status, _, error = await run()
+    assert status == 2
+    assert "CONFIG.toml" in error
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("[agent]\nsite = 3\n")
+    status, out, error = await run(str(wrong))
+    assert (status, out) == (2, "")
+    assert error == f"koala-agent: {wrong}: agent.site = 3: allowed is str, got int\n"
+    status, out, _ = await run("--version")
+    assert status == 0
+    assert out.startswith("koala-agent ")
+
+
+async def test_a_final_refusal_ends_the_agent_with_the_daemon_s_reason(tmp_path: Path) -> None:
+    async with (
+        fake_daemon() as daemon,
+        agent_process(tmp_path, daemon.target, job=a_job()) as agent,
+    ):
+        session = await daemon.session()
+        session.say(reject=link_pb2.Reject(reason="unknown site 'delft'", is_final=True))
+        assert await ended(agent) == 1
+        assert "refuses site delft: unknown site 'delft'" in str(agent)
+
+
+async def ended(agent: AgentProcess) -> int:
+    """The exit status of an agent that ends by itself."""
+    assert agent.process is not None
+    return await patiently(agent.process.ended())
