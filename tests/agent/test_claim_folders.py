@@ -1,0 +1,46 @@
+"""The claims' folders of a site: the starter among them is whole for each claim."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from koala_agent.claim_folders import ClaimFolders
+from koala_agent.claims.settings import Leases
+from koala_agent.claims.states import Asked, Claim
+from koala_agent.placeholders.submission import LaunchSettings
+from tests.agent.site import a_hold
+
+
+def change(path: Path) -> None:
+    """Write as many bytes as there were, at the time of the file's last change."""
+    before = path.stat()
+    path.write_bytes(bytes(before.st_size))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("damage", [change, Path.unlink])
+def test_a_claim_gets_a_whole_starter_whatever_became_of_the_installed_one(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    """It is read again after any change of its files, and not for each claim."""
+    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft", manager="emulated"))
+    folders.install()
+    hold = a_hold()
+    claim = Claim(hold=hold, secret="s", state=Asked(grace_until=0.0))
+
+    def prepare() -> None:
+        folders.prepare(claim, port=1, leases=Leases(), input_path="")
+
+    prepare()
+    (driver,) = tmp_path.glob(".starter/*/koala_agent/starter/driver.pyc")
+    whole = driver.read_bytes()
+    damage(driver)
+    prepare()
+    assert driver.read_bytes()[16:] == whole[16:]  # without the head, which has a date
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} is read"))
+        prepare()
