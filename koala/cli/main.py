@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import click
 
 from koala.cli.commands import CALLED, LazyGroup
+from koala.cli.connection import QUIET_VARIABLE
 from koala.errors import ConfigError, KoalaError, SpecError, UnreachableError
 from koala.runtime.standard_streams import open_standard_streams
 
@@ -103,7 +104,7 @@ class Koala(LazyGroup):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the usage, and a line for each command, the section's name before its first."""
         formatter.write(
-            "Usage: koala [--version] [--debug] COMMAND ...   (more: koala COMMAND --help)\n"
+            "Usage: koala [--version] [--debug] [--quiet] COMMAND ...  (koala COMMAND --help)\n"
         )
         for section, places in self.sections.items():
             if section in SHORT:
@@ -140,9 +141,11 @@ def _completion_option(name: str) -> click.Option:
     )
 
 
-def _begin(*, debug: bool) -> None:
+def _begin(*, debug: bool, quiet: bool) -> None:
     if debug:
         os.environ[DEBUG_VARIABLE] = "1"
+    if quiet:
+        os.environ[QUIET_VARIABLE] = "1"
 
 
 application = Koala(
@@ -154,6 +157,7 @@ application = Koala(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     params=[
         click.Option(["--debug"], is_flag=True, envvar=DEBUG_VARIABLE),
+        click.Option(["--quiet"], is_flag=True, envvar=QUIET_VARIABLE),
         click.Option(
             ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version
         ),

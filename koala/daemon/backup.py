@@ -26,14 +26,14 @@ import shutil
 import sqlite3
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from gzip import BadGzipFile
 from lzma import LZMAError
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -60,6 +60,11 @@ _GZIP = b"\x1f\x8b"
 _READ_BYTES = 1 << 20
 OVER_KEPT = 1_000  # ended jobs in memory while a backup is read back
 NAMED_MAX = 10  # damaged files in an error
+
+
+Progress: TypeAlias = Callable[[float], None]
+"""Takes the share that is done."""
+PROGRESS_EVENTS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +109,11 @@ class _Manifest(_Version):
     sha256: dict[str, str] = {}
 
 
-def back_up(state_dir: Path, target: Path, *, with_spool: bool) -> Backup:
-    """Make a backup; `target` must not exist. Raises ConfigError, JournalError."""
+def back_up(
+    state_dir: Path, target: Path, *, with_spool: bool, progress: Progress | None = None
+) -> Backup:
+    """Make a backup; `target` must not exist. `progress` gets the share of the journal that was
+    verified. Raises ConfigError, JournalError."""
     if not (state_dir / FILE).is_file():
         raise ConfigError(f"{state_dir}: no state directory of a daemon: {FILE} is missing")
     if target.resolve().is_relative_to(state_dir.resolve()):
@@ -116,7 +124,7 @@ def back_up(state_dir: Path, target: Path, *, with_spool: bool) -> Backup:
         with _private(), _scratch(target.parent) as scratch:
             folder = scratch / "koala-backup"
             folder.mkdir(mode=0o700)
-            backup = _fill(state_dir, folder, target, with_spool=with_spool)
+            backup = _fill(state_dir, folder, target, progress, with_spool=with_spool)
             _close(folder)
             if target.name.endswith(TAR):
                 packed = scratch / "packed"
@@ -132,8 +140,9 @@ def back_up(state_dir: Path, target: Path, *, with_spool: bool) -> Backup:
     return backup
 
 
-def restore(backup: Path, state_dir: Path) -> Backup:
-    """Restore a backup; nothing may be at `state_dir`. Raises ConfigError, JournalError."""
+def restore(backup: Path, state_dir: Path, *, progress: Progress | None = None) -> Backup:
+    """Restore a backup; nothing may be at `state_dir`. `progress` gets the share of the journal
+    that was verified. Raises ConfigError, JournalError."""
     try:
         if not _is_free(state_dir):
             raise ConfigError(
@@ -143,7 +152,7 @@ def restore(backup: Path, state_dir: Path) -> Backup:
         with _private(), _scratch(state_dir.parent) as scratch:
             folder = backup if backup.is_dir() else _unpacked(backup, scratch)
             try:
-                found = _read(folder, backup)
+                found = _read(folder, backup, progress)
             except DamagedError as error:
                 raise JournalError(f"{error.what}. Take another backup") from error
             part = scratch / "state"
@@ -192,7 +201,9 @@ def _is_free(path: Path) -> bool:
 # --- making ---------------------------------------------------------------------------------------
 
 
-def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> Backup:
+def _fill(
+    state_dir: Path, folder: Path, target: Path, progress: Progress | None, *, with_spool: bool
+) -> Backup:
     _require_end(state_dir)
     mark = _copy_database(state_dir / FILE, folder / FILE)
     (folder / MARK).write_bytes(mark_text(mark))
@@ -201,7 +212,7 @@ def _fill(state_dir: Path, folder: Path, target: Path, *, with_spool: bool) -> B
     if with_spool:
         _copy_tree(state_dir / SPOOL / "jobs", folder / SPOOL / "jobs")
     reader = open_journal(folder, source=state_dir / FILE)
-    _read_back(reader)  # an unreadable backup must not count as made
+    _read_back(reader, progress)  # an unreadable backup must not count as made
     manifest = {
         "koala-backup": BACKUP.newest,
         "events": mark.seq,
@@ -234,7 +245,7 @@ def _require_end(state_dir: Path) -> None:
         raise unmarked(reader.path, state_dir / MARK, reader.events)
 
 
-def _read_back(reader: JournalReader) -> None:
+def _read_back(reader: JournalReader, progress: Progress | None) -> None:
     """Replay the journal from its first to its last event and read all archived jobs, as a start
     would.
 
@@ -244,8 +255,10 @@ def _read_back(reader: JournalReader) -> None:
         SCHEMA.check(connection, reader.source)
         if SCHEMA.number(connection, reader.source) == JOURNAL.newest:
             check_jobs(connection, reader.source)
-    for step in replay(reader):
+    for number, step in enumerate(replay(reader), 1):
         forget(step.scheduler, step.record.at, keep=OVER_KEPT, keep_s=0.0)
+        if progress is not None and number % PROGRESS_EVENTS == 0:
+            progress(number / max(number, reader.events))
 
 
 def _copy_database(source: Path, target: Path) -> JournalPosition:
@@ -369,7 +382,7 @@ def _extract(archive: tarfile.TarFile, target: Path, only: Sequence[str]) -> Non
     archive.extractall(target, members)
 
 
-def _read(folder: Path, backup: Path) -> Backup:
+def _read(folder: Path, backup: Path, progress: Progress | None) -> Backup:
     """Read and verify a backup to its last event. Raises ConfigError, JournalError."""
     try:
         text = (folder / MANIFEST).read_bytes()
@@ -386,7 +399,7 @@ def _read(folder: Path, backup: Path) -> Backup:
     reader = open_journal(folder, source=backup / FILE)
     if reader.mark != JournalPosition(events, chain) or reader.events != events:
         raise JournalError(f"{backup}: damaged: {MANIFEST} and {MARK} name other events")
-    _read_back(reader)
+    _read_back(reader, progress)
     missing = [name for name in manifest.files if not (folder / name).is_file()]
     if missing:
         raise JournalError(f"{backup}: damaged: {', '.join(missing)} is missing")

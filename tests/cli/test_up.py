@@ -52,7 +52,9 @@ def test_submit_prints_the_id_and_wait_shows_phases_on_standard_error(grid: Up) 
     assert run.returncode == 0
     assert run.stdout.startswith("j")
     assert len(run.stdout.split()) == 1
-    phases = [line.split()[1] for line in run.stderr.splitlines()]
+    hint, *lines = run.stderr.splitlines()
+    assert hint == f"koala submit: koala logs -f {run.stdout.strip()} shows what it writes"
+    phases = [line.split()[1] for line in lines]
     assert phases[0] == "Placing"
     assert phases[-1] == "Finished"
     assert len(phases) == len(set(phases))
@@ -331,6 +333,18 @@ def test_a_job_is_shown_as_text_and_as_json(grid: Up, finished: str) -> None:
     assert picture["timeline"]["start_skew_s"] >= 0
     assert "TWT  total waiting time" in grid.koala("timeline", finished).stdout
     assert json.loads(grid.koala("timeline", finished, "--json").stdout)["phase"] == "Finished"
+
+
+def test_submit_shows_what_the_job_writes_or_says_how_to_see_it(grid: Up) -> None:
+    text = b"&(executable=/bin/sh)(arguments=-c 'echo out; exit 3')(count=1)"
+    shown = grid.koala("submit", "-", "--logs", stdin=text)
+    job, *lines = shown.stdout.splitlines()
+    assert (shown.returncode, lines) == (1, ["out"])
+    assert f"{job}  Failed" in shown.stderr
+    assert "koala logs" not in shown.stderr
+    waited = grid.koala("submit", "-", "--wait", stdin=text)
+    job = waited.stdout.strip()
+    assert f"koala submit: koala logs -f {job} shows what it writes" in waited.stderr
 
 
 def test_the_course_of_a_job_is_drawn_in_the_terminal_and_as_a_picture(

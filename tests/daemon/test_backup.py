@@ -139,11 +139,17 @@ async def test_a_restored_daemon_goes_on_with_agents_that_know_more(
         assert (await client.hello())["epoch"] < 2000, "the loss is accepted once"
 
 
-async def test_a_backup_of_a_daemon_that_does_not_run_is_the_same(tmp_path: Path) -> None:
+async def test_a_backup_of_a_daemon_that_does_not_run_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = FakeAgent("")
     await backed_up(tmp_path, "running", agent, jobs=1)
-    made = back_up(tmp_path / "state", tmp_path / "copy", with_spool=True)
+    monkeypatch.setattr("koala.daemon.backup.PROGRESS_EVENTS", 1)
+    shares: list[float] = []
+    made = back_up(tmp_path / "state", tmp_path / "copy", with_spool=True, progress=shares.append)
     assert made.events == open_journal(tmp_path / "state").events
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
     assert {path.name for path in (tmp_path / "copy").iterdir()} >= {FILE, MANIFEST}
     assert (tmp_path / "copy" / SECRET).exists()
     assert not (tmp_path / "copy" / "endpoint").exists()

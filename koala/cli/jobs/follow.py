@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import Whole, daemon_options, jobs_argument, option
-from koala.cli.connection import ENDS, ask, is_coloured, note, say, show_json
+from koala.cli.connection import ENDS, QUIET_VARIABLE, ask, is_coloured, note, say, show_json
+from koala.errors import KoalaError
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
 
+COPIES_EVERY_S = 2.0
 JOBS_NAMED_MAX = 20
 """Jobs named in the message of Ctrl-C; its cancel command names all of them."""
 
@@ -156,7 +159,8 @@ async def wait_until_over(
     begin = await newest_notice(client) if after is None else after
     summaries = {job: await client.show(job) for job in jobs}
     ends: dict[str, End] = {}
-    is_live = sys.stderr.isatty() and in_place and not every_event
+    is_quiet = bool(os.environ.get(QUIET_VARIABLE))
+    is_live = sys.stderr.isatty() and in_place and not (every_event or is_quiet)
     with Progress(is_live=is_live, every_event=every_event) as progress:
         for job, summary in summaries.items():
             interrupt.update(job, summary.phase)
@@ -167,22 +171,50 @@ async def wait_until_over(
         waited = summaries.keys() - ends.keys()
         if not waited:
             return ends
-        only = next(iter(waited)) if len(waited) == 1 else ""
-        async for notice in client.watch(after=begin, job=only):
-            if notice.job not in waited:
-                continue
-            if notice.phase not in ENDS:
-                progress.update(notice.job, notice.phase, notice.text)
-                continue
-            interrupt.update(notice.job, notice.phase)
-            waited.remove(notice.job)
-            ends[notice.job] = End(notice.phase, notice.text)
-            if not waited:
-                break
+        async with _showing_copies(client, waited, progress, is_live=is_live):
+            only = next(iter(waited)) if len(waited) == 1 else ""
+            async for notice in client.watch(after=begin, job=only):
+                if notice.job not in waited:
+                    continue
+                if notice.phase not in ENDS:
+                    progress.update(notice.job, notice.phase, notice.text)
+                    continue
+                interrupt.update(notice.job, notice.phase)
+                waited.remove(notice.job)
+                ends[notice.job] = End(notice.phase, notice.text)
+                if not waited:
+                    break
     for job in waited:  # over, but the daemon no longer keeps its notices
         summary = await client.show(job)
         ends[job] = End(summary.phase, summary.reason)
     return {job: ends[job] for job in jobs}
+
+
+@asynccontextmanager
+async def _showing_copies(
+    client: AsyncClient, waited: Collection[str], progress: Progress, *, is_live: bool
+) -> AsyncGenerator[None, None]:
+    """Show on a terminal how far the copies are that the jobs wait for."""
+    import asyncio
+
+    from koala.cli.render.job_list import copying_text
+
+    async def show() -> None:
+        while True:
+            await asyncio.sleep(COPIES_EVERY_S)
+            with suppress(KoalaError):
+                for job in await client.list_jobs(jobs=sorted(waited)[:JOBS_NAMED_MAX]):
+                    if job.document.get("copying"):
+                        progress.update(job.job, job.phase, copying_text(job.document))
+
+    showing = asyncio.gather(show()) if is_live else None
+    try:
+        yield
+    finally:
+        if showing is not None:
+            showing.cancel()
+            with suppress(asyncio.CancelledError):
+                await showing
 
 
 class Progress:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import codecs
 import sys
 from collections import Counter
-from collections.abc import Callable, Container
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable, Container
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from koala.client import AsyncClient
     from koala.client.records import JobDetails, LogPart
 
+T = TypeVar("T")
 STREAMS = ("stdout", "stderr", "both")
 
 
@@ -65,6 +66,22 @@ def logs(
 
     with interrupt:
         ask(address, request)
+
+
+async def show_logs_meanwhile(
+    client: AsyncClient,
+    job: str,
+    waiting: Awaitable[T],
+    *,
+    as_json: bool = False,
+    by_site: bool = False,
+) -> T:
+    """Print what the job's programs write, until it is over; return what is awaited meanwhile."""
+    import asyncio
+
+    printer = LogPrinter(as_json=as_json, by_site=by_site)
+    found, _ = await asyncio.gather(waiting, printer.follow(client, job))
+    return found
 
 
 class LogPrinter:

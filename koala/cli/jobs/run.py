@@ -16,8 +16,8 @@ from click.exceptions import Exit
 
 from koala.cli.arguments import Whole, daemon_options, option, read_definitions
 from koala.cli.connection import ask, note
-from koala.cli.jobs.follow import End, InterruptNotice, newest_notice, wait_until_over
-from koala.cli.jobs.logs import LogPrinter
+from koala.cli.jobs.follow import InterruptNotice, newest_notice, wait_until_over
+from koala.cli.jobs.logs import show_logs_meanwhile
 from koala.cli.jobs.submit import print_submitted
 from koala.errors import KoalaError, SpecError
 
@@ -121,8 +121,6 @@ async def _run(
     client: AsyncClient, job: Job, interrupt: InterruptNotice, *, as_json: bool, detach: bool
 ) -> dict[str, Any] | None:
     """Submit the job, show its output until it is over, and return its end."""
-    import asyncio
-
     after = await newest_notice(client)
     submitted = await client.submit(job)
     interrupt.before = ""
@@ -133,15 +131,11 @@ async def _run(
     for warning in submitted.warnings:
         note(f"warning: {warning}")
     note(f"submitted {submitted.job}")
-    printer = LogPrinter(as_json=as_json, by_site=True)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(printer.follow(client, submitted.job))
-        waiting = group.create_task(
-            wait_until_over(
-                client, [submitted.job], interrupt=interrupt, after=after, in_place=False
-            )
-        )
-    end: End = waiting.result()[submitted.job]
+    waiting = wait_until_over(
+        client, [submitted.job], interrupt=interrupt, after=after, in_place=False
+    )
+    ends = await show_logs_meanwhile(client, submitted.job, waiting, as_json=as_json, by_site=True)
+    end = ends[submitted.job]
     status = (await client.show(submitted.job)).status
     return {
         "job": submitted.job,

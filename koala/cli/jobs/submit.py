@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import click
 from click.exceptions import Exit
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from koala.client.client import AsyncClient
     from koala.client.connection import Connection
 
+Shown: TypeAlias = Literal["phases", "events", "log"]
+"""Display of a waiting command."""
 TEXT_CHARACTERS_MAX = 1_000_000
 """Limit of `koala.rsl`, repeated here to avoid its import; longer texts are refused unsent."""
 
@@ -61,6 +63,7 @@ class Submitted(Protocol):
 @option("--show-rsl", is_flag=True, help="Print the job as RSL; do not submit it.")
 @option("--wait", is_flag=True, help="Wait for the end; exit with 0 only if it Finished.")
 @option("--watch", is_flag=True, help="Like --wait, and print every event of the job.")
+@option("--logs", is_flag=True, help="Like --wait, and print what the programs write, live.")
 @option("--dry-run", is_flag=True, help="Check the job without submitting it.")
 @option("--key", metavar="K", help="Idempotency key: the same key gives the same job.")
 @option(
@@ -88,6 +91,7 @@ def submit(
     show_rsl: bool,
     wait: bool,
     watch: bool,
+    logs: bool,
     dry_run: bool,
     key: str | None,
     no_wait: bool,
@@ -109,6 +113,7 @@ def submit(
 
     interrupt = InterruptNotice(address)
     interrupt.before = "nothing was submitted"
+    shown: Shown = "log" if logs else "events" if watch else "phases"
 
     settings: dict[str, Any] = {
         "definitions": definitions,
@@ -130,14 +135,10 @@ def submit(
         since = await newest_notice(client)
         answer = client.submit(text, patience_s=patience, **settings)
         job = await _announced(answer, interrupt, source=source, key=key, json=json)
-        ends = await wait_until_over(
-            client, [job], interrupt=interrupt, after=since, every_event=watch
-        )
-        say(progress_text(job, ends[job].phase, ends[job].text))
-        return ends[job].phase == "Finished"
+        return await _wait(client, job, interrupt, since, shown=shown, as_json=json)
 
     with interrupt:
-        if dry_run or not (wait or watch):
+        if dry_run or not (wait or watch or logs):
             call(address, submit_only)
         elif not ask(address, submit_and_wait):
             raise Exit(1)
@@ -169,6 +170,37 @@ async def _announced(
         reason = error.strerror or str(error)
         raise KoalaError(f"{accepted}standard output cannot be written: {reason}") from error
     return submitted.job
+
+
+async def _wait(
+    client: AsyncClient,
+    job: str,
+    interrupt: InterruptNotice,
+    since: int,
+    *,
+    shown: Shown,
+    as_json: bool,
+) -> bool:
+    """Show phases, events or the log until the job is over; return True if it has Finished."""
+    if shown != "log":
+        note(f"koala logs -f {job} shows what it writes")
+    waiting = wait_until_over(
+        client,
+        [job],
+        interrupt=interrupt,
+        after=since,
+        every_event=shown == "events",
+        in_place=shown != "log",
+    )
+    if shown == "log":
+        from koala.cli.jobs.logs import show_logs_meanwhile
+
+        ends = await show_logs_meanwhile(client, job, waiting, as_json=as_json)
+    else:
+        ends = await waiting
+    end = ends[job]
+    say(progress_text(job, end.phase, end.text))
+    return end.phase == "Finished"
 
 
 def _as_rsl(text: str) -> str:

@@ -71,11 +71,11 @@ def job_columns(*, now: float | None = None, zone: tzinfo | None = None) -> tupl
         column("SUBMITTED", lambda job: moment(job["submitted_at"], zone), rank=7),
         column(">ELAPSED", lambda job: _elapsed(job, now), rank=6),
         column("USER", "owner", rank=2),
-        column("REASON", lambda job: job["reason"] or _copying(job) or " "),
+        column("REASON", lambda job: job["reason"] or copying_text(job) or " "),
     )
 
 
-def _copying(job: Document) -> str:
+def copying_text(job: Document) -> str:
     """Format the progress of the copies that a job waits for."""
     copies = job.get("copying")
     if not copies:

@@ -1,0 +1,53 @@
+"""Long operations show how far they are on a terminal, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+
+import pytest
+
+from koala.cli.connection import QUIET_VARIABLE
+from koala.cli.render import progress_bar
+from koala.cli.render.progress_bar import progress
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, *, after_s: float) -> str:
+    """What a half-done operation writes to a terminal on standard error."""
+    monkeypatch.setattr(progress_bar, "SHOWN_AFTER_S", after_s)
+    monkeypatch.setenv("TERM", "xterm")
+    terminal, other = os.openpty()
+    try:
+        with os.fdopen(other, "w", closefd=True) as stream:
+            monkeypatch.setattr(sys, "stderr", stream)
+            with progress("copying [x]", 8) as update:
+                for done in range(5):
+                    update(done)
+            stream.flush()
+            ready, _, _ = select.select([terminal], [], [], 0)
+            return os.read(terminal, 65_536).decode() if ready else ""
+    finally:
+        os.close(terminal)
+
+
+def test_a_terminal_gets_the_share_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(monkeypatch, after_s=0.0)
+    assert "copying [x]" in text
+    assert "50%" in text
+    assert "left" in text
+
+
+def test_short_operations_and_quiet_users_get_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(monkeypatch, after_s=60.0) == ""
+    monkeypatch.setenv(QUIET_VARIABLE, "1")
+    assert shown(monkeypatch, after_s=0.0) == ""
+
+
+def test_without_a_terminal_nothing_is_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress_bar, "SHOWN_AFTER_S", 0.0)
+    with progress("copying", 8) as update:
+        update(4)
+    assert capsys.readouterr() == ("", "")
