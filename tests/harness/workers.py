@@ -32,6 +32,7 @@ TOGETHER = {
     "tests/tidy/test_tools.py": "tools",
     "tests/tidy/test_words.py": "sources",
     "tests/tidy/test_workers.py": "workers",
+    "tests/web/test_numbers.py": "grid of the pages",
 }
 """The group of each module that has one; other tests go wherever there is time."""
 

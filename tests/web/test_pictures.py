@@ -117,7 +117,7 @@ def test_nothing_that_users_write_becomes_markup() -> None:
     listed = templates.get_template("jobs.html").render(
         **frame, here="jobs", filter=JobFilter(text=HOSTILE, owner=HOSTILE), groups={},
         offers={"owners": [HOSTILE], "phases": [], "sites": [HOSTILE]}, jobs=[cells], blank=cells,
-        count=1, known=1, page=2, pages=3, rows=50,
+        count=1, known=1, page=2, pages=3, rows=50, searched=1,
     )  # fmt: skip
     grid = templates.get_template("grid.html").render(
         **frame, here="grid", sites=[site_cells(SITE | {"site": HOSTILE, "trouble": HOSTILE})],

@@ -115,13 +115,17 @@ def damaged_picture(job: str) -> dict[str, Any]:
     """Placeholder in a list for an archived job that is damaged."""
     return {
         "job": job,
+        "name": "",
         "owner": "",
         "phase": "Damaged",
         "priority": "",
         "processors": 0,
         "components": 0,
         "sites": [],
+        "programs": [],
         "submitted_at": 0.0,
+        "started_at": None,
+        "ended_at": None,
         "attempts": 0,
         "reason": "it is not as it was archived: the journal is damaged",
     }

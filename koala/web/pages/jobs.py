@@ -10,12 +10,16 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from koala.web.cells import ENDED, filters_of, haystack, job_cells
+from koala.client import AsyncClient
+from koala.web.cells import ENDED, STAGES, filters_of, haystack, job_cells
 from koala.web.pages.viewer import Viewer, signed_in, whole
 
 ROWS = 50
 PAGES_MAX = 100_000
 TEXT_MAX = 200
+PAST_SEARCHED_MAX = 5_000
+"""Newest jobs in which a filter by site or words looks where archived jobs are listed, too."""
+FIELDS = ("owner", "phase", "site", "text", "past")
 GROUPS = {"alive": "not over", "over": "over"}
 """Groups of phases that the filter offers."""
 
@@ -28,12 +32,12 @@ class JobFilter:
     phase: str = ""
     site: str = ""
     text: str = ""
+    past: str = ""
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> JobFilter:
         """Read the filter of an address."""
-        names = ("owner", "phase", "site", "text")
-        return cls(**{name: values.get(name, "").strip()[:TEXT_MAX] for name in names})
+        return cls(**{name: values.get(name, "").strip()[:TEXT_MAX] for name in FIELDS})
 
     def has(self, job: Mapping[str, Any]) -> bool:
         """Return True if the job passes."""
@@ -53,8 +57,7 @@ class JobFilter:
     @property
     def query(self) -> str:
         """The filter as a part of an address."""
-        names = ("owner", "phase", "site", "text")
-        return urlencode({name: getattr(self, name) for name in names if getattr(self, name)})
+        return urlencode({name: getattr(self, name) for name in FIELDS if getattr(self, name)})
 
 
 @signed_in
@@ -64,7 +67,10 @@ async def show(request: Request, viewer: Viewer) -> Response:
     await model.is_loaded.wait()
     wanted = JobFilter.of(request.query_params)
     page = whole(request.query_params.get("page"), low=1, high=PAGES_MAX, default=1)
-    found = list(_passing(model.jobs, wanted))
+    if wanted.past:
+        found = await _with_archived(viewer.identity.client, wanted, page)
+    else:
+        found = list(_passing(model.jobs, wanted))
     pages = max(1, -(-len(found) // ROWS))
     page = min(page, pages)
     rows = found[(page - 1) * ROWS : page * ROWS]
@@ -81,7 +87,27 @@ async def show(request: Request, viewer: Viewer) -> Response:
         page=page,
         pages=pages,
         rows=ROWS,
+        searched=PAST_SEARCHED_MAX,
     )
+
+
+async def _with_archived(
+    client: AsyncClient, wanted: JobFilter, page: int
+) -> list[Mapping[str, Any]]:
+    """Read the newest jobs that pass, archived ones among them, up to one beyond the page."""
+    match wanted.phase:
+        case "":
+            phases: tuple[str, ...] = ()
+        case "over":
+            phases = ENDED
+        case "alive":
+            phases = tuple(phase for phase in STAGES if phase not in ENDED)
+        case phase:
+            phases = (phase,)
+    is_searched = wanted.site or wanted.text
+    last = PAST_SEARCHED_MAX if is_searched else page * ROWS + 1
+    listed = await client.list_jobs(past=True, last=last, owner=wanted.owner, phases=phases)
+    return [job.document for job in reversed(listed) if wanted.has(job.document)]
 
 
 def _passing(jobs: dict[str, dict[str, Any]], wanted: JobFilter) -> Iterator[Mapping[str, Any]]:

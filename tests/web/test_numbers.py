@@ -1,0 +1,215 @@
+"""Every number on a page is that of `--json`: pages and commands in front of the same real grid."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from html.parser import HTMLParser
+from typing import Any
+
+import httpx
+import pytest
+
+from koala.client import AsyncClient, AsyncJobHandle
+from koala.core.eviction import LOT
+from koala.web.app import make_app
+from koala.web.cells import duration, milliseconds, processor_time
+from koala.web.settings import WebSettings
+from tests.cli.grids import GRID, Up, up
+from tests.web.pages import ORIGIN, PORT
+
+pytestmark = pytest.mark.live
+KEPT = 2
+PAIR = "+(distinct=yes)(&(executable=/bin/true)(count=2))(&(executable=/bin/true)(count=1))"
+FAILS = "&(executable=/bin/false)(count=1)"
+LONG = "&(executable=/bin/sleep)(arguments=600)(count=3)"
+LARGE = "&(executable=/bin/true)(count=4)(resourceManagerContact=delft)"
+
+
+class Tables(HTMLParser):
+    """The rows of all tables of a page by their first cell, and the texts of marked elements."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.rows: dict[str, list[str]] = {}
+        self.marked: dict[str, str] = {}
+        self.instants: dict[str, float] = {}
+        self._row: list[str] | None = None
+        self._mark = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin a row, a cell, or a marked element."""
+        values = dict(attrs)
+        if tag == "tr":
+            self._row = []
+        elif tag in ("td", "th") and self._row is not None:
+            self._row.append("")
+        self._mark = values.get("data-total") or ""
+        if tag == "time" and self._row:
+            self.instants[self._row[0].strip()] = float(values["data-at"] or 0)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Keep the first row of each name."""
+        if tag == "tr" and self._row:
+            self.rows.setdefault(self._row[0].strip(), [cell.strip() for cell in self._row[1:]])
+            self._row = None
+
+    def handle_data(self, data: str) -> None:
+        """Add text to the cell."""
+        if self._mark:
+            self.marked[self._mark] = data.strip()
+            self._mark = ""
+        if self._row:
+            self._row[-1] += data
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """A grid of two sites that soon archives jobs, with jobs that ended, run and wait."""
+    text = f"{GRID}\n[journal]\nkeep_jobs = {KEPT}\n"
+    with up(tmp_path_factory.mktemp("g"), text) as running:
+        for one in (PAIR, FAILS, PAIR, PAIR):
+            running.submit(one)
+            running.koala("wait", f"j{len(documents(running, 'list', '--all')['jobs'])}")
+        asyncio.run(cancelled(running.address, 3 * LOT))
+        job = running.submit(LONG)
+        while documents(running, "show", job)["phase"] != "Running":
+            pass
+        running.submit(LARGE.replace("delft", documents(running, "show", job)["sites"][0]))
+        yield running
+        running.koala("cancel", job)
+
+
+async def cancelled(address: str, count: int) -> None:
+    """Cancel so many new jobs; most of them leave the daemon's memory."""
+    async with AsyncClient(address) as client:
+        handles = await client.submit_many([LONG] * count)
+        await client.cancel([one.job for one in handles if isinstance(one, AsyncJobHandle)])
+
+
+def documents(grid: Up, *words: str) -> dict[str, Any]:
+    """What a command prints with --json."""
+    run = grid.koala(*words, "--json")
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+@asynccontextmanager
+async def browser(grid: Up) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser that is signed in."""
+    links: list[str] = []
+    app = make_app(WebSettings(), grid.address, port=PORT, link=links.append)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app),
+            base_url=ORIGIN,
+            headers={"accept": "text/html"},
+        ) as client,
+    ):
+        assert (await client.get(links[-1])).status_code == 303
+        yield client
+
+
+async def read(client: httpx.AsyncClient, path: str) -> Tables:
+    answer = await client.get(path)
+    assert answer.status_code == 200, answer.text
+    return Tables(answer.text)
+
+
+async def test_sites_and_their_sums(grid: Up) -> None:
+    async with browser(grid) as client:
+        page = await read(client, "/")
+        sites = (await asyncio.to_thread(documents, grid, "site"))["sites"]
+    whole = dict.fromkeys(("processors", "running", "waiting", "others", "idle"), 0)
+    for site in sites:
+        waiting = site["claimed"] - site["running"]
+        shown = page.rows[site["site"]]
+        numbers = (site["running"], waiting, site["local"], site["idle"], site["processors"])
+        assert shown[2:7] == [str(number) for number in numbers]
+        for name, number in zip(
+            ("running", "waiting", "others", "idle", "processors"), numbers, strict=True
+        ):
+            whole[name] += number
+    assert page.marked == {name: str(number) for name, number in whole.items()}
+    assert whole["running"] == 3
+
+
+async def test_jobs_archived_ones_among_them(grid: Up) -> None:
+    async with browser(grid) as client:
+        known = (await client.get("/jobs")).text
+        pages = [await read(client, f"/jobs?past=1&page={number}") for number in range(1, 9)]
+        archived = Tables("")
+        for page in reversed(pages):
+            archived.rows |= page.rows
+            archived.instants |= page.instants
+        failed = await read(client, "/jobs?past=1&phase=Failed")
+        searched = await read(client, "/jobs?past=1&text=false")
+        every = (await asyncio.to_thread(documents, grid, "list", "--all"))["jobs"]
+    jobs = {job["job"]: job for job in every}
+    assert len(jobs) == 6 + 3 * LOT
+    assert jobs.keys() == archived.rows.keys() & jobs.keys()
+    assert list(pages[0].rows)[1:51] == list(reversed(jobs))[:50]
+    count = int(known.split('id="count">')[1].split("<")[0])
+    assert count < len(jobs), "some are archived"
+    for name, job in jobs.items():
+        shown = archived.rows[name]
+        assert (shown[1], shown[2]) == (job["owner"], job["phase"])
+        assert shown[3].split(" in ")[0] == str(job["processors"])
+        assert archived.instants[name] == job["submitted_at"]
+        if job["started_at"] is not None:
+            assert shown[6] == duration(job["started_at"] - job["submitted_at"])
+        if job["ended_at"] is not None and job["started_at"] is not None:
+            assert shown[7] == duration(job["ended_at"] - job["started_at"])
+    assert [name for name in failed.rows if name in jobs] == ["j2"]
+    assert [name for name in searched.rows if name in jobs] == ["j2"]
+
+
+async def test_the_course_the_barrier_and_the_cost_of_a_job(grid: Up) -> None:
+    async with browser(grid) as client:
+        page, text = await read(client, "/jobs/j1"), (await client.get("/jobs/j1")).text
+        job = await asyncio.to_thread(documents, grid, "show", "j1")
+    assert f">{milliseconds(job['timeline']['start_skew_s'])}</b>" in text
+    first_at = min(part["claimed_at"] for part in job["parts"])
+    first_pass_at = min(part["passed_at"] for part in job["parts"])
+    for part in job["parts"]:
+        shown = page.rows[part["label"]]
+        assert shown[1] == f"+{milliseconds(part['claimed_at'] - first_at)}"
+        assert shown[3] == f"+{milliseconds(part['passed_at'] - first_pass_at)}"
+    for claim in job["charges"]:
+        shown = page.rows[claim["claim"]]
+        assert shown[2] == str(claim["processors"])
+        sums = [processor_time(claim[kind]) for kind in ("run_s", "held_s", "wasted_s")]
+        assert shown[3:6] == sums
+
+
+async def test_reports_and_queues(grid: Up) -> None:
+    async with browser(grid) as client:
+        for by in ("user", "site", "day"):
+            page = await read(client, f"/report?by={by}&until=2000-01-01")
+            assert page.rows.keys() & {"delft", "vu"} == set(), "the period is heeded"
+            page = await read(client, f"/report?by={by}&site=vu")
+            report = await asyncio.to_thread(documents, grid, "report", "--by", by, "--site", "vu")
+            assert report["rows"] != []
+            for row in report["rows"]:
+                counts = ("jobs_finished", "jobs_failed", "jobs_cancelled", "setbacks")
+                shown = page.rows[row[by]]
+                assert shown[2:4] == [processor_time(row[kind]) for kind in ("held_s", "wasted_s")]
+                assert shown[4:8] == [str(row[kind]) for kind in counts]
+                assert shown[8] == milliseconds(row["skew_median_s"])
+        page = await read(client, "/queues")
+        queues = (await asyncio.to_thread(documents, grid, "queues"))["queues"]
+    (waiting,) = [job for queue in queues for job in queue["first"]]
+    shown = page.rows[str(waiting["position"])]
+    assert shown[0] == waiting["job"]
+    assert (shown[3], shown[6]) == (str(waiting["processors"]), str(waiting["placement_tries"]))
+
+
+def test_the_rows_of_a_page_are_read() -> None:
+    found = Tables("<table><tr><th>a</th><td>1 <b>2</b></td></tr></table><p data-total=x>7</p>")
+    assert (found.rows, found.marked) == ({"a": ["1 2"]}, {"x": "7"})
