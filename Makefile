@@ -127,6 +127,10 @@ bench: $(STAMP)  ## Measure the core, the journal and the live path
 bench-load: $(STAMP)  ## A daemon under load: clients, watchers, sites, a long queue (ARGS="--scale 0.1 --only queue")
 	@$(BIN)/python -m tests.bench.load $(ARGS)
 
+.PHONY: bench-pages
+bench-pages: $(STAMP)  ## What 200 open web pages cost the daemon (ARGS="--scale 0.1 --seconds 20")
+	@$(BIN)/python -m tests.bench.pages $(ARGS)
+
 .PHONY: docs
 docs: $(STAMP)  ## Build the documentation as a site, below build/docs
 	@PYTHON="$(PYTHON)" deploy/dev/install.sh $(VENV) dev examples docs
