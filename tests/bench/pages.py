@@ -23,6 +23,7 @@ import psutil
 
 from koala.client import AsyncClient
 from koala.runtime.child_lifetime import ended_in_order
+from tests.bench.crowd import pause
 from tests.bench.figures import Figure, table
 from tests.bench.live import TRUE, a_queued_job
 from tests.bench.load import BATCH, MB, Daemon, a_daemon, agents
@@ -91,7 +92,7 @@ async def submitting(client: AsyncClient, duration_s: float) -> None:
     until = perf_counter() + duration_s
     while perf_counter() < until:
         await client.submit(ONE)
-        await asyncio.sleep(pause_s)
+        await pause(pause_s)
 
 
 async def open_pages(folder: Path, scale: float, duration_s: float) -> list[Figure]:

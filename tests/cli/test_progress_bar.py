@@ -14,7 +14,7 @@ from koala.cli.render.progress_bar import progress
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, *, after_s: float) -> str:
-    """What a half-done operation writes to a terminal on standard error."""
+    """Return the text of a half-done operation on a terminal."""
     monkeypatch.setattr(progress_bar, "SHOWN_AFTER_S", after_s)
     monkeypatch.setenv("TERM", "xterm")
     terminal, other = os.openpty()

@@ -91,7 +91,7 @@ async def cancelled(address: str, count: int) -> None:
 
 
 def documents(grid: Up, *words: str) -> dict[str, Any]:
-    """What a command prints with --json."""
+    """Return the document that a command prints with --json."""
     run = grid.koala(*words, "--json")
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
