@@ -120,8 +120,16 @@ bench-sim: $(STAMP)  ## Measure the simulator beside plain loops (ARGS="--log FI
 	@$(BIN)/python -m tests.bench --only multiqueue --only traces $(ARGS)
 
 .PHONY: bench
-bench: $(STAMP)  ## Measure the core, the journal and the live path
+bench: $(STAMP)  ## Measure the core, the journal and the live path beside references (ARGS="--quick --only launches --markdown")
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+.PHONY: bench-peers
+bench-peers: build/bench-peers/installed  ## Install HyperQueue and dask.distributed apart, for `make bench` to measure beside Koala
+
+build/bench-peers/installed:
+	@$(PYTHON) -m venv build/bench-peers
+	@for peer in hyperqueue distributed; do build/bench-peers/bin/pip install --quiet $$peer || echo "bench-peers: no $$peer here"; done
+	@touch $@
 
 .PHONY: bench-load
 bench-load: $(STAMP)  ## A daemon under load: clients, watchers, sites, a long queue (ARGS="--scale 0.1 --only queue")

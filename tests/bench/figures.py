@@ -72,20 +72,37 @@ def document(figures: Sequence[Figure], *, at: str, is_quick: bool) -> dict[str,
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """The same for people, in Markdown."""
-    rows = [("figure", "value", "limit", "beside it", "how it was measured"), ("---",) * 5]
-    for figure in figures:
-        limit = ""
-        if figure.limit is not None:
-            sign = "≥" if figure.is_least else "≤"
-            verdict = "" if figure.holds else " **missed**"
-            limit = f"{sign} {_number(figure.limit)} {figure.unit}{verdict}"
-        beside = ""
-        if figure.reference is not None:
-            beside = f"{_number(figure.reference)} {figure.unit} {figure.reference_name}"
-        value = f"{_number(figure.value)} {figure.unit}"
-        rows.append((figure.name, value, limit, beside, figure.how))
+    """Format the figures for a page, in Markdown."""
+    rows = [_HEAD, ("---",) * len(_HEAD), *map(_row, figures)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def columns(figures: Sequence[Figure]) -> str:
+    """Format the figures for a terminal; how each was measured is in the JSON."""
+    rows = [row[:-1] for row in (_HEAD, *map(_row, figures))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_HEAD = ("figure", "value", "limit", "beside it", "how it was measured")
+
+
+def _row(figure: Figure) -> tuple[str, ...]:
+    """Cells of a figure, under `_HEAD`."""
+    limit = ""
+    if figure.limit is not None:
+        sign = "≥" if figure.is_least else "≤"
+        verdict = "" if figure.holds else " **missed**"
+        limit = f"{sign} {_number(figure.limit)} {figure.unit}{verdict}"
+    beside = ""
+    if figure.reference is not None:
+        beside = f"{_number(figure.reference)} {figure.unit} {figure.reference_name}"
+    value = f"{_number(figure.value)} {figure.unit}"
+    return (figure.name, value, limit, beside, figure.how)
 
 
 def _number(value: float) -> str:

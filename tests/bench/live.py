@@ -14,7 +14,7 @@ import psutil
 
 from koala.client import ENDS, AsyncClient, AsyncJobHandle, Submission
 from tests.bench.figures import Figure, median, percentile
-from tests.bench.references import DURABLE, INTERPRETERS, SPAWNS, appends_per_s, spawns_per_s
+from tests.bench.references import CALLS, INTERPRETERS, SPAWNS, calls_per_s, spawns_per_s
 from tests.live.grid import CALM, Grid, live_grid
 
 DAS = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
@@ -49,8 +49,8 @@ def submissions(folder: Path, is_quick: bool) -> list[Figure]:
 
 
 async def _submissions(folder: Path, jobs: int) -> list[Figure]:
-    appends = appends_per_s(folder, 200)
-    beside: dict[str, Any] = {"unit": "/s", "reference": appends, "reference_name": DURABLE}
+    calls = await asyncio.to_thread(calls_per_s, 500)
+    beside: dict[str, Any] = {"unit": "/s", "reference": calls, "reference_name": CALLS}
     async with a_grid(folder, {"delft": 8}, queue_jobs_max=1_000_000) as (grid, client):
         full = await submit(client, f"&{FULL}(count=8)")
         await grid.phase(client, full, "Running")
@@ -162,14 +162,24 @@ async def _launches(folder: Path, count: int) -> list[Figure]:
         await run_all(client, [f"&{TRUE}"] * 5)
         jobs_s = await run_all(client, [f"&{TRUE}"] * count)
         processes_s = await run_all(client, [f"&{TRUE}(count={count})"])
+    four_folder = folder / "four"
+    four_folder.mkdir()
+    async with a_grid(four_folder, dict.fromkeys(FOUR, 100)) as (grid, client):
+        texts = [f"&{TRUE}(resourceManagerContact={site})" for site in grid.sites]
+        await run_all(client, texts * 2)
+        four_s = await run_all(client, texts * (count // len(texts)))
     bare = spawns_per_s(["/bin/true"], 200)
-    interpreters = spawns_per_s([sys.executable, "-I", "-S", "-c", ""], 50)
     return [
         Figure(
             name="component launches", value=count / jobs_s, unit="/s",
-            reference=interpreters, reference_name=INTERPRETERS,
+            reference=bare, reference_name=SPAWNS,
             how=f"{count} jobs of one component with one process, submitted in one call to one "
             "agent, until all are Finished; each has a starter",
+        ),
+        Figure(
+            name="component launches over four agents", value=count / four_s, unit="/s",
+            reference=bare, reference_name=SPAWNS,
+            how=f"{count} such jobs, a quarter at each agent on this machine",
         ),
         Figure(
             name="process launches", value=count / processes_s, unit="/s",

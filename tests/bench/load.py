@@ -25,7 +25,7 @@ import psutil
 
 from koala.client import AsyncClient, AsyncJobHandle
 from koala.runtime.atomic_file import write_whole
-from koala.runtime.child_lifetime import ended_in_order
+from koala.runtime.child_lifetime import end_once, ended_by
 from tests.bench.crowd import Crowd, a_crowd, pause
 from tests.bench.figures import Figure, document, machine, percentile, table
 from tests.bench.live import PATIENT, TRUE, a_queued_job, submit, timed
@@ -518,5 +518,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    with ended_in_order():
-        sys.exit(main())
+    end_once(ended_by)
+    sys.exit(main())

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
 from time import perf_counter
 
+import grpc
+
+from tests.bench.echo_server import METHOD, SERVICE
 from tests.bench.figures import Figure
+from tests.harness.children import module_command
 
 DURABLE = "durable appends"
 SPAWNS = "spawns of /bin/true"
 INTERPRETERS = "starts of a bare interpreter"
+CALLS = "bare gRPC calls"
+IN_FLIGHT = 32
 
 
 def measure(folder: Path, is_quick: bool) -> list[Figure]:
-    """Durable appends, spawned programs, and started interpreters a second."""
+    """Durable appends, bare calls, spawned programs, and started interpreters a second."""
     return [
         Figure(
             name=DURABLE, value=appends_per_s(folder, 100 if is_quick else 500), unit="/s",
             how="1.2 kB and fdatasync, one after the other",
+        ),
+        Figure(
+            name=CALLS, value=calls_per_s(500 if is_quick else 3_000), unit="/s",
+            how=f"1.2 kB there and back, plain text, {IN_FLIGHT} in flight, a server in Python",
         ),
         Figure(
             name=SPAWNS, value=spawns_per_s(["/bin/true"], 100 if is_quick else 500), unit="/s",
@@ -52,3 +63,36 @@ def spawns_per_s(command: list[str], count: int) -> float:
     for _ in range(count):
         subprocess.run(command, check=True)
     return count / (perf_counter() - begun_at)
+
+
+def calls_per_s(count: int) -> float:
+    """Measure how many calls of a server that does nothing one client makes."""
+    with subprocess.Popen(
+        module_command("tests.bench.echo_server"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            return asyncio.run(_called(int(process.stdout.readline()), count))
+        finally:
+            process.kill()
+
+
+async def _called(port: int, count: int) -> float:
+    numbers, text = iter(range(count)), bytes(1_200)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+            f"/{SERVICE}/{METHOD}"
+        )
+        await call(text)
+
+        async def some() -> None:
+            for _ in numbers:
+                await call(text)
+
+        begun_at = perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(IN_FLIGHT):
+                group.create_task(some())
+        return count / (perf_counter() - begun_at)
