@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -82,6 +84,8 @@ def test_alike_descriptions_in_sequence_are_one_object() -> None:
     first, second = read(SPECS[2]), read(SPECS[2])
     assert first is second
     assert first.components[0] is first.components[1]
+    owned = replace(SPECS[2], owner=UserName("alice"))
+    assert read(owned) == owned, "its components are alike, but it is another job"
     other = read(SPECS[1])
     assert other == SPECS[1]
     assert read(SPECS[2]) == SPECS[2]
