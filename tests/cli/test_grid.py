@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from koala.cli.local.demo_scenario import FILES, PROCESSES_MAX, SITES, input_bytes, plan
 from koala.cli.local.folders import shipped, state_folder
-from koala.cli.local.grid_file import ANY_PORT, GridFile, lay_out, parse_grid, read_grid
+from koala.cli.local.grid_file import (
+    ANY_PORT,
+    GridFile,
+    lay_out,
+    parse_grid,
+    read_grid,
+    with_metrics,
+)
 from koala.cli.local.toml_writer import toml_text
 from koala.daemon.config import read_config as read_daemon
 from koala.errors import ConfigError
@@ -115,6 +122,20 @@ def test_the_demo_has_the_five_clusters_of_the_das(tmp_path: Path) -> None:
     sizes = {name: read_agent(folder.agent(name)).site.processors for name in folder.sites}
     assert sizes == {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
     assert sorted(sizes) == list(SITES)
+
+
+def test_the_demo_serves_metrics_at_free_ports(tmp_path: Path) -> None:
+    grid = with_metrics(read_grid(shipped("deploy") / "das.toml"))
+    daemon = read_daemon(lay_out(grid, tmp_path, address=ANY_PORT).daemon)
+    assert daemon.metrics is not None
+    assert daemon.relay_metrics is not None
+    assert (daemon.metrics.listen, daemon.relay_metrics.listen) == (ANY_PORT, ANY_PORT)
+
+
+def test_metrics_that_a_grid_configures_stay_as_they_are() -> None:
+    text = '[metrics]\nlisten = "127.0.0.1:9740"\n[sites.a.site]\nprocessors = 1\n'
+    found = parse_grid(text, source="grid.toml", folder=Path())
+    assert with_metrics(found).daemon == found.daemon
 
 
 def test_the_demo_is_drawn_from_its_seed() -> None:

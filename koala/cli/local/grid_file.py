@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,6 +80,11 @@ class GridFolder:
         return self.state / "web.link"
 
     @property
+    def metrics_url(self) -> Path:
+        """Path of the file with the address of the daemon's metrics, if it serves them."""
+        return self.endpoint.with_name("metrics.url")
+
+    @property
     def temporary(self) -> Path:
         """Folder of temporary files of the grid's processes, removed with the state folder."""
         return self.state / "tmp"
@@ -130,6 +135,12 @@ def parse_grid(text: str, *, source: str, folder: Path) -> GridFile:
     )
     _refuse_given(grid)
     return grid
+
+
+def with_metrics(grid: GridFile) -> GridFile:
+    """Let daemon and relay serve metrics at free ports, unless the grid says where they do."""
+    metrics = {"listen": ANY_PORT, "relay": ANY_PORT}
+    return replace(grid, daemon={"metrics": metrics, **grid.daemon})
 
 
 def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridFolder:

@@ -49,17 +49,27 @@ def up(*, grid: Path | None, state: Path | None, any_port: bool, no_web: bool) -
 
     One file describes the daemon and the agents of all sites; docs/configuration.md explains it.
     Without a file the grid is that of `koala demo`: five emulated sites with local users and the
-    input files of the examples. The web page of the grid is started, too; its link is printed.
+    input files of the examples, and serves metrics. The web page of the grid is started, too; its
+    link is printed.
     """
     import asyncio
 
     from koala.cli.connection import note, say
     from koala.cli.local.demo_scenario import GRID_FILE, fill_stores
     from koala.cli.local.folders import shipped, state_folder
-    from koala.cli.local.grid_file import ANY_PORT, check_ports, lay_out, read_grid
+    from koala.cli.local.grid_file import (
+        ANY_PORT,
+        check_ports,
+        lay_out,
+        read_grid,
+        with_metrics,
+    )
     from koala.cli.local.grid_session import InterruptedRunError, run_grid
+    from koala.runtime.extras import METRICS, missing_text
 
     found = read_grid(grid or shipped("deploy") / GRID_FILE)
+    if grid is None and not missing_text("metrics", METRICS):
+        found = with_metrics(found)
     check_ports(found, with_listen=not any_port)
     with state_folder(state or found.state_dir, prefix="koala-up-") as place:
         folder = lay_out(found, place.path, address=ANY_PORT if any_port else None)
@@ -72,6 +82,8 @@ def up(*, grid: Path | None, state: Path | None, any_port: bool, no_web: bool) -
             processors = sum(site["processors"] for site in sites)
             note(f"{len(sites)} sites with {processors} processors are registered")
             note(f"state and logs are in {folder.state}")
+            if folder.metrics_url.exists():
+                note(f"metrics: {folder.metrics_url.read_text(encoding='utf-8').strip()}")
             note("in another terminal, as long as this one runs:")
             print(f"export KOALA_ADDRESS={client.address}", flush=True)
             note("try there: koala run --sites 2 -- hostname")
