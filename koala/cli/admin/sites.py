@@ -42,7 +42,11 @@ all_option = option("--all", "every", is_flag=True, help="All sites that the dae
         "": {
             name: f"{HERE}:{name if name != 'list' else 'enrolled'}"
             for name in ("add", "list", "revoke", "drain", "resume", "lost")
-        }
+        },
+        "Over ssh": {
+            "connect": "koala.cli.admin.ssh_sites:connect",
+            "login": "koala.cli.admin.ssh_sites:login",
+        },
     },
     invoke_without_command=True,
 )

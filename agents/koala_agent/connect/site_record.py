@@ -1,0 +1,73 @@
+"""Sites that this user has connected over ssh: `~/.config/koala/sites/SITE.json` and SITE.toml."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from koala.errors import ConfigError, UnknownNameError
+from koala_agent.transport.ssh_connection import SSHSettings
+
+RECORD_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRecord:
+    """A connected site. `tunnel` are ports of this machine that its agent reaches through the
+    connection; none where the agent runs here."""
+
+    site: str
+    host: str
+    state_dir: str
+    options: tuple[str, ...] = ()
+    tunnel: tuple[int, ...] = ()
+
+    def settings(self, limit_s: float = 60.0) -> SSHSettings:
+        """Return the settings of its connection."""
+        return SSHSettings(
+            site=self.site,
+            host=self.host,
+            state_dir=Path(self.state_dir),
+            options=self.options,
+            limit_s=limit_s,
+            commands_per_minute=600,
+        )
+
+
+def with_tunnel(record: SiteRecord, ports: tuple[int, ...]) -> SiteRecord:
+    """Return the record with these ports, each once."""
+    return replace(record, tunnel=tuple(dict.fromkeys(ports)))
+
+
+def sites_folder() -> Path:
+    """Return the folder of connected sites."""
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "koala" / "sites"
+
+
+def keep(record: SiteRecord) -> None:
+    """Write a record."""
+    folder = sites_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = folder / f"{record.site}.json.new"
+    new.write_text(json.dumps({"version": RECORD_VERSION, **asdict(record)}), encoding="utf-8")
+    new.replace(folder / f"{record.site}.json")
+
+
+def find(site: str) -> SiteRecord:
+    """Read a record. Raises UnknownNameError and ConfigError."""
+    path = sites_folder() / f"{site}.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found.pop("version") != RECORD_VERSION:
+            raise ConfigError(f"{path}: of another release: allowed is version {RECORD_VERSION}")
+        words, ports = tuple(found.pop("options")), tuple(found.pop("tunnel"))
+        return SiteRecord(**found, options=words, tunnel=ports)
+    except FileNotFoundError:
+        known = ", ".join(sorted(p.stem for p in sites_folder().glob("*.json"))) or "none"
+        message = f"site {site!r} was not connected from here: known are {known}"
+        raise UnknownNameError(message) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}: connect the site again") from error

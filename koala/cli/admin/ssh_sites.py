@@ -1,0 +1,278 @@
+"""Commands for sites over ssh: `koala site login` and `koala site connect`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from koala.cli.arguments import address_option, file, option
+from koala.cli.connection import ask, note
+from koala.errors import ConfigError, SpecError
+
+if TYPE_CHECKING:
+    from koala.client import AsyncClient
+    from koala_agent.connect.plan import Need, Tree, Wishes
+    from koala_agent.connect.site_record import SiteRecord
+    from koala_agent.connect.survey import Survey
+    from koala_agent.transport.ssh import SSHTransport
+
+STATE = ".local/state/koala"
+
+
+@click.command
+@click.argument("site", help="The name of a connected site, or the path of its agent's file.")
+def login(*, site: str) -> None:
+    """Open the ssh connection of a site; answer what ssh asks, once.
+
+    The connection stays in the background, and serves the agent until it is lost. A tunnel of a
+    site with an agent of its own is opened again, too.
+    """
+    from koala_agent.connect import site_record
+    from koala_agent.site_access import ssh_settings
+    from koala_agent.transport.ssh_connection import log_in, open_tunnel
+
+    tunnel: tuple[int, ...] = ()
+    if site.endswith(".toml"):
+        from koala_agent.config import read_config
+
+        config = read_config(Path(site))
+        if config.transport.kind != "ssh":
+            raise ConfigError(f"{site}: transport.kind = 'local': allowed is a site behind ssh")
+        settings = ssh_settings(config)
+    else:
+        record = site_record.find(site)
+        settings, tunnel = record.settings(), record.tunnel
+    is_new = log_in(settings)
+    for port in tunnel:
+        open_tunnel(settings, port)
+    opened = f", with ports {', '.join(map(str, tunnel))} of this machine" if tunnel else ""
+    print(f"ssh to {settings.host} is {'open' if is_new else 'open already'}{opened}")
+
+
+@click.command
+@click.argument("host", help="A host of your ssh configuration.")
+@option("--site", metavar="SITE", help="Name of the site; default: the first part of HOST.")
+@option(
+    "--agent",
+    "where",
+    type=click.Choice(["here", "there"]),
+    default="here",
+    help="Run the agent here, and nothing there; or install it there. Default: here.",
+)
+@option("--processors", type=click.IntRange(1), metavar="N", help="Most that Koala may use there.")
+@option("--partition", default="", metavar="NAME", help="Partition of Slurm.")
+@option("--parallel-environment", default="", metavar="NAME", help="That of Grid Engine.")
+@option("--ssh-option", "options", multiple=True, metavar="WORD", help="A further word for ssh.")
+@option("--wheel", type=file, help="The wheel to install there; default: this installation.")
+@option("--tunnel", multiple=True, type=int, metavar="PORT", help="A further port to lead here.")
+@option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
+@option("--yes", is_flag=True, help="Do not ask.")
+@address_option
+def connect(
+    *,
+    host: str,
+    site: str | None,
+    where: str,
+    processors: int | None,
+    partition: str,
+    parallel_environment: str,
+    options: tuple[str, ...],
+    wheel: Path | None,
+    tunnel: tuple[int, ...],
+    dry_run: bool,
+    yes: bool,
+    address: str | None,
+) -> None:
+    """Bring a host into the grid over ssh.
+
+    It logs in, looks for the batch system and each other need, shows what it will do, and asks.
+    Then it writes the agent's file, joins the grid and starts the agent: here, with every command
+    of the batch system over ssh, or at the host. Repeat it after an interruption. For operators.
+    """
+    import asyncio
+
+    from koala_agent.connect.plan import Wishes
+    from koala_agent.connect.site_record import SiteRecord
+    from koala_agent.transport.ssh_connection import log_in
+
+    name = site or host.rpartition("@")[2].partition(".")[0]
+    daemon, user = ask(address, _caller)
+    record = SiteRecord(
+        site=name, host=host, state_dir=str(Path.home() / STATE / name), options=options
+    )
+    log_in(record.settings())
+    wishes = Wishes(
+        site=name,
+        host=host,
+        is_there=where == "there",
+        daemon=daemon,
+        state_dir=f"~/{STATE}/{name}",
+        user=user,
+        options=options,
+        processors=processors,
+        partition=partition,
+        parallel_environment=parallel_environment,
+    )
+    work = Connecting(wishes=wishes, record=record, wheel=wheel, tunnel=tunnel, address=address)
+    asyncio.run(work.run(is_dry=dry_run, is_agreed=yes))
+
+
+async def _caller(client: AsyncClient) -> tuple[str, str]:
+    return client.address, (await client.hello()).user
+
+
+class Connecting:
+    """One run of `koala site connect`, after the login."""
+
+    def __init__(
+        self,
+        *,
+        wishes: Wishes,
+        record: SiteRecord,
+        wheel: Path | None,
+        tunnel: tuple[int, ...],
+        address: str | None,
+    ) -> None:
+        self._wishes = wishes
+        self._record = record
+        self._wheel = wheel
+        self._tunnel = tunnel
+        self._address = address
+
+    async def run(self, *, is_dry: bool, is_agreed: bool) -> None:
+        """Look, show, ask and do. Raises KoalaError."""
+        from koala.runtime import clock
+        from koala_agent.connect import plan
+        from koala_agent.connect.bring_up import INSTALL_S, ask_host
+        from koala_agent.transport.ssh import SSHTransport
+
+        settings = self._record.settings(INSTALL_S)
+        site = SSHTransport(settings, environment={}, clock=clock.now, is_trial=True)
+        async with site.connected(0):
+            survey = await ask_host(site, self._wishes.host)
+            found = plan.needs(survey, self._wishes)
+            self._show_needs(found)
+            if missing := [need.name for need in found if not need.is_met]:
+                raise ConfigError(f"{self._wishes.host}: missing: {', '.join(missing)}; see above")
+            processors = self._wishes.processors or await _processors(site, survey)
+            tree = plan.configuration(survey, self._wishes, processors=processors)
+            self._show_plan(tree)
+            if is_dry:
+                note("dry run: nothing was changed, but for the ssh connection, which stays open")
+                return
+            _agree(is_agreed)
+            if self._wishes.is_there:
+                await self._bring_up_there(site, survey, tree)
+            else:
+                await self._bring_up_here(tree)
+
+    def _show_needs(self, found: list[Need]) -> None:
+        for need in found:
+            print(f"{'ok' if need.is_met else 'FAILED':<8}{need.name}: {need.text}", flush=True)
+
+    def _show_plan(self, tree: Tree) -> None:
+        from koala.cli.local.toml_writer import toml_text
+        from koala_agent.connect.plan import FOLDER
+
+        wishes = self._wishes
+        if wishes.is_there:
+            print(f"\nAt {wishes.host}: install Koala below ~/{FOLDER}, write its file, join the")
+            print(f"grid at {wishes.daemon} as {wishes.site}, start the agent in the background.")
+        else:
+            print(f"\nHere: write {self._config}, join the grid at {wishes.daemon} as")
+            print(f"{wishes.site}, start the agent in the background. At {wishes.host}: nothing.")
+        print(f"The agent's file:\n\n{toml_text(tree)}", flush=True)
+
+    @property
+    def _config(self) -> Path:
+        from koala_agent.connect.site_record import sites_folder
+
+        return sites_folder() / f"{self._wishes.site}.toml"
+
+    async def _token(self) -> str:
+        from koala.client import AsyncClient
+
+        async with AsyncClient(self._address) as client:
+            return str((await client.add_site(self._wishes.site)).token)
+
+    async def _bring_up_here(self, tree: Tree) -> None:
+        import asyncio
+
+        from koala.cli.local.toml_writer import toml_text
+        from koala.identity.tls import JoinToken
+        from koala_agent.connect import bring_up, site_record
+        from koala_agent.link.enrolment import identity_path, join
+
+        config, text = self._config, toml_text(tree)
+        site_record.keep(self._record)
+        if not config.exists():
+            config.write_text(text, encoding="utf-8")
+            note(f"{config} is written")
+        elif config.read_text(encoding="utf-8") != text:
+            note(f"{config} was there, and is left as it is: remove it to have it written again")
+        state_dir = Path(self._record.state_dir)
+        if not identity_path(state_dir).exists():
+            await join(JoinToken.parse(await self._token()), self._wishes.site, state_dir)
+            note(f"{self._wishes.site} has joined")
+        for verb in ("doctor", "start"):
+            if status := await asyncio.to_thread(bring_up.local_agent, verb, config):
+                raise ConfigError(f"koala-agent {verb} {config} ended with status {status}")
+
+    async def _bring_up_there(self, site: SSHTransport, survey: Survey, tree: Tree) -> None:
+        import asyncio
+        from tempfile import TemporaryDirectory
+
+        from koala.cli.local.toml_writer import toml_text
+        from koala.identity.tls import JoinToken
+        from koala_agent.connect import bring_up, plan, site_record, wheel
+        from koala_agent.transport.ssh_connection import open_tunnel
+
+        host = bring_up.Host(site=site, survey=survey, name=self._wishes.host)
+        with TemporaryDirectory(prefix="koala-wheel-") as folder:
+            made = self._wheel
+            if made is None:
+                made = await asyncio.to_thread(wheel.own_wheel, Path(folder))
+            note(f"installing {made.name} at {host.name}: this takes up to a few minutes")
+            agent = await host.install(made)
+        config = await host.configure(self._wishes.site, toml_text(tree))
+        state_dir = self._wishes.state_dir.replace("~", survey.home, 1)
+        token = await self._token()
+        port = await bring_up.agents_port(JoinToken.parse(token))
+        listen = int(self._wishes.daemon.rpartition(":")[2])
+        ports = plan.tunnel_ports(self._wishes.daemon, {"listen": listen, "agents": port})
+        self._record = site_record.with_tunnel(self._record, (*ports, *self._tunnel))
+        site_record.keep(self._record)
+        for one in self._record.tunnel:
+            await asyncio.to_thread(open_tunnel, self._record.settings(), one)
+        if not await host.has_joined(state_dir):
+            await host.join(agent, config, token)
+            note(f"{self._wishes.site} has joined")
+        print(await host.doctor(agent, config))
+        print(await host.start(agent, config))
+
+
+async def _processors(site: SSHTransport, survey: Survey) -> int:
+    """Ask how many processors there are."""
+    from koala_agent.transport.port import Command
+
+    if survey.batch_system == "slurm":
+        answer = await site.run(Command(argv=(survey.commands["sinfo"], "-h", "-o", "%C")))
+        total = answer.out.strip().rpartition("/")[2]
+        if answer.status == 0 and total.isdigit() and int(total):
+            return int(total)
+        raise ConfigError(f"sinfo: {answer.complaint()}: give --processors N")
+    if survey.batch_system:
+        raise SpecError("Grid Engine: give --processors N, the most that Koala may use there")
+    return survey.processors
+
+
+def _agree(is_agreed: bool) -> None:
+    if is_agreed:
+        return
+    if not sys.stdin.isatty():
+        raise SpecError("nobody can be asked here: give --yes, or --dry-run")
+    if not click.confirm("Go on?"):
+        raise SystemExit(1)
