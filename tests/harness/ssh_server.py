@@ -39,13 +39,15 @@ def sshd() -> str:
 
 @dataclass(slots=True, kw_only=True)
 class SSHServer:
-    """Server that can be stopped, started again, and cut off. `home` is the account's."""
+    """Server that can be stopped, started again, and cut off. `home` is the account's. One that is
+    apart has a network of its own for each connection, as another machine has."""
 
     folder: Path
     account: str
     home: Path
     port: int = field(default_factory=free_port)
     settings: str = ""
+    is_apart: bool = False
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -101,9 +103,27 @@ Host {HOST}
   IdentityAgent none
   UserKnownHostsFile {self.known_hosts}
   GlobalKnownHostsFile /dev/null
+{self._apart() if self.is_apart else ""}
 """,
             encoding="utf-8",
         )
+
+    def _apart(self) -> str:
+        """Let the client start a server in namespaces of its own instead of dialling one."""
+        server = f"{sshd()} -i -f {self.folder}/sshd_config -E {self.folder}/sshd.log"
+        script = (
+            f"ip link set lo up && mount --bind {self._accounts()} /etc/passwd && exec {server}"
+        )
+        wrapper = self.folder / "apart"
+        wrapper.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        wrapper.chmod(0o755)
+        return f"  ProxyCommand unshare -n -m --propagation slave {wrapper}"
+
+    def _accounts(self) -> Path:
+        """Write the accounts of this machine, of which one can log in."""
+        passwd = self.folder / "passwd"
+        passwd.write_text(_passwd(self.account, self.home), encoding="utf-8")
+        return passwd
 
     def know(self, key: str) -> None:
         """Let the client know this host key alone."""
@@ -114,8 +134,7 @@ Host {HOST}
         """Start the server; return when it listens."""
         command = [sshd(), "-D", "-e", "-f", str(self.folder / "sshd_config")]
         if self.is_other:
-            passwd = self.folder / "passwd"
-            passwd.write_text(_passwd(self.account, self.home), encoding="utf-8")
+            passwd = self._accounts()
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
             script = f"mount --bind {passwd} /etc/passwd && exec {' '.join(command)}"
             command = ["unshare", "-m", "--propagation", "slave", "sh", "-c", script]
@@ -180,7 +199,9 @@ def _passwd(account: str, home: Path) -> str:
 
 
 @contextmanager
-def ssh_server(folder: Path, *, settings: str = "", account: str = "") -> Iterator[SSHServer]:
+def ssh_server(
+    folder: Path, *, settings: str = "", account: str = "", is_apart: bool = False
+) -> Iterator[SSHServer]:
     """A running server; `folder` must be one that other accounts may enter."""
     sshd()
     own = pwd.getpwuid(os.geteuid())
@@ -190,9 +211,11 @@ def ssh_server(folder: Path, *, settings: str = "", account: str = "") -> Iterat
         home = folder / "home"
         home.mkdir()
         shutil.chown(home, account)
-    server = SSHServer(folder=folder, account=account, home=home, settings=settings)
+    server = SSHServer(
+        folder=folder, account=account, home=home, settings=settings, is_apart=is_apart
+    )
     server.prepare()
-    server.start()
+    server.start()  # also where it only makes the folder that sshd needs
     try:
         yield server
     finally:

@@ -105,6 +105,12 @@ class Host:
         """Test for the certificate of an earlier run."""
         return await self.site.stat(f"{state_dir}/identity/site.pem") is not None
 
+    async def reaches(self, python: str, port: int) -> bool:
+        """Test whether the host reaches a port of the loopback device already: through an earlier
+        tunnel, or because it is this machine."""
+        dial = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5).close()"
+        return await self._answers(python, "-I", "-S", "-c", dial)
+
     async def join(self, agent: str, config: str, token: str) -> None:
         """Get the certificate there; the token goes by standard input."""
         await self._do(agent, "join", config, stdin=f"{token}\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from koala_agent.connect.survey import AGENT_MIN, STARTER_MIN, Survey
@@ -120,8 +119,8 @@ def configuration(survey: Survey, wishes: Wishes, *, processors: int) -> Tree:
     return tree
 
 
-def tunnel_ports(daemon: str, ports: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the ports that a host reaches through the connection: those of a daemon that listens
-    for its own machine alone."""
-    host = daemon.rpartition(":")[0]
-    return tuple(sorted(set(ports.values()))) if host in ("127.0.0.1", "localhost") else ()
+def tunnel_ports(daemon: str, agents_port: int) -> tuple[int, ...]:
+    """Return the ports that a host can only reach through the connection: those of a daemon that
+    listens for its own machine alone."""
+    host, _, port = daemon.rpartition(":")
+    return (int(port), agents_port) if host in ("127.0.0.1", "localhost") else ()

@@ -36,6 +36,14 @@ class SiteRecord:
         )
 
 
+def tunnel_of(site: str) -> tuple[int, ...]:
+    """Return the ports of an earlier run; none for a new site. Raises ConfigError."""
+    try:
+        return find(site).tunnel
+    except UnknownNameError:
+        return ()
+
+
 def with_tunnel(record: SiteRecord, ports: tuple[int, ...]) -> SiteRecord:
     """Return the record with these ports, each once."""
     return replace(record, tunnel=tuple(dict.fromkeys(ports)))

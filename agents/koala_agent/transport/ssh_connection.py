@@ -223,7 +223,7 @@ class SSHConnection:
             self._try_at = self._clock()
             self._pause_s = FIRST_PAUSE_S
         self._failure = why
-        if is_news:
+        if is_news and not self._is_trial:
             log.warning("ssh.lost", host=self._settings.host, reason=why.text)
 
     async def _set_up(self, found: tuple[int, int]) -> None:
@@ -234,7 +234,8 @@ class SSHConnection:
         self._host_name = answer.out.strip().rpartition("\n")[2]
         await self._open_ports_again()
         self._identity, self._failure, self._pause_s = found, None, FIRST_PAUSE_S
-        log.info("ssh.connected", host=self._settings.host, ports=self._open_ports)
+        if not self._is_trial:
+            log.info("ssh.connected", host=self._settings.host, ports=self._open_ports)
 
     # The starters' port --------------------------------------------------------------------------
 

@@ -241,9 +241,14 @@ class Connecting:
         state_dir = self._wishes.state_dir.replace("~", survey.home, 1)
         token = await self._token()
         port = await bring_up.agents_port(JoinToken.parse(token))
-        listen = int(self._wishes.daemon.rpartition(":")[2])
-        ports = plan.tunnel_ports(self._wishes.daemon, {"listen": listen, "agents": port})
-        self._record = site_record.with_tunnel(self._record, (*ports, *self._tunnel))
+        python = f"{agent.rpartition('/')[0]}/python"
+        ports = [
+            one
+            for one in plan.tunnel_ports(self._wishes.daemon, port)
+            if not await host.reaches(python, one)
+        ]
+        earlier = site_record.tunnel_of(self._wishes.site)
+        self._record = site_record.with_tunnel(self._record, (*earlier, *ports, *self._tunnel))
         site_record.keep(self._record)
         for one in self._record.tunnel:
             await asyncio.to_thread(open_tunnel, self._record.settings(), one)
