@@ -69,7 +69,7 @@ class Readers:
 
     async def read(self, topic: str) -> None:
         """Read a page and follow its stream; read it again when it is told to."""
-        await self._client.get(PATHS[topic])
+        await self._get(topic)
         async with self._client.stream("GET", "/events", params={"topic": topic}) as stream:
             assert stream.status_code == 200, stream.status_code
             self.open += 1
@@ -77,7 +77,14 @@ class Readers:
             async for line in stream.aiter_lines():
                 self.events += line.startswith("event:")
                 if line in ("event: fresh", "event: reload"):
-                    await self._client.get(PATHS[topic])
+                    await self._get(topic)
+
+    async def _get(self, topic: str) -> None:
+        """Read a page; as a browser does, again if the server closed an idle connection."""
+        try:
+            await self._client.get(PATHS[topic])
+        except httpx.TransportError:
+            await self._client.get(PATHS[topic])
 
     async def all_open(self, count: int) -> None:
         """Wait until so many streams are open."""

@@ -24,6 +24,7 @@ def results(folder: Path) -> Path:
     (folder / "secret").mkdir()
     for place in (folder / "r" / "hints", folder / "secret"):
         place.joinpath("figure-02.png").write_bytes(PNG)
+        place.joinpath("loads.png").write_bytes(PNG)  # of koala simulate --plot
     (folder / "r" / "link").symlink_to(folder / "secret")
     with (folder / "r" / "hints" / "claims.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, COLUMNS)
@@ -45,6 +46,7 @@ async def test_results_are_shown_and_nothing_beside_them(
         assert "/results/link" not in listed
         page = (await browser.get("/results/hints")).text
         assert 'src="/results/hints/figure-02.png"' in page
+        assert 'src="/results/hints/loads.png"' in page
         assert ">holds<" in page
         assert MARKUP not in page
         figure = await browser.get("/results/hints/figure-02.png")

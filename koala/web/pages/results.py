@@ -1,4 +1,4 @@
-"""Results of `koala reproduce`: figures, and claims with their verdicts."""
+"""Results of `koala reproduce` and `koala simulate --plot`: figures, and claims with verdicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from koala.web.pages.viewer import Viewer, signed_in
 
 FIGURES_MAX = 100
 CLAIMS = "claims.csv"
-_FIGURE = re.compile(r"figure-[\w.-]{1,60}\.png")
+_FIGURE = re.compile(r"\w[\w.-]{0,70}\.png", re.ASCII)
 TONES = {"holds": "good", "fails": "bad"}
 """Colours of verdicts; others are in between."""
 
