@@ -65,7 +65,7 @@ SECTIONS: dict[str, dict[str, str]] = {
 
 SHORT = {
     "Grid": "Manage sites, and the files that jobs read.",
-    "Research": "Papers and logs in simulated time.",
+    "Research": "Papers and logs, simulated.",
 }
 """Sections whose commands share a line of the help text, for it to fit a small terminal."""
 
