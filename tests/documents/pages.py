@@ -133,7 +133,7 @@ def check(block: Block) -> None:
 def _check_toml(text: str) -> None:
     """Read keys and values of a daemon's or an agent's tables; others need only be TOML."""
     for name, table in tomllib.loads(text).items():
-        kind = TABLES.get(name)
+        kind = TABLES.get(name) if isinstance(table, dict) else None
         hints = get_type_hints(kind) if kind is not None else {}
         for key, value in table.items() if kind is not None else ():
             assert key in hints, f"{name}.{key} is no key"
