@@ -31,11 +31,11 @@ def find_gate(folder: Path | None = None) -> str:
     """Return the path of the gate in a cache folder, compiled if it is new; empty if there is none.
     It may take a second.
     """
-    kept = _cache() if folder is None else folder
-    source = resources.files("koala_agent").joinpath("starter/blocked/gate.c").read_bytes()
-    mark = hashlib.sha256(source + platform.machine().encode()).hexdigest()[:16]
-    path = kept / f"gate-{mark}"
     try:
+        kept = _cache() if folder is None else folder
+        source = resources.files("koala_agent").joinpath("starter/blocked/gate.c").read_bytes()
+        mark = hashlib.sha256(source + platform.machine().encode()).hexdigest()[:16]
+        path = kept / f"gate-{mark}"
         kept.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_own(kept):
             raise PermissionError(f"others can write to {kept}")
@@ -43,8 +43,8 @@ def find_gate(folder: Path | None = None) -> str:
             return str(path)
         _compile(source, path)
         return str(path) if _runs(path) else ""
-    except (OSError, subprocess.SubprocessError) as error:
-        log.info("gate.not_compiled", path=str(path), reason=str(error))
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # no home, for instance
+        log.info("gate.not_compiled", reason=str(error))
         return ""
 
 

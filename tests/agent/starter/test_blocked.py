@@ -249,3 +249,17 @@ def test_without_a_compiler_there_is_none(
         (tmp_path / "cc").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_gate(tmp_path / "cache") == ""
+
+
+@pytest.mark.root
+def test_an_account_without_a_home_has_none() -> None:
+    """As in a container with any number for its user."""
+    script = (
+        "import os; from koala_agent.placeholders.gate_compiler import find_gate;"
+        "os.setuid(54321); print([find_gate()])"
+    )
+    environment = {k: v for k, v in os.environ.items() if k not in ("HOME", "XDG_CACHE_HOME")}
+    found = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, check=True, text=True
+    )
+    assert found.stdout.splitlines()[-1] == "['']"
