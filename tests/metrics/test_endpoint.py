@@ -170,15 +170,18 @@ def test_garbage_ends_its_connection_only(served: MetricsEndpoint, sent: bytes) 
 def test_connections_are_bounded_and_silent_ones_are_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CONNECTION_S_MAX", 1.0)
+    monkeypatch.setattr(module._Handler, "timeout", 2 * WAIT_S)
     with endpoint_at(tmp_path, registry_of()) as endpoint, ExitStack() as stack:
         silent = [connected(endpoint, stack) for _ in range(module.CONNECTIONS_MAX)]
         for peer in silent:
             peer.sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
-        one_more = connected(endpoint, stack)
-        assert one_more.recv(1) == b""
+        assert connected(endpoint, stack).recv(1) == b""
+        silent[0].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent[0].recv(1)
+        silent[0].settimeout(WAIT_S)
+        monkeypatch.setattr(module, "CONNECTION_S_MAX", 0.0)
         assert [peer.recv(1) for peer in silent] == [b""] * len(silent)
-        assert get(endpoint.url)[0] == 200
 
 
 async def test_scrapes_are_answered_while_another_waits_for_the_loop(tmp_path: Path) -> None:

@@ -154,3 +154,22 @@ def test_a_new_life_begins_with_what_is_open() -> None:
     assert script.value("koala_claims_ended_total", site="delft", reason="exited") == 1
     assert script.value("koala_jobs_ended_total", outcome="finished") == 1
     assert script.value("koala_job_wait_seconds_count", priority="low") == 0
+
+
+def test_a_grant_that_is_told_again_counts_once() -> None:
+    script = one_site().drop()
+    script.grant("j1/1/0/1").drop().grant("j1/1/0/1").drop()
+    assert isinstance(script, ObservedScript)
+    assert script.value("koala_claims_granted_total", site="delft") == 1
+    assert script.value("koala_claim_answer_seconds_count", answer="granted") == 1
+
+
+def test_a_silent_claim_of_a_connected_site_ends_when_it_is_gone() -> None:
+    script = one_site()
+    script.running("j1")
+    script.at(5.0).fence("j1/1/0/1").drop()
+    assert script.value("koala_leases_expired_total", site="delft") == 1
+    assert "koala_claims_ended_total{" not in rendered(script.meter.registry)
+    script.at(9.0).drop().gone("j1/1/0/1", EndKind.STOPPED)
+    assert script.value("koala_claims_ended_total", site="delft", reason="stopped") == 1
+    assert script.value("koala_site_faults_total", site="delft", reason="fenced") == 1
