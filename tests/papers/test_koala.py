@@ -190,13 +190,15 @@ def test_jobs_larger_than_any_site_run_on_several() -> None:
     assert SHAPES[0] == (36, 3)
 
 
+LONGER = Effort(name="one", replications=1, length=500, levels=(LIGHT,))
+
+
 def test_a_job_that_does_not_end_refutes_that_all_do_and_the_report_says_why() -> None:
     """Its own failures counted a good site out for ever, and the other copy of its file is at the
-    lost site; that is how the experiment counts errors, and not how the daemon does."""
+    lost site."""
     wanted = {"1-7", "5.2-3"}
-    effort = Effort(name="one", replications=1, length=500, levels=(LIGHT,))
     claims = tuple(claim for claim in PAPER.claims if claim.id in wanted)
-    found = report.report(sweep(plan(replace(PAPER, figures=(), claims=claims), effort, seed=2)))
+    found = report.report(sweep(plan(replace(PAPER, figures=(), claims=claims), LONGER, seed=2)))
     assert {one.claim.id: one.verdict for one in found.claims} == dict.fromkeys(
         wanted, Verdict.FAILS
     )
@@ -216,6 +218,10 @@ def test_a_job_that_does_not_end_refutes_that_all_do_and_the_report_says_why() -
     (example,) = comparison["counterexamples"]
     assert example["seed"] == 2
     assert example["notes"] == [lines[start + 3].removeprefix("  - ")]
+
+
+@pytest.mark.long
+def test_the_same_job_ends_where_errors_are_counted_as_the_daemon_counts_them() -> None:
     distinct = replace(LIGHT.setting.parameters, errors_counted="jobs")
-    made = run(Run(setting=replace(LIGHT.setting, parameters=distinct), seed=2, effort=effort))
+    made = run(Run(setting=replace(LIGHT.setting, parameters=distinct), seed=2, effort=LONGER))
     assert made.values["finished_percent"] == 100
