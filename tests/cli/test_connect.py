@@ -167,26 +167,6 @@ def test_an_agent_there_is_installed_joined_started_and_runs_a_job(terminal: Ter
     assert f"{terminal.server.account} atlas" in said
 
 
-@pytest.mark.root
-def test_an_agent_there_reaches_a_daemon_on_a_laptop_through_the_connection(
-    tmp_path: Path,
-) -> None:
-    """The host has a network of its own, from which nothing but the connection leads here."""
-    with a_server(is_apart=True) as server, a_terminal(tmp_path, server) as terminal:
-        tools(server, "getconf", "hostname", "python3")
-        allow_the_index(server)
-        connect = f"koala site connect {HOST} --agent there --processors 2 {terminal.options}"
-        assert "registered" in terminal.type(f"{connect} --yes")
-        record = terminal.record.read_text(encoding="utf-8")
-        assert '"tunnel": []' not in record
-        assert "has joined" not in terminal.type(f"{connect} --yes")
-        assert terminal.record.read_text(encoding="utf-8") == record, "the same ports again"
-        told = terminal.type(f"koala site login {HOST}")
-        assert "ssh to atlas is open already, with ports " in told
-        said = terminal.type("koala run --site atlas -- sh -c 'echo from $KOALA_SITE'")
-        assert "from atlas" in said
-
-
 def allow_the_index(server: SSHServer) -> None:
     """Let pip there find what it finds here."""
     for name in (".config/pip/pip.conf", ".pip/pip.conf"):

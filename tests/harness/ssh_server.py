@@ -39,15 +39,13 @@ def sshd() -> str:
 
 @dataclass(slots=True, kw_only=True)
 class SSHServer:
-    """Server that can be stopped, started again, and cut off. `home` is the account's. One that is
-    apart has a network of its own for each connection, as another machine has."""
+    """Server that can be stopped, started again, and cut off. `home` is the account's."""
 
     folder: Path
     account: str
     home: Path
     port: int = field(default_factory=free_port)
     settings: str = ""
-    is_apart: bool = False
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -103,21 +101,9 @@ Host {HOST}
   IdentityAgent none
   UserKnownHostsFile {self.known_hosts}
   GlobalKnownHostsFile /dev/null
-{self._apart() if self.is_apart else ""}
 """,
             encoding="utf-8",
         )
-
-    def _apart(self) -> str:
-        """Let the client start a server in namespaces of its own instead of dialling one."""
-        server = f"{sshd()} -i -f {self.folder}/sshd_config -E {self.folder}/sshd.log"
-        script = (
-            f"ip link set lo up && mount --bind {self._accounts()} /etc/passwd && exec {server}"
-        )
-        wrapper = self.folder / "apart"
-        wrapper.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-        wrapper.chmod(0o755)
-        return f"  ProxyCommand unshare -n -m --propagation slave {wrapper}"
 
     def _accounts(self) -> Path:
         """Write the accounts of this machine, of which one can log in."""
@@ -199,9 +185,7 @@ def _passwd(account: str, home: Path) -> str:
 
 
 @contextmanager
-def ssh_server(
-    folder: Path, *, settings: str = "", account: str = "", is_apart: bool = False
-) -> Iterator[SSHServer]:
+def ssh_server(folder: Path, *, settings: str = "", account: str = "") -> Iterator[SSHServer]:
     """A running server; `folder` must be one that other accounts may enter."""
     sshd()
     own = pwd.getpwuid(os.geteuid())
@@ -211,11 +195,9 @@ def ssh_server(
         home = folder / "home"
         home.mkdir()
         shutil.chown(home, account)
-    server = SSHServer(
-        folder=folder, account=account, home=home, settings=settings, is_apart=is_apart
-    )
+    server = SSHServer(folder=folder, account=account, home=home, settings=settings)
     server.prepare()
-    server.start()  # also where it only makes the folder that sshd needs
+    server.start()
     try:
         yield server
     finally:
