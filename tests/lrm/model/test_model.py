@@ -310,8 +310,8 @@ def test_a_job_that_starts_at_once_starts_as_by_a_pass(discipline: Discipline, s
             plain.end(key)
             quick.end(key)
         started: list[int] = []
-        for key in range(now * 10, now * 10 + random.choice([0, 0, 0, 0, 0, 0, 1, 2])):
-            size, estimate_s = random.choice([1, 1, 2, 3, 8]), random.randint(1, 9)
+        for key in range(now * 10, now * 10 + random.choice([*[0] * 9, 1, 1, 2])):
+            size, estimate_s = random.choice([1, 1, 2, 3, 6]), random.randint(1, 9)
             plain.submit(key, processors=size, estimate_s=estimate_s)
             if quick.start_at_once(key, processors=size, estimate_s=estimate_s, now=now):
                 started.append(key)
@@ -323,4 +323,4 @@ def test_a_job_that_starts_at_once_starts_as_by_a_pass(discipline: Discipline, s
         assert [*quick.running] == [*plain.running]
         assert quick.startable(now, 3) == plain.startable(now, 3)
         ends |= {key: now + random.randint(1, 9) for key in started}
-    assert at_once > 20 or discipline is Discipline.CONSERVATIVE
+    assert at_once > 5 or discipline is Discipline.CONSERVATIVE
