@@ -22,6 +22,10 @@ PORTION = 2048
 """Jobs drawn at a time."""
 
 
+_tuple = tuple.__new__
+"""Makes a named tuple of its parts in a third of the time."""
+
+
 class StreamJob(NamedTuple):
     """A job: its arrival, service time, component sizes (largest first), and the site at whose
     local queue it is submitted, if its kind goes to local queues."""
@@ -63,9 +67,13 @@ class JobStream:
             places = homes.choices(range(len(by_home)), cum_weights=by_home, k=PORTION)
             for count, home in zip(components, places, strict=True):
                 at += log(1.0 - uniform_gap()) * scale
-                drawn = [low + bisect_right(thresholds, uniform()) for _ in range(count)]
-                drawn.sort(reverse=True)
-                yield StreamJob(at, draw_service(), tuple(drawn), home)
+                if count == 1:
+                    drawn = (low + bisect_right(thresholds, uniform()),)
+                else:
+                    several = [low + bisect_right(thresholds, uniform()) for _ in range(count)]
+                    several.sort(reverse=True)
+                    drawn = (*several,)
+                yield _tuple(StreamJob, (at, draw_service(), drawn, home))
 
 
 def service_times(cv: float, random: Random) -> Callable[[], float]:

@@ -100,6 +100,7 @@ class Visiting(Generic[Key]):
         self.disabled = disabled  # shared with the caller
         self._waited_s = waited_s if ageing_s < FOREVER else None  # by the head of a queue
         self._ageing_s = ageing_s
+        self._rule = self._found_rule()
 
     def arrived(self, key: Key) -> bool:
         """Return True if a job that just joined is tried at once: it is alone, and its queue is
@@ -108,7 +109,7 @@ class Visiting(Generic[Key]):
 
     def permits(self, key: Key) -> bool:
         """Return True if the head of this queue may start now."""
-        rule = self._rule()
+        rule = self._rule
         return rule is None or rule(key)
 
     def departed(self, released: Sequence[Key], draw: float) -> Iterator[Key]:
@@ -128,7 +129,7 @@ class Visiting(Generic[Key]):
             order = aged_first(
                 [key for key in order if queues[key]], self._waited_s, self._ageing_s
             )
-        rule = self._rule()
+        rule = self._rule
         is_new = True
         while is_new:
             is_new = False
@@ -144,8 +145,8 @@ class Visiting(Generic[Key]):
                 enabled.append(key)  # also when what starts in this round may permit it
             order = enabled
 
-    def _rule(self) -> Callable[[Key], bool] | None:
-        """The permission now in force, by discipline or by age; None: every queue is permitted."""
+    def _found_rule(self) -> Callable[[Key], bool] | None:
+        """Make the permission of a queue, by discipline or by age; None: every one is permitted."""
         permits = self._discipline.permits
         if permits is None:
             return None

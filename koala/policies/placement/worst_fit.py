@@ -36,6 +36,9 @@ def spread(sizes: Sequence[int], idle: Sequence[int]) -> list[int] | None:
     """Place components on distinct sites, for bare numbers: the index of each component's site, or
     None if they do not fit. `sizes` are in decreasing order. The n-th component goes to the site
     with the n-th most idle processors; a stable sort keeps ties in site order."""
+    if len(sizes) == 1:
+        best = max(range(len(idle)), key=idle.__getitem__)
+        return [best] if idle[best] >= sizes[0] else None
     ranking = sorted(range(len(idle)), key=idle.__getitem__, reverse=True)
     del ranking[len(sizes) :]
     for size, site in zip(sizes, ranking, strict=True):

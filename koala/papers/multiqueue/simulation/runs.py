@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import compress
 from random import Random
 from typing import NamedTuple
 
@@ -129,8 +130,7 @@ def play(system: System, jobs: Iterator[StreamJob], setting: Setting, tally: Tal
     job = next(jobs)
     since = until = Busy(0.0, 0.0)
     while number < setting.jobs or (tally.missing and number < most):
-        while system.next_end <= job.at:
-            system.depart()
+        system.depart_until(job.at)
         if setting.warmup <= number < setting.jobs:
             tally.waiting.append(number - tally.started_jobs)
         system.arrive(number, job)
@@ -186,7 +186,7 @@ def run(setting: Setting, seed: int, *, has_batches: bool = False, has_jobs: boo
     )
     busy = play(system, setting.stream.jobs(seed), setting, tally)
     found = {
-        name: [r for r, k in zip(tally.responses, tally.kinds, strict=True) if k in kinds]
+        name: [*compress(tally.responses, map(frozenset(kinds).__contains__, tally.kinds))]
         for name, kinds in kinds_of(setting).items()
     }
     means = {name: mean(values) for name, values in found.items()}
