@@ -52,7 +52,7 @@ class Engine:
 
     def at(self, instant: Instant, call: Callable[[], None], *, rank: Rank = Rank.OUTCOME) -> Entry:
         """Schedule a call at `instant`; a past instant means now. A call at infinity never runs."""
-        at = max(self.now, instant)
+        at = instant if instant > self.now else self.now  # noqa: FURB136 - quicker than a call
         entry = Entry(at, call)
         if at < NEVER:
             self._number += 1
@@ -83,6 +83,18 @@ class Engine:
         """Make the next call; return False when there is none."""
         while self._heap:
             at, _, _, entry = heappop(self._heap)
+            if entry.call is not None:
+                self.now = at
+                self.calls += 1
+                entry.call()
+                return True
+        return False
+
+    def step_until(self, until: Instant) -> bool:
+        """Make the next call if it is due by `until`; return False if it is not."""
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            at, _, _, entry = heappop(heap)
             if entry.call is not None:
                 self.now = at
                 self.calls += 1

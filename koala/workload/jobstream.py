@@ -60,6 +60,7 @@ class JobStream:
         thresholds, low = self.sizes.thresholds, self.sizes.low
         uniform, uniform_gap, scale = sizes.random, gaps.random, -1.0 / self.rate
         at = 0.0
+        drawn: tuple[int, ...]
         while True:
             components = counts.choices(
                 range(1, len(by_count) + 1), cum_weights=by_count, k=PORTION

@@ -279,8 +279,9 @@ class Site:
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
-        if self.queue.wake_at < math.inf:
-            self._wake = self._engine.at(self.queue.wake_at, self._pass_soon)
+        wake_at = self.queue.wake_at
+        if wake_at < math.inf:
+            self._wake = self._engine.at(wake_at, self._pass_soon)
 
     def report(self) -> None:
         """Report the idle processors of the last pass, if they have changed since the last

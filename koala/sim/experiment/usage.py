@@ -85,18 +85,22 @@ class Usage:
         duration_s = now - self._now
         if duration_s <= 0:
             return
-        for use, processors in enumerate(self._whole):
-            self.totals_s[use] += processors * duration_s
+        totals_s, whole = self.totals_s, self._whole
+        totals_s[0] += whole[0] * duration_s
+        totals_s[1] += whole[1] * duration_s
+        totals_s[2] += whole[2] * duration_s
         while now > self._bin_until:
             self._count(self._bin_until)
             self._open_bin()
         self._count(now)
 
     def _count(self, until: Instant) -> None:
-        """Integrate within the open bin."""
-        counts, duration_s = self._bins[-1], until - self._now
-        for index, level in enumerate(self._level):
-            counts[index] += level * duration_s
+        """Integrate within the open bin; without a loop, as all local jobs come here."""
+        counts, level, duration_s = self._bins[-1], self._level, until - self._now
+        counts[0] += level[0] * duration_s
+        counts[1] += level[1] * duration_s
+        counts[2] += level[2] * duration_s
+        counts[3] += level[3] * duration_s
         self._now = until
 
     def _open_bin(self) -> None:

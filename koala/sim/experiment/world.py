@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 
 from koala.core.model import actions as act
 from koala.core.model import events as ev
@@ -26,6 +26,7 @@ from koala.views.explain import why
 OPERATOR = UserName("operator")
 WAITING_MAX = 3
 """Number of unfinished jobs whose reason is reported."""
+_STEPS = 1_000
 OVER = tuple(phase.__name__ for phase in TERMINAL)
 Watch = Callable[[Scheduler, ev.Event, Sequence[act.Action], Instant], None]
 """Receives every handled event and its outcome."""
@@ -219,16 +220,22 @@ class World:
         return is_ended and not self.scheduler.ledger
 
     def step(self, *, until: Instant = FOREVER) -> bool:
-        """Make the next step; return False when none is due by `until`. Events go before the core's
-        wake-up at the same instant."""
-        at, wake_at = self.engine.next_at, self.scheduler.wake_at
-        if wake_at is not None and (at is None or wake_at < at):
-            if wake_at > until:
-                return False
-            self.engine.run(wake_at)  # nothing but the clock
-            self.handle(ev.Woken())
-            return True
-        return at is not None and at <= until and self.engine.step()
+        """Make steps until the scheduler takes part in one, or a thousand; return False when none
+        is due by `until`. Events go before the core's wake-up at the same instant. Most steps are
+        of local users alone, and no such step changes when the core is to be woken."""
+        engine, handled = self.engine, self.events
+        wake_at = self.scheduler.wake_at
+        limit = until if wake_at is None or wake_at > until else wake_at
+        for _ in repeat(None, _STEPS):
+            if not engine.step_until(limit):
+                if wake_at is None or wake_at > until:
+                    return False
+                engine.run(wake_at)  # nothing but the clock
+                self.handle(ev.Woken())
+                return True
+            if self.events != handled:
+                break
+        return True
 
     def handle(self, event: ev.Event) -> None:
         """Handle an event that happens now."""

@@ -133,7 +133,9 @@ class EASYQueue(LocalQueue[Key]):
     def _reserved(self, now: float) -> tuple[float, int]:
         """Return shadow and extra as of the last pass, or compute them."""
         kept = self._reservation
-        return kept if kept is not None and kept[0] >= now else self._reserve(now)
+        if kept is None or kept[0] < now:
+            self._reservation = kept = self._reserve(now)
+        return kept
 
     def _reserve(self, now: float) -> tuple[float, int]:
         """Compute shadow and extra for the head of the queue, which does not fit now."""

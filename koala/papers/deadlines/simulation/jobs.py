@@ -6,7 +6,9 @@ policies see the same jobs.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from math import log
 from random import Random
 from typing import NamedTuple
 
@@ -42,11 +44,15 @@ def local_arrivals(setting: Setting, seed: int, index: int) -> Iterator[LocalArr
         Random(f"{seed}/local {purpose} {index}") for purpose in ("arrivals", "sizes", "run times")
     )
     distribution = setting.local_size_distribution
+    low, thresholds = distribution.low, distribution.thresholds
     end_rate = 1 / setting.local_run_s
+    next_gap, next_size, next_run = gaps.random, sizes.random, runs.random
     at = 0.0
-    while True:
-        at += gaps.expovariate(rate)
-        yield LocalArrival(at, distribution.sample(sizes), runs.expovariate(end_rate))
+    while True:  # as expovariate and sample draw, without their calls: most of a run is local jobs
+        at += -log(1.0 - next_gap()) / rate
+        processors = low + bisect_right(thresholds, next_size())
+        run_s = -log(1.0 - next_run()) / end_rate
+        yield tuple.__new__(LocalArrival, (at, processors, run_s))
 
 
 def global_arrivals(setting: Setting, seed: int) -> Iterator[GlobalArrival]:

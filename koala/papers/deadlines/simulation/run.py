@@ -175,21 +175,28 @@ class _Run:
     def _local_arrives(self, what: tuple[_Cluster, LocalArrival]) -> None:
         cluster, (at, processors, run_s) = what
         self._locals += 1
-        self._number += 1
-        cluster.waiting[self._number] = _LocalJob(self._locals, at, processors, run_s, at)
-        cluster.queue.submit(self._number, processors=processors, estimate_s=run_s)
-        self._advance(cluster)
+        self._number = key = self._number + 1
+        job = tuple.__new__(_LocalJob, (self._locals, at, processors, run_s, at))
+        if cluster.queue.start_at_once(key, processors=processors, estimate_s=run_s, now=at):
+            self._start(cluster, key, job)
+        else:
+            cluster.waiting[key] = job
+            cluster.queue.submit(key, processors=processors, estimate_s=run_s)
         self._await_local(cluster)
 
     def _advance(self, cluster: _Cluster) -> None:
+        if not cluster.waiting:
+            return
         now = self.now
         for key in cluster.queue.advance(now):
-            job = cluster.waiting.pop(key)
-            if job.started_at != now:
-                job = job._replace(started_at=now)
-            cluster.running[key] = job
-            self._local.change(job.processors, now)
-            self._push(now + job.run_s, _END, self._local_ends, (cluster, key))
+            number, submitted_at, processors, run_s, _ = cluster.waiting.pop(key)
+            job = (number, submitted_at, processors, run_s, now)
+            self._start(cluster, key, tuple.__new__(_LocalJob, job))
+
+    def _start(self, cluster: _Cluster, key: int, job: _LocalJob) -> None:
+        cluster.running[key] = job
+        self._local.change(job.processors, self.now)
+        self._push(self.now + job.run_s, _END, self._local_ends, (cluster, key))
 
     def _local_ends(self, which: tuple[_Cluster, int]) -> None:
         cluster, key = which
