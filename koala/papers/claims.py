@@ -7,13 +7,14 @@ explains, for readers of reports too, how comparisons make a verdict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from math import isinf, isnan
 
-from koala.papers.paper import Claim, Comparison, Level, Quantity, Rule, Test
+from koala.papers.paper import Claim, Comparison, Level, Part, Quantity, Rule, Test, listed
 from koala.papers.results import Results
 from koala.sim.statistics import CONFIDENCE, Interval, student
 
@@ -49,8 +50,12 @@ RULES = f"""\
 5. A comparison of every run (*all jobs*, *none*, *never*) asks of each run by itself, since an
    interval of a mean says nothing of all: it *holds* when each of two runs or more is as the claim
    says, and one that is not refutes it. It fails then, and the claim with it, at whatever level.
-6. Close, little: within {share(LITTLE)}. Much, significantly: by at least {share(MUCH)}.
-   Slightly: by less than that. These shares were fixed before anything was run."""
+6. A claim that says how much has two parts: the *direction* (is it so at all) and the *size* (as
+   much as said). Each has its comparisons and a verdict of its own by rules 2 to 4; the claim holds
+   when both hold, and fails when one fails.
+7. Close, little: within {share(LITTLE)}. Much, significantly: by at least {share(MUCH)}.
+   Slightly: by less than that. A share of successes, of which 100 % are the most, is much higher
+   when the shortfalls from 100 % differ so. These shares were fixed before anything was run."""
 
 
 class Verdict(StrEnum):
@@ -96,7 +101,13 @@ class LevelFinding:
 
     level: Level
     findings: tuple[Finding, ...]
-    verdict: Verdict
+    verdicts: Mapping[Part, Verdict]
+    """The verdict of each part of the claim that is tested at this level."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Verdict of all parts together."""
+        return over_parts(self.verdicts.values())
 
     def count(self, verdict: Verdict) -> int:
         """Count the comparisons with this verdict."""
@@ -119,9 +130,15 @@ class ClaimFinding:
 
     claim: Claim
     levels: tuple[LevelFinding, ...]
-    verdict: Verdict
+    verdicts: Mapping[Part, Verdict]
+    """The verdict of each part of the claim."""
     readings: tuple[LevelFinding, ...] = ()
     """Results under other readings of the paper; the verdict does not depend on them."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Verdict of all parts together."""
+        return over_parts(self.verdicts.values())
 
 
 def judge(
@@ -132,7 +149,11 @@ def judge(
     return ClaimFinding(
         claim=claim,
         levels=found,
-        verdict=over_levels(found),
+        verdicts={
+            part: over_levels(found, part)
+            for part in Part
+            if part is Part.DIRECTION or any(part in level.verdicts for level in found)
+        },
         readings=_judge_levels(claim, readings, results),
     )
 
@@ -147,19 +168,25 @@ def _judge_levels(
     )
 
 
-def over_levels(found: Sequence[LevelFinding]) -> Verdict:
-    """Combine the levels' verdicts (rule 4): near saturation decides; lower levels say whether the
-    claim holds only there. A level at which nothing could be compared does not count. A
+def over_parts(verdicts: Iterable[Verdict]) -> Verdict:
+    """Combine the verdicts of a claim's parts (rule 6): the least favourable one."""
+    return max(verdicts, key=list(Verdict).index)
+
+
+def over_levels(found: Sequence[LevelFinding], part: Part = Part.DIRECTION) -> Verdict:
+    """Combine the levels' verdicts of a part (rule 4): near saturation decides; lower levels say
+    whether the claim holds only there. A level at which nothing could be compared does not count. A
     counterexample counts at any level (rule 5)."""
     if any(level.is_refuted for level in found):
         return Verdict.FAILS
-    found = [level for level in found if not level.is_void]
-    near = [level.verdict for level in found if level.level.is_near]
+    counted = [level for level in found if part in level.verdicts and not level.is_void]
+    near = [level.verdicts[part] for level in counted if level.level.is_near]
     if Verdict.FAILS in near:
         return Verdict.FAILS
     if not near or Verdict.UNDECIDED in near:
         return Verdict.UNDECIDED
-    return Verdict.HOLDS if all(one.verdict is Verdict.HOLDS for one in found) else Verdict.NEAR
+    holds = all(level.verdicts[part] is Verdict.HOLDS for level in counted)
+    return Verdict.HOLDS if holds else Verdict.NEAR
 
 
 def over_comparisons(verdicts: Sequence[Verdict], rule: Rule) -> Verdict:
@@ -207,11 +234,20 @@ def _widened(difference: Interval, among: int) -> float:
 def _judge_level(
     claim: Claim, level: Level, comparisons: tuple[Comparison, ...], results: Results
 ) -> LevelFinding:
-    among = len(comparisons) if claim.rule is Rule.ALL else 1
-    findings = tuple(_judge_comparison(one, among, results) for one in comparisons)
-    compared = [finding.verdict for finding in findings if not finding.is_void]
-    verdict = over_comparisons(compared, claim.rule)
-    return LevelFinding(level=level, findings=findings, verdict=verdict)
+    sizes = Counter(one.part for one in comparisons)
+    findings = tuple(
+        _judge_comparison(one, sizes[one.part] if claim.rule is Rule.ALL else 1, results)
+        for one in comparisons
+    )
+    verdicts = {
+        part: over_comparisons(
+            [one.verdict for one in findings if one.comparison.part is part and not one.is_void],
+            claim.rule,
+        )
+        for part in Part
+        if part in sizes
+    }
+    return LevelFinding(level=level, findings=findings, verdicts=verdicts)
 
 
 def _judge_comparison(comparison: Comparison, among: int, results: Results) -> Finding:
@@ -282,18 +318,43 @@ def equal(one: Quantity, number: float, *, within: float = EXACT) -> Comparison:
     return shown(f"{one} = {number:g}", lambda value: within - abs(value - number), one)
 
 
-def lower(one: Quantity, other: Quantity, *, by: float = 0.0) -> Comparison:
-    """Test that one is lower than the other, by at least this share of one."""
-    more = f" by at least {share(by)}" if by else ""
-    factor = 1 + by
-    return shown(f"{one} < {other}{more}", lambda a, b: b - factor * a, one, other)
+def lower(one: Quantity, other: Quantity) -> Comparison:
+    """Test that one is lower than the other."""
+    return shown(f"{one} < {other}", lambda a, b: b - a, one, other)
 
 
-def higher(one: Quantity, other: Quantity, *, by: float = 0.0) -> Comparison:
-    """Test that one is higher than the other, by at least this share of the other."""
-    more = f" by at least {share(by)}" if by else ""
-    factor = 1 + by
-    return shown(f"{one} > {other}{more}", lambda a, b: a - factor * b, one, other)
+def higher(one: Quantity, other: Quantity) -> Comparison:
+    """Test that one is higher than the other."""
+    return shown(f"{one} > {other}", lambda a, b: a - b, one, other)
+
+
+def _size(comparison: Comparison) -> Comparison:
+    return replace(comparison, part=Part.SIZE)
+
+
+def lower_by(least: float, one: Quantity, other: Quantity) -> tuple[Comparison, ...]:
+    """Test that one is lower than the other, and by at least this share of one."""
+    text, factor = f"{one} < {other} by at least {share(least)}", 1 + least
+    return lower(one, other), _size(shown(text, lambda a, b: b - factor * a, one, other))
+
+
+def higher_by(least: float, one: Quantity, other: Quantity) -> tuple[Comparison, ...]:
+    """Test that one is higher than the other, and by at least this share of the other."""
+    text, factor = f"{one} > {other} by at least {share(least)}", 1 + least
+    return higher(one, other), _size(shown(text, lambda a, b: a - factor * b, one, other))
+
+
+def share_higher_by(
+    least: float, one: Quantity, other: Quantity, *, whole: float = 1.0
+) -> tuple[Comparison, ...]:
+    """Test that one share of a whole is higher than the other, and that the other's shortfall from
+    the whole exceeds its own by at least this share.
+
+    A ratio near 1 cannot be 25 % higher than another; what it lacks can be 25 % less.
+    """
+    text, factor = f"{one} > {other}, with a shortfall lower by at least {share(least)}", 1 + least
+    size = shown(text, lambda a, b: (whole - b) - factor * (whole - a), one, other)
+    return higher(one, other), _size(size)
 
 
 def at_most(one: Quantity, other: Quantity, *, above: float = LITTLE) -> Comparison:
@@ -310,7 +371,7 @@ def close(one: Quantity, other: Quantity, *, within: float = LITTLE) -> tuple[Co
 
 def slightly_lower(one: Quantity, other: Quantity) -> tuple[Comparison, ...]:
     """Test that one is lower, but not by much."""
-    return lower(one, other), at_most(other, one, above=MUCH)
+    return lower(one, other), _size(at_most(other, one, above=MUCH))
 
 
 def lowest(one: Quantity, others: Iterable[Quantity]) -> tuple[Comparison, ...]:
@@ -318,11 +379,14 @@ def lowest(one: Quantity, others: Iterable[Quantity]) -> tuple[Comparison, ...]:
     return tuple(lower(one, other) for other in others if other != one)
 
 
-def highest(
-    one: Quantity, others: Iterable[Quantity], *, by: float = 0.0
-) -> tuple[Comparison, ...]:
-    """Test that one is higher than each of the others, by at least this share of it."""
-    return tuple(higher(one, other, by=by) for other in others if other != one)
+def highest(one: Quantity, others: Iterable[Quantity]) -> tuple[Comparison, ...]:
+    """Test that one is higher than each of the others."""
+    return tuple(higher(one, other) for other in others if other != one)
+
+
+def highest_by(least: float, one: Quantity, others: Iterable[Quantity]) -> tuple[Comparison, ...]:
+    """Test that one is higher than each of the others, and by at least this share of it."""
+    return listed(higher_by(least, one, other) for other in others if other != one)
 
 
 def all_lower(ones: Iterable[Quantity], others: Sequence[Quantity]) -> tuple[Comparison, ...]:
@@ -396,3 +460,11 @@ def ratio_higher(
         *one,
         *other,
     )
+
+
+def ratio_higher_by(
+    least: float, one: tuple[Quantity, Quantity], other: tuple[Quantity, Quantity]
+) -> tuple[Comparison, ...]:
+    """Test that the first of one pair exceeds its second by more than in the other pair, and by at
+    least this share of the latter."""
+    return ratio_higher(one, other), _size(ratio_higher(one, other, by=least))

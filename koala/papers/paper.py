@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 Setting = Hashable
 """One point of a paper's experiment: a frozen dataclass of that paper's module whose `str` is what
@@ -124,6 +124,13 @@ class Rule(StrEnum):
     MOST = "most"
 
 
+class Part(StrEnum):
+    """Part of a claim that a comparison tests: is it so, and as much as the text says."""
+
+    DIRECTION = "direction"
+    SIZE = "size"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """A contrast of quantities, positive where the claim is right."""
@@ -131,6 +138,7 @@ class Comparison:
     text: str
     of: tuple[Quantity, ...]
     contrast: Callable[..., float]
+    part: Part = Part.DIRECTION
     where: str = ""
     """The conditions that the quantities share and that their names omit."""
     is_of_every_run: bool = False
@@ -140,13 +148,15 @@ class Comparison:
         return f"{self.where}: {self.text}" if self.where else self.text
 
 
-Found = Comparison | Iterable[Comparison]
-"""Result of a test: its comparison or comparisons."""
+Found: TypeAlias = "Comparison | Iterable[Found]"
+"""Result of a test: its comparisons, however they are nested."""
 
 
 def listed(found: Found) -> tuple[Comparison, ...]:
-    """Return the comparisons of a test."""
-    return (found,) if isinstance(found, Comparison) else tuple(found)
+    """Return the comparisons of a test, one after the other."""
+    if isinstance(found, Comparison):
+        return (found,)
+    return tuple(comparison for one in found for comparison in listed(one))
 
 
 Test = Callable[[Level], Found]

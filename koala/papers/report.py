@@ -6,7 +6,7 @@ Nothing in it depends on when or how fast it was made: the same runs give the sa
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from itertools import groupby
@@ -23,8 +23,9 @@ from koala.papers.claims import (
     Verdict,
     judge,
     over_levels,
+    over_parts,
 )
-from koala.papers.paper import Panel, Quantity, Rule
+from koala.papers.paper import Panel, Part, Quantity, Rule
 from koala.papers.results import Results
 from koala.papers.sweep import Plan, Swept
 from koala.runtime.atomic_file import write_whole
@@ -33,6 +34,7 @@ from koala.sim.statistics import Interval
 
 COLUMNS = (
     *("claim", "section", "claim_verdict", "level", "level_verdict", "comparison", "verdict"),
+    "part",
     *("difference", "ci95", "replications", "by_saturation", "means"),
 )
 
@@ -55,6 +57,10 @@ class Report:
     def count(self, verdict: Verdict) -> int:
         """Count the claims with this verdict."""
         return sum(found.verdict is verdict for found in self.claims)
+
+    def of_part(self, part: Part) -> tuple[Verdict, ...]:
+        """List the verdicts of a part, for the claims that have it."""
+        return tuple(found.verdicts[part] for found in self.claims if part in found.verdicts)
 
 
 def report(swept: Swept) -> Report:
@@ -172,7 +178,19 @@ def _counts(found: Report) -> str:
     counts = ", ".join(f"{found.count(verdict)} {verdict.verb}" for verdict in Verdict)
     left = 0 if _is_part(found.plan) else len(found.plan.paper.untestable)
     rest = f" Not testable here: {left}." if left else ""
-    return f"{len(found.claims)} claims: {counts}.{rest}"
+    return f"{len(found.claims)} claims: {counts}.{rest}{_part_counts(found)}"
+
+
+def _part_counts(found: Report) -> str:
+    """Count the verdicts of directions and sizes apart, if some claim says how much."""
+    if not found.of_part(Part.SIZE):
+        return ""
+    told = []
+    for part in Part:
+        verdicts = found.of_part(part)
+        counts = ", ".join(f"{verdicts.count(one)} {one.verb}" for one in Verdict)
+        told.append(f" {part.capitalize()}, of {len(verdicts)}: {counts}.")
+    return "".join(told)
 
 
 def _claims(found: Report) -> Iterator[str]:
@@ -183,7 +201,7 @@ def _claims(found: Report) -> Iterator[str]:
     )
     for section, claims in _by_section(found):
         yield f"### Section {section}"
-        yield _table(("claim", "verdict", "numbers"), map(_row, claims))
+        yield _table(("claim", *Part, "numbers"), map(_row, claims))
 
 
 def _counterexamples(found: Report) -> Iterator[str]:
@@ -212,7 +230,8 @@ def _readings(found: Report) -> Iterator[str]:
     readings = found.plan.paper.readings
     rows = []
     for one in found.claims:
-        usual = over_levels([level for level in one.levels if level.level.is_near])
+        near = [level for level in one.levels if level.level.is_near]
+        usual = over_parts(over_levels(near, part) for part in one.verdicts)
         by_level = {reading.level: reading for reading in one.readings}
         cells = [_read(by_level.get(reading), usual) for reading in readings]
         if one.readings:
@@ -240,13 +259,20 @@ def _untestable(found: Report) -> Iterator[str]:
         yield _table(("section", "claim", "reason"), rows)
 
 
-def _row(found: ClaimFinding) -> tuple[str, str, str]:
+def _row(found: ClaimFinding) -> tuple[str, ...]:
     claim = found.claim
     about = f" (Fig. {ranges(claim.figures)})" if claim.figures else ""
     reading = f"<br>*Read as: {claim.reading}*" if claim.reading else ""
-    verdict = "undecided" if found.verdict is Verdict.UNDECIDED else f"**{found.verdict}**"
+    verdicts = [_verdict(found.verdicts.get(part)) for part in Part]
     numbers = "<br>".join(_level(level, claim.rule) for level in found.levels) or "no run finished"
-    return f"{claim.id}. {_cell(claim.text)}{about}{_cell(reading)}", verdict, _cell(numbers)
+    return f"{claim.id}. {_cell(claim.text)}{about}{_cell(reading)}", *verdicts, _cell(numbers)
+
+
+def _verdict(found: Verdict | None) -> str:
+    """Format a verdict; bold where something is decided, empty where the claim has no such part."""
+    if found is None:
+        return ""
+    return str(found) if found is Verdict.UNDECIDED else f"**{found}**"
 
 
 def _level(found: LevelFinding, rule: Rule) -> str:
@@ -388,7 +414,7 @@ def _line(one: ClaimFinding, level: LevelFinding, finding: Finding) -> tuple[obj
     difference = finding.difference
     return (
         *(one.claim.id, one.claim.section, one.verdict, level.level, level.verdict),
-        *(str(finding.comparison), finding.verdict),
+        *(str(finding.comparison), finding.verdict, finding.comparison.part),
         f"{difference.mean:.6g}" if isfinite(difference.mean) else "",
         f"{difference.ci95:.6g}" if isfinite(difference.ci95) else "",
         difference.values,
@@ -407,6 +433,10 @@ def document(found: Report) -> dict[str, Any]:
         "interrupted": found.is_interrupted,
         "runs": {"wanted": found.wanted, "finished": found.finished},
         "verdicts": {str(verdict): found.count(verdict) for verdict in Verdict},
+        "parts": {
+            str(part): {str(one): found.of_part(part).count(one) for one in Verdict}
+            for part in Part
+        },
         "figures": [figure.number for figure in found.plan.figures],
         "claims": [_claim_document(one, found.results) for one in found.claims],
         "not_testable": [
@@ -424,11 +454,13 @@ def _claim_document(found: ClaimFinding, results: Results) -> dict[str, Any]:
         "reading": found.claim.reading,
         "figures": list(found.claim.figures),
         "verdict": str(found.verdict),
+        **_parts_document(found.verdicts),
         "readings": {str(one.level): str(one.verdict) for one in found.readings},
         "levels": [
             {
                 "level": str(level.level),
                 "verdict": str(level.verdict),
+                **_parts_document(level.verdicts),
                 "comparisons": [_finding_document(one, results) for one in level.findings],
             }
             for level in found.levels
@@ -436,9 +468,15 @@ def _claim_document(found: ClaimFinding, results: Results) -> dict[str, Any]:
     }
 
 
+def _parts_document(verdicts: Mapping[Part, Verdict]) -> dict[str, str | None]:
+    """Return the verdict of each part; None where the claim has no such part."""
+    return {str(part): str(verdicts[part]) if part in verdicts else None for part in Part}
+
+
 def _finding_document(finding: Finding, results: Results) -> dict[str, Any]:
     return {
         "text": str(finding.comparison),
+        "part": str(finding.comparison.part),
         "verdict": str(finding.verdict),
         "difference": finding.difference.document(),
         "by_saturation": finding.is_by_saturation,

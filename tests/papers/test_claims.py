@@ -1,5 +1,6 @@
 """The verdict on a sentence of a paper follows from measurements."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf, isclose, nan
 
@@ -11,18 +12,34 @@ from koala.papers.claims import (
     at_most,
     close,
     higher,
+    higher_by,
     judge,
     lower,
+    lower_by,
     over_comparisons,
     over_levels,
+    share_higher_by,
     sign,
+    slightly_lower,
 )
-from koala.papers.paper import Claim, Comparison, Effort, Level, Outcome, Quantity, Rule, Run
+from koala.papers.paper import (
+    Claim,
+    Comparison,
+    Effort,
+    Found,
+    Level,
+    Outcome,
+    Part,
+    Quantity,
+    Rule,
+    Run,
+)
 from koala.papers.results import Results
 from koala.sim.statistics import Interval, interval
 from tests.papers.toy import HIGH, LOW
 
 HOLDS, NEAR, UNDECIDED, FAILS = Verdict
+DIRECTION, SIZE = Part
 A, B = Quantity("a", "response.all"), Quantity("b", "response.all")
 EFFORT = Effort(name="quick", replications=1, length=1, levels=(LOW, HIGH))
 
@@ -40,6 +57,11 @@ def results(*, a: list[float], b: list[float], saturated: str = "") -> Results:
         for seed, value in enumerate(values)
     ]
     return Results(finished, diverging=("response",))
+
+
+def parts(test: Found, found: Results) -> Mapping[Part, Verdict]:
+    """Return the verdict of each part of a claim."""
+    return judge(Claim("", lambda _: test), (HIGH,), found).verdicts
 
 
 def verdict(comparison: Comparison, found: Results) -> Verdict:
@@ -142,8 +164,34 @@ def test_close_means_within_a_tenth_on_either_side(other: float, expected: Verdi
 
 def test_lower_by_a_quarter_needs_a_quarter() -> None:
     found = results(a=[1.0, 1.01, 0.99], b=[1.2, 1.21, 1.19])
-    assert verdict(lower(A, B, by=0.1), found) is HOLDS
-    assert verdict(lower(A, B, by=0.25), found) is FAILS
+    assert parts(lower_by(0.1, A, B), found) == {DIRECTION: HOLDS, SIZE: HOLDS}
+    assert parts(lower_by(0.25, A, B), found) == {DIRECTION: HOLDS, SIZE: FAILS}
+    assert parts(lower(A, B), found) == {DIRECTION: HOLDS}
+
+
+def test_a_claim_about_a_size_is_as_good_as_its_worse_part() -> None:
+    found = results(a=[1.0, 1.01, 0.99], b=[1.2, 1.21, 1.19])
+    claim = Claim("", lambda _: lower_by(0.25, A, B))
+    assert judge(claim, (HIGH,), found).verdict is FAILS
+    assert judge(claim, (HIGH,), found).levels[0].verdict is FAILS
+    wide = results(a=[1.0, 1.01, 0.99], b=[1.0, 1.5, 0.9])
+    assert parts(lower_by(0.1, A, B), wide) == {DIRECTION: UNDECIDED, SIZE: UNDECIDED}
+
+
+def test_slightly_lower_is_lower_and_not_by_much() -> None:
+    little = results(a=[1.0, 1.01, 0.99], b=[1.1, 1.11, 1.09])
+    much = results(a=[1.0, 1.01, 0.99], b=[1.5, 1.51, 1.49])
+    assert parts(slightly_lower(A, B), little) == {DIRECTION: HOLDS, SIZE: HOLDS}
+    assert parts(slightly_lower(A, B), much) == {DIRECTION: HOLDS, SIZE: FAILS}
+
+
+def test_a_share_near_one_is_much_higher_by_its_shortfall() -> None:
+    """0.99 and 0.95 differ by 4 %, but one lacks a fifth of what the other lacks."""
+    found = results(a=[0.99, 0.991, 0.989], b=[0.95, 0.951, 0.949])
+    assert parts(higher_by(0.25, A, B), found) == {DIRECTION: HOLDS, SIZE: FAILS}
+    assert parts(share_higher_by(0.25, A, B), found) == {DIRECTION: HOLDS, SIZE: HOLDS}
+    close = results(a=[0.951, 0.952, 0.953], b=[0.95, 0.951, 0.952])
+    assert parts(share_higher_by(0.25, A, B), close)[SIZE] is FAILS
 
 
 @pytest.mark.parametrize(
@@ -223,4 +271,4 @@ def test_of_many_comparisons_one_must_fail_with_more_confidence() -> None:
 
 
 def _level(level: Level, found: Verdict) -> LevelFinding:
-    return LevelFinding(level=level, findings=(), verdict=found)
+    return LevelFinding(level=level, findings=(), verdicts={DIRECTION: found})

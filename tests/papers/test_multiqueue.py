@@ -161,7 +161,9 @@ def test_a_figure_is_reproduced_from_the_command_line(
     assert re.match(r"\d+ claims: ", told)
     assert told.rstrip().endswith("report.md")
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == ["claims.csv", "figure-15.csv", "figure-15.png", "figure-15.svg", "report.md"]
+    figure = [f"figure-15.{kind}" for kind in ("csv", "png", "svg")]
+    rest = ["provenance.json", "report.md", "runs.jsonl"]
+    assert names == ["claims.csv", *figure, *rest]
     table = (tmp_path / "out" / "figure-15.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(table.splitlines()))
     assert [row["x"] for row in rows] == ["GS", "LS-DO"] * 2

@@ -44,7 +44,11 @@ def test_the_report_tells_every_claim_with_its_verdict_and_numbers(made: report.
         assert str(found.verdict) in row
         assert " ± " in row or "SAT" in row
     counts = "5 claims: 2 hold, 1 hold only near saturation, 1 undecided, 1 fail."
-    assert f"{counts} Not testable here: 1." in lines
+    parts = (
+        "Direction, of 5: 2 hold, 2 hold only near saturation, 0 undecided, 1 fail."
+        " Size, of 1: 0 hold, 0 hold only near saturation, 1 undecided, 0 fail."
+    )
+    assert f"{counts} Not testable here: 1. {parts}" in lines
 
 
 def test_what_is_not_testable_is_listed_with_the_reason(made: report.Report) -> None:

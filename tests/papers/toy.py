@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from koala.papers.claims import close, higher, lower
+from koala.papers.claims import close, higher, lower, lower_by
 from koala.papers.paper import (
     Claim,
     Comparison,
@@ -86,7 +86,7 @@ CLAIMS = numbered(
         ),
         "2-1": Claim(
             "quick is quicker by less than a hundredth of itself, or more",
-            lambda level: lower(at(level, "quick"), at(level, "slow"), by=0.5),
+            lambda level: lower_by(0.5, at(level, "quick"), at(level, "slow")),
             reading="undecided by construction",
         ),
         "2-2": Claim(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf
 
-from koala.papers.claims import MUCH, above, higher, share
+from koala.papers.claims import MUCH, above, higher, higher_by, share
 from koala.papers.deadlines.claims_model import MODEL, PARAMETERS
 from koala.papers.deadlines.claims_policies import RPP, WAIT
 from koala.papers.deadlines.points import LOW_LEVELS, Beginning, LoadLevel, Point, at
@@ -49,10 +49,8 @@ CONCLUSIONS = {
     "4-3": Claim(
         "Considering them too early makes many jobs fail.",
         everywhere(
-            lambda level: higher(
-                wait(at(level), "fail_rate", inf),
-                wait(at(level), "fail_rate", 10.0),
-                by=MUCH,
+            lambda level: higher_by(
+                MUCH, wait(at(level), "fail_rate", inf), wait(at(level), "fail_rate", 10.0)
             )
         ),
         reading=f"failed, Wait-∞ over Wait-10 by {share(MUCH)}, GP",

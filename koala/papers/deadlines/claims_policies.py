@@ -22,8 +22,10 @@ from koala.papers.claims import (
     below,
     close,
     higher,
+    higher_by,
     highest,
     lower,
+    lower_by,
     share,
     shown,
     slightly_lower,
@@ -191,10 +193,10 @@ def _short_best(level: LoadLevel) -> Iterator[Comparison]:
                 yield replace(comparison, where=f"global {100 * load:g} %")
 
 
-def _policy_matters(level: LoadLevel) -> Iterator[Comparison]:
+def _policy_matters(level: LoadLevel) -> Iterator[Found]:
     for wait_s in WAITS:
         kills, fails = (wait(base, "success_rate", wait_s) for base in both(level))
-        yield higher(kills, fails, by=LITTLE)
+        yield higher_by(LITTLE, kills, fails)
 
 
 def _can_try_again(level: LoadLevel) -> Iterator[Comparison]:
@@ -214,9 +216,9 @@ def _unaffected(level: LoadLevel) -> Found:
     return all_close(base, others)
 
 
-def _affected(level: LoadLevel) -> Comparison:
+def _affected(level: LoadLevel) -> Found:
     shortest, *_, longest = by_lead(at(level, PURE), "success_rate", *LEADS_S)
-    return lower(longest, shortest, by=LITTLE)
+    return lower_by(LITTLE, longest, shortest)
 
 
 def _leads(level: LoadLevel) -> list[tuple[Quantity, ...]]:
@@ -274,9 +276,9 @@ def _fewer_killed(metric: str) -> Test:
 
 
 def _many_killed(metric: str) -> Test:
-    def test(level: LoadLevel) -> Iterator[Comparison]:
+    def test(level: LoadLevel) -> Iterator[Found]:
         ten, *longer = by_wait(at(level), metric, 10.0, *LONG)
-        return (higher(one, ten, by=MUCH) for one in longer)
+        return (higher_by(MUCH, one, ten) for one in longer)
 
     return low(test)
 
@@ -396,7 +398,7 @@ WAIT = {
     "3.3-19": Claim(
         "The other Wait-X are much nicer to local jobs than pure RPP.",
         low(
-            lambda level: [lower(*pair, by=MUCH) for pair in _against_pure(level, "local_response")]
+            lambda level: [lower_by(MUCH, *pair) for pair in _against_pure(level, "local_response")]
         ),
         figures=(8,),
     ),

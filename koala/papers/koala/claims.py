@@ -10,6 +10,7 @@ from koala.papers.claims import (
     all_higher,
     exact,
     higher,
+    higher_by,
     lower,
     once,
     share,
@@ -97,7 +98,7 @@ MODEL = {
     ),
     "2.7-1": claim(
         "To start a placed job at once and hold it at a barrier wastes processor time.",
-        lambda at: higher(*reversed(against(at, "claim at once", "processor_wasted_s")), by=MUCH),
+        lambda at: higher_by(MUCH, *reversed(against(at, "claim at once", "processor_wasted_s"))),
         reading=f"processor-seconds wasted with L = 0, over those with L = 0.75 by {share(MUCH)}",
     ),
     "2.7-2": claim(

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import starmap
 
-from koala.papers.claims import LITTLE, MUCH, above, all_higher, higher, lower, share, shown
+from koala.papers.claims import (
+    LITTLE,
+    MUCH,
+    above,
+    all_higher,
+    higher,
+    higher_by,
+    lower,
+    share,
+    shown,
+)
 from koala.papers.koala.claims_shared import (
     Phrase,
     against,
@@ -20,7 +30,7 @@ from koala.papers.koala.claims_shared import (
 )
 from koala.papers.koala.points import SHAPES, SIZES, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Comparison, Quantity
+from koala.papers.paper import Comparison, Found, Quantity
 
 
 def _removed(at: Setting) -> Iterable[Comparison]:
@@ -28,10 +38,10 @@ def _removed(at: Setting) -> Iterable[Comparison]:
     yield always(Quantity(at, "processors.end", "usable processors at the end"), 250)
 
 
-def _driven(at: Setting) -> Iterable[Comparison]:
+def _driven(at: Setting) -> Found:
     busy = Quantity(at, "utilization.arrivals.busy", "busy while jobs arrive")
     local = Quantity(at, "utilization.arrivals.local", "with regular users' jobs")
-    yield higher(busy, local, by=LITTLE)
+    return higher_by(LITTLE, busy, local)
 
 
 UTILIZATION = {
@@ -130,13 +140,13 @@ FAILURES = {
 }
 
 
-def _dearer(at: Setting) -> Iterable[Comparison]:
+def _dearer(at: Setting) -> Iterable[Found]:
     for size in SIZES:
         fewest, *_, most = shapes(at, "placement_s", size)
-        yield higher(most, fewest, by=MUCH)
+        yield higher_by(MUCH, most, fewest)
 
 
-def _only_small_high(at: Setting) -> Iterable[Comparison]:
+def _only_small_high(at: Setting) -> Iterable[Found]:
     for measure in ("placement_s", "start_delay_s"):
         for other in ("36.low", "72.high", "72.low"):
             yield much_more(at, measure, other, "36.high")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from koala.papers.claims import EXACT, MUCH, ascending, equal, higher, shown
+from koala.papers.claims import EXACT, MUCH, ascending, equal, higher_by, shown
 from koala.papers.koala.points import SHAPES, SIZES, LoadLevel, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
 from koala.papers.paper import Claim, Comparison, Found, Level, Quantity
@@ -75,9 +75,9 @@ def by_priority(
     ]
 
 
-def much_more(setting: Setting, measure: str, one: str, other: str) -> Comparison:
+def much_more(setting: Setting, measure: str, one: str, other: str) -> Found:
     """Test that a group has much more of it than another."""
-    return higher(of(setting, measure, one), of(setting, measure, other), by=MUCH)
+    return higher_by(MUCH, of(setting, measure, one), of(setting, measure, other))
 
 
 def always(one: Quantity, number: float) -> Comparison:

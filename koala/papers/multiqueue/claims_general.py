@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from koala.papers.claims import MUCH, at_most, best_of, higher, lower
+from koala.papers.claims import MUCH, at_most, best_of, higher, higher_by, lower
 from koala.papers.multiqueue.charts import (
     ALIKE,
     BOTH,
@@ -59,7 +59,7 @@ def starves(policy: str, case: Case, starved: str, served: str) -> Test:
     def test(level: Level) -> Iterator[Comparison]:
         if level == NEAR:
             for one in (
-                higher(delay(whole, starved), delay(half, starved), by=MUCH),
+                *higher_by(MUCH, delay(whole, starved), delay(half, starved)),
                 at_most(delay(whole, served), delay(half, served), above=MUCH),
             ):
                 yield replace(one, where=f"{case} at {whole.utilization:.3f}")
@@ -74,8 +74,8 @@ def ageing_helps(*starving: tuple[str, Case, str]) -> Test:
         if level == NEAR:
             for policy, case, starved in starving:
                 plain, aged = (overloaded(policy, case, ageing=a) for a in (None, AGEING))
-                one = higher(delay(plain, starved), delay(aged, starved), by=MUCH)
-                yield replace(one, where=f"{case} at {plain.utilization:.3f}")
+                for one in higher_by(MUCH, delay(plain, starved), delay(aged, starved)):
+                    yield replace(one, where=f"{case} at {plain.utilization:.3f}")
 
     return test
 
@@ -127,7 +127,7 @@ GENERAL = {
         across(
             (HALF_FOUR, NINETY),
             lambda half, ninety: (
-                higher(half.total(policy), ninety.total(policy), by=MUCH) for policy in SIX
+                higher_by(MUCH, half.total(policy), ninety.total(policy)) for policy in SIX
             ),
         ),
         figures=(),

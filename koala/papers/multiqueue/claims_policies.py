@@ -13,7 +13,9 @@ from koala.papers.claims import (
     close,
     good,
     higher,
+    higher_by,
     highest,
+    highest_by,
     lower,
     lowest,
     ratio_higher,
@@ -99,7 +101,7 @@ POLICIES = {
         "The local queues respond much slower with GP than with the others.",
         each(
             charts_of(9),
-            lambda at: highest(at.local("GP"), at.locals((*BOTH, "LS-DO")), by=MUCH),
+            lambda at: highest_by(MUCH, at.local("GP"), at.locals((*BOTH, "LS-DO"))),
         ),
     ),
     "3.2.1-8": claim(
@@ -265,7 +267,7 @@ MIXES = {
         "There, LP delays the global jobs significantly.",
         each(
             MANY_LOCAL,
-            lambda at: higher(at.common("LP-GF"), at.common("EQ-GF"), by=MUCH),
+            lambda at: higher_by(MUCH, at.common("LP-GF"), at.common("EQ-GF")),
         ),
         reading="they respond slower than with EQ by at least 25 %",
     ),

@@ -11,7 +11,7 @@ from koala.papers.claims import (
     ascending,
     at_most,
     good,
-    higher,
+    higher_by,
     lower,
     lowest,
     ratio_higher,
@@ -205,7 +205,7 @@ QUEUES = {
         each(
             charts_of(13, 14),
             lambda at: (
-                higher(at.common(policy), at.total(policy), by=MUCH)
+                higher_by(MUCH, at.common(policy), at.total(policy))
                 for policy in ("LP-GF", "EQ-GF")
             ),
         ),

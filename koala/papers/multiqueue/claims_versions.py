@@ -15,11 +15,14 @@ from koala.papers.claims import (
     close,
     good,
     higher,
+    higher_by,
     highest,
     lower,
+    lower_by,
     lowest,
     not_highest,
     ratio_higher,
+    ratio_higher_by,
     share,
     shown,
     slightly_lower,
@@ -116,7 +119,7 @@ LOCAL_SCHEDULERS = {
         "LS-OR keeps especially the first queue empty and lets the last one grow.",
         each(
             FIGURE_3[:7],
-            lambda at: lower(at.queue("LS-OR", 1), at.queue("LS-OR", 4), by=MUCH),
+            lambda at: lower_by(MUCH, at.queue("LS-OR", 1), at.queue("LS-OR", 4)),
         ),
         reading="jobs of the last queue respond slower by at least 25 %",
     ),
@@ -177,7 +180,7 @@ LOCAL_SCHEDULERS = {
         each(
             FIGURE_3[6:],
             lambda at: (
-                higher(at.multi("LS-RO"), at.multi(other), by=MUCH) for other in ("LS-RD", "LS-DO")
+                higher_by(MUCH, at.multi("LS-RO"), at.multi(other)) for other in ("LS-RD", "LS-DO")
             ),
         ),
         reading="they respond slower than under LS-RD and LS-DO by at least 25 %",
@@ -281,7 +284,7 @@ def balanced_claims(policy: str, figure: int) -> tuple[Claim, ...]:
         ),
         claim(
             f"For the global queue, {lf} causes a large increase over {gf}.",
-            each(charts, lambda at: higher(at.common(lf), at.common(gf), by=MUCH)),
+            each(charts, lambda at: higher_by(MUCH, at.common(lf), at.common(gf))),
             reading=f"by at least {share(MUCH)}",
         ),
         claim(
@@ -293,7 +296,7 @@ def balanced_claims(policy: str, figure: int) -> tuple[Claim, ...]:
             each(
                 charts,
                 lambda at: (
-                    higher(at.common(lf), at.common(gf), by=MUCH),
+                    higher_by(MUCH, at.common(lf), at.common(gf)),
                     higher(at.common(lf), at.common(rd)),
                 ),
             ),
@@ -324,7 +327,7 @@ def balanced_claims(policy: str, figure: int) -> tuple[Claim, ...]:
         ),
         claim(
             f"There, {gf} has {effect} effect on the global jobs.",
-            each(many_global, lambda at: higher(at.common(lf), at.common(gf), by=gain)),
+            each(many_global, lambda at: higher_by(gain, at.common(lf), at.common(gf))),
         ),
         claim(
             "The order in which local queues are enabled does not matter.",
@@ -344,7 +347,7 @@ def unbalanced_claims(policy: str, figure: int) -> tuple[Claim, ...]:
         total_of_gf = "a high total average", lambda at: highest(at.total(gf), at.totals(versions))
         local_of_rd = "higher", lambda at: lower(at.local(lf), at.local(rd))
     else:
-        total_of_gf = "a much worse total", lambda at: higher(at.total(gf), at.total(lf), by=MUCH)
+        total_of_gf = "a much worse total", lambda at: higher_by(MUCH, at.total(gf), at.total(lf))
         local_of_rd = "slightly higher", lambda at: slightly_lower(at.local(lf), at.local(rd))
     sentences: dict[str, Phrase] = {
         f"{lf} has the best total performance.": lambda at: lowest(
@@ -354,12 +357,12 @@ def unbalanced_claims(policy: str, figure: int) -> tuple[Claim, ...]:
             at.queue(lf, 1), [at.queue(one, 1) for one in versions]
         ),
         f"{lf} is best for the local jobs.": lambda at: lowest(at.local(lf), at.locals(versions)),
-        f"{lf} has a bad performance for the global queue.": lambda at: higher(
-            at.common(lf), at.common(gf), by=MUCH
+        f"{lf} has a bad performance for the global queue.": lambda at: higher_by(
+            MUCH, at.common(lf), at.common(gf)
         ),
         f"{gf} has {total_of_gf[0]}.": total_of_gf[1],
-        f"{gf} has a very high average response time for the local queues.": lambda at: higher(
-            at.local(gf), at.local(lf), by=MUCH
+        f"{gf} has a very high average response time for the local queues.": lambda at: higher_by(
+            MUCH, at.local(gf), at.local(lf)
         ),
         f"{rd} has a slightly worse total than {lf}.": lambda at: slightly_lower(
             at.total(lf), at.total(rd)
@@ -367,8 +370,8 @@ def unbalanced_claims(policy: str, figure: int) -> tuple[Claim, ...]:
         f"{rd} has a {local_of_rd[0]} response time for the local queues than {lf}.": (
             local_of_rd[1]
         ),
-        f"{rd} has a much lower response time for the global queue than {lf}.": lambda at: lower(
-            at.common(rd), at.common(lf), by=MUCH
+        f"{rd} has a much lower response time for the global queue than {lf}.": lambda at: lower_by(
+            MUCH, at.common(rd), at.common(lf)
         ),
         f"Total and local queues are not much worse with {rd} than with {lf}.": lambda at: (
             at_most(at.total(rd), at.total(lf), above=MUCH),
@@ -395,7 +398,7 @@ GLOBAL_FIRST: dict[str, Claim] = {
         "LP-GF does.",
         between(
             FEW_COMPONENTS,
-            lambda eq, lp: ratio_higher(local_rise(eq, "EQ"), local_rise(lp, "LP"), by=MUCH),
+            lambda eq, lp: ratio_higher_by(MUCH, local_rise(eq, "EQ"), local_rise(lp, "LP")),
         ),
         reading="in (50,50,0,0): the rise from LF to GF is larger by at least 25 %",
     ),
@@ -425,6 +428,6 @@ GLOBAL_FIRST: dict[str, Claim] = {
     ),
     "3.1.3-29": claim(
         "There, EQ-RD is much better than EQ-LF for the global queue.",
-        each(FEW_COMPONENTS[:1], lambda at: lower(at.common("EQ-RD"), at.common("EQ-LF"), by=MUCH)),
+        each(FEW_COMPONENTS[:1], lambda at: lower_by(MUCH, at.common("EQ-RD"), at.common("EQ-LF"))),
     ),
 }

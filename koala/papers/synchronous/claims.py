@@ -13,8 +13,11 @@ from koala.papers.claims import (
     equal,
     exact,
     higher,
+    higher_by,
     lower,
+    lower_by,
     share,
+    share_higher_by,
     shown,
 )
 from koala.papers.paper import Claim, Comparison, Found, Quantity, Test, Untestable, numbered
@@ -102,13 +105,13 @@ NUMBERS = {
 # 5.4: SQ against strict admission control.
 
 
-Make = Callable[[Quantity, Quantity], Comparison]
+Make = Callable[[Quantity, Quantity], Found]
 
 
 def sq_and_qos(metric: str, make: Make, *only_s: Seconds) -> Test:
     """Compare SQ with strict admission control."""
 
-    def phrase(level: ReadLevel, machines: int, at_s: Seconds) -> Comparison:
+    def phrase(level: ReadLevel, machines: int, at_s: Seconds) -> Found:
         return make(*(of(level, scheme, metric, machines, at_s) for scheme in SCHEMES))
 
     return each(phrase, *only_s)
@@ -117,21 +120,26 @@ def sq_and_qos(metric: str, make: Make, *only_s: Seconds) -> Test:
 def dense_and_sparse(metric: str, make: Make, *schemes: str) -> Test:
     """Compare tasks that come every 10 s with those every 500 s, under each of the schemes."""
 
-    def phrase(level: ReadLevel, machines: int) -> Iterator[Comparison]:
+    def phrase(level: ReadLevel, machines: int) -> Iterator[Found]:
         for scheme in schemes:
             yield make(*(of(level, scheme, metric, machines, at) for at in (DENSE_S, SPARSE_S)))
 
     return across(phrase)
 
 
-def much_lower(one: Quantity, other: Quantity) -> Comparison:
+def much_lower(one: Quantity, other: Quantity) -> Found:
     """Test that one is much lower."""
-    return lower(one, other, by=MUCH)
+    return lower_by(MUCH, one, other)
 
 
-def much_higher(one: Quantity, other: Quantity) -> Comparison:
+def much_higher(one: Quantity, other: Quantity) -> Found:
     """Test that one is much higher."""
-    return higher(one, other, by=MUCH)
+    return higher_by(MUCH, one, other)
+
+
+def much_closer_to_one(one: Quantity, other: Quantity) -> Found:
+    """Test that one share is much higher: it lacks much less of the whole."""
+    return share_higher_by(MUCH, one, other)
 
 
 def rises(dense: Quantity, sparse: Quantity) -> Comparison:
@@ -177,9 +185,10 @@ def _quality(number: int, metric: str, words: str) -> dict[str, Claim]:
     return {
         f"5.4-{number}a": Claim(
             f"{words} is much higher for SQ.",
-            sq_and_qos(metric, much_higher),
+            sq_and_qos(metric, much_closer_to_one),
             figures=(number,),
-            reading=f"by at least {share(MUCH)}",
+            reading=f"its shortfall from 1 is lower by at least {share(MUCH)}; near 1, there is no "
+            "room for a share that is so much higher",
         ),
         f"5.4-{number}b": Claim(
             f"{words} falls when tasks come less often.",
