@@ -18,13 +18,14 @@ from koala.papers.multiqueue.charts import (
     MIDDLE,
     NEAR,
     QUARTERS,
+    Case,
     Point,
     maximum,
 )
 from koala.papers.multiqueue.experiment import large, run, saturation
 from koala.papers.multiqueue.maxima import MAXIMA
 from koala.papers.multiqueue.simulation.model import Started
-from koala.papers.paper import Effort, Outcome, Run
+from koala.papers.paper import Comparison, Effort, Outcome, Run
 from koala.papers.sweep import plan
 from koala.workload.jobstream import StreamJob
 
@@ -69,6 +70,18 @@ def test_every_claim_compares_something_near_saturation() -> None:
     for claim in PAPER.claims:
         near = [level for level in PAPER.efforts["quick"].levels if level.is_near]
         assert any(claim.at(level) for level in near), claim.id
+
+
+AS_DRAWN = ("3.2.1-19", "3.2.1-20")
+"""Claims about charts as the paper draws them, each at its own utilisation."""
+
+
+def test_mixes_are_compared_at_one_utilisation() -> None:
+    """Otherwise a difference might be that of the loads."""
+    for claim in PAPER.claims:
+        of_mixes = [one for one in claim.comparisons(TINY.levels) if len(_cases(one)) > 1]
+        loads = [{point.utilization for point in _settings(one)} for one in of_mixes]
+        assert claim.id in AS_DRAWN or all(len(one) == 1 for one in loads), claim.id
 
 
 def test_every_chart_stands_below_the_maxima_of_its_policies() -> None:
@@ -197,3 +210,11 @@ def _maximum(point: Point) -> float:
     """Return the maximum of a policy; one that equals another has the other's."""
     known = MAXIMA[point.case.mix, point.case.is_balanced]
     return known.get(point.policy, known["LS-DO" if point.case.mix[0] else "GS"])
+
+
+def _settings(comparison: Comparison) -> list[Point]:
+    return [one.setting for one in comparison.of if isinstance(one.setting, Point)]
+
+
+def _cases(comparison: Comparison) -> set[Case]:
+    return {point.case for point in _settings(comparison)}

@@ -35,9 +35,10 @@ SHARES = {LOW: 0.60, MIDDLE: 0.80, HIGH: 0.95, NEAR: 0.98}
 and the greatest maximum."""
 STEP = 0.005
 """Utilisations are rounded down to a multiple of this."""
-LENGTHS = {LOW: 0.2, MIDDLE: 0.2, HIGH: 0.5, NEAR: 1.0, BEYOND: 0.4}
+LENGTHS = {LOW: 0.2, MIDDLE: 0.2, HIGH: 0.5, NEAR: 1.0, BEYOND: 2.0}
 """Run lengths, as shares of an effort's jobs. Runs at lower levels vary less, so they can be
-shorter. Saturation shows soon."""
+shorter. The second utilisations are close to the maxima of most policies, where a queue that grows
+and one that fills for a long time differ only in long runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +329,13 @@ def across(cases: tuple[Case, ...], phrase: Callable[..., Found]) -> ChartTest:
 def between(charts: tuple[Chart, ...], phrase: Callable[..., Found]) -> ChartTest:
     """Apply a phrase about several charts, each at its own utilisation; it takes a view of each."""
     return ChartTest(charts=charts, phrase=phrase, is_joint=True)
+
+
+def at_one_load(charts: tuple[Chart, ...], phrase: Callable[..., Found]) -> ChartTest:
+    """Apply a phrase about several charts at the same utilisation, which all of their policies
+    sustain; it takes a view of each. What differs between mixes is then not their loads."""
+    limit = min(chart.limit for chart in charts)
+    return between(tuple(replace(chart, common=limit) for chart in charts), phrase)
 
 
 def rising(views: Iterable[View], policy: str) -> tuple[Comparison, ...]:

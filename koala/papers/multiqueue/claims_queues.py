@@ -29,7 +29,7 @@ from koala.papers.multiqueue.charts import (
     QUARTERS,
     View,
     across,
-    between,
+    at_one_load,
     charts_of,
     claim,
     each,
@@ -222,12 +222,13 @@ QUEUES = {
     ),
     "3.3-18": claim(
         "With LP-GF, the better the global jobs fit, the worse for the local jobs.",
-        between(charts_of(5, cases=COMPONENTS_RISE), fewer_components_hurt_more("LP")),
-        reading="the rise from LF to GF: (50,50,0,0) over (50,25,25,0) over (50,0,0,50)",
+        at_one_load(charts_of(5, cases=COMPONENTS_RISE), fewer_components_hurt_more("LP")),
+        reading="the rise from LF to GF: (50,50,0,0) over (50,25,25,0) over (50,0,0,50), at the "
+        "same utilisation",
     ),
     "3.3-19": claim(
         "This dependency is even stronger for EQ.",
-        between(charts_of(7, 5, cases=COMPONENTS_RISE), eq_depends_more),
+        at_one_load(charts_of(7, 5, cases=COMPONENTS_RISE), eq_depends_more),
         reading="the rise from LF to GF is larger with EQ in each of these cases",
     ),
     "3.3-20": claim(

@@ -40,6 +40,7 @@ from koala.papers.multiqueue.charts import (
     Chart,
     Phrase,
     View,
+    at_one_load,
     between,
     charts_of,
     claim,
@@ -203,7 +204,7 @@ LOCAL_SCHEDULERS = {
     ),
     "3.1.1-19": claim(
         "LS-OR improves when the share of multi-component jobs is very low (figure 3h).",
-        between(
+        at_one_load(
             FIGURE_3[6:],
             lambda eighty, ninety: ratio_higher(
                 (eighty.total("LS-OR"), eighty.total("LS-DO")),
@@ -318,7 +319,9 @@ def balanced_claims(policy: str, figure: int) -> tuple[Claim, ...]:
         claim(
             f"With {gf} the local queues suffer more, against {lf}, when global jobs have "
             "fewer components (see (50,50,0,0)).",
-            between(charts_of(figure, cases=COMPONENTS_RISE), fewer_components_hurt_more(policy)),
+            at_one_load(
+                charts_of(figure, cases=COMPONENTS_RISE), fewer_components_hurt_more(policy)
+            ),
         ),
         claim(
             f"With many global jobs of many components, {gf} does not bother local jobs much.",
@@ -396,7 +399,7 @@ GLOBAL_FIRST: dict[str, Claim] = {
     "3.1.3-24": claim(
         "With few components, EQ-GF deteriorates the local queues significantly more than "
         "LP-GF does.",
-        between(
+        at_one_load(
             FEW_COMPONENTS,
             lambda eq, lp: ratio_higher_by(MUCH, local_rise(eq, "EQ"), local_rise(lp, "LP")),
         ),
