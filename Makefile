@@ -124,12 +124,13 @@ bench: $(STAMP)  ## Measure the core, the journal and the live path beside refer
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: bench-peers
-bench-peers: build/bench-peers/installed  ## Install HyperQueue and dask.distributed apart, for `make bench` to measure beside Koala
+bench-peers: build/bench-peers/installed  ## Install HyperQueue and dask.distributed apart from Koala, so that `make bench` measures them, too
 
 build/bench-peers/installed:
 	@$(PYTHON) -m venv build/bench-peers
-	@for peer in hyperqueue distributed; do build/bench-peers/bin/pip install --quiet $$peer || echo "bench-peers: no $$peer here"; done
-	@touch $@
+	@missing=; for peer in hyperqueue distributed; do \
+	  build/bench-peers/bin/pip install --quiet $$peer || { echo "bench-peers: $$peer cannot be installed here"; missing=yes; }; \
+	done; [ -n "$$missing" ] || touch $@
 
 .PHONY: bench-load
 bench-load: $(STAMP)  ## A daemon under load: clients, watchers, sites, a long queue (ARGS="--scale 0.1 --only queue")

@@ -1,6 +1,6 @@
 """Write the dashboards of Grafana, from the panels below.
 
-    python deploy/grafana/make_dashboards.py        writes deploy/grafana/dashboards/*.json anew
+    python deploy/grafana/make_dashboards.py        writes deploy/grafana/dashboards/*.json
 
 A test compares the files with this module, and asks a real Prometheus each of their queries.
 """
@@ -15,7 +15,7 @@ from typing import Any
 FOLDER = Path(__file__).parent / "dashboards"
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH, HEIGHT = 12, 8
-"""Of a panel; a row of Grafana is 24 wide."""
+"""Size of a panel; a row of Grafana is 24 wide."""
 RATE = "[$__rate_interval]"
 
 
@@ -189,12 +189,12 @@ SCHEDULER = (
         unit="ops",
     ),
     Panel(
-        title="Memory and processor time",
+        title="Memory of the processes",
         queries=(("memory of {{job}}", 'process_resident_memory_bytes{job=~"koala-.*"}'),),
         unit="bytes",
     ),
     Panel(
-        title="Processors used by the processes themselves",
+        title="Processor time of the processes",
         queries=(("{{job}}", f'rate(process_cpu_seconds_total{{job=~"koala-.*"}}{RATE})'),),
     ),
     Panel(
