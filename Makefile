@@ -58,9 +58,9 @@ test-stalls: $(STAMP)  ## The tests while their processes are stopped at random:
 test-web: $(BROWSER)  ## The web page in a real Chromium (Debian: apt install chromium)
 	@$(BIN)/python -m pytest -q -m browser $(ARGS) tests/web/browser
 
-.PHONY: test-container
-test-container: $(STAMP)  ## Build the image of deploy/Containerfile and run a job in it (Debian: apt install buildah debootstrap)
-	@$(BIN)/python -m pytest -q -m container $(ARGS) tests/deploy
+.PHONY: test-packages
+test-packages: $(STAMP)  ## Build the container image, apply the Ansible role, and run jobs on them (Debian: apt install buildah debootstrap)
+	@$(BIN)/python -m pytest -q -m packages $(ARGS) tests/deploy
 
 .PHONY: screenshots
 screenshots: $(BROWSER)  ## Pictures of the web page for the documents, of a real grid, below docs/images

@@ -24,7 +24,7 @@ import pytest
 from tests.harness.ports import free_port
 from tests.tidy.sources import ROOT
 
-pytestmark = [pytest.mark.container, pytest.mark.root]
+pytestmark = [pytest.mark.packages, pytest.mark.root]
 
 BASE = "localhost/koala-base"
 IMAGE = "localhost/koala"
