@@ -119,8 +119,10 @@ def _print_version(context: click.Context, _option: click.Parameter, is_wanted: 
         return
     from importlib.metadata import PackageNotFoundError, version
 
+    from koala.runtime.software import DISTRIBUTION
+
     try:
-        print(f"koala {version('koala-scheduler')}")
+        print(f"koala {version(DISTRIBUTION)}")
     except PackageNotFoundError:
         print("koala of a source tree that is not installed")
     context.exit()

@@ -3,7 +3,7 @@
 declaration   what a metric is: name, kind, labels with their values, processes that have it
 table         all metrics; code, documents and tests are made from it or compared with it
 meter         count and observe, with bounded labels
-readings      values that are read anew for each scrape, on the event loop of their owner
+readings      values that are read for each scrape, on the event loop of their owner
 calls         count gRPC calls by method and status
 loop_lag      measure the lag of an event loop
 endpoint      serve a registry over HTTP, in threads of its own

@@ -1,6 +1,6 @@
 """The table of metrics in docs/guides/metrics.md.
 
-python -m koala.metrics.document docs/guides/metrics.md        write it into the page anew
+python -m koala.metrics.document docs/guides/metrics.md        write it into the page
 """
 
 from __future__ import annotations

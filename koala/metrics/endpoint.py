@@ -22,7 +22,7 @@ import structlog
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from koala.errors import ConfigError
-from koala.identity.private_files import read_private
+from koala.identity.private_files import read_private, write_private
 from koala.metrics.settings import MetricsSettings
 from koala.runtime import clock
 from koala.wire.listen_ports import cannot_listen, check_free
@@ -64,14 +64,14 @@ class MetricsEndpoint:
         )
 
     def start(self) -> None:
-        """Begin to serve, and write the address to its file. Raises OSError."""
+        """Begin to serve, and write the address to its file; on a full disk there is no file."""
         self._thread.start()
-        path = Path(self._settings.url_file)
-        part = path.with_name(path.name + ".new")
-        part.touch(mode=0o600)
-        part.write_text(self.url + "\n", encoding="utf-8")
-        part.rename(path)
         log.info("metrics.started", address=self.url)
+        try:
+            write_private(Path(self._settings.url_file), f"{self.url}\n".encode())
+        except OSError as error:
+            path, reason = self._settings.url_file, str(error)
+            log.warning("metrics.address_not_written", path=path, reason=reason)
 
     def close(self) -> None:
         """Stop serving; waits at most `POLL_S`."""
@@ -88,10 +88,9 @@ class _Tls:
     def __init__(self, settings: MetricsSettings) -> None:
         """Read certificate and key. Raises ConfigError."""
         self._paths = (settings.certificate, settings.key)
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._stamps = self._stat()
         try:
-            self._context.load_cert_chain(*self._paths)
+            self._context = self._read()
         except (OSError, ssl.SSLError) as error:
             names = " and ".join(self._paths)
             raise ConfigError(f"metrics.certificate: {names} cannot be used: {error}") from error
@@ -101,13 +100,18 @@ class _Tls:
         stamps = self._stat()
         if stamps != self._stamps:
             try:
-                self._context.load_cert_chain(*self._paths)
-                self._stamps = stamps
+                self._context, self._stamps = self._read(), stamps
             except (OSError, ssl.SSLError) as error:  # half of a renewal: keep the older one
                 log.warning("metrics.certificate_not_read", reason=str(error))
         return self._context.wrap_socket(
             connection, server_side=True, do_handshake_on_connect=False
         )
+
+    def _read(self) -> ssl.SSLContext:
+        """Read into a new context: a pair that does not fit leaves a context without its key."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*self._paths)
+        return context
 
     def _stat(self) -> tuple[tuple[int, int] | None, ...]:
         stamps: list[tuple[int, int] | None] = []

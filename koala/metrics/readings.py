@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from threading import Lock
 
+from koala.errors import KoalaError
 from koala.metrics.declaration import Metric
 from koala.metrics.table import READINGS_AGE
 from koala.runtime import clock
@@ -63,8 +63,8 @@ class LoopReader:
         self._read_at = now()
 
     def read(self) -> Readings:
-        """Return new readings, or the last ones when the loop does not answer in time."""
-        with suppress(FutureTimeoutError, RuntimeError):  # RuntimeError: the loop has ended
+        """Return new readings, or the last ones when the loop is busy, ends or has ended."""
+        with suppress(TimeoutError, KoalaError, CancelledError, RuntimeError):
             self._ask().result(self._wait_s)
         with self._lock:
             return self._last.with_age(self._now() - self._read_at)

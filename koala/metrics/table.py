@@ -45,7 +45,6 @@ FAULT = Label(name="reason", values=("failed", "vanished", "fenced", "lease", "t
 CLAIM_USE = Label(name="use", values=("hold", "run"))
 USE = Label(name="use", values=("idle", "asked", "held", "running", "local"))
 STATE = Label(name="state", values=("disconnected", "usable", "drained", "resting"))
-COPY_OUTCOME = Label(name="outcome", values=("finished", "failed", "cancelled"))
 FETCH_OUTCOME = Label(name="outcome", values=("finished", "failed"))
 STATUS = Label(name="status", values=tuple(code.name for code in grpc.StatusCode))
 METHOD = Label(
@@ -239,7 +238,7 @@ FLOODS = _counter(
 
 TRANSFERS = _gauge("koala_transfers", "Copies of input files under way.")
 TRANSFERS_ENDED = _counter(
-    "koala_transfers_ended_total", "Copies to a site that ended.", SITE, COPY_OUTCOME
+    "koala_transfers_ended_total", "Copies to a site that ended.", SITE, OUTCOME
 )
 TRANSFER_BYTES = _counter("koala_transfer_bytes_total", "Bytes of finished copies to a site.", SITE)
 TRANSFER_SECONDS = _histogram(

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import koala
+from koala.runtime.software import DISTRIBUTION
 
-DISTRIBUTION = "koala-scheduler"
 LIBRARIES = ("msgspec", "scipy", "matplotlib", "numpy", "distributed")
 """Packages that results, figures and their files depend on."""
 GIT_S = 10.0

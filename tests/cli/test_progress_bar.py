@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from koala.cli.connection import QUIET_VARIABLE
+from koala.cli.jobs.follow import Progress
 from koala.cli.render import progress_bar
 from koala.cli.render.progress_bar import progress
 
@@ -42,6 +43,13 @@ def test_short_operations_and_quiet_users_get_none(monkeypatch: pytest.MonkeyPat
     assert shown(monkeypatch, after_s=60.0) == ""
     monkeypatch.setenv(QUIET_VARIABLE, "1")
     assert shown(monkeypatch, after_s=0.0) == ""
+
+
+def test_quiet_users_see_only_events_they_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    for every_event, lines in ((False, 0), (True, 1)):
+        with Progress(is_live=False, every_event=every_event, is_quiet=True) as phases:
+            phases.update("j1", "Placing", "")
+        assert capsys.readouterr().err.count("\n") == lines
 
 
 def test_without_a_terminal_nothing_is_written(

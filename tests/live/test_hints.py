@@ -140,5 +140,5 @@ async def test_a_policy_that_heeds_no_length_says_so(tmp_path: Path) -> None:
             await grid.ready(client)
             told = await client.submit("&(executable=/bin/true)(hint=io)(mips=5)")
             assert await client.wait(told.job) == "Finished"
-    text = "hint is ignored: the placement policy in force, CF, does not heed it"
+    text = "hint is ignored: the placement policy in force, CF, does not use it"
     assert text in told.warnings

@@ -66,6 +66,11 @@ def test_the_address_is_in_its_file_while_it_serves(tmp_path: Path) -> None:
         get(endpoint.url)
 
 
+def test_metrics_are_served_where_the_address_cannot_be_written(tmp_path: Path) -> None:
+    with endpoint_at(tmp_path / "missing", registry_of()) as endpoint:
+        assert get(endpoint.url)[0] == 200
+
+
 def test_other_paths_and_methods_are_refused(served: MetricsEndpoint) -> None:
     assert get(served.url.removesuffix("/metrics") + "/")[0] == 404
     assert get(served.url + "/../../etc/passwd")[0] == 404
@@ -126,6 +131,8 @@ def test_tls_serves_a_renewed_certificate(tmp_path: Path) -> None:
         assert get(endpoint.url, ca=first[0])[0] == 200
         with pytest.raises(ssl.SSLError):
             get(endpoint.url, ca=second[0])
+        own.write_bytes(second[0].read_bytes())  # half of a renewal
+        assert get(endpoint.url, ca=first[0])[0] == 200
         install(*second)
         assert get(endpoint.url, ca=second[0])[0] == 200
 

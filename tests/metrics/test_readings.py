@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
+from koala.errors import UnreachableError
 from koala.metrics import table as m
 from koala.metrics.readings import LoopReader, Readings
 
@@ -81,3 +84,21 @@ async def test_a_loop_that_has_ended_gives_the_last_readings() -> None:
     reader = LoopReader(other, read, wait_s=0.05)
     other.close()
     assert epoch_of(await asyncio.to_thread(reader.read)) == []
+
+
+@pytest.mark.parametrize("error", [UnreachableError("over"), asyncio.CancelledError()])
+async def test_a_loop_that_ends_gives_the_last_readings(error: BaseException) -> None:
+    errors: list[BaseException] = []
+
+    async def read() -> Readings:
+        if errors:
+            raise errors.pop()
+        readings = Readings()
+        readings.set(m.EPOCH, 7)
+        return readings
+
+    reader = LoopReader(asyncio.get_running_loop(), read)
+    await asyncio.to_thread(reader.read)
+    errors.append(error)
+    assert epoch_of(await asyncio.to_thread(reader.read)) == [7]
+    assert errors == []

@@ -88,12 +88,9 @@ class Examination:
         return f"you are {self._info.user}, {article} {self._info.role} (credentials: {shown})"
 
     async def _versions(self) -> str:
-        from importlib.metadata import PackageNotFoundError, version
+        from koala.runtime.software import software_version
 
-        try:
-            own = version("koala-scheduler")
-        except PackageNotFoundError:
-            own = "0"  # as the daemon names a source tree
+        own = software_version()
         sites = {site.site: site.version for site in await self._client.sites() if site.version}
         others = {name: found for name, found in sites.items() if found != self._info.version}
         if own != self._info.version:

@@ -11,6 +11,7 @@ import click
 from koala.cli.arguments import address_option, file, option
 from koala.cli.connection import ask, note
 from koala.errors import ConfigError, SpecError
+from koala.protocol.names import SITE
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -98,7 +99,7 @@ def connect(
     from koala_agent.connect.site_record import SiteRecord
     from koala_agent.transport.ssh_connection import log_in
 
-    name = site or host.rpartition("@")[2].partition(".")[0]
+    name = _site_name(site, host)
     daemon, user = ask(address, _caller)
     record = SiteRecord(
         site=name, host=host, state_dir=str(Path.home() / STATE / name), options=options
@@ -118,6 +119,19 @@ def connect(
     )
     work = Connecting(wishes=wishes, record=record, wheel=wheel, tunnel=tunnel, address=address)
     asyncio.run(work.run(is_dry=dry_run, is_agreed=yes))
+
+
+def _site_name(given: str | None, host: str) -> str:
+    """Return the name of a site, by default the first part of its host. Raises SpecError."""
+    name = host.rpartition("@")[2].partition(".")[0] if given is None else given
+    if SITE.fullmatch(name) is None:
+        raise SpecError(
+            f"--site {name!r}: allowed are letters, digits, '.', '_' and '-', at most 64, a letter"
+            " or digit first"
+        )
+    if given is None and name.isdecimal():
+        raise SpecError(f"{host} is an address: give --site NAME")
+    return name
 
 
 async def _caller(client: AsyncClient) -> tuple[str, str]:

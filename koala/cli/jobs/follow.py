@@ -161,7 +161,7 @@ async def wait_until_over(
     ends: dict[str, End] = {}
     is_quiet = bool(os.environ.get(QUIET_VARIABLE))
     is_live = sys.stderr.isatty() and in_place and not (every_event or is_quiet)
-    with Progress(is_live=is_live, every_event=every_event) as progress:
+    with Progress(is_live=is_live, every_event=every_event, is_quiet=is_quiet) as progress:
         for job, summary in summaries.items():
             interrupt.update(job, summary.phase)
             if summary.is_over:
@@ -220,12 +220,13 @@ async def _showing_copies(
 class Progress:
     """Phases of jobs on standard error: one line in place on a terminal, otherwise a line each.
 
-    The line in place is erased at the end.
+    The line in place is erased at the end. A quiet user sees only events that were asked for.
     """
 
-    def __init__(self, *, is_live: bool, every_event: bool) -> None:
+    def __init__(self, *, is_live: bool, every_event: bool, is_quiet: bool = False) -> None:
         self._is_live = is_live
         self._every_event = every_event
+        self._is_quiet = is_quiet
         self._phases: dict[str, str] = {}
 
     def __enter__(self) -> Progress:
@@ -244,7 +245,7 @@ class Progress:
         if self._is_live:
             sys.stderr.write(f"\r\x1b[2K{cut(text, _terminal_width())}")
             sys.stderr.flush()
-        elif self._every_event or phase != self._phases.get(job):
+        elif self._every_event or (not self._is_quiet and phase != self._phases.get(job)):
             say(text)
         self._phases[job] = phase
 

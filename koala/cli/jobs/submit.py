@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -23,7 +24,7 @@ from koala.cli.arguments import (
     read_text,
     source_argument,
 )
-from koala.cli.connection import ask, call, note, say, show_json
+from koala.cli.connection import QUIET_VARIABLE, ask, call, note, say, show_json
 from koala.cli.jobs.follow import InterruptNotice, newest_notice, progress_text, wait_until_over
 from koala.errors import KoalaError, SpecError
 
@@ -182,7 +183,7 @@ async def _wait(
     as_json: bool,
 ) -> bool:
     """Show phases, events or the log until the job is over; return True if it has Finished."""
-    if shown != "log":
+    if shown != "log" and not os.environ.get(QUIET_VARIABLE):
         note(f"koala logs -f {job} shows what it writes")
     waiting = wait_until_over(
         client,

@@ -67,9 +67,9 @@ def why_lines(scene: TopScene, width: int) -> list[str]:
     """Wrap the sentences of `koala why`."""
     if scene.why is None:
         return READING
-    head = f"{scene.why['job']}  {scene.why['phase']}"
+    head = cut(f"{scene.why['job']}  {scene.why['phase']}", width)
     wrapped = (
-        textwrap.wrap(clean(sentence), width - 2, subsequent_indent="  ")
+        textwrap.wrap(clean(sentence), max(1, width - 2), subsequent_indent="  ")
         for sentence in scene.why["why"]
     )
     return [head, "", *(line for lines in wrapped for line in lines)]

@@ -88,7 +88,7 @@ def _foot(state: TopState, width: int, *, coloured: bool) -> list[str]:
         case Prompt.CANCEL:
             text = f"cancel {state.chosen}? y cancels it, any other key does not"
         case Prompt.NONE:
-            text = state.message or HINTS[state.view]
+            text = clean(state.message) or HINTS[state.view]
     text = cut(text, width)
     return ["", f"{REVERSED}{text:<{width}}{PLAIN}" if coloured else text]
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from koala.cli.clock import wall_at
 from koala.cli.connection import ENDS
 from koala.cli.jobs.logs import LogPrinter
-from koala.cli.render.table import clean
 from koala.cli.top.keys import key_mode, read_keys, waiting_bytes
 from koala.cli.top.scene import Document, TopScene, chosen_jobs, counts
 from koala.cli.top.screen import screen_lines
@@ -32,6 +31,8 @@ REFRESH_S = 1.0
 PAUSE_S = 0.1
 """Least time between two drawings."""
 LOG_LINES = 1_000
+LINE_CHARACTERS_MAX = 10_000
+"""Characters that are kept of the end of a line, which a program may never complete."""
 
 
 async def run(client: AsyncClient) -> None:
@@ -42,15 +43,21 @@ async def run(client: AsyncClient) -> None:
     from koala.web.model import GridModel
 
     info = await client.hello()
-    refused = asyncio.Event()
-    model = GridModel(client, refused=refused.set)
+    is_refused = False
+
+    def refuse() -> None:
+        nonlocal is_refused
+        is_refused = True
+        viewer.ended.set()
+
+    model = GridModel(client, refused=refuse)
     with key_mode(sys.stdin.fileno()):
         console = Console(highlight=False)
         with Live(console=console, screen=True, auto_refresh=False) as live:
             viewer = Viewer(client, model, live, user=info.user)
             async with _running(model), _running(viewer):
                 await viewer.ended.wait()
-    if refused.is_set():
+    if is_refused:
         raise UnauthenticatedError("the daemon does not accept these credentials any more")
 
 
@@ -190,7 +197,7 @@ class Viewer:
     def _add_log(self, text: str) -> None:
         """Add lines; the logs of one process come in pieces of lines."""
         if self._log and not self._log[-1].endswith("\n"):
-            text = self._log.pop() + text
+            text = self._log.pop()[-LINE_CHARACTERS_MAX:] + text
         self._log.extend(text.splitlines(keepends=True))
         self._wake.set()
 
@@ -219,5 +226,5 @@ class Viewer:
             (result,) = await self._client.cancel([job])
             self._state.message = result.error or f"{job} {result.phase}"
         except KoalaError as error:
-            self._state.message = clean(str(error))
+            self._state.message = str(error)
         self._wake.set()

@@ -338,8 +338,8 @@ class Session:
             return []
         self._beats = {n: at for n, at in self._beats.items() if n > number}
         self._round_trips.append(max(0.0, now - sent_at))
-        # One late beat says nothing of the way: leads also follow the round of their own Arm. Of
-        # two the shorter counts, since the first beat meets an agent that is still starting.
+        # One late beat does not measure the network: leads also follow the round trip of their own
+        # Arm. Of two the shorter counts, since the first beat meets an agent that still starts.
         self.rtt_s = median_low(self._round_trips)
         return [RoundTripMeasured(self.rtt_s)]
 

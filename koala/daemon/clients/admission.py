@@ -291,7 +291,7 @@ def warnings(
         f"{name} is ignored: no site where component {', '.join(labels)} may run acts on it"
         for name, labels in found.items()
     ) + tuple(
-        f"{name} is ignored: the placement policy in force, {policy}, does not heed it"
+        f"{name} is ignored: the placement policy in force, {policy}, does not use it"
         for name, policy in _ignored_demands(spec, scheduler.policies.place)
     )
 

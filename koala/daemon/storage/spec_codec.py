@@ -93,17 +93,17 @@ class SpecReader:
         rows = row.components
         msgspec.structs.force_setattr(row, "components", ())
         if rows != self._rows or row != self._row:
-            self._rows, self._row = rows, row
-            self._spec = msgspec.convert(row, JobSpec, from_attributes=True)
+            made = msgspec.convert(row, JobSpec, from_attributes=True)
             components = tuple([self._of_component(one) for one in rows])
-            object.__setattr__(self._spec, "components", components)  # nobody has it yet
+            object.__setattr__(made, "components", components)  # nobody has it yet
+            self._rows, self._row, self._spec = rows, row, made
         spec: JobSpec = self._spec
         return spec
 
     def _of_component(self, row: Row) -> ComponentSpec:
         if row != self._component_row:
-            self._component_row = row
             self._component = msgspec.convert(row, ComponentSpec, from_attributes=True)
+            self._component_row = row
         component: ComponentSpec = self._component
         return component
 

@@ -174,3 +174,11 @@ def test_bytes_of_a_terminal_are_keys(data: bytes, keys: list[str]) -> None:
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_to_their_end(data: bytes) -> None:
     assert all(key in SEQUENCES.values() or len(key) == 1 for key in read_keys(data))
+
+
+def test_a_terminal_of_two_columns_gets_the_sentences_cut() -> None:
+    why = {"job": "j1", "phase": "Placing", "why": ["no site has 64 idle processors"]}
+    state = TopState(view=View.WHY, chosen="j1", message=HOSTILE)
+    lines = screen_lines(scene(why=why), state, width=2, height=9)
+    assert all(len(line) <= 2 for line in lines[:-1]), lines
+    assert not any("\x1b" in line or "\n" in line for line in lines)
