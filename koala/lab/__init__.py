@@ -8,6 +8,7 @@
     found = lab.sweep(base, over={"placement": ["WF", "CF", my_policy]}, reps=10)
     found.compare("wait.mean", over="placement", baseline="WF")
 
+- `fields`: types of settings.
 - `grids`, `reading`: sites and their own users; grid files.
 - `workloads`: jobs of logs, of models, and own ones.
 - `experiments`: jobs on a grid under policies, with faults and own metrics.

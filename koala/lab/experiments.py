@@ -11,6 +11,7 @@ from koala.core.model.parameters import NAMES
 from koala.core.model.values import FOREVER, SiteName
 from koala.core.policy_api import Ordering, Policies, Scans
 from koala.errors import ConfigError
+from koala.lab.fields import check_fields
 from koala.lab.grids import POLICIES, Grid, with_parameters
 from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
@@ -36,6 +37,9 @@ class Faults:
     claim: float | Mapping[str, float] = 0.0
     component: float | Mapping[str, float] = 0.0
     outages: tuple[tuple[str, float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def drawn(self, seed: int, sites: Sequence[str]) -> RandomFaults:
         """Return the faults of one run. Raises ConfigError."""
@@ -79,11 +83,12 @@ class Experiment:
     progress: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     faults: Faults | None = None
-    split: str = "equal"
+    split: str | int = "equal"
     until_s: float = inf
     metrics: Mapping[str, Metric] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         self.policies()
         with_parameters(self.grid.parameters, self.parameters)
         rule(str(self.split))

@@ -10,6 +10,7 @@ from koala.core.model.grid import SiteFacts
 from koala.core.model.parameters import NAMES, Parameters, simulated
 from koala.core.model.values import SiteName
 from koala.errors import ConfigError
+from koala.lab.fields import check_fields, check_values
 from koala.sim.experiment.setting import LocalJob, SiteSetting
 from koala.workload.distributions import SizeDistribution
 from koala.workload.streams import stream
@@ -27,6 +28,9 @@ class LocalUsers:
     sizes: tuple[int, int] = (1, 8)
     q: float = 0.9
     estimate_factor_max: float = 3.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def parameters(self, processors: int) -> LoadParameters | None:
         """Return the parameters of their generator at a site of so many processors; None without a
@@ -66,6 +70,7 @@ class Site:
     load_seed: int = 1
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not self.processors >= 1:
             raise ConfigError(f"site {self.name}: {self.processors} processors: allowed is 1 up")
         local_scheduler(self.discipline)
@@ -147,6 +152,7 @@ def with_parameters(base: Parameters, changes: Mapping[str, Any]) -> Parameters:
     for name in changes:
         if name not in NAMES:
             raise ConfigError(f"{name}: no such parameter; there are {', '.join(NAMES)}")
+    check_values(Parameters, changes)
     return replace(base, **changes)
 
 

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from koala.lab.experiments import changed
+from koala.lab.fields import check_fields
 from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
 from koala.lab.workloads import Log, format_of
@@ -32,6 +33,7 @@ class Replay:
     until: int | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         policy_name("policy", "local", self.policy)
 
     def changed(self, **changes: Any) -> Self:  # noqa: ANN401 - values of any field

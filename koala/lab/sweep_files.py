@@ -28,6 +28,7 @@ import msgspec
 
 from koala.errors import ConfigError
 from koala.lab.experiments import Experiment, Faults, changed
+from koala.lab.fields import in_words
 from koala.lab.grids import Grid, grid
 from koala.lab.models import KINDS, Model
 from koala.lab.reading import read_grid
@@ -211,5 +212,5 @@ def _told(error: str, tree: Mapping[str, Any]) -> str:
     """Say an error of msgspec with its key, such as `$.reps` at its end, and the value."""
     told, _, at = error.partition(" - at `$")
     key = at.rstrip("`").lstrip(".")
-    allowed = told.replace("Expected", "allowed is").replace("`", "")
-    return f"{key} = {tree[key]!r}: {allowed}" if key in tree else f"{key or 'file'}: {allowed}"
+    place = f"{key} = {tree[key]!r}" if key in tree else key or "file"
+    return f"{place}: {in_words(told)}"

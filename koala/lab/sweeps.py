@@ -22,9 +22,9 @@ from koala.lab.replays import Replay
 from koala.lab.rows import Row, Rows
 from koala.papers.paper import Effort, Outcome, Panel, Quantity, Run
 from koala.papers.results import Results
-from koala.sim.campaign.code import code_of_module
+from koala.sim.campaign.code import code_of_module, own_code
 from koala.sim.campaign.engines import engine_of
-from koala.sim.campaign.identity import run_id
+from koala.sim.campaign.identity import Plain, canonical, run_id
 from koala.sim.campaign.making import Campaign, Engine, StoreChoice, key_of, make
 from koala.sim.campaign.records import Made
 from koala.sim.statistics import Interval, interval, paired
@@ -128,8 +128,9 @@ def make_tasks(
     """Make runs of a sweep."""
     code = code_of(points[0].base)
     names = ids_of(points, tasks)
+    own = [own_code(_canonical(point)) for point in points]
     keys = [
-        None if name is None else key_of(name, code, points[task.place].base)
+        None if name is None else key_of(name, code, own[task.place])
         for name, task in zip(names, tasks, strict=True)
     ]
     return make(
@@ -139,13 +140,18 @@ def make_tasks(
 
 def ids_of(points: Sequence[Point], tasks: Iterable[Task]) -> list[str | None]:
     """Name runs; None where a setting has functions of the session."""
-    found: list[str | None] = []
-    for task in tasks:
-        try:
-            found.append(run_id("lab", points[task.place].base, seed=task.seed))
-        except ConfigError:
-            found.append(None)
-    return found
+    settings = [_canonical(point) for point in points]
+    return [
+        None if (one := settings[task.place]) is None else run_id("lab", one, seed=task.seed)
+        for task in tasks
+    ]
+
+
+def _canonical(point: Point) -> Plain:
+    try:
+        return canonical(point.base)
+    except ConfigError:
+        return None
 
 
 def code_of(base: Base) -> str:
@@ -219,7 +225,8 @@ class Sweep:
         """Compare each setting with that which differs in `over` alone, where it is `baseline`.
 
         A row has the mean difference over the seeds, the bounds of its 95 % confidence interval,
-        the difference in percent of the baseline's mean, and `higher`, `lower` or `undecided`.
+        the difference in percent of the baseline's mean, and `higher`, `lower`, `equal` or
+        `undecided`.
         Raises KeyError for unknown names.
         """
         if over not in self.names:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, count, islice
 from math import isfinite
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Protocol
 
 from koala.core.model.values import Priority
 from koala.errors import ConfigError
+from koala.lab.fields import check_fields
 from koala.sim.trace.multicluster import GridJob
 from koala.workload import gwf, lublin, papers, swf
 from koala.workload import logs as log_files
@@ -45,6 +46,7 @@ class Log:
     overrun: str = "raise"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _one_of("overrun", self.overrun, [one.value for one in Overrun])
         if self.format is not None:
             _one_of("format", self.format, list(FORMATS))
@@ -64,17 +66,23 @@ class Log:
         """Return what results depend on: the content of the file, not its name."""
         return [self.content, format_of(Path(self.path), self.format).name, self.overrun]
 
-    @cached_property
+    @property
     def content(self) -> str:
-        """Digest of the file. Raises ConfigError if it cannot be read."""
+        """Digest of the file as it is now. Raises ConfigError if it cannot be read."""
         try:
-            with Path(self.path).open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+            found = Path(self.path).stat()
+            return _content(str(self.path), (found.st_ino, found.st_size, found.st_mtime_ns))
         except OSError as error:
             raise ConfigError(f"{self.path}: cannot be read: {error.strerror}") from error
 
     def __str__(self) -> str:
         return Path(self.path).name
+
+
+@lru_cache(maxsize=64)
+def _content(path: str, _version: tuple[int, ...]) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def format_of(path: Path, name: str | None = None) -> log_files.Format:
@@ -105,7 +113,10 @@ class Synthetic:
     utilization: float = 0.7
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _one_of("MODEL", self.model, MODELS, is_option=False)
+        if self.jobs < 0:
+            raise ConfigError(f"--jobs {self.jobs}: allowed is 0 or more")
         if 0 < self.overestimate < 1:
             raise ConfigError(f"--overestimate {self.overestimate}: allowed is 0, or 1 and more")
         if not self.stretch > 0:
@@ -214,13 +225,10 @@ class Jobs:
 
     source: Source
     name: str = "own jobs"
-    known: tuple[Job, ...] | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         if not callable(self.source):  # an iterator could be read once only
-            found = tuple(self.source)
-            object.__setattr__(self, "source", found)
-            object.__setattr__(self, "known", found)
+            object.__setattr__(self, "source", tuple(self.source))
 
     def arrivals(self, seed: int, processors: int) -> tuple[Iterable[GridJob], Counts]:
         """Return the jobs of this seed. Raises ConfigError for anything but jobs."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from koala.errors import ConfigError
 from koala.papers.paper import Claim, Effort, Figure, Paper, Quantity, Run, Setting
 from koala.papers.results import Results
-from koala.sim.campaign.code import code_of
-from koala.sim.campaign.identity import run_id
+from koala.sim.campaign.code import code_of, own_code
+from koala.sim.campaign.identity import canonical, run_id
 from koala.sim.campaign.making import NO_STORE, Campaign, Engine, StoreChoice, key_of, make
 from koala.sim.replication import Progress
 
@@ -111,7 +111,8 @@ def make_runs(
     """Make some runs of a plan."""
     code = wanted.code
     names = wanted.ids(runs) if store.is_used else ()
-    keys = [key_of(name, code, one.setting) for name, one in zip(names, runs, strict=False)]
+    own = {one: own_code(canonical(one)) for one in {run.setting for run in runs} if names}
+    keys = [key_of(name, code, own[one.setting]) for name, one in zip(names, runs, strict=False)]
     return make(
         wanted.paper.run,
         runs,

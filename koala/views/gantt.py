@@ -169,10 +169,10 @@ def _rows(job: Document, axis: _Axis) -> Iterator[Row]:
         attempt, component, number = _numbers(claim["claim"])
         bars = rows.setdefault((attempt, component, claim["site"]), [])
         bars.extend(_claim_bars(claim, number, axis))
-    present = {(component, site) for _, component, site in rows}
     for part in job["parts"]:  # claims that were asked for and not granted yet have no charge
-        if part["site"] and (part["component"], part["site"]) not in present:
-            rows[job["attempts"], part["component"], part["site"]] = _asked_bars(part, axis)
+        if part["site"]:
+            key = (job["attempts"], part["component"], part["site"])
+            rows.setdefault(key, _asked_bars(part, axis))
     for (attempt, component, site), bars in sorted(rows.items()):
         label = parts[component]["label"] if component in parts else str(component)
         copies = _transfer_bars(job, label, site, axis) if attempt == job["attempts"] else []

@@ -8,6 +8,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+import numpy
 import polars
 import pytest
 
@@ -97,6 +98,45 @@ def test_settings_that_do_not_exist_are_named_with_those_that_do() -> None:
         OWN.run()["wait"]
     with pytest.raises(ConfigError, match="processors 0: allowed are 1"):
         lab.Job(at=0, processors=0, run_s=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"until_s": "x"}, "until_s = 'x': allowed is float, got str"),
+        ({"split": True}, "split = True: allowed is"),
+        ({"claim_fraction": "x"}, "claim_fraction = 'x': allowed is float, got str"),
+        ({"workload.jobs": "x"}, "jobs = 'x': allowed is int, got str"),
+        ({"workload.jobs": -1}, "--jobs -1: allowed is 0 or more"),
+        ({"faults.claim": "x"}, "claim = 'x': allowed is"),
+        ({"faults.outages": (("delft", 1.0),)}, "outages = .*: allowed is array of length 3"),
+    ],
+)
+def test_values_of_a_wrong_type_are_refused_before_a_run(
+    changes: dict[str, object], told: str
+) -> None:
+    base = lab.Experiment(
+        grid=lab.grid({"delft": 4}), workload=lab.Synthetic(jobs=2), faults=lab.Faults()
+    )
+    with pytest.raises(ConfigError, match=told):
+        base.changed(**changes)
+    assert base.changed(split=4, until_s=9, claim_fraction=1).split == 4
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    base = lab.Experiment(grid=lab.grid({"delft": 4}), workload=lab.Synthetic(jobs=2))
+    found = base.changed(**{"workload.jobs": numpy.int64(3), "until_s": numpy.float32(9)})
+    assert found.until_s == 9
+
+
+def test_a_log_that_has_changed_has_another_name_in_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "log.swf"
+    log = lab.Log(path)
+    names = []
+    for run_s in (1, 20):
+        path.write_text(f"1 0 0 {run_s} 1 -1 -1 1 {run_s} -1 1 1 1 -1 1 -1 -1 -1\n")
+        names.append(log.content)
+    assert names[0] != names[1]
 
 
 def test_a_parameter_and_a_field_of_a_field_can_be_changed() -> None:

@@ -111,6 +111,15 @@ def test_a_claim_without_an_answer_has_a_bar_up_to_now() -> None:
     assert "no component has a site yet" in gantt_text(gantt(waiting(), 110.0))
 
 
+def test_a_claim_without_an_answer_at_the_site_of_an_attempt_before_has_a_bar() -> None:
+    parts = [one | {"site": None} for one in job_of()["parts"]]
+    parts[0] |= {"site": "leiden", "asked_at": 104.0, "claims": 1}
+    job = job_of("Claiming", charges=job_of()["charges"][:1], parts=parts)
+    found = [(row.attempt, row.site, row.stages[-1].text) for row in gantt(job, 200.0).rows]
+    assert found[1:] == [(2, "leiden", "claiming: 6.0 s")]
+    assert found[0][:2] == (1, "leiden")
+
+
 def test_a_job_of_very_many_components_is_cut_and_says_so() -> None:
     part = job_of()["parts"][0]
     parts = [part | {"component": index, "label": f"p{index:03}"} for index in range(100)]

@@ -55,7 +55,6 @@ def own_code(setting: Plain) -> str:
     return _digest(digests) if digests else ""
 
 
-@cache
 def _own(module: str) -> str:
     root = module.partition(".")[0]
     if root in ROOTS:
@@ -92,18 +91,22 @@ def _digests(module: str, roots: tuple[str, ...]) -> list[str]:
             continue
         text = source.read_bytes()
         found[name] = hashlib.sha256(text).hexdigest()
-        waiting += _imported(text)
+        package = name if source.name == "__init__.py" else name.rpartition(".")[0]
+        waiting += _imported(text, package)
     return [f"{name} {one}" for name, one in sorted(found.items())]
 
 
-def _imported(text: bytes) -> Iterator[str]:
+def _imported(text: bytes, package: str) -> Iterator[str]:
+    """Yield the modules that a module of `package` imports, and names that may be modules."""
     for node in ast.walk(ast.parse(text)):
         match node:
             case ast.Import(names=names):
                 yield from (alias.name for alias in names)
-            case ast.ImportFrom(module=str(module), names=names, level=0):
-                yield module
-                yield from (f"{module}.{alias.name}" for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                parents = package.split(".")[: 1 - level or None] if level else []
+                base = ".".join(filter(None, [*parents, module]))
+                yield base
+                yield from (f"{base}.{alias.name}" for alias in names)
             case _:
                 pass
 

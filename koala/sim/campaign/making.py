@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from koala.papers.paper import Outcome
-from koala.sim.campaign.code import own_code
-from koala.sim.campaign.identity import canonical, digest
+from koala.sim.campaign.identity import digest
 from koala.sim.campaign.records import Made
 from koala.sim.campaign.store import Store, open_default
 from koala.sim.replication import Each, Progress, Replications, replicate
@@ -133,9 +132,10 @@ def make(
     )
 
 
-def key_of(name: str, code: str, setting: object) -> str:
-    """Return the key of a run in a store: of its name, and of the code that makes it."""
-    return digest(name, code, own_code(canonical(setting)))
+def key_of(name: str, code: str, own: str) -> str:
+    """Return the key of a run in a store: of its name, of the code that makes it, and of the user's
+    `own` functions in it (`own_code`)."""
+    return digest(name, code, own)
 
 
 def _timed(run: Callable[[Item], Outcome], task: tuple[int, Item]) -> Made:

@@ -10,7 +10,6 @@ import pytest
 from koala.errors import ConfigError
 from koala.papers import deadlines, hints
 from koala.papers.paper import Outcome
-from koala.sim.campaign import code
 from koala.sim.campaign.code import code_of, own_code
 from koala.sim.campaign.identity import canonical, digest, run_id
 from koala.sim.campaign.making import Processes, StoreChoice, key_of, make
@@ -91,15 +90,34 @@ def test_own_policies_are_part_of_the_code_with_what_they_import(
     (tmp_path / "own_place.py").write_text("def place(request, view):\n    import own_rates\n")
     digests = []
     for name, text in (("own_place", "# x"), ("own_rates", "RATE = 2"), ("own_unused", "R = 2")):
-        code._own.cache_clear()
-        digests.append(key_of("run", "c" * 64, ["x", ["own_place:place", 3]]))
+        digests.append(own_code(["x", ["own_place:place", 3]]))
         path = tmp_path / f"{name}.py"
         path.write_text(f"{path.read_text()}{text}\n")
-    code._own.cache_clear()
-    digests.append(key_of("run", "c" * 64, ["x", ["own_place:place", 3]]))
+    digests.append(own_code(["x", ["own_place:place", 3]]))
     assert len(set(digests)) == 3
     assert digests[2] == digests[3], "a module that it does not import"
     assert own_code(["CF", "1:8", "koala.policies:named"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [
+        ("own_a", "from . import rates"),
+        ("own_b", "from .rates import RATE"),
+        ("own_c/deep", "from ..rates import RATE"),
+    ],
+)
+def test_relative_imports_of_own_policies_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, words: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "place.py").write_text(f"{words}\n")
+    digests = []
+    for rate in (1, 2):
+        (tmp_path / folder.split("/", maxsplit=1)[0] / "rates.py").write_text(f"RATE = {rate}\n")
+        digests.append(own_code(f"{folder.replace('/', '.')}.place:place"))
+    assert digests[0] != digests[1]
 
 
 def test_the_code_of_a_run_is_that_of_its_function() -> None:
@@ -118,7 +136,7 @@ def test_an_interrupted_campaign_goes_on_and_a_repeated_one_makes_no_run(tmp_pat
     calls = tmp_path / "calls"
     calls.mkdir()
     items = [(calls, number) for number in range(6)]
-    keys = [key_of(run_id("t", item, seed=1), "c" * 64, item) for item in items]
+    keys = [key_of(run_id("t", item, seed=1), "c" * 64, "") for item in items]
     store = StoreChoice(folder=tmp_path / "store")
 
     def interrupt(done: int) -> None:
