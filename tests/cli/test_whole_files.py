@@ -199,7 +199,7 @@ def test_a_report_for_which_there_is_no_room_leaves_the_older_one(tmp_path: Path
         words = "reproduce hints --figure 2 --reps 1 --length 2 --out"
         run = koala_here(*words.split(), str(disk))
         assert run.returncode == 1, run.stderr
-        assert f"{disk / 'figure-02.csv'}: cannot be written: No space left" in run.stderr
+        assert f"{disk / 'runs.jsonl'}: cannot be written: No space left" in run.stderr
         assert (disk / "figure-02.csv").read_text() == OLDER
         assert names(disk) == ["figure-02.csv", "filler"]
 
