@@ -34,7 +34,7 @@ from koala_agent.transport.port import Command, CommandRunner, SiteAwayError, Tr
 
 PYTHON_MIN = (3, 6)
 DISCARD_PORT = 9
-"""A port to which no starter is led: the check opens one at the login node and closes it."""
+"""Port of this machine behind the one that the check opens at the login node: nothing listens."""
 TRIAL_BYTES = 65_536
 TABLE_BYTES_MAX = 16 * 2**20
 LISTENING = "0A"
@@ -105,10 +105,14 @@ async def _batch_system(config: Config) -> str:
 
 async def _check_programs(config: Config, site: CommandRunner) -> None:
     """Look for the commands of the batch system where the agent would."""
-    find_all = 'printf "%s\\n" "$PATH"; for p do command -v "$p" >/dev/null || echo "$p"; done'
-    argv = ("/bin/sh", "-c", find_all, "-", *PROGRAMS[config.lrm.kind])
-    path, *lost = (await site.run(Command(argv=argv))).out.splitlines()
-    if lost:
+    programs = PROGRAMS[config.lrm.kind]
+    find_all = 'for p do command -v "$p" >/dev/null || echo "$p"; done; printf "%s\\n" "$PATH"'
+    answer = await site.run(Command(argv=("/bin/sh", "-c", find_all, "-", *programs)))
+    if answer.status:
+        raise LocalManagerError(f"/bin/sh cannot look for {programs[0]}: {answer.complaint()}")
+    # A shell's start-up file may write lines of its own before these.
+    *lines, path = answer.out.splitlines()
+    if lost := [name for name in programs if name in lines]:
         where = f" of {config.transport.host}" if config.transport.kind == "ssh" else ""
         raise ConfigError(
             f"{', '.join(lost)} not found in PATH = {path!r}{where}: name the folder in"
@@ -155,8 +159,8 @@ async def _login_node(config: Config) -> str:
     async with reached(config, agent_port=DISCARD_PORT) as site:
         line = starter_line(config, site, agent_port=DISCARD_PORT)
         await _try_home(site, host)
-        tables = [await site.get(f"/proc/net/{name}", TABLE_BYTES_MAX) for name in ("tcp", "tcp6")]
-    if not is_open_to_all(b"\n".join(tables).decode(), line.port):
+        table = b"".join([await _sockets(site, name) for name in ("tcp", "tcp6")])
+    if not is_open_to_all(table.decode(), line.port):
         raise NotableError(
             f"{host} answers, and opens the port of starters for itself alone: compute nodes on"
             " other machines cannot dial it until its ssh server has GatewayPorts"
@@ -165,8 +169,16 @@ async def _login_node(config: Config) -> str:
     return f"{host} answers; starters dial {', '.join(line.addresses)}"
 
 
+async def _sockets(site: Transport, protocol: str) -> bytes:
+    """Read Linux's table of sockets; empty where the kernel lacks the protocol."""
+    try:
+        return await site.get(f"/proc/net/{protocol}", TABLE_BYTES_MAX)
+    except FileNotFoundError:
+        return b""
+
+
 async def _try_home(site: Transport, host: str) -> None:
-    """Write a file in the home directory. A full one is no need of the agent, but of programs."""
+    """Write a file in the home directory. The agent needs no space there; programs may."""
     path, content = f".koala-doctor-{secrets.token_hex(4)}", os.urandom(TRIAL_BYTES)
     try:
         await site.put(path, content)

@@ -78,7 +78,7 @@ class ClaimFolders:
         archive: Path | None = None,
     ) -> Placeholder:
         """Make the claim's folder, with the staged files of an archive; return its batch job. A
-        starter that somebody removed is installed anew. Raises OSError, SpecError,
+        starter that somebody removed is installed again. Raises OSError, SpecError,
         NotAllowedError, and LocalManagerError while starters could not reach the agent."""
         settings = self._settings
         if self._line is not None:
@@ -103,7 +103,7 @@ class ClaimFolders:
         if stamps == self._stamps:
             return
         if not placeholders.is_installed(self._settings, self._command):
-            log.warning("starter.installed_anew", folder=str(self._settings.root))
+            log.warning("starter.reinstalled", folder=str(self._settings.root))
             self.install()
             stamps = placeholders.stamps_of(self._settings, self._command)
         self._stamps = stamps

@@ -526,6 +526,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "load": LoadTable,
     "files": FilesTable,
     "starter": StarterTable,
+    "metrics": MetricsTable,
     "transport": TransportTable,
 }
 

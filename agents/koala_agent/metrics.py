@@ -21,22 +21,23 @@ from koala.metrics.settings import MetricsSettings
 from koala.protocol.messages import ReportState, TransferFailed, TransferFinished
 from koala.protocol.names import ClaimId
 from koala.runtime.disk import Disk
+from koala_agent.claims import states
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.states import Claim, report_of
 from koala_agent.link.presence import Presence
 from koala_agent.lrm.port import Idle
 
 ENDING = "ending"
-STATES = {
-    "Asked": "asked",
-    "Withdrawing": ENDING,
-    "Granted": "held",
-    "Armed": "held",
-    "Passed": "running",
-    "Stopping": ENDING,
-    "Ended": ENDING,
-    "Collecting": ENDING,
-    "Gone": "gone",
+STATES: dict[type[states.State], str] = {
+    states.Asked: "asked",
+    states.Withdrawing: ENDING,
+    states.Granted: "held",
+    states.Armed: "held",
+    states.Passed: "running",
+    states.Stopping: ENDING,
+    states.Ended: ENDING,
+    states.Collecting: ENDING,
+    states.Gone: "gone",
 }
 """Value of the label `state` for each state of a claim."""
 
@@ -59,13 +60,13 @@ class Observed(Protocol):
 
 
 class AgentMetrics:
-    """Metrics of one life of an agent: counts from its making on, serves while `run` runs."""
+    """Metrics of one agent process: counts from its creation on, served while `run` runs."""
 
     def __init__(self, settings: MetricsSettings, *, version: str) -> None:
         """Listen. Raises ConfigError."""
         self._version = version
         self._reader: LoopReader | None = None
-        self._states: dict[ClaimId, str] = {}
+        self._states: dict[ClaimId, type[states.State]] = {}
         self._granted: set[ClaimId] = set()
         self._meter = Meter(Source.AGENT, read=self._read)
         self._endpoint = MetricsEndpoint(settings, self._meter.registry, key="metrics.listen")
@@ -73,9 +74,9 @@ class AgentMetrics:
     # --- what is counted --------------------------------------------------------------------------
 
     def restore(self, claims: Sequence[Claim]) -> None:
-        """Begin with the claims of an earlier life, which count no more."""
+        """Begin with the claims of an earlier process, which counted them."""
         for claim in claims:
-            self._states[claim.id] = type(claim.state).__name__
+            self._states[claim.id] = type(claim.state)
             if report_of(claim).state is not ReportState.ASKED:
                 self._granted.add(claim.id)
 
@@ -95,23 +96,20 @@ class AgentMetrics:
 
     def note_copy(self, report: object) -> None:
         """Count the end of a copy."""
-        match report:
-            case TransferFinished(size_bytes=size_bytes):
-                self._meter.add(m.AGENT_TRANSFERS, "finished")
-                self._meter.add(m.AGENT_TRANSFER_BYTES, by=size_bytes)
-            case TransferFailed():
-                self._meter.add(m.AGENT_TRANSFERS, "failed")
-            case _:
-                pass
+        if isinstance(report, TransferFinished):
+            self._meter.add(m.AGENT_TRANSFERS, "finished")
+            self._meter.add(m.AGENT_TRANSFER_BYTES, by=report.size_bytes)
+        elif isinstance(report, TransferFailed):
+            self._meter.add(m.AGENT_TRANSFERS, "failed")
 
     def _count(self, claim: Claim) -> None:
-        before, now = self._states.get(claim.id), type(claim.state).__name__
+        before, now = self._states.get(claim.id), type(claim.state)
         self._states[claim.id] = now
-        if now in ("Granted", "Armed", "Passed") and claim.id not in self._granted:
+        if STATES[now] in ("held", "running") and claim.id not in self._granted:
             self._granted.add(claim.id)
             self._meter.add(m.AGENT_GRANTED)
         end = report_of(claim).end
-        if now == "Gone" and before != "Gone" and end is not None:
+        if now is states.Gone and before is not states.Gone and end is not None:
             self._meter.add(m.AGENT_CLAIMS_ENDED, end.kind.value)
 
     # --- what is read -----------------------------------------------------------------------------
@@ -141,9 +139,9 @@ class AgentMetrics:
             self._endpoint.close()
 
     def _read_site(self, readings: Readings, site: Observed) -> None:
-        states = Counter(STATES[state] for state in self._states.values())
+        numbers = Counter(STATES[state] for state in self._states.values())
         for state in m.AGENT_STATE.values:
-            readings.set(m.AGENT_CLAIMS, states[state], state)
+            readings.set(m.AGENT_CLAIMS, numbers[state], state)
         readings.set(m.AGENT_TROUBLE, bool(site.problem))
         readings.set(m.AGENT_STARTABLE, site.startable())
         if (figures := site.figures) is not None:

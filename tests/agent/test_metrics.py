@@ -117,7 +117,7 @@ async def test_what_is_not_stored_does_not_count(tmp_path: Path) -> None:
     assert "\nkoala_agent_capacity_processors " not in text  # not known before the first answer
 
 
-async def test_claims_of_an_earlier_life_are_shown_and_not_counted(tmp_path: Path) -> None:
+async def test_claims_of_an_earlier_process_are_shown_and_not_counted(tmp_path: Path) -> None:
     metrics = metrics_at(tmp_path)
     metrics.restore([claim_in(Granted(nonce="n"))])
 
@@ -131,7 +131,7 @@ async def test_claims_of_an_earlier_life_are_shown_and_not_counted(tmp_path: Pat
 
 
 def test_every_state_of_a_claim_has_its_label() -> None:
-    assert set(STATES) == {state.__name__ for state in get_args(State)}
+    assert set(STATES) == set(get_args(State))
     assert set(STATES.values()) == set(m.AGENT_STATE.values)
 
 
@@ -144,7 +144,10 @@ def test_nothing_is_served_without_the_table(tmp_path: Path) -> None:
     [
         ("", "metrics.listen is missing"),
         ('listen = "0.0.0.0:1"', "agent.toml: metrics.listen = '0.0.0.0:1': allowed is a loopback"),
-        ('listen = "127.0.0.1:1"\nrelay = "127.0.0.1:2"', "metrics.relay is not known"),
+        (
+            'listen = "127.0.0.1:1"\nrelay = "127.0.0.1:2"',
+            "metrics.relay is not known: allowed are listen,",
+        ),
         ('listen = "127.0.0.1:1"\ncertificate = "c"', "metrics.certificate needs metrics.key"),
     ],
 )

@@ -13,7 +13,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from koala.errors import ConfigError, KoalaError, LocalManagerError
+import grpc
+
+from koala.errors import ConfigError, KoalaError, LocalManagerError, UnreachableError
 from koala.identity.tls import DAEMON_HOST, JoinToken, secure_channel
 from koala.wire.v1.identity_pb2 import WhereRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
@@ -43,11 +45,14 @@ async def ask_host(site: SSHTransport, host: str) -> Survey:
 
 
 async def agents_port(token: JoinToken) -> int:
-    """Return the daemon's port for agents. Raises grpc errors as KoalaError elsewhere do."""
-    options = ()
-    channel = secure_channel(token.address, DAEMON_HOST, authority=token.authority, options=options)
-    async with channel:
-        where = await EnrolmentStub(channel).Where(WhereRequest(), timeout=CALL_S)
+    """Ask the daemon for its port for agents. Raises UnreachableError."""
+    channel = secure_channel(token.address, DAEMON_HOST, authority=token.authority, options=())
+    try:
+        async with channel:
+            where = await EnrolmentStub(channel).Where(WhereRequest(), timeout=CALL_S)
+    except grpc.aio.AioRpcError as error:
+        message = f"the daemon at {token.address} does not tell its port for agents"
+        raise UnreachableError(f"{message}: {error.details()}") from error
     return int(where.port)
 
 

@@ -77,5 +77,5 @@ def find(site: str) -> SiteRecord:
         known = ", ".join(sorted(p.stem for p in sites_folder().glob("*.json"))) or "none"
         message = f"site {site!r} was not connected from here: known are {known}"
         raise UnknownNameError(message) from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}: connect the site again") from error

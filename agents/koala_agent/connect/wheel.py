@@ -25,7 +25,7 @@ def own_wheel(folder: Path) -> Path:
     try:
         installed = distribution(NAME)
     except PackageNotFoundError as error:
-        raise ConfigError(f"{NAME} is not installed here, only present: {HELP}") from error
+        raise ConfigError(f"{NAME} is not an installed package here: {HELP}") from error
     source = json.loads(installed.read_text("direct_url.json") or "{}")
     if source.get("dir_info", {}).get("editable"):
         return _built(Path(unquote(urlsplit(source["url"]).path)), folder)
@@ -45,7 +45,7 @@ def _built(source: Path, folder: Path) -> Path:
 
 
 def _packed(installed: Distribution, folder: Path) -> Path:
-    """Pack the files of an installed wheel again; scripts and pages are made anew from it."""
+    """Pack the files of an installed wheel again; the installer makes its scripts again."""
     target = folder / f"koala_scheduler-{installed.version}-py3-none-any.whl"
     lines = []
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as wheel:

@@ -6,7 +6,6 @@ emulated          a queue on the wall clock with real processes
 model             the pure model of a queue of N processors; the simulator uses it too
 job_table         the manager's jobs, on disk
 launch            start of a program in the agent's account
-shell             commands of a batch system, with a time limit and an account
 processes         identities and trees of the processes of claims
 
 Invariants: no processor is given twice; a claim is submitted once, whatever is repeated; an ended

@@ -66,6 +66,7 @@ class _LostError(LocalManagerError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"sftp: {reason}", transient=True)
+        self.reason = reason
 
 
 def _text(content: bytes) -> bytes:
@@ -74,7 +75,7 @@ def _text(content: bytes) -> bytes:
 
 @dataclass(slots=True)
 class _Fields:
-    """Reader of the fields of a packet. Raises ValueError behind its end."""
+    """Reader of the fields of a packet. Raises _LostError when the packet is too short for one."""
 
     content: bytes
     at: int = 0
@@ -102,7 +103,7 @@ class _Fields:
     def _next(self, size_bytes: int) -> bytes:
         part = self.content[self.at : self.at + size_bytes]
         if len(part) < size_bytes:
-            raise ValueError("a packet that is too short")
+            raise _LostError("a packet is too short")
         self.at += size_bytes
         return part
 
@@ -140,7 +141,7 @@ class SFTPClient:
             async with asyncio.timeout(self._limit_s):
                 kind, fields = await self._packet()
                 found = fields.number()
-        except (TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
+        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError) as error:
             raise _LostError("the host offers no SFTP subsystem") from error
         extensions = set()
         while fields.at < len(fields.content):
@@ -161,8 +162,8 @@ class SFTPClient:
                     waiting.set_result((kind, fields))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
-        except ValueError as error:
-            reason = str(error)
+        except _LostError as error:
+            reason = error.reason
         finally:
             self._lose(reason)
             await end(self._process)
@@ -301,7 +302,7 @@ class SFTPClient:
     async def _packet(self) -> Reply:
         size_bytes = int.from_bytes(await self._stdout.readexactly(4), "big")
         if not 0 < size_bytes <= PACKET_BYTES_MAX:
-            raise ValueError(f"a packet of {size_bytes} bytes")
+            raise _LostError(f"a packet of {size_bytes} bytes")
         content = await self._stdout.readexactly(size_bytes)
         return content[0], _Fields(content, 1)
 

@@ -62,8 +62,9 @@ class SSHTransport:
                 yield
             except (KoalaError, OSError) as error:  # as it is, and not in a group
                 failed = error
-            beside.cancel()
-            await self._connection.leave()
+            finally:
+                beside.cancel()
+                await self._connection.leave()
         if failed is not None:
             raise failed
 

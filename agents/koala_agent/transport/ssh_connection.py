@@ -108,7 +108,7 @@ class SSHConnection:
     def __init__(
         self, settings: SSHSettings, *, clock: Callable[[], float], is_trial: bool = False
     ) -> None:
-        """A trial has a port of its own, which `leave` closes."""
+        """A trial has one port of its own, which `leave` closes."""
         self._is_trial = is_trial
         self._settings = settings
         self._clock = clock
@@ -120,6 +120,7 @@ class SSHConnection:
         self._open_ports: list[int] = []
         self._host_name = ""
         self._identity: tuple[int, int] | None = None  # of the socket that is set up
+        self._refused: tuple[int, int] | None = None  # of the one whose set-up failed last
         self._failure: Failure | None = None
         self._pause_s = FIRST_PAUSE_S
         self._try_at = 0.0
@@ -161,10 +162,11 @@ class SSHConnection:
         return StarterLine(addresses=addresses, port=self._open_ports[0])
 
     async def leave(self) -> None:
-        """Close the ports of a trial."""
-        if self._is_trial:
-            for port in self._open_ports:
-                await self._shell.run(Command(argv=self._forwarding("cancel", port)))
+        """Close the port of a trial."""
+        if self._is_trial and self._open_ports:
+            # ssh knows it by the number that was asked for: 0, for any.
+            with suppress(LocalManagerError):  # it closes with the connection, too
+                await self._shell.run(Command(argv=self._forwarding("cancel", 0)))
 
     async def run(self, agent_port: int) -> None:
         """Keep the connection until cancelled; starters are led to this port of this machine, if it
@@ -193,14 +195,16 @@ class SSHConnection:
             await self._open()
             found = await asyncio.to_thread(socket_identity, self.control)
         if found is not None and found != self._identity:
+            if found == self._refused and self._clock() < self._try_at:
+                return
+            self._refused = found
             await self._set_up(found)
         if self._identity is not None and self._clock() >= self._ports_at:
             await self._open_other_ports()
 
     async def _open(self) -> None:
         """Open the connection where no person is needed. Raises LocalManagerError."""
-        self._try_at = self._clock() + self._pause_s
-        self._pause_s = min(2 * self._pause_s, LAST_PAUSE_S)
+        self._back_off()
         with locked(self.control) as is_ours:
             if not is_ours:  # somebody logs in at this moment
                 return
@@ -213,6 +217,11 @@ class SSHConnection:
         if why.needs_person:
             self._try_at = self._clock() + PERSON_S
         self._lose(why)
+
+    def _back_off(self) -> None:
+        """Put off the next attempt, should this one fail."""
+        self._try_at = self._clock() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, LAST_PAUSE_S)
 
     def _lose(self, why: Failure | None) -> None:
         is_news = self._identity is not None or why != self._failure
@@ -228,12 +237,14 @@ class SSHConnection:
 
     async def _set_up(self, found: tuple[int, int]) -> None:
         """Prepare a connection that is new to us. Raises LocalManagerError."""
+        self._back_off()
         answer = await self._shell.run(Command(argv=(*self.words(), "hostname -f || hostname")))
         if answer.status == SSH_FAILED:
             raise SiteAwayError(failure(self._settings.host, self._settings.site, answer.err).text)
         self._host_name = answer.out.strip().rpartition("\n")[2]
         await self._open_ports_again()
         self._identity, self._failure, self._pause_s = found, None, FIRST_PAUSE_S
+        self._refused = None
         if not self._is_trial:
             log.info("ssh.connected", host=self._settings.host, ports=self._open_ports)
 

@@ -12,6 +12,7 @@ import pytest
 from koala.errors import LocalManagerError
 from koala_agent.transport.local import LocalTransport
 from koala_agent.transport.port import Command, FileStatus, Transport
+from koala_agent.transport.sftp import open_sftp
 from tests.agent.transport.servers import a_server, a_settings, a_transport, answer_of, kill_holder
 from tests.harness.small_disk import fill, small_disk
 
@@ -122,3 +123,12 @@ async def test_a_server_without_sftp_is_told() -> None:
         async with a_transport(server) as transport:
             with pytest.raises(LocalManagerError, match="the host offers no SFTP subsystem"):
                 await transport.list(str(server.home))
+
+
+@pytest.mark.parametrize(
+    "packet", [r"\0\0\0\11\2\0\0\0\3\0\0\0\377", r"\0\0\0\1\2", r"\377\377\377\377"]
+)
+async def test_what_is_no_sftp_is_told(packet: str) -> None:
+    """An extension behind the end of its packet, a packet without a version, one without an end."""
+    with pytest.raises(LocalManagerError, match="sftp: a packet"):
+        await open_sftp(("/bin/sh", "-c", f"printf '{packet}'; exec cat"), limit_s=60.0)

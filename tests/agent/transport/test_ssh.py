@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -260,6 +261,31 @@ async def test_a_server_that_forwards_no_port_is_told(server: SSHServer) -> None
         async with a_transport(strict) as transport:
             trouble = await trouble_of(transport)
     assert trouble == "atlas opens no port for starters (AllowTcpForwarding of its ssh server)"
+
+
+@pytest.mark.long
+async def test_a_connection_that_cannot_be_set_up_is_tried_less_and_less_often() -> None:
+    """At each look there would be a command at the login node, for as long as the agent runs."""
+    with a_server(settings="AllowTcpForwarding no\nLogLevel VERBOSE") as strict:
+        async with a_transport(strict):
+            begun = clock.now()
+            await until(lambda: clock.now() > begun + 6 * LOOK_S)
+        assert 1 <= strict.log().count("Starting session: command") <= 4
+
+
+async def test_a_trial_that_is_cancelled_leaves_no_port_open(server: SSHServer) -> None:
+    transport = SSHTransport(a_settings(server), environment={}, clock=clock.now, is_trial=True)
+    async with a_transport(server) as agent:
+        await agent.run(TRUE)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None) as limit, transport.connected(8):
+                await transport.run(TRUE)
+                port = transport.line.port
+                assert _answers(port)
+                limit.reschedule(0.0)
+                await asyncio.Event().wait()
+        assert limit.expired()
+        await until(lambda: not _answers(port))
 
 
 def test_the_user_is_the_one_of_the_ssh_configuration(server: SSHServer) -> None:

@@ -140,8 +140,7 @@ class BatchManager:
         self._poll_count = 0
         self._trials = asyncio.Semaphore(TRIALS_MAX)
         self._records_at: dict[str, float] = {}  # next lookup, by account
-        self._is_silent = False
-        self._why_silent = ""
+        self._silence = ""  # the reason why the site gives no answers; empty while it does
         self._limited_at = -math.inf
 
     # The port ---------------------------------------------------------------------------------
@@ -149,7 +148,7 @@ class BatchManager:
     @property
     def starts_after_stop(self) -> bool:
         """True when no other user waits, so that released processors go to our next claim."""
-        if self._figures is None or self._is_silent:
+        if self._figures is None or self._silence:
             return False
         return others_waiting(self._figures, self._counted()) == 0
 
@@ -584,15 +583,11 @@ class BatchManager:
         unsure = sum(tracked.row.processors for tracked in self._open() if self._is_unsure(tracked))
         allowed = self._settings.processors
         idle = idle_of(self._figures, self._counted(), allowed=allowed, unsure=unsure)
-        if self._is_silent:
+        if self._silence:
             return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=self._silence)
         idle = replace(idle, trouble=self._breaker.summary)
         is_limited = self._clock() - self._limited_at < self._settings.limited_s
         return replace(idle, startable=0) if is_limited else idle
-
-    @property
-    def _silence(self) -> str:
-        return self._why_silent if self._is_silent else ""
 
     def _open(self) -> list[TrackedClaim]:
         return [tracked for tracked in self._tracked.values() if tracked.row.end is None]
@@ -612,19 +607,19 @@ class BatchManager:
             self._report(idle)
 
     def _mark_silent(self, error: LocalManagerError) -> None:
-        if self._is_silent and str(error) in self._why_silent:
+        silence = f"the batch system gives no answer ({error})"
+        if isinstance(error, SiteAwayError):
+            silence = f"it cannot be reached: {error}"
+        if silence == self._silence:
             return
         log.warning("batch.silent", reason=str(error))
-        self._is_silent = True
-        self._why_silent = f"the batch system gives no answer ({error})"
-        if isinstance(error, SiteAwayError):
-            self._why_silent = f"it cannot be reached: {error}"
+        self._silence = silence
         self._report_idle()
 
     def _mark_answering(self) -> None:
-        if self._is_silent:
+        if self._silence:
             log.info("batch.answers_again")
-            self._is_silent = False
+            self._silence = ""
             self._breaker.opened.set()  # retry open circuits now
             self._report_idle()
 
