@@ -120,7 +120,7 @@ bench-sim: $(STAMP)  ## Measure the simulator beside plain loops (ARGS="--log FI
 	@$(BIN)/python -m tests.bench --only multiqueue --only traces $(ARGS)
 
 .PHONY: bench
-bench: $(STAMP)  ## Measure the core, the journal and the live path beside references (ARGS="--quick --only launches --markdown")
+bench: $(STAMP)  ## Measure the core, the journal and the live path, each beside a reference (ARGS="--quick --only launches --markdown")
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: bench-peers

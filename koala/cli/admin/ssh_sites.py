@@ -28,8 +28,8 @@ STATE = ".local/state/koala"
 def login(*, site: str) -> None:
     """Open the ssh connection of a site; answer what ssh asks, once.
 
-    The connection stays in the background, and serves the agent until it is lost. A tunnel of a
-    site with an agent of its own is opened again, too.
+    The connection stays in the background, and serves the agent until it is lost. For a site with
+    an agent of its own the forwarded ports are opened again, too.
     """
     from koala_agent.connect import site_record
     from koala_agent.site_access import ssh_settings
@@ -61,16 +61,35 @@ def login(*, site: str) -> None:
     "where",
     type=click.Choice(["here", "there"]),
     default="here",
-    help="Run the agent here, and nothing there; or install it there. Default: here.",
+    help="Run the agent here, and nothing at HOST; or install it there.",
 )
-@option("--processors", type=click.IntRange(1), metavar="N", help="Most that Koala may use there.")
-@option("--partition", default="", metavar="NAME", help="Partition of Slurm.")
-@option("--parallel-environment", default="", metavar="NAME", help="That of Grid Engine.")
-@option("--ssh-option", "options", multiple=True, metavar="WORD", help="A further word for ssh.")
-@option("--wheel", type=file, help="The wheel to install there; default: this installation.")
-@option("--tunnel", multiple=True, type=int, metavar="PORT", help="A further port to lead here.")
-@option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
-@option("--yes", is_flag=True, help="Do not ask.")
+@option(
+    "--processors", type=click.IntRange(1), metavar="N", help="Processors that Koala may use there."
+)
+@option("--partition", default="", metavar="NAME", help="Partition of Slurm to use.")
+@option(
+    "--parallel-environment",
+    default="",
+    metavar="NAME",
+    help="Parallel environment of Grid Engine.",
+)
+@option(
+    "--ssh-option",
+    "options",
+    multiple=True,
+    metavar="WORD",
+    help="A further argument for ssh; repeatable.",
+)
+@option("--wheel", type=file, help="Wheel of Koala to install there; default: this installation.")
+@option(
+    "--tunnel",
+    multiple=True,
+    type=int,
+    metavar="PORT",
+    help="Forward this port of HOST to this machine; repeatable.",
+)
+@option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
+@option("--yes", is_flag=True, help="Carry out the plan without a question.")
 @address_option
 def connect(
     *,
@@ -89,9 +108,9 @@ def connect(
 ) -> None:
     """Bring a host into the grid over ssh.
 
-    It logs in, looks for the batch system and each other need, shows what it will do, and asks.
-    Then it writes the agent's file, joins the grid and starts the agent: here, with every command
-    of the batch system over ssh, or at the host. Repeat it after an interruption. For operators.
+    Logs in, checks the batch system and the other requirements, shows its plan, and asks. Then it
+    writes the agent's file, joins the grid and starts the agent: here, with every command of the
+    batch system over ssh, or at the host. After an interruption run it again. For operators.
     """
     import asyncio
 
@@ -175,7 +194,7 @@ class Connecting:
             tree = plan.configuration(survey, self._wishes, processors=processors)
             self._show_plan(tree)
             if is_dry:
-                note("dry run: nothing was changed, but for the ssh connection, which stays open")
+                note("dry run: nothing was changed; the ssh connection stays open")
                 return
             _agree(is_agreed)
             if self._wishes.is_there:
@@ -226,7 +245,7 @@ class Connecting:
             config.write_text(text, encoding="utf-8")
             note(f"{config} is written")
         elif config.read_text(encoding="utf-8") != text:
-            note(f"{config} was there, and is left as it is: remove it to have it written again")
+            note(f"{config} differs, and is left as it is: remove it to have it written again")
         state_dir = Path(self._record.state_dir)
         if not identity_path(state_dir).exists():
             await join(JoinToken.parse(await self._token()), self._wishes.site, state_dir)
@@ -292,6 +311,6 @@ def _agree(is_agreed: bool) -> None:
     if is_agreed:
         return
     if not sys.stdin.isatty():
-        raise SpecError("nobody can be asked here: give --yes, or --dry-run")
+        raise SpecError("standard input is not a terminal to ask: give --yes, or --dry-run")
     if not click.confirm("Go on?"):
         raise SystemExit(1)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from koala.cli.arguments import Whole, file, option
+from koala.cli.arguments import file, option
+from koala.cli.research.simulation_options import workers_option
 from koala.errors import ConfigError, SpecError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def campaign_options(command: F) -> F:
     """Decorate a command with --workers, --on, --store and --no-store."""
     options = (
-        option("--workers", type=Whole(0), default=0, help="Parallel processes; 0: one a core."),
+        workers_option,
         option(
             "--on", default="processes", metavar="ENGINE",
             help="Where runs are made: processes of this machine, or dask://HOST:PORT, a scheduler"

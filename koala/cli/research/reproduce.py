@@ -88,16 +88,25 @@ def reproduce(
 
     Writes every figure as SVG and PNG with 95 % confidence intervals, a CSV behind each, report.md
     with a verdict for each claim of the text, runs.jsonl with the result of each run, and
-    provenance.json. Finished runs are stored: the same command after Ctrl-C goes on. Ctrl-C writes
-    the results of the finished runs, without pictures. --quick and --full set the number and the
+    provenance.json. Finished runs are stored. Ctrl-C writes their results, without pictures; the
+    same command then makes the other runs. --quick and --full set the number and the
     length of the runs; --reps and --length change them.
     """
     if full and quick:
         raise SpecError("--quick and --full cannot be combined")
     if merge:
-        given = {"--part": part, "--figure": figure, "--reps": reps, "--length": length}
+        given = {
+            "--part": part,
+            "--figure": figure,
+            "--reps": reps,
+            "--length": length,
+            "--full": full or None,
+            "--quick": quick or None,
+        }
         if wrong := [name for name, value in given.items() if value is not None]:
-            raise SpecError(f"--merge and {wrong[0]} cannot be combined: the parts have options")
+            raise SpecError(
+                f"--merge and {wrong[0]} cannot be combined: the parts have their options"
+            )
         _merge(words, out, as_json=as_json)
         return
     if len(words) != 1:

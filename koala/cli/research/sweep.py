@@ -43,7 +43,7 @@ USUAL_METRICS = ("wait.mean", "response.mean", "bounded_slowdown.mean", "utiliza
 )  # fmt: skip
 @option(
     "--merge", type=file, metavar="DIR", multiple=True,
-    help="Take the runs of this folder of a part, without a run; once for each part.",
+    help="Take the runs from the folder of a part, and make none; once for each part.",
 )  # fmt: skip
 @campaign_options
 @shared.json_option
@@ -67,8 +67,8 @@ def sweep(
 
     The file names a simulation, a replay of a log, or jobs on a grid, and the settings: all
     combinations of lists, or one by one. Writes runs.jsonl and runs.csv with a line for each run,
-    means.csv, comparisons.csv and provenance.json. Finished runs are stored: the same command after
-    Ctrl-C goes on.
+    means.csv, comparisons.csv and provenance.json. Finished runs are stored: after Ctrl-C the same
+    command makes the other runs.
     """
     from koala.lab.sweep_files import read_sweep
     from koala.lab.sweeps import Sweep, make_tasks, tasks_of
