@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.identity.private_files import write_private
 from tests.cli.command import koala
 from tests.cli.grids import Up, daemon_process, up
 from tests.cli.top.terminal import terminal
@@ -138,6 +139,18 @@ def test_the_view_survives_a_restart_of_the_daemon(tmp_path: Path) -> None:
             screen.process.send_signal(signal.SIGHUP)  # as a closed window does
             assert screen.end() == 0
             assert screen.mode_now() == screen.mode
+
+
+def test_the_view_ends_when_the_daemon_refuses_the_user(grid: Up, tmp_path: Path) -> None:
+    token = tmp_path / "ann.token"
+    write_private(token, grid.koala("user", "add", "ann").stdout.encode())
+    words = ("top", "--address", grid.address)
+    with terminal(*words, KOALA_CREDENTIALS=str(token)) as screen:
+        screen.wait_for("2 sites, 8 processors", "as ann")
+        assert grid.koala("user", "revoke", "ann").returncode == 0
+        assert screen.end() == 1
+        assert "does not accept these credentials any more" in screen.text
+        assert screen.mode_now() == screen.mode
 
 
 def test_without_a_terminal_other_commands_are_named(grid: Up) -> None:
