@@ -58,8 +58,8 @@ class ClaimFolders:
         self._command = placeholders.install_starter(self._settings)
 
     def find_gate(self) -> None:
-        """Compile the gate for starters of this machine and account; they do without it until then,
-        and where there is none. A starter that is carried brings no code for it along."""
+        """Find or compile the gate, for starters on this machine in the agent's own account. Until
+        then, and where there is no compiler, they fork; so do starters on other machines."""
         is_here = self._settings.manager == "emulated" and self._settings.shared
         if is_here and self._settings.accounts is None:
             self._gate = find_gate()
