@@ -344,16 +344,14 @@ def higher_by(least: float, one: Quantity, other: Quantity) -> tuple[Comparison,
     return higher(one, other), _size(shown(text, lambda a, b: a - factor * b, one, other))
 
 
-def share_higher_by(
-    least: float, one: Quantity, other: Quantity, *, whole: float = 1.0
-) -> tuple[Comparison, ...]:
-    """Test that one share of a whole is higher than the other, and that the other's shortfall from
-    the whole exceeds its own by at least this share.
+def share_higher_by(least: float, one: Quantity, other: Quantity) -> tuple[Comparison, ...]:
+    """Test that one share, of 1 at most, is higher than the other, and that the other's shortfall
+    from 1 exceeds its own by at least this part.
 
     A ratio near 1 cannot be 25 % higher than another; what it lacks can be 25 % less.
     """
     text, factor = f"{one} > {other}, with a shortfall lower by at least {share(least)}", 1 + least
-    size = shown(text, lambda a, b: (whole - b) - factor * (whole - a), one, other)
+    size = shown(text, lambda a, b: (1 - b) - factor * (1 - a), one, other)
     return higher(one, other), _size(size)
 
 

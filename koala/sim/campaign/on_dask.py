@@ -43,8 +43,8 @@ class Dask:
         progress: Progress,
         each: Each[Item, Made],
     ) -> Replications[Item, Made]:
-        """Run the items. Raises ConfigError if the scheduler cannot be used, KoalaError if its
-        workers are lost again and again."""
+        """Run the items. Raises ConfigError if the scheduler cannot be used, KoalaError if it is
+        lost, or its workers again and again."""
         if not items:
             return Replications(finished=())
         client = self._client()
@@ -101,6 +101,7 @@ def _made(
     """Yield place and result of each item. The first batches are of one item; later ones as large
     as makes a batch of a second."""
     from distributed import KilledWorker, as_completed  # noqa: PLC0415
+    from distributed.client import FutureCancelledError  # noqa: PLC0415
 
     threads = sum(client.nthreads().values())
     places = iter(range(len(items)))
@@ -115,6 +116,11 @@ def _made(
         except KilledWorker as error:
             raise KoalaError(
                 f"workers were lost {LOST_MAX} times with the same runs: {error}"
+            ) from None
+        except FutureCancelledError:
+            raise KoalaError(
+                f"--on: the scheduler was lost after {made_count} of {len(items)} runs; the same"
+                " command goes on after the runs that are stored"
             ) from None
         for place, made in results:
             made_count, made_s = made_count + 1, made_s + made.cpu_s

@@ -149,7 +149,11 @@ def _provenance(folder: Path) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise ConfigError(f"{path}: is no JSON: {error}") from error
-    needed = {"options", "cpu_s_by_run", *SAME}
-    if not isinstance(found, dict) or found.get("form") != FORM or needed - found.keys():
+    kinds = {"options": dict, "cpu_s_by_run": list, **dict.fromkeys(SAME, str)}
+    if (
+        not isinstance(found, dict)
+        or found.get("form") != FORM
+        or not all(isinstance(found.get(name), kind) for name, kind in kinds.items())
+    ):
         raise ConfigError(f"{path}: is no provenance of a campaign of this version")
     return found

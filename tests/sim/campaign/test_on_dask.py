@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -56,14 +57,22 @@ def process(*words: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         started.wait(LIMIT_S)
 
 
+class Cluster(NamedTuple):
+    """Address and processes of a scheduler and its workers."""
+
+    address: str
+    scheduler: subprocess.Popen[bytes]
+    workers: list[subprocess.Popen[bytes]]
+
+
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A scheduler and two workers, each a process."""
     place = tmp_path / "scheduler.json"
     with ExitStack() as stack:
         words = ("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0")
         more = ("--no-dashboard", "--scheduler-file", str(place))
-        stack.enter_context(process(*words, *more, folder=tmp_path))
+        scheduler = stack.enter_context(process(*words, *more, folder=tmp_path))
         until(lambda: place.exists() and place.read_text().endswith("}"))
         address = json.loads(place.read_text())["address"].removeprefix("tcp://")
         worker = ("distributed.cli.dask_worker", f"tcp://{address}", "--nthreads", "1")
@@ -72,7 +81,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
             for _ in range(2)
         ]
         until(lambda: _workers(address) == 2)
-        yield address, workers
+        yield Cluster(address, scheduler, workers)
 
 
 def _workers(address: str) -> int:
@@ -88,34 +97,56 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_bytes_are_those_of_this_machine_though_a_worker_is_killed(
-    tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[bytes]]]
+    tmp_path: Path, cluster: Cluster
 ) -> None:
-    address, workers = cluster
+    address, _, workers = cluster
     file, store = tmp_path / "policies.toml", tmp_path / "store"
     file.write_text(SWEEP)
     here = koala("sweep", str(file), "--no-store", "--out", str(tmp_path / "here"))
     assert here.returncode == 0, here.stderr
-    command = [sys.executable, "-m", "koala.cli", "sweep", str(file), "--on", f"dask://{address}"]
-    words = ["--store", str(store), "--out", str(tmp_path / "there")]
-    with subprocess.Popen(
-        [*command, *words], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as there:
-        until(lambda: there.poll() is not None or count_lines(store) >= 2)
-        workers[0].kill()
-        _, told = there.communicate(timeout=LIMIT_S)
-    assert there.returncode == 0, told.decode()
+    status, told = swept(file, cluster, store, killed=workers[0])
+    assert status == 0, told
     assert bytes_of(tmp_path / "there") == bytes_of(tmp_path / "here")
     assert len(bytes_of(tmp_path / "there")) == 4
     found = json.loads((tmp_path / "there" / "provenance.json").read_text())
     assert found["on"] == f"dask://{address}"
 
 
-def test_workers_of_other_code_are_refused(
-    cluster: tuple[str, list[subprocess.Popen[bytes]]], monkeypatch: pytest.MonkeyPatch
+def test_a_lost_scheduler_is_named_and_finished_runs_are_kept(
+    tmp_path: Path, cluster: Cluster
 ) -> None:
-    address, _ = cluster
+    file, store = tmp_path / "policies.toml", tmp_path / "store"
+    file.write_text(SWEEP.replace("4000", "40000"))
+    status, told = swept(file, cluster, store, killed=cluster.scheduler)
+    assert status != 0
+    assert told.splitlines()[-1].startswith("koala sweep: --on: the scheduler was lost after")
+    assert 2 <= count_lines(store) < 24
+
+
+def swept(
+    file: Path, cluster: Cluster, store: Path, *, killed: subprocess.Popen[bytes]
+) -> tuple[int, str]:
+    """Run a sweep on a cluster, one of whose processes is killed after two runs; return its status
+    and its messages."""
+    command = [sys.executable, "-m", "koala.cli", "sweep", str(file)]
+    words = ["--on", f"dask://{cluster.address}", "--store", str(store)]
+    with subprocess.Popen(
+        [*command, *words, "--out", str(file.parent / "there")],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as there:
+        until(lambda: there.poll() is not None or count_lines(store) >= 2)
+        killed.kill()
+        _, told = there.communicate(timeout=LIMIT_S)
+    return there.returncode, told.decode()
+
+
+def test_workers_of_other_code_are_refused(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(on_dask, "interpreter", lambda: "cpython 2.7")
-    engine = engine_of(f"dask://{address}")
+    engine = engine_of(f"dask://{cluster.address}")
     with pytest.raises(ConfigError, match=r"worker tcp.* has other code .*this machine cpython 2"):
         engine(len, ["a"], progress=lambda _: None, each=lambda _one, _made: None)  # type: ignore[arg-type]
 
