@@ -146,7 +146,7 @@ docs: $(STAMP)  ## Build the documentation as a site, below build/docs
 	@$(BIN)/mkdocs build --strict --quiet --config-file deploy/docs/mkdocs.yml
 
 .PHONY: pictures
-pictures: $(STAMP)  ## Draw docs/pictures anew, from real runs
+pictures: $(STAMP)  ## Draw docs/pictures from real runs
 	@$(BIN)/python -m tests.documents.pictures
 
 .PHONY: release
@@ -162,7 +162,7 @@ types: $(STAMP)  ## mypy --strict
 	@$(BIN)/mypy
 
 .PHONY: proto
-proto: $(STAMP)  ## Generate koala/wire/v1 anew from proto/
+proto: $(STAMP)  ## Generate koala/wire/v1 from proto/
 	@$(BIN)/python proto/generate.py
 
 .PHONY: clean

@@ -20,7 +20,9 @@ from tests.tidy.sources import ROOT
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 COMMAND_LINE = ROOT / "docs" / "cli.md"
-SECTION = re.compile(r"^### `\[([^\]]+)\]`[^\n]*\n(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE)
+SECTION = re.compile(
+    r"^### `\[([^\]]+)\]`( of the agent)?[^\n]*\n(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE
+)
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| .+ \|$", re.MULTILINE)
 SWITCHED_OFF = re.compile(r"^# (?=\[[a-z_]+\]|[a-z_]+ = )", re.MULTILINE)
 
@@ -33,13 +35,15 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "bus": daemon.BusTable,
     "journal": daemon.JournalTable,
     **agent.TABLES,
+    "metrics": daemon.DaemonMetricsTable,
+    "metrics of the agent": agent.TABLES["metrics"],
 }
 
 
 def described() -> dict[str, dict[str, str]]:
     """The tables of the document: for each key its default as written."""
     text = CONFIGURATION.read_text(encoding="utf-8")
-    return {name: dict(ROW.findall(body)) for name, body in SECTION.findall(text)}
+    return {name + whose: dict(ROW.findall(body)) for name, whose, body in SECTION.findall(text)}
 
 
 def written(default: Any) -> str:
@@ -73,7 +77,8 @@ def test_every_key_is_described_with_its_default(name: str) -> None:
 def test_no_table_is_forgotten_and_none_is_made_up() -> None:
     known = {field.name for field in msgspec.structs.fields(daemon.File)}
     known |= {field.name for field in msgspec.structs.fields(agent.Config)}
-    assert set(described()) == {name.replace("sites", "sites.NAME") for name in known}
+    named = {name.removesuffix(" of the agent") for name in described()}
+    assert named == {name.replace("sites", "sites.NAME") for name in known}
 
 
 @pytest.mark.parametrize("name", ["daemon.toml", "agent.toml"])

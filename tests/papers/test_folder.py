@@ -77,6 +77,7 @@ def test_what_does_not_fit_together_is_refused(
     (other / "runs.jsonl").write_text(json.dumps(row) + "\n")
     assert "differs from the same run" in refusal(str(whole), str(other))
     assert "--merge and --part cannot be combined" in refusal("--part", "1/2", *parts)
+    assert "--merge and --quick cannot be combined" in refusal("--quick", *parts)
 
 
 def test_each_run_is_a_line_and_the_provenance_has_the_rest(whole: Path) -> None:
