@@ -62,8 +62,14 @@ def output(site: Site, claim: str) -> str:
 async def test_a_program_runs_after_the_barrier(
     tmp_path: Path, python: Path, scratch: Path | None
 ) -> None:
-    """Checked in, armed, released; its words, output and statuses are as they should be."""
-    script = 'echo "$KOALA_PROCESS of $WORLD_SIZE, $WORD"; exit $((3 * KOALA_PROCESS))'
+    """Checked in, armed, released; its words, output and statuses are as they should be.
+
+    The first process to fail ends the others, so each ignores TERM before one can fail.
+    """
+    script = (
+        "trap '' TERM; : > ready.$KOALA_PROCESS; until [ -e ready.0 ]; do :; done;"
+        ' echo "$KOALA_PROCESS of $WORLD_SIZE, $WORD"; exit $((3 * KOALA_PROCESS))'
+    )
     hold = a_shell_hold(script, processes=2, environment=(("WORD", "Grüße"),))
     async with a_site(tmp_path, python=python, scratch=scratch) as site:
         arm = an_arm(hold)

@@ -97,11 +97,8 @@ def test_the_numbers_are_those_of_json_and_no_colour_is_needed(grid: Up) -> None
     with terminal("top", "--address", grid.address) as screen:
         screen.wait_for("q quit", "delft")
         sites = json.loads(grid.koala("site", "--json").stdout)["sites"]
-        for site in sites:
-            line = next(one for one in screen.text.split("\n") if one.startswith(site["site"]))
-            bar = re.search(r"\[.{20}\]", line)
-            assert bar is not None
-            assert line.split()[-1] == str(site["idle"])
+        rows = [rf"(?m)^{one['site']} .*\[.{{20}}\].* {one['idle']} *$" for one in sites]
+        screen.wait(lambda text: all(re.search(row, text) for row in rows), "the sites of --json")
         assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", screen.written), "NO_COLOR is set"
         screen.resize(60, 20)
         screen.process.send_signal(signal.SIGWINCH)
