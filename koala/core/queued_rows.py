@@ -30,7 +30,7 @@ _REST_NEW = tuple(
         for field in _REST
     ]
 )
-"""What `_rest_of` gives for a new job."""
+"""Rest of a new job, as `_rest_of` returns it."""
 
 
 def row_of(job: Job, number: int) -> QueuedRow | None:

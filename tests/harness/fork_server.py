@@ -33,7 +33,7 @@ MODULES = (
     "koala.client",
     "grpc.aio",
 )
-"""What is imported before the first order."""
+"""Modules that are imported before the first order."""
 ORDER_BYTES_MAX = 1 << 17
 STREAMS = 3
 
@@ -44,7 +44,7 @@ class Order:
     descriptor of the process) and its exit status are told."""
 
     program: str
-    """What `python -c` would run."""
+    """Source text, as for `python -c`."""
     words: tuple[str, ...]
     environment: dict[str, str]
     folder: str

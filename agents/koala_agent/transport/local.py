@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import stat
 from pathlib import Path
 
+from koala.identity.private_files import write_private
 from koala_agent.transport.port import FileStatus
 from koala_agent.transport.shell import Shell
 
@@ -17,7 +17,7 @@ class LocalTransport(Shell):
 
     async def put(self, path: str, content: bytes) -> None:
         """See `Transport`."""
-        await asyncio.to_thread(_put, _located(path), content)
+        await asyncio.to_thread(write_private, _located(path), content)
 
     async def get(self, path: str, size_max: int) -> bytes:
         """See `Transport`."""
@@ -42,20 +42,6 @@ class LocalTransport(Shell):
 
 def _located(path: str) -> Path:
     return Path.home() / path
-
-
-def _put(path: Path, content: bytes) -> None:
-    new = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise
 
 
 def _get(path: Path, size_max: int) -> bytes:

@@ -23,7 +23,7 @@ RUNS, PROVENANCE = "runs.jsonl", "provenance.json"
 FORM = 1
 """Version of both files."""
 SAME = ("code", "interpreter")
-"""What all parts must have in common, beside the options."""
+"""Keys of the provenance that all parts must share, beside the options."""
 Item = TypeVar("Item", bound=Hashable)
 
 
