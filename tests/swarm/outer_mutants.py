@@ -20,6 +20,7 @@ from koala_agent.claims.states import Armed, Asked, Granted, Passed, Withdrawing
 from koala_agent.starter import machine, pacing
 from koala_agent.starter.compat import to_number
 from koala_agent.starter.machine.phases import Holding
+from koala_agent.starter.messages import PingAnswered
 from tests.swarm.mutating import Patches, mutant, replaced
 
 # The daemon ---------------------------------------------------------------------------------------
@@ -195,8 +196,8 @@ def a_lease_from_the_answer() -> Patches:
     """The lease counts from the arrival of the answer, not from the sending of the ping."""
     real = machine.StarterMachine._pong
 
-    def pong(self: Any, sent_at: float, answered_at: float) -> None:
-        real(self, sent_at, answered_at)
+    def pong(self: Any, answer: PingAnswered) -> None:
+        real(self, answer)
         self._leases.answered_at = self._now
 
     with replaced((machine.StarterMachine, "_pong"), by=pong):

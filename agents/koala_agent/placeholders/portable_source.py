@@ -2,20 +2,25 @@
 
 The modules of the starter use no function and no syntax that is newer than 3.6, but annotations,
 which a type checker reads as those of our own Python. So annotations are removed on the way, with
-comments and docstrings. Those of classes become texts, as `from __future__ import annotations`
-makes them from 3.7 on: the starter's `dataclass` and `read_fields` read them.
+comments, docstrings and imports for type checkers. Annotations of classes become texts, as
+`from __future__ import annotations` makes them from 3.7 on: the starter's `dataclass` and
+`read_fields` read them. Indentation is one space, because batch systems limit a script's size.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
 
 def portable(text: str) -> str:
     """Return a module without comments, docstrings and annotations."""
-    module = _Portable().visit(ast.parse(text))
-    return ast.unparse(ast.fix_missing_locations(module))
+    module = ast.fix_missing_locations(_Portable().visit(ast.parse(text)))
+    wide = ast.unparse(module)
+    narrow = re.sub(r"(?m)^(?: {4})+", lambda found: " " * (len(found[0]) // 4), wide)
+    assert ast.dump(ast.parse(narrow)) == ast.dump(ast.parse(wide)), "a text of several lines"
+    return narrow
 
 
 class _Portable(ast.NodeTransformer):
@@ -55,6 +60,12 @@ class _Portable(ast.NodeTransformer):
         if node.value is None:
             return ast.Pass()
         return self.generic_visit(ast.Assign([node.target], node.value))
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        """Remove what only a type checker reads."""
+        self.generic_visit(node)
+        is_for_checkers = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return node.orelse if is_for_checkers else node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
         return None if node.module == "__future__" else node

@@ -37,6 +37,7 @@ from koala_agent.placeholders.allowed_programs import NotAllowedError, permitted
 from koala_agent.placeholders.batch_script import archive, body
 from koala_agent.placeholders.logs import LogSource
 from koala_agent.placeholders.portable_source import portable
+from koala_agent.starter.messages import END_FILE, PASS_FILE
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
 from koala_agent.starter_link.codec import record_of
 
@@ -358,7 +359,7 @@ def read_record(claim: ClaimId, settings: LaunchSettings) -> StarterRecord | Non
     """Read the record of the claim's starter; None when there is no readable one. Raises OSError
     when the read failed for now."""
     folder = settings.folder(claim)
-    return record_of(_read_surely(folder, "passed.json"), _read_surely(folder, "end.json"))
+    return record_of(_read_surely(folder, PASS_FILE), _read_surely(folder, END_FILE))
 
 
 def _read(folder: Path, name: str) -> dict[str, object] | None:

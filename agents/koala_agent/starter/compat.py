@@ -83,7 +83,7 @@ def log(text: str) -> None:
 
 
 def to_number(message: dict[str, object], key: str) -> float:
-    """Parse a number. Raises ValueError for anything that a float cannot hold."""
+    """Parse a number of a message. Raises ValueError for anything that a float cannot hold."""
     value = message.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{key} = {value!r} is no number")  # noqa: TRY004 - whatever comes, one kind
@@ -119,10 +119,25 @@ def to_list(value: object) -> list[object]:
 
 
 def read_fields(cls: type[Record], given: dict[str, object]) -> Record:
-    """Make a record of these fields of a JSON object, by their names and types. Raises ValueError,
-    and TypeError for one that is missing and has no default."""
-    fields = {name: kind for name, kind in cls.__annotations__.items() if name in given}
-    return cls(**{name: _READERS[kind](given[name]) for name, kind in fields.items()})
+    """Make a record of these fields of a JSON object, by their names and types. Raises ValueError
+    that names the field, also for one that is missing and has no default."""
+    fields = {}
+    for name, kind in cls.__annotations__.items():
+        if name in given:
+            try:
+                fields[name] = _read_field(kind, given[name])
+            except ValueError as error:
+                raise ValueError(f"{name} = {error}")  # noqa: B904 - its text is all of it
+    try:
+        return cls(**fields)
+    except TypeError as error:
+        raise ValueError(str(error))  # noqa: B904 - see above
+
+
+def _read_field(kind: str, value: object) -> object:
+    if kind.endswith(OPTIONAL):
+        return None if value is None else _READERS[kind[: -len(OPTIONAL)]](value)
+    return _READERS[kind](value)
 
 
 def to_texts(value: object) -> list[str]:
@@ -154,6 +169,16 @@ def to_count(value: object) -> int:
     return value
 
 
+def _to_tuple(value: object, *readers: Callable[[object], object]) -> tuple[object, ...]:
+    """Parse a JSON list of exactly these parts. Raises ValueError."""
+    parts = to_list(value)
+    if len(parts) != len(readers):
+        raise ValueError(f"{str(value)[:80]!r} does not have {len(readers)} parts")
+    return tuple([read(part) for read, part in zip(readers, parts)])
+
+
+OPTIONAL = " | None"
+
 _READERS: dict[str, Callable[[object], object]] = {
     "str": to_text,
     "bool": to_flag,
@@ -161,9 +186,14 @@ _READERS: dict[str, Callable[[object], object]] = {
     "float": lambda value: to_number({"value": value}, "value"),
     "dict[str, object]": to_object,
     "tuple[str, ...]": lambda value: tuple(to_texts(value)),
+    "tuple[int, ...]": lambda value: tuple(map(to_count, to_list(value))),
+    "tuple[int, int]": lambda value: _to_tuple(value, to_count, to_count),
     "tuple[tuple[str, str], ...]": lambda value: tuple(to_pairs(value)),
     "tuple[tuple[str, int], ...]": lambda value: tuple(
-        [(to_text(name), to_count(number)) for name, number in map(to_list, to_list(value))]
+        [_to_tuple(pair, to_text, to_count) for pair in to_list(value)]
+    ),
+    "tuple[tuple[str, str, int, str], ...]": lambda value: tuple(
+        [_to_tuple(row, to_text, to_text, to_count, to_text) for row in to_list(value)]
     ),
 }
-"""Parsers by the text of an annotation."""
+"""Parsers by the text of an annotation, without OPTIONAL."""

@@ -36,6 +36,7 @@ from koala_agent.starter.events import (
     WriteEnd,
 )
 from koala_agent.starter.machine import StarterMachine
+from koala_agent.starter.messages import END_FILE, PASS_FILE, EndRecord, PassRecord, to_json
 from koala_agent.starter.process_host import MachineDriver, ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK, apply_brand
 from koala_agent.starter.procfs import boot_id
@@ -115,7 +116,7 @@ class StarterDriver:
         try:
             os.fsync(self._passing)
         except OSError as error:
-            log(f"passed.json may not outlive this machine: {error}")
+            log(f"{PASS_FILE} may not outlive this machine: {error}")
 
     def gather(self) -> list[Event]:
         """See World."""
@@ -222,7 +223,7 @@ class StarterDriver:
         try:
             self._process_host.prepare(bundle)
             if self._passing < 0:
-                path = os.path.join(self._program.state_folder, "passed.json")
+                path = os.path.join(self._program.state_folder, PASS_FILE)
                 self._passing = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
                 os.write(self._passing, b" " * PASSED_BYTES)
         except (OSError, ValueError) as error:
@@ -233,18 +234,18 @@ class StarterDriver:
 
     def _write_end(self, end: dict[str, object]) -> None:
         try:
-            content: dict[str, object] = {"nonce": self._nonce, "end": end}
-            self._process_host.write("end.json", content, is_durable=True)
+            content = to_json(EndRecord(nonce=self._nonce, end=end))
+            self._process_host.write(END_FILE, content, is_durable=True)
         except OSError as error:
-            log(f"end.json cannot be written: {error}")  # the agent is told all the same
+            log(f"{END_FILE} cannot be written: {error}")  # the agent is told all the same
 
     def _open(self, not_after: float) -> list[Event]:
         """Check the clock once, write the record of the pass, and open the barrier."""
         at = boot_now()
         if at > not_after:
             return [TooLate()]
-        passed = {"nonce": self._nonce, "passed_at": self._machine.to_daemons(at)}
-        os.pwrite(self._passing, json.dumps(passed).encode(), 0)
+        passed = PassRecord(nonce=self._nonce, passed_at=self._machine.to_daemons(at))
+        os.pwrite(self._passing, json.dumps(to_json(passed)).encode(), 0)
         if self._nodes is not None:  # first, as its way is longer
             self._nodes.broadcast("go", not_after=not_after)
         self._process_host.processes.go()

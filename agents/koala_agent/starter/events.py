@@ -1,4 +1,4 @@
-"""Events and actions of the starter's machine: plain values, and parsers of the agent's messages.
+"""Events and actions of the starter's machine: plain values.
 
 All instants are CLOCK_BOOTTIME but those in the daemon's time (`release_at`, `passed_at`,
 `ended_at`); durations are seconds.
@@ -6,7 +6,7 @@ All instants are CLOCK_BOOTTIME but those in the daemon's time (`release_at`, `p
 
 from __future__ import annotations
 
-from koala_agent.starter.compat import dataclass, to_number
+from koala_agent.starter.compat import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -232,8 +232,8 @@ class TryPaths:
 
     label: str
     address: str
-    listens: list[int]
-    targets: list[tuple[str, str, int, str]]
+    listens: tuple[int, ...]
+    targets: tuple[tuple[str, str, int, str], ...]
     limit_s: float
 
 
@@ -313,41 +313,3 @@ if TYPE_CHECKING:
         "Dial | Send | Begin | Fork | Prepare | TryPaths | ClosePaths | Open | Signal | Look"
         " | Deliver | Measure | Halt | Continue | WriteEnd | Answer | Exit"
     )
-
-
-# Messages of the agent ----------------------------------------------------------------------------
-
-
-def to_arm_number(message: dict[str, object]) -> tuple[int, int]:
-    """Parse an Arm's number. Raises ValueError for anything but [epoch, counter]."""
-    value = message.get("number")
-    if isinstance(value, list) and len(value) == 2:
-        epoch, counter = value
-        if isinstance(epoch, int) and isinstance(counter, int):
-            return epoch, counter
-    raise ValueError(f"number = {value!r} is not [epoch, counter]")
-
-
-def to_try_paths(message: dict[str, object]) -> TryPaths:
-    """Parse an order to probe paths. Raises ValueError for anything but ports and targets."""
-    listens, targets = message.get("listens"), message.get("targets")
-    if not isinstance(listens, list) or not isinstance(targets, list):
-        raise ValueError(f"{listens!r} and {targets!r} are no lists")  # noqa: TRY004 - as all here
-    for port in [*listens, *(target[2] for target in targets if _is_target(target))]:
-        if not isinstance(port, int) or not 1 <= port <= 65_535:
-            raise ValueError(f"{port!r} is no port")
-    if not all(_is_target(target) for target in targets):
-        raise ValueError(f"targets = {targets!r}: allowed are [label, address, port, claim]")
-    return TryPaths(
-        label=str(message.get("label", "")),
-        address=str(message.get("address", "")),
-        listens=listens,
-        targets=[(label, address, port, claim) for label, address, port, claim in targets],
-        limit_s=to_number(message, "limit_s"),
-    )
-
-
-def _is_target(value: object) -> bool:
-    if not isinstance(value, list) or len(value) != 4:
-        return False
-    return all(isinstance(value[index], str) for index in (0, 1, 3))

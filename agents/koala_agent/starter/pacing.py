@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from koala_agent.starter.events import Continue, Halt, Measure
+from koala_agent.starter.messages import ProgressReported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,19 +64,18 @@ class Pacing:
             actions += self._turn(now)
         return actions
 
-    def measured(self, event: Measured, now: float) -> dict[str, object] | None:
+    def measured(self, event: Measured, now: float) -> ProgressReported | None:
         """Return the report of this cycle; None when it comes too late to stand for its end."""
         due_at = self._passed_at + self._cycle * self._cycle_s
-        message: dict[str, object] = {
-            "kind": "progress",
-            "cycle": self._cycle,
-            "work": event.work,
-            "is_told": event.is_told,
-            "can_pace": event.can_pace,
-        }
+        report = ProgressReported(
+            cycle=self._cycle,
+            work=event.work,
+            is_told=event.is_told,
+            can_pace=event.can_pace,
+        )
         is_in_time = now - due_at < self._cycle_s / 2
         self._next_cycle(now)
-        return message if is_in_time else None
+        return report if is_in_time else None
 
     def end(self) -> list[Action]:
         """Stop measuring and continue the program: a stopped one receives no signal but KILL."""

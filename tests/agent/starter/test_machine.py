@@ -318,8 +318,8 @@ def test_paths_are_tried_once_and_the_answer_is_always_the_same() -> None:
         TryPaths(
             label="a1",
             address="here",
-            listens=[29500],
-            targets=[("b1", "there", 29500, "j1/1/1/1")],
+            listens=(29500,),
+            targets=(("b1", "there", 29500, "j1/1/1/1"),),
             limit_s=5.0,
         )
     ]

@@ -164,11 +164,16 @@ def test_every_module_can_be_imported(tmp_path: Path, python: Path) -> None:
     assert "koala_agent.starter.mpi_launchers" in run.stdout.split()
 
 
-def test_annotations_are_left_out_but_the_fields_of_classes() -> None:
+def test_what_only_type_checkers_read_is_left_out_but_the_fields_of_classes() -> None:
     """These are texts."""
     text = '''"""A module."""
 from __future__ import annotations
 LIMIT: int | None = 3  # as it was
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+else:
+    OTHER = 4
 class Record:
     """A record."""
     names: tuple[str, ...]
@@ -181,14 +186,16 @@ class Record:
 '''
     assert portable(text).splitlines() == [
         "LIMIT = 3",
+        "TYPE_CHECKING = False",
+        "OTHER = 4",
         "",
         "class Record:",
-        "    names: 'tuple[str, ...]'",
-        "    size: 'int' = 0",
+        " names: 'tuple[str, ...]'",
+        " size: 'int' = 0",
         "",
-        "    def total(self, *given, more=None):",
-        "        pass",
-        "        left = [*given]",
-        "        self.left = left",
-        "        return sum(left)",
+        " def total(self, *given, more=None):",
+        "  pass",
+        "  left = [*given]",
+        "  self.left = left",
+        "  return sum(left)",
     ]

@@ -76,7 +76,7 @@ def test_cycles_are_counted_from_the_pass() -> None:
     assert pacing.tick(100.51, is_alone=False) == [Measure()]
     report = pacing.measured(MEASURED, 100.52)
     assert report is not None
-    assert (report["cycle"], report["work"], report["can_pace"]) == (1, 1.5, True)
+    assert (report.cycle, report.work, report.can_pace) == (1, 1.5, True)
     assert pacing.wake_at == 101.0
 
 

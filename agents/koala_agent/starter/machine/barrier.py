@@ -8,19 +8,17 @@
 
 from __future__ import annotations
 
-from koala_agent.starter.compat import dataclass, to_number
-from koala_agent.starter.events import (
-    ClosePaths,
-    Open,
-    Prepare,
-    Send,
-    to_arm_number,
-    to_try_paths,
-)
+from koala_agent.starter.compat import dataclass
+from koala_agent.starter.events import ClosePaths, Open, Prepare, Send, TryPaths
+from koala_agent.starter.messages import ArmAnswered, PathsTried, to_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Settings
+    from koala_agent.starter.messages import ArmOrder, PathsOrder, ReleaseOrder
+
+
+PORT_MAX = 65_535
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +49,7 @@ class Barrier:
         self._released_at = 0.0  # T in the daemon's time, when `open_at` is set by a Release
         self._is_open_due = True
         self._is_ready = False
-        self._unready_arm: tuple[float, dict[str, object]] | None = None
+        self._unready_arm: tuple[float, ArmOrder] | None = None
 
     def dues(self, lease_until: float) -> list[float]:
         """Return the instants at which something is due."""
@@ -63,7 +61,7 @@ class Barrier:
         """True while a promise forbids an abort."""
         return self.promised_until is not None and now < self.promised_until
 
-    def ready(self, now: float) -> tuple[float, dict[str, object]] | None:
+    def ready(self, now: float) -> tuple[float, ArmOrder] | None:
         """Note that all processes are ready; return the Arm that waited for them, with the instant
         of its receipt.
         """
@@ -97,46 +95,42 @@ class Barrier:
         return [_armed(self.arming.number)] if now < self.arming.until else []
 
     def arm(
-        self, message: dict[str, object], received_at: float, *, now: float, lease_until: float
+        self, order: ArmOrder, received_at: float, *, now: float, lease_until: float
     ) -> list[Action]:
         """Promise when lease and hold deadline both outlast D, and all processes are ready.
 
         D counts from the receipt, however long the processes took.
         """
-        number = to_arm_number(message)
         if not self._is_ready:
             earlier = self._unready_arm
-            if earlier is None or to_arm_number(earlier[1]) <= number:
-                self._unready_arm = (received_at, message)
+            if earlier is None or earlier[1].number <= order.number:
+                self._unready_arm = (received_at, order)
             return []
-        late_s = to_number(message, "late_s")
-        until = received_at + late_s
+        until = received_at + order.late_s
         is_promised = min(lease_until, self.hold_until) > until > now
         self.arming = Arming(
-            number=number,
-            release_at=to_number(message, "release_at"),
-            late_s=late_s,
+            number=order.number,
+            release_at=order.release_at,
+            late_s=order.late_s,
             until=until,
             is_promised=is_promised,
-            has_peers=has_peers(message),
+            has_peers=has_peers(order),
         )
         self.open_at = None
         if not is_promised:
             return []
         self.promised_until = max(until, self.promised_until or until)
-        bundle = message.get("bundle")
-        return [Prepare(bundle=bundle if isinstance(bundle, dict) else {}), _armed(number)]
+        return [Prepare(bundle=order.bundle or {}), _armed(order.number)]
 
-    def release(self, message: dict[str, object], offset_s: float) -> bool:
+    def release(self, order: ReleaseOrder, offset_s: float) -> bool:
         """Set T by the Release of the latest Arm; False for any other. The daemon's clock is ahead
         of ours by `offset_s`.
         """
         arming = self.arming
-        if arming is None or not self.is_promised(to_arm_number(message)):
+        if arming is None or not self.is_promised(order.number):
             return False
         # The decided instant may be later than the requested one.
-        is_later = "release_at" in message
-        told_at = to_number(message, "release_at") if is_later else arming.release_at
+        told_at = arming.release_at if order.release_at is None else order.release_at
         self._released_at = max(arming.release_at, told_at)
         self._set_open_at(arming, offset_s)
         return True
@@ -179,15 +173,17 @@ class PathProbing:
         self._is_listening = False
         self._problem: str | None = None
 
-    def begin(self, message: dict[str, object]) -> list[Action]:
-        """Begin the probes; a repeated order gets the same answer."""
+    def begin(self, order: PathsOrder) -> list[Action]:
+        """Begin the probes; a repeated order gets the same answer. Raises ValueError."""
         if self._problem is not None:
             return [Send(message=self.report)]
         if self._is_listening:
             return []
-        order = to_try_paths(message)
+        for port in [*order.listens, *(port for _label, _address, port, _claim in order.targets)]:
+            if not 1 <= port <= PORT_MAX:
+                raise ValueError(f"{port} is no port: allowed is 1 to {PORT_MAX}")
         self._is_listening = True
-        return [order]
+        return [TryPaths(**vars(order))]
 
     def end(self, problem: str) -> None:
         """Note the result; empty when all paths are open."""
@@ -196,7 +192,7 @@ class PathProbing:
     @property
     def report(self) -> dict[str, object]:
         """The report of the result."""
-        return {"kind": "tried", "problem": self._problem}
+        return to_message(PathsTried(problem=self._problem or ""))
 
     def close(self) -> list[Action]:
         """Stop listening: the ports are the program's from here on."""
@@ -206,12 +202,11 @@ class PathProbing:
         return [ClosePaths()]
 
 
-def has_peers(message: dict[str, object]) -> bool:
+def has_peers(order: ArmOrder) -> bool:
     """Test an Arm for other components; True when it does not say."""
-    bundle = message.get("bundle")
-    members = bundle.get("members") if isinstance(bundle, dict) else None
+    members = None if order.bundle is None else order.bundle.get("members")
     return not isinstance(members, list) or len(members) != 1
 
 
 def _armed(number: tuple[int, int]) -> Send:
-    return Send(message={"kind": "armed", "number": list(number)})
+    return Send(message=to_message(ArmAnswered(number=number)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from koala_agent.starter.events import Dial, Send
+from koala_agent.starter.messages import PingSent, to_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Line:
         if not self.is_connected:
             return []
         self._unanswered += 1
-        return [Send(message={"kind": "ping", "sent_at": now})]
+        return [Send(message=to_message(PingSent(sent_at=now)))]
 
     def start_burst(self) -> None:
         """Send a ping after each of the next answers."""

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from koala_agent.starter.events import Looked
+    from koala_agent.starter.messages import End
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ class Over:
     """All is done; the end is sent until the agent has acknowledged it."""
 
     until: float
-    end: dict[str, object]
+    end: End
     ended_at: float
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 import signal
 
-from koala_agent.starter.compat import to_number, to_whole
 from koala_agent.starter.daemon_clock import EVEN_S, EXACT_S, DaemonClock
 from koala_agent.starter.events import (
     Asked,
@@ -48,7 +47,6 @@ from koala_agent.starter.events import (
     Unexecutable,
     Woken,
     WriteEnd,
-    to_arm_number,
 )
 from koala_agent.starter.machine.barrier import Barrier, PathProbing, has_peers
 from koala_agent.starter.machine.leases import Leases
@@ -64,6 +62,26 @@ from koala_agent.starter.machine.phases import (
 )
 from koala_agent.starter.machine.statuses import Statuses, status_text
 from koala_agent.starter.machine.values import Questions, refused
+from koala_agent.starter.messages import (
+    AdoptOrder,
+    ArmOrder,
+    ClockSample,
+    DismissOrder,
+    End,
+    EndAcknowledged,
+    EndReported,
+    Hello,
+    PaceOrder,
+    PassReported,
+    PathsOrder,
+    PingAnswered,
+    ReleaseOrder,
+    RequestAnswered,
+    StopOrder,
+    read,
+    to_json,
+    to_message,
+)
 from koala_agent.starter.pacing import Pacing
 
 TYPE_CHECKING = False
@@ -152,60 +170,62 @@ class StarterMachine:
         """Make the check-in; after a reconnection it has the whole state."""
         arming = self._barrier.arming
         is_armed = arming is not None and arming.is_promised
-        return {
-            "kind": "hello",
-            "claim": self._settings.claim,
-            "secret": self._settings.secret,
-            "nonce": self._settings.nonce,
-            "hosts": [list(host) for host in self._settings.hosts],
-            "armed": list(arming.number) if arming is not None and is_armed else None,
-            "passed_at": None if self.passed_at is None else self.to_daemons(self.passed_at),
-            "end": self._end_of(self.phase) if isinstance(self.phase, Over) else None,
-        }
+        hello = Hello(
+            claim=self._settings.claim,
+            secret=self._settings.secret,
+            nonce=self._settings.nonce,
+            hosts=self._settings.hosts,
+            armed=arming.number if arming is not None and is_armed else None,
+            passed_at=None if self.passed_at is None else self.to_daemons(self.passed_at),
+            end=self._end_of(self.phase) if isinstance(self.phase, Over) else None,
+        )
+        return to_message(hello)
 
     def _receive(self, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
         kind = message.get("kind")
-        if kind == "pong":
-            self._pong(to_number(message, "sent_at"), to_number(message, "now"))
-        elif kind == "adopted":
-            self._adopt(message)
-        elif kind == "paths":
-            self._try_paths(message)
-        elif kind == "arm":
-            self._arm(message, self._now)
-        elif kind == "release":
-            self._release(message)
-        elif kind == "answer":
-            self._actions += self._questions.answer(to_whole(message, "request"), message)
-        elif kind == "pace" and isinstance(self.phase, Running):
-            self._pacing.set_share(to_number(message, "share"), self._now)
-        elif kind == "stop":
+        if kind == PingAnswered.KIND:
+            self._pong(read(PingAnswered, message))
+        elif kind == AdoptOrder.KIND:
+            self._adopt(read(AdoptOrder, message))
+        elif kind == PathsOrder.KIND:
+            self._try_paths(read(PathsOrder, message))
+        elif kind == ArmOrder.KIND:
+            self._arm(read(ArmOrder, message), self._now)
+        elif kind == ReleaseOrder.KIND:
+            self._release(read(ReleaseOrder, message))
+        elif kind == RequestAnswered.KIND:
+            self._actions += self._questions.answer(read(RequestAnswered, message))
+        elif kind == PaceOrder.KIND and isinstance(self.phase, Running):
+            self._pacing.set_share(read(PaceOrder, message).share, self._now)
+        elif kind == StopOrder.KIND:
             if isinstance(self.phase, (Holding, Running)):
                 self._begin_end("stopped", "")
             elif isinstance(self.phase, Delivering):
                 self._cut_short(self.phase, "stopped", "its outputs are not wanted any more")
-        elif kind == "dismissed":
-            self._dismiss(str(message.get("reason", "")))
-        elif kind == "noted" and isinstance(self.phase, Over):
+        elif kind == DismissOrder.KIND:
+            self._dismiss(read(DismissOrder, message).reason)
+        elif kind == EndAcknowledged.KIND and isinstance(self.phase, Over):
             self._exit()
 
-    def _pong(self, sent_at: float, answered_at: float) -> None:
+    def _pong(self, answer: PingAnswered) -> None:
+        sent_at = answer.sent_at
         if sent_at > self._now:
             return  # not a ping of ours
         self._leases.answer(sent_at)
         self._barrier.is_wanted = True
         self._line.hear()
         self._barrier.open_unarmed(self._now)
-        self.clock.sample(sent_at=sent_at, answered_at=answered_at, now=self._now)
+        self.clock.sample(sent_at=sent_at, answered_at=answer.now, now=self._now)
         self._barrier.correct(self.clock.offset_s(self._now))
         self._actions += self._line.continue_burst(self._now, self._lease_s())
 
-    def _adopt(self, message: dict[str, object]) -> None:
-        hold_s, run_s = to_number(message, "hold_lease_s"), to_number(message, "run_lease_s")
-        if self._leases.change(hold_s, run_s):
+    def _adopt(self, order: AdoptOrder) -> None:
+        sample = None if order.clock is None else read(ClockSample, order.clock)
+        if self._leases.change(order.hold_lease_s, order.run_lease_s):
             self._ping()
-        self._kill_s = to_number(message, "kill_s")
-        self._share_clock(message)
+        self._kill_s = order.kill_s
+        if sample is not None:
+            self._share_clock(sample)
         if not self._is_clock_shared or self.clock.error_s(self._now) > EXACT_S:
             self._line.start_burst()
         self._actions += [Send(message=asked) for asked in self._questions.messages]
@@ -216,51 +236,46 @@ class StarterMachine:
         if self._settings.no_barrier:
             self._emit(Prepare(bundle={}))
 
-    def _share_clock(self, message: dict[str, object]) -> None:
+    def _share_clock(self, sample: ClockSample) -> None:
         """Take over the agent's measurement of the daemon's clock, if it has our clock."""
-        shared = message.get("clock")
-        if isinstance(shared, dict) and shared.get("boot") == self._settings.boot != "":
-            at = to_number(shared, "at")
-            if at <= self._now:
-                half_s, offset_s = to_number(shared, "half_s"), to_number(shared, "offset_s")
-                self.clock.share(at, max(0.0, half_s), offset_s)
-                self._is_clock_shared = True
+        if sample.boot == self._settings.boot != "" and sample.at <= self._now:
+            self.clock.share(sample.at, max(0.0, sample.half_s), sample.offset_s)
+            self._is_clock_shared = True
 
-    def _try_paths(self, message: dict[str, object]) -> None:
+    def _try_paths(self, order: PathsOrder) -> None:
         """Probe the paths, before the barrier is armed."""
         phase = self.phase
         if isinstance(phase, Holding) and phase.is_adopted and self._barrier.arming is None:
-            self._actions += self._paths.begin(message)
+            self._actions += self._paths.begin(order)
 
     def _ready(self) -> None:
         """Continue with what had to wait for the processes."""
         waiting = self._barrier.ready(self._now)
         if waiting is not None and isinstance(self.phase, Holding):
-            received_at, message = waiting
-            self._arm(message, received_at)
+            received_at, order = waiting
+            self._arm(order, received_at)
 
-    def _arm(self, message: dict[str, object], received_at: float) -> None:
-        number = to_arm_number(message)
+    def _arm(self, order: ArmOrder, received_at: float) -> None:
         barrier = self._barrier
         if not isinstance(self.phase, Holding) or not self.phase.is_adopted or barrier.problem:
             return
-        if barrier.is_stale(number):
+        if barrier.is_stale(order.number):
             return
-        if barrier.is_promised(number):
+        if barrier.is_promised(order.number):
             self._actions += barrier.repeat(self._now)
             return
         self._actions += self._paths.close()
-        self._measure_clock(has_peers=has_peers(message))
+        self._measure_clock(has_peers=has_peers(order))
         self._actions += barrier.arm(
-            message, received_at, now=self._now, lease_until=self.lease_until()
+            order, received_at, now=self._now, lease_until=self.lease_until()
         )
 
-    def _release(self, message: dict[str, object]) -> None:
+    def _release(self, order: ReleaseOrder) -> None:
         if self.passed_at is not None and self._barrier.arming is not None:
-            if to_arm_number(message) == self._barrier.arming.number:
+            if order.number == self._barrier.arming.number:
                 self._send_passed()
         elif isinstance(self.phase, Holding) and self._barrier.release(
-            message, self.clock.offset_s(self._now)
+            order, self.clock.offset_s(self._now)
         ):
             assert self._barrier.arming is not None
             self._measure_clock(has_peers=self._barrier.arming.has_peers)
@@ -299,7 +314,7 @@ class StarterMachine:
         elif isinstance(event, Measured):
             report = self._pacing.measured(event, self._now)
             if report is not None and isinstance(self.phase, Running):
-                self._send(report)
+                self._send(to_message(report))
         elif isinstance(event, SiteSignalled):
             self._signalled_by_site(event.reason)
         elif isinstance(event, Looked):
@@ -357,7 +372,7 @@ class StarterMachine:
         assert self.passed_at is not None
         self._send_passed_at = None
         passed_at = self.to_daemons(self.passed_at)
-        self._send({"kind": "passed", "passed_at": passed_at})
+        self._send(to_message(PassReported(passed_at=passed_at)))
 
     def _unexecutable(self, reason: str) -> None:
         phase = self.phase
@@ -462,13 +477,13 @@ class StarterMachine:
 
     def _over(self, phase: Delivering, problem: str, *, is_dismissed: bool = False) -> None:
         reason = "; ".join(text for text in (phase.reason, problem) if text)
-        end: dict[str, object] = {
-            "kind": phase.kind,
-            "reason": reason,
-            "statuses": [] if self.passed_at is None else self._statuses.final(),
-            "cpu_s": phase.used.cpu_s,
-            "memory_bytes": phase.used.memory_bytes,
-        }
+        end = End(
+            kind=phase.kind,
+            reason=reason,
+            statuses=() if self.passed_at is None else tuple(self._statuses.final()),
+            cpu_s=phase.used.cpu_s,
+            memory_bytes=phase.used.memory_bytes,
+        )
         over = Over(until=self._now, end=end, ended_at=phase.ended_at)
         self._emit(WriteEnd(end=self._end_of(over)))
         is_by_lease = phase.kind == "lease"
@@ -481,10 +496,10 @@ class StarterMachine:
                 linger_s, min(self._leases.length_s(is_held=False), DELIVER_S)
             )  # the agent cannot read it here
         self.phase = Over(until=self._now + linger_s, end=end, ended_at=phase.ended_at)
-        self._send({"kind": "ended", "end": self._end_of(over)})
+        self._send(to_message(EndReported(end=self._end_of(over))))
 
     def _end_of(self, phase: Over) -> dict[str, object]:
-        return {**phase.end, "ended_at": self.to_daemons(phase.ended_at)}
+        return {**to_json(phase.end), "ended_at": self.to_daemons(phase.ended_at)}
 
     def _exit(self) -> None:
         self.phase = Exited()

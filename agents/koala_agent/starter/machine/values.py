@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from koala_agent.starter.events import Answer
+from koala_agent.starter.messages import ValueAsked, ValuePut, to_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Asked
+    from koala_agent.starter.messages import RequestAnswered
 
 VALUE_MAX_BYTES = 4096
 NAME_MAX_BYTES = 256
@@ -18,8 +20,8 @@ ANSWER_SLACK_S = 1.0
 class _Question:
     """A put or get under way; it fails when no answer came until `until`."""
 
-    def __init__(self, message: dict[str, object], until: float) -> None:
-        self.message = message
+    def __init__(self, request: ValuePut | ValueAsked, until: float) -> None:
+        self.request = request
         self.until = until
 
 
@@ -32,7 +34,7 @@ class Questions:
     @property
     def messages(self) -> list[dict[str, object]]:
         """The messages of all questions: an agent that is new asks them again."""
-        return [question.message for question in self._open.values()]
+        return [to_message(question.request) for question in self._open.values()]
 
     @property
     def dues(self) -> list[float]:
@@ -55,33 +57,32 @@ class Questions:
 
     def ask(self, event: Asked, now: float) -> dict[str, object]:
         """Add a question; return its message for the agent."""
-        message: dict[str, object] = {"request": event.question, "name": event.name}
+        request: ValuePut | ValueAsked
         if event.value is None:
-            message.update(kind="get", wait_s=event.wait_s)
+            request = ValueAsked(request=event.question, name=event.name, wait_s=event.wait_s)
             limit_s = event.wait_s + ANSWER_SLACK_S
         else:
-            message.update(kind="put", value=event.value)
+            request = ValuePut(request=event.question, name=event.name, value=event.value)
             limit_s = PUT_LIMIT_S
-        self._open[event.question] = _Question(message, now + limit_s)
-        return message
+        self._open[event.question] = _Question(request, now + limit_s)
+        return to_message(request)
 
-    def answer(self, number: int, message: dict[str, object]) -> list[Action]:
+    def answer(self, answered: RequestAnswered) -> list[Action]:
         """Answer the process that asked; nobody asks any more, perhaps."""
+        number = answered.request
         question = self._open.pop(number, None)
         if question is None:
             return []
-        if not message.get("ok"):
-            return [refused(number, str(message.get("error", "")))]
-        if question.message["kind"] == "get":
-            return [
-                Answer(question=number, answer={"ok": True, "value": str(message.get("value", ""))})
-            ]
+        if not answered.ok:
+            return [refused(number, answered.error)]
+        if isinstance(question.request, ValueAsked):
+            return [Answer(question=number, answer={"ok": True, "value": answered.value})]
         return [Answer(question=number, answer={"ok": True})]
 
     def give_up(self, now: float | None = None) -> list[Action]:
         """Fail the questions that are due by now; None: all."""
         due = [n for n, q in self._open.items() if now is None or q.until <= now]
-        return [refused(number, _failure(self._open.pop(number).message)) for number in due]
+        return [refused(number, _failure(self._open.pop(number).request)) for number in due]
 
 
 def refused(number: int, error: str) -> Answer:
@@ -89,8 +90,7 @@ def refused(number: int, error: str) -> Answer:
     return Answer(question=number, answer={"ok": False, "error": error})
 
 
-def _failure(message: dict[str, object]) -> str:
-    name = message["name"]
-    if message["kind"] == "get":
-        return f"no value for {name!r} after {message['wait_s']:g} s"
-    return f"no answer to the put of {name!r} within {PUT_LIMIT_S:g} s"
+def _failure(request: ValuePut | ValueAsked) -> str:
+    if isinstance(request, ValueAsked):
+        return f"no value for {request.name!r} after {request.wait_s:g} s"
+    return f"no answer to the put of {request.name!r} within {PUT_LIMIT_S:g} s"

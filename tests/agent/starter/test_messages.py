@@ -1,0 +1,65 @@
+"""Messages between starter and agent: one declaration for both ends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from koala_agent.starter import messages
+
+SAMPLES: dict[str, Any] = {
+    "str": "a",
+    "str | None": "a",
+    "int": 1,
+    "int | None": 1,
+    "bool": True,
+    "float": 1.5,
+    "float | None": None,
+    "dict[str, object]": {"a": [1]},
+    "dict[str, object] | None": None,
+    "tuple[int, ...]": (1, 2),
+    "tuple[int, int]": (1, 2),
+    "tuple[int, int] | None": (1, 2),
+    "tuple[tuple[str, int], ...]": (("a", 1),),
+    "tuple[tuple[str, str, int, str], ...]": (("a", "b", 1, "c"),),
+}
+"""A value for each type of field."""
+
+RECORDS = [
+    one
+    for one in vars(messages).values()
+    if getattr(one, "__module__", "") == messages.__name__ and isinstance(one, type)
+]
+LINES: list[Any] = [one for one in RECORDS if hasattr(one, "KIND")]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_a_message_is_read_as_it_was_written(record: Any) -> None:
+    fields = getattr(record, "__annotations__", {})
+    written = record(**{name: SAMPLES[kind] for name, kind in fields.items()})
+    sent = json.loads(json.dumps(messages.to_json(written)))
+    if fields:
+        assert messages.read(record, {**sent, "of a later version": 1}) == written
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_a_field_of_another_type_is_named(record: Any) -> None:
+    fields = getattr(record, "__annotations__", {})
+    good = json.loads(json.dumps({name: SAMPLES[kind] for name, kind in fields.items()}))
+    for name in fields:
+        with pytest.raises(ValueError, match=f"^{name} = "):
+            messages.read(record, {**good, name: [{}]})
+
+
+def test_each_kind_is_that_of_one_message() -> None:
+    kinds = [one.KIND for one in LINES]
+    assert kinds
+    assert sorted(kinds) == sorted(set(kinds))
+
+
+def test_what_is_missing_has_its_default_or_is_named() -> None:
+    assert messages.read(messages.End, {"kind": "exited"}).statuses == ()
+    with pytest.raises(ValueError, match="sent_at"):
+        messages.read(messages.PingSent, {})
