@@ -32,7 +32,7 @@ def small_first(job: QueuedJob) -> float:
 
 def most_idle(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
     """Place each component, the largest first, at the site with the most idle processors."""
-    if request.file is not None:  # the answer then names the site that the file comes from
+    if any(part.file for part in request.parts):  # the answer then names where files come from
         return close_to_files(request, view)
     idle = view.idle(request.user)  # a copy: of the sites that this user may use
     found = []

@@ -55,6 +55,7 @@ class Component:
     outputs: Sequence[str] = ()  # patterns, such as "results/*.csv"
     stage: bool | Sequence[str] = ()  # files of this machine that go along; True: the executable
     rate: float | None = None
+    inputs: str | Sequence[str] | Mapping[str, int | str] | None = None  # beside the job's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ class Job:
     after: Sequence[str] = ()  # jobs that must have ended before: "j12", or "j12:any"
     notify: Mapping[str, str | Sequence[str]] | None = None  # {"topic": ...}, {"command": [...]}
     priority: str | None = None
-    input_files: str | Sequence[str] | Mapping[str, int | str] | None = None
+    input_files: str | Sequence[str] | Mapping[str, int | str] | None = None  # of all components
     input_mode: str | None = None
     deadline: datetime | str | None = None
     hint: str | Sequence[str | float] | None = None

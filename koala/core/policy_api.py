@@ -36,6 +36,7 @@ class PendingPart:
     site: SiteName | None
     fixed: SiteName | None
     size_bytes: int
+    file: Inputs | None = None
     is_optional: bool = False
     gpus: int = 0
 
@@ -86,7 +87,6 @@ class ClaimQuestion:
     pending: tuple[PendingPart, ...]
     user: UserName
     priority: Priority
-    file: Inputs | None
     remaining_s: Seconds
     threshold: float
     preempt: str

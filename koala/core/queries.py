@@ -50,7 +50,7 @@ def placement_policy(state: State, job: Job) -> PlacementPolicy:
 
 def part_of_file(state: State, job: Job, component: int) -> tuple[int, int]:
     """Offset and size of the part of the input files that a component reads."""
-    size_bytes = sum([_size_of(state, file) for file in job.spec.input_files])
+    size_bytes = sum([_size_of(state, file) for file in job.spec.inputs_of(component)])
     if job.spec.input_mode is InputMode.WHOLE:
         return 0, size_bytes
     return chunk([c.processors for c in job.spec.components], component, size_bytes)

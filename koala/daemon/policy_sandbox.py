@@ -241,7 +241,7 @@ def _assignment_error(
     text = f"component {part.component} at {site}: "
     if part.site not in (None, site):
         return f"{text}it is fixed to {part.site}"
-    files = request.file if isinstance(request.file, tuple) else (request.file,)
+    files = part.file if isinstance(part.file, tuple) else (part.file,)
     holders = [view.holders(file) for file in files if file is not None]
     enough = any if source else all  # of several files, the source holds one
     if holders and not enough((source or site) in sites for sites in holders):

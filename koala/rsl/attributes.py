@@ -20,7 +20,7 @@ from koala.rsl.evaluation import canonical_name, nearest
 from koala.rsl.fields import Given
 
 Reader: TypeAlias = Callable[[Given], Any]
-Writer: TypeAlias = Callable[[Any], str | list[str]]
+Writer: TypeAlias = Callable[[Any], str | list[str] | list[str | tuple[str, ...]]]
 
 PROCESSORS_MAX = 1_000_000
 
@@ -387,6 +387,16 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         read=fields.amount,
         write=fields.amount_text,
     ),
+    _honoured(
+        "inputs",
+        "list of NAME or (NAME SIZE)",
+        "files that this component reads beside those of `inputFile`; they are copied to its site"
+        " only",
+        "Koala",
+        field="inputs",
+        read=fields.input_files,
+        write=fields.input_files_text,
+    ),
     _of_job("name", "string", "name of the job, for people; need not be unique"),
     _of_job("distinct", "yes or no", "no two components at one site (default: no)"),
     _of_job(
@@ -403,9 +413,9 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _of_job(
         "inputFile",
         "list of NAME or (NAME SIZE)",
-        "the logical files that the job reads, see guides/files.md; `NAME/` is a folder. The size,"
-        " in bytes or with K, M or G (1024, 1024², 1024³ bytes), counts where the catalogue does"
-        " not know the file",
+        "the logical files that all components read, see guides/files.md; `NAME/` is a folder. The"
+        " size, in bytes or with K, M or G (1024, 1024², 1024³ bytes), counts where the catalogue"
+        " does not know the file",
     ),
     _of_job(
         "inputMode",

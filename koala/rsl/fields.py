@@ -323,13 +323,29 @@ def _relative_paths(given: Given, *, may_be_folder: bool) -> tuple[str, ...]:
 
 def input_files(given: Given) -> tuple[InputFile, ...]:
     """Read names, each NAME or (NAME SIZE); programs see each under another name."""
-    values = given.relation.values
-    if len(values) > INPUT_FILES_MAX:
-        raise given.error(f"found {len(values)} files, at most {INPUT_FILES_MAX} are allowed")
-    files = tuple(_input_file(given, value) for value in values)
-    if twice := seen_twice(files):
-        raise given.error(f"found two files that a program sees as {shown(twice)}, expected one")
+    files = tuple(_input_file(given, value) for value in given.relation.values)
+    if problem := inputs_problem(files):
+        raise given.error(problem)
     return files
+
+
+def inputs_problem(files: tuple[InputFile, ...]) -> str:
+    """Return what is wrong with the input files of a component; empty if nothing is."""
+    if len(files) > INPUT_FILES_MAX:
+        return (
+            f"found {len(files)} files, at most {INPUT_FILES_MAX} are allowed; an archive of them"
+            " is one file"
+        )
+    if twice := seen_twice(files):
+        return f"found two files that a program sees as {shown(twice)}, expected one"
+    return ""
+
+
+def input_files_text(files: tuple[InputFile, ...]) -> list[str | tuple[str, ...]]:
+    """Format input files as the values that read back as these."""
+    return [
+        one.name if one.size_bytes is None else (one.name, str(one.size_bytes)) for one in files
+    ]
 
 
 def seen_twice(files: Iterable[InputFile]) -> str:

@@ -88,6 +88,16 @@ def read_tree(tree: Tree, owner: str = "") -> JobReading:
     return _JobReader(tree, owner).read()
 
 
+def divided_problem(spec: JobSpec) -> str:
+    """Return what prevents dividing the input file of a job among its components; empty if
+    nothing does."""
+    if len(spec.input_files) > 1:
+        return f"divides one input file, found {len(spec.input_files)} in inputFile"
+    if len(spec.all_inputs) > len(spec.input_files):
+        return "divides the file of inputFile, found inputs of a component"
+    return ""
+
+
 _BLANK_JOB = JobSpec(components=())
 
 
@@ -114,14 +124,21 @@ class _JobReader:
             message = f"quorum is {spec.quorum}, expected at most the number of components"
             raise self._error(f"{message}, {len(components)}", self._job_relations["quorum"])
         self._check_paths(spec)
-        if spec.more_files and spec.input_mode is InputMode.CHUNK:
-            message = "inputMode=chunk divides one input file, found several in inputFile"
-            raise self._error(message, self._job_relations["inputmode"])
+        self._check_inputs(spec)
         if spec.retries and not spec.rerun:
             message = "retry means nothing with rerun=no: a program that failed has started"
             self._warn("retry", message, self._job_relations["retry"])
         warnings = tuple(self._warnings.values())
         return JobReading(spec=spec, warnings=warnings, is_dry_run=self._is_dry_run)
+
+    def _check_inputs(self, spec: JobSpec) -> None:
+        """Check the files of the job together with those of each component."""
+        if spec.input_mode is InputMode.CHUNK and (problem := divided_problem(spec)):
+            raise self._error(f"inputMode=chunk {problem}", self._job_relations["inputmode"])
+        for index in range(len(spec.components)) if spec.input_files else ():
+            if problem := fields.inputs_problem(spec.inputs_of(index)):
+                message = f"inputFile, and inputs of component {spec.label(index)}: {problem}"
+                raise self._error(message, self._job_relations["inputfile"])
 
     def _check_paths(self, spec: JobSpec) -> None:
         """Check that declared TCP paths lead from one component that starts at the barrier to
@@ -304,7 +321,8 @@ class _JobReader:
         value = read(_BLANK_JOB, self._given(relation))
         if first is not relation and read(_BLANK_JOB, self._given(first)) != value:
             message = f"{KNOWN[name].name} is of the whole job and has another value at"
-            raise self._error(f"{message} {self._line(first.offset)}", relation)
+            own = "; inputs are files of one component" if name == "inputfile" else ""
+            raise self._error(f"{message} {self._line(first.offset)}{own}", relation)
 
     def _site(self, given: Given) -> SiteName:
         literal = fields.string(given)

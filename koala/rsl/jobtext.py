@@ -11,7 +11,7 @@ from koala.core.model.job import ComponentSpec, Deadline, InputMode, JobSpec
 from koala.core.model.values import Priority, UserName
 from koala.errors import SpecError
 from koala.rsl.attributes import ATTRIBUTES
-from koala.rsl.fields import amount_text, minutes_text
+from koala.rsl.fields import amount_text, input_files_text, minutes_text
 from koala.rsl.job_fields import predecessor_text
 from koala.rsl.jobspec import read_job
 from koala.rsl.tree import Compound, Connective, Literal, Operator, Relation, Sequence, Value
@@ -67,11 +67,7 @@ def _job_relations(spec: JobSpec) -> list[Relation]:
     ]
     relations = [_relation(name, [text]) for name, text in single if text is not None]
     if spec.input_files:
-        pairs = [
-            one.name if one.size_bytes is None else (one.name, str(one.size_bytes))
-            for one in spec.input_files
-        ]
-        relations.append(_relation("inputFile", pairs))
+        relations.append(_relation("inputFile", input_files_text(spec.input_files)))
     if spec.hint is not None:
         deviation = spec.hint.deviation
         number = [] if deviation is None else [f"{Decimal(repr(float(deviation))):f}"]

@@ -82,7 +82,7 @@ COLUMNS = tuple(field.name for field in fields(JobRecord))
 def record_of(job: Job) -> JobRecord:
     """Return the record of a job, as it is now."""
     times = timeline(job)
-    file, attempt = job.spec.input_file, job.attempt
+    attempt = job.attempt
     members = [] if attempt is None else attempt.present
     return JobRecord(
         job=job.id,
@@ -90,7 +90,7 @@ def record_of(job: Job) -> JobRecord:
         priority=job.spec.priority.value,
         processors=job.spec.processors,
         components=len(job.spec.components),
-        file_bytes=0 if file is None else file.size_bytes or 0,
+        file_bytes=sum(file.size_bytes or 0 for file in job.spec.all_inputs),
         sites=tuple(str(member.site) for member in members if member.site is not None),
         attempts=job.attempts,
         failures=job.failures,

@@ -181,7 +181,7 @@ def _doubts(state: State, job: Job, now: Instant) -> list[str]:
 
 def _holders(state: State, job: Job) -> list[str]:
     """Name the sites that hold an input file, if none of them is usable now."""
-    lines = [_holders_of(state, job, file.name) for file in job.spec.input_files]
+    lines = [_holders_of(state, job, file.name) for file in job.spec.all_inputs]
     return [line for line in lines if line]
 
 
@@ -224,7 +224,7 @@ def _pause(job: Job, now: Instant) -> str:
 
 def _timed(state: State, job: Job, now: Instant) -> list[str]:
     lines = [*_deadline(state, job, now), *filter(None, [_misfit(state, job)])]
-    if job.spec.input_file is not None:
+    if job.spec.all_inputs:
         answer = placement_policy(state, job)(whole_request(state, job, now), grid_view_of(state))
         if isinstance(answer, Unplaceable):
             label = job.spec.label(answer.component)
@@ -305,7 +305,7 @@ def _fetching(state: State, job: Job, attempt: Attempt, now: Instant) -> list[st
             label = job.spec.label(member.component)
             copies = [state.files.transfers.get(one) for one in member.transfers]
             for transfer in [one for one in copies if one is not None and not one.is_done]:
-                what = transfer.file if job.spec.more_files else "its input file"
+                what = transfer.file if len(job.spec.all_inputs) > 1 else "its input file"
                 way = f"{what} travels from {transfer.source} to {member.site}"
                 lines.append(f"component {label}: {way}: {_far(transfer, now)}")
     return lines

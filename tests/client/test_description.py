@@ -34,6 +34,7 @@ def test_a_job_in_python_is_the_job_in_rsl() -> None:
                 wall_time="1h30m",
                 memory="4G",
                 output_files=["x.nc"],
+                inputs={"north": "2G", "sea": 5},
             ),
             Component(label="right", executable="/bin/true", cpu_time=timedelta(seconds=90)),
         ],
@@ -42,7 +43,8 @@ def test_a_job_in_python_is_the_job_in_rsl() -> None:
     +(priority=high)(inputFile=(ocean/2029 40G))(deadline="2030-01-31T12:00:00+00:00")(maxHold=5)
      (hint=io 0.25)(rerun=no)(connect=(left right 7000))
      (&(label=left)(site=delft)(count=4)(executable=/bin/echo)(arguments="a b" 1 0.5 "$(X)")
-       (environment=(N 4))(maxWallTime=90)(minMemory=4096)(outputFile=x.nc))
+       (environment=(N 4))(maxWallTime=90)(minMemory=4096)(outputFile=x.nc)
+       (inputs=(north 2G) (sea 5)))
      (&(label=right)(executable=/bin/true)(maxCpuTime=90s))"""
     assert read_job(job.text).spec == read_job(expected).spec
     assert job.check() == ()

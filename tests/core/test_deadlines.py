@@ -493,7 +493,6 @@ def question(
         "held": 0,
         "user": UserName(""),
         "priority": Priority.LOW,
-        "file": None,
         "remaining_s": 2.0,
         "threshold": 0.0,
         "preempt": "none",
@@ -556,9 +555,11 @@ def test_room_is_made_where_the_file_is_or_can_be() -> None:
         bandwidth={},
         bandwidth_default=1.0,
     )
-    pending = PendingPart(component=0, processors=4, site=None, fixed=None, size_bytes=100)
+    pending = PendingPart(
+        component=0, processors=4, site=None, fixed=None, size_bytes=100, file=name
+    )
     grounds = (a_reclaimable_site("a", 4, 4), a_reclaimable_site("b", 0, 8))
-    plan = repeated(question(pending, grounds=grounds, file=name), view, worst_fit)
+    plan = repeated(question(pending, grounds=grounds), view, worst_fit)
     assert plan.forced == (Assignment(component=0, site=SiteName("b")),)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from koala.core.model.grid import (
@@ -47,12 +49,20 @@ def grid(
 
 
 def ask(
-    policy: str, view: GridView, demand: Demand | None = IO, *, parts: int = 1, **more: object
+    policy: str,
+    view: GridView,
+    demand: Demand | None = IO,
+    *,
+    parts: int = 1,
+    file: FileName | None = FILE,
+    **more: Any,
 ) -> Placement | Unplaceable:
     request = PlacementRequest(
-        parts=tuple(Part(component=n, processors=1, size_bytes=100) for n in range(parts)),
+        parts=tuple(
+            Part(component=n, processors=1, size_bytes=100, file=file) for n in range(parts)
+        ),
         demand=demand,
-        **{"file": FILE, **more},  # type: ignore[arg-type]
+        **more,
     )
     answer: Placement | Unplaceable = named("placement", policy)(request, view)
     return answer

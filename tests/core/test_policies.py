@@ -52,8 +52,9 @@ def grid(
 
 
 def parts(*processors: int, size_bytes: int = 0) -> tuple[Part, ...]:
+    file = FILE if size_bytes else None
     return tuple(
-        Part(component=index, processors=n, size_bytes=size_bytes)
+        Part(component=index, processors=n, size_bytes=size_bytes, file=file)
         for index, n in enumerate(processors)
     )
 
@@ -64,13 +65,13 @@ def sites(answer: Placement | Unplaceable) -> list[str]:
 
 
 def test_close_to_files_goes_where_the_file_is_though_others_are_emptier() -> None:
-    request = PlacementRequest(parts=parts(2, size_bytes=100), file=FILE)
+    request = PlacementRequest(parts=parts(2, size_bytes=100))
     assert sites(close_to_files(request, grid({"a": 9, "b": 2}, at=("b",)))) == ["b"]
 
 
 def test_close_to_files_takes_the_quickest_of_the_replicas() -> None:
     links = {(A, C): 5.0, (B, C): 50.0}
-    request = PlacementRequest(parts=parts(4, size_bytes=100), file=FILE)
+    request = PlacementRequest(parts=parts(4, size_bytes=100))
     answer = close_to_files(request, grid({"a": 0, "b": 0, "c": 4}, at=("a", "b"), links=links))
     assert isinstance(answer, Placement)
     assert (answer.assignments[0].source, answer.assignments[0].transfer_s) == (B, 2.0)
@@ -100,9 +101,9 @@ def test_worst_fit_spreads_over_the_emptiest_sites() -> None:
 
 
 def test_worst_fit_cares_not_where_the_file_is_but_that_it_can_come() -> None:
-    request = PlacementRequest(parts=parts(2, size_bytes=100), file=FILE)
+    request = PlacementRequest(parts=parts(2, size_bytes=100))
     assert sites(worst_fit(request, grid({"a": 9, "b": 2}, at=("b",)))) == ["a"]
-    in_time = PlacementRequest(parts=parts(2, size_bytes=100), file=FILE, transfer_s_max=9.0)
+    in_time = PlacementRequest(parts=parts(2, size_bytes=100), transfer_s_max=9.0)
     assert sites(worst_fit(in_time, grid({"a": 9, "b": 2}, at=("b",)))) == ["b"]
 
 
@@ -155,7 +156,7 @@ def test_what_does_not_fit_is_named(policy: type) -> None:
 
 @pytest.mark.parametrize("policy", [close_to_files, worst_fit])
 def test_a_file_that_nobody_holds_is_a_reason(policy: type) -> None:
-    request = PlacementRequest(parts=parts(1, size_bytes=5), file=FILE)
+    request = PlacementRequest(parts=parts(1, size_bytes=5))
     answer = policy(request, grid({"a": 8}))
     assert isinstance(answer, Unplaceable)
     assert "data" in answer.reason
@@ -190,12 +191,12 @@ def question(
                 site=None if site is None else SiteName(site),
                 fixed=None,
                 size_bytes=100 if file else 0,
+                file=file,
             )
             for index, (n, site) in enumerate(pending)
         ),
         user=UserName("ann"),
         priority=priority,
-        file=file,
         remaining_s=remaining_s,
         threshold=threshold,
         preempt=preempt,

@@ -1,4 +1,5 @@
-"""Jobs with several input files: Close-to-Files counts their sizes, and each gets its copy."""
+"""Several input files, of a job and of its components: Close-to-Files counts their sizes, and each
+file is copied to the sites of the components that read it."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import pytest
 from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer
 from koala.core.model.events import ReplicaRemoved, TransferProgressed
 from koala.core.model.grid import GridView, Replica, SiteView
-from koala.core.model.job import InputFile
+from koala.core.model.job import ComponentSpec, InputFile
 from koala.core.model.values import FileName, SiteName, TransferId
 from koala.protocol.messages import HeldFile
 from koala.views.documents import copying
@@ -124,4 +125,67 @@ def test_a_list_says_how_far_the_copies_of_a_job_are(begin: Begin) -> None:
     assert found["left_s"] == pytest.approx(95.0), "the others are expected at 100 s"
     script.drop().fetched("j1/1/t1", 900).fetched("j1/1/t2", 60).fetched("j1/1/t3", 40)
     assert copying(script.scheduler, job, script.now) is None
+    script.drop()
+
+
+def own(*names: FileName, site: str | None = None, processors: int = 4) -> ComponentSpec:
+    return a_component(processors, site, inputs=tuple(InputFile(name=name) for name in names))
+
+
+def test_a_components_own_files_go_to_its_site_only(begin: Begin) -> None:
+    script = two_homes(begin).tell(a_site("delft", 4), a_site("leiden", 4), a_site("vu", 4))
+    script.tell(
+        a_job("j1", own(BIG, site="delft"), own(SMALL, site="leiden"), a_component(4, "vu"))
+    )
+    copies = [(c.file, c.target) for c in script.take(StartTransfer)]
+    assert copies == [(BIG, "delft"), (SMALL, "leiden")]
+    script.fetched("j1/1/t1", 900).fetched("j1/1/t2", 60)
+    claims = {claim.site: claim for claim in script.take(ClaimProcessors)}
+    assert claims[SiteName("delft")].files == (HeldFile(file=BIG, transfer="j1/1/t1"),)
+    assert claims[SiteName("leiden")].files == (HeldFile(file=SMALL, transfer="j1/1/t2"),)
+    assert (claims[SiteName("vu")].files, claims[SiteName("vu")].local_input) == ((), "")
+
+
+def test_each_component_goes_close_to_its_own_files(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=10.0).tell(a_site("a", 8), a_site("b", 8))
+    script.replica(BIG, "a", 900).replica(SMALL, "b", 60).replica(TINY, "b", 40)
+    script.tell(a_job("j1", own(SMALL, TINY), own(BIG)))
+    assert script.placed_on("j1") == ["b", "a"]
+    assert not script.take(StartTransfer)
+    claims = {claim.site: claim for claim in script.take(ClaimProcessors)}
+    assert claims[SiteName("b")].files == (HeldFile(file=SMALL), HeldFile(file=TINY))
+    assert claims[SiteName("a")].local_input == BIG
+
+
+def test_a_component_reads_the_jobs_files_and_then_its_own(begin: Begin) -> None:
+    script = two_homes(begin).tell(a_site("delft", 8))
+    script.tell(a_job("j1", own(SMALL, site="delft"), a_component(4, "delft"), file=TINY))
+    assert [c.file for c in script.take(StartTransfer)] == [TINY, SMALL]
+    script.fetched("j1/1/t1", 40)
+    attempt = script.job("j1").attempt
+    assert attempt is not None
+    assert [member.is_fetched for member in attempt.members] == [False, True]
+    script.fetched("j1/1/t2", 60)
+    first, second = script.take(ClaimProcessors)
+    assert [held.file for held in first.files] == [TINY, SMALL]
+    assert [held.file for held in second.files] == [TINY]
+
+
+def test_a_job_waits_while_a_file_of_one_component_is_nowhere(begin: Begin) -> None:
+    script = begin().tell(a_site("delft", 8)).replica(SMALL, "delft", 60)
+    script.tell(a_job("j1", own(SMALL), own(BIG)))
+    assert script.phase("j1") == "Placing"
+    assert any("no usable site holds its input file big" in line
+               for line in why(script.scheduler, script.job("j1").id, script.now))  # fmt: skip
+    script.replica(BIG, "delft", 900)
+    assert script.placed_on("j1") == ["delft", "delft"]
+    script.drop()
+
+
+def test_a_refused_job_does_not_answer_for_one_with_other_files(begin: Begin) -> None:
+    """Within a scan, a request equal to a refused one is not asked again."""
+    script = begin().tell(a_site("delft", 8, idle=0)).replica(SMALL, "delft", 60)
+    script.tell_together(a_job("j1", own(BIG)), a_job("j2", own(SMALL)))
+    script.report("delft", 8)
+    assert (script.phase("j1"), script.phase("j2")) == ("Placing", "Claiming")
     script.drop()

@@ -19,7 +19,7 @@ from koala.core.model.grid import (
     Unplaceable,
 )
 from koala.core.model.progress_reports import Correction, MemberProgress, ProgressQuestion
-from koala.core.model.values import FileName, SiteName
+from koala.core.model.values import FileName, Inputs, SiteName
 from koala.daemon.policy_sandbox import PolicySandbox, ProgressSandbox, replaced_policies, sandboxed
 from koala.policies import chosen
 
@@ -42,10 +42,10 @@ def view() -> GridView:
     )
 
 
-def request(*processors: int, **more: Any) -> PlacementRequest:
+def request(*processors: int, file: Inputs | None = None, **more: Any) -> PlacementRequest:
     return PlacementRequest(
         parts=tuple(
-            Part(component=n, processors=count, size_bytes=100)
+            Part(component=n, processors=count, size_bytes=100, file=file)
             for n, count in enumerate(processors or (2,))
         ),
         **more,

@@ -33,6 +33,7 @@ PIECES = (
     *"+&|()=<>!\"'^#$*?~ \t\n\r\0;,", "(*", "*)", "$(", "<=", "!=", '""', "&(", ")(", "+(&(", "))",
     "(rsl_substitution=(A a))", "$(A)", "$(A b)", "(count=2)", "(label=x)",
     "(environment=(A b)(C d))", "(arguments=a \"b c\")", "(inputFile=(f 1K))", "(quorum=2)",
+    "(inputs=g (h 2M))",
     "(deadline=+5)", "(subjobStartType=loose-barrier)", "(resourceManagerContact=delft)",
     "(maxWallTime=10)", "(outputFile=a/b)", "(retry=3)", "(stdout=o)", "(connect=(a b 1))",
 )  # fmt: skip

@@ -63,6 +63,31 @@ async def test_added_files_reach_a_program_under_their_own_names(
     assert left == [], "no empty folder stays either"
 
 
+async def test_a_components_own_files_reach_its_site_only(
+    client: AsyncClient, tmp_path: Path
+) -> None:
+    for name in ("all", "left", "right"):
+        tmp_path.joinpath(name).write_text(f"{name}\n")
+        await client.add_file(tmp_path / name, name=f"own/{name}", site="leiden")
+    component = '(executable=/bin/sh)(arguments="-c" "cd $KOALA_INPUTS; find . -type l | sort")'
+    job = await client.submit(
+        f"+(inputFile=own/all)(&{component}(label=l)(resourceManagerContact=delft)(inputs=own/left))"
+        f"(&{component}(label=r)(resourceManagerContact=vu)(inputs=own/right))"
+    )
+    assert await client.wait(job.job) == "Finished", await client.show(job.job)
+    for label, name in (("l", "left"), ("r", "right")):
+        parts = client.logs(job.job, component=label, stream="stdout")
+        out = b"".join([part.data async for part in parts])
+        assert out.decode().split() == ["./own/all", f"./own/{name}"]
+    copies = {(one.file.partition("/")[2], one.target) for one in
+              (await client.show(job.job)).transfers}  # fmt: skip
+    assert copies == {
+        ("own/all", "delft"), ("own/left", "delft"), ("own/all", "vu"), ("own/right", "vu")
+    }  # fmt: skip
+    for name in ("all", "left", "right"):
+        await client.remove_file(f"own/{name}")
+
+
 async def test_an_upload_that_is_cut_goes_on_and_half_a_file_is_never_listed(
     client: AsyncClient, tmp_path: Path
 ) -> None:

@@ -109,6 +109,16 @@ _licenses = st.dictionaries(
 ).map(lambda counts: tuple(counts.items()))
 
 
+_input_files = st.builds(
+    InputFile,
+    name=st.text("abc/é ", min_size=1, max_size=8).filter(str.strip).map(FileName),
+    size_bytes=st.none() | st.integers(0, 2**63 - 1),
+)
+_inputs = st.lists(_input_files, max_size=2, unique_by=lambda file: visible_name(file.name)).map(
+    tuple
+)
+
+
 @st.composite
 def components(draw: st.DrawFn) -> ComponentSpec:
     """A component that can be written."""
@@ -149,6 +159,7 @@ def components(draw: st.DrawFn) -> ComponentSpec:
         stage=draw(st.just(()) | st.just(("yes",)) | _output_files),
         outputs=draw(_output_files.map(lambda names: tuple(f"{name}/*.[c]" for name in names))),
         rate=draw(st.none() | _amounts),
+        inputs=draw(_inputs),
     )
 
 
@@ -162,11 +173,6 @@ _deadlines = st.one_of(
 _amounts = st.floats(min_value=1e-6, max_value=1e15)
 _hints = st.builds(
     Hint, kind=st.sampled_from(["cpu", "io"]), deviation=st.none() | st.floats(0.0, 1.0)
-)
-_input_files = st.builds(
-    InputFile,
-    name=st.text("abc/é ", min_size=1, max_size=8).filter(str.strip).map(FileName),
-    size_bytes=st.none() | st.integers(0, 2**63 - 1),
 )
 
 
@@ -208,7 +214,13 @@ def jobs(draw: st.DrawFn) -> JobSpec:
     )
     labelled = [replace(part, label=label) for part, label in zip(parts, labels, strict=True)]
     files = draw(st.lists(_input_files, max_size=3, unique_by=lambda file: visible_name(file.name)))
-    modes = InputMode if len(files) < 2 else [InputMode.WHOLE]
+    seen = {visible_name(file.name) for file in files}
+    labelled = [
+        replace(part, inputs=tuple([f for f in part.inputs if visible_name(f.name) not in seen]))
+        for part in labelled
+    ]
+    is_divisible = len(files) < 2 and not any(part.inputs for part in labelled)
+    modes = InputMode if is_divisible else [InputMode.WHOLE]
     has_barrier = all(part.start_type is not StartType.NONE for part in parts)
     return JobSpec(
         components=tuple(labelled),

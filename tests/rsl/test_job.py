@@ -132,6 +132,16 @@ def test_an_input_file_may_have_a_size_with_a_unit(text: str, file: InputFile) -
     assert read_job(f"&(executable=a)(inputFile={text})").spec.input_file == file
 
 
+def test_a_component_may_have_input_files_of_its_own() -> None:
+    spec = read_job("+(inputFile=x)(&(executable=a)(inputs=a (b 1K)))(&(executable=a))").spec
+    assert [(file.name, file.size_bytes) for file in spec.inputs_of(0)] == [
+        ("x", None), ("a", None), ("b", 1024)
+    ]  # fmt: skip
+    assert spec.input_names(0) == ("x", "a", "b")
+    assert spec.input_names(1) == "x"
+    assert [file.name for file in spec.all_inputs] == ["x", "a", "b"]
+
+
 def test_a_job_may_have_several_input_files() -> None:
     spec = read_job("&(executable=a)(inputFile=a/x (b 1K) c/)").spec
     assert [(file.name, file.size_bytes) for file in spec.input_files] == [
@@ -297,7 +307,15 @@ REFUSALS = [
     ("(priority=high)(priority=low)", "has another value at line 1"),
     ("+(&(executable=a)(retry=1))(&(executable=a)(retry=2))", "has another value at line 1"),
     ("(inputFile=a b/c '~ann/a')", "found two files that a program sees as 'a', expected one"),
-    ("(inputFile=a b)(inputMode=chunk)", "inputMode=chunk divides one input file, found several"),
+    ("(inputFile=a b)(inputMode=chunk)", "inputMode=chunk divides one input file, found 2"),
+    (
+        "+(&(executable=a)(inputFile=a))(&(executable=a)(inputFile=b))",
+        "column 19; inputs are files of one component",
+    ),
+    ("+(inputs=a)(&(executable=a))", "inputs belongs to a component"),
+    ("(inputs=a '~ann/a')", "inputs: found two files that a program sees as 'a'"),
+    ("(inputs=a)(inputFile=b '~ann/a')", "inputs of component 0: found two files"),
+    ("(inputs=a)(inputFile=b)(inputMode=chunk)", "inputMode=chunk divides the file of inputFile"),
     ("(inputFile=(a b c))", "expected NAME or (NAME SIZE)"),
     ("(inputFile=(a -1))", "inputFile: found '-1'"),
     ("(inputFile=(a 1T))", "inputFile: found '1T'"),

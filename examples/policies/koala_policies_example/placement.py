@@ -14,12 +14,12 @@ def best_fit(request: PlacementRequest, view: GridView) -> Placement | Unplaceab
     then. It keeps nothing between two questions and changes nothing: `view.idle` gives a copy.
     """
     idle = view.idle(request.user)  # of the sites that this user may use
-    routes = dict.fromkeys(idle, (0.0, None))
-    if request.file is not None:  # seconds a byte and file site, where the file can come from
-        near = view.near(request.file, request.user)
-        routes = {site: (cost, source) for cost, source, site in near}
     found = []
     for part in sorted(request.parts, key=lambda part: (part.site is None, -part.processors)):
+        routes = dict.fromkeys(idle, (0.0, None))
+        if part.file is not None:  # seconds a byte and file site, where its file can come from
+            near = view.near(part.file, request.user)
+            routes = {site: (cost, source) for cost, source, site in near}
         fitting = []
         for site, free in idle.items():
             if part.site not in (None, site) or free < part.processors or site not in routes:

@@ -143,12 +143,14 @@ class SiteView(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A component to be placed: `site` fixes it; `size_bytes` of input files must be there."""
+    """A component to be placed: `site` fixes it; `size_bytes` of input files must be there. `file`:
+    the name of its input file, or the names of several."""
 
     component: int
     processors: int
     site: SiteName | None = None
     size_bytes: int = 0
+    file: Inputs | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,13 +171,11 @@ class PlacementRequest:
     """Question to a placement policy: place all parts, or none.
 
     `transfer_s_max`: longest allowed transfer. `beside`: sites of other components of the same job
-    that are placed already. `home`: the site at whose queue the job was submitted. `file`: the name
-    of the input file, or the names of several.
+    that are placed already. `home`: the site at whose queue the job was submitted.
     """
 
     parts: tuple[Part, ...]
     user: UserName = UserName("")
-    file: Inputs | None = None
     transfer_s_max: Seconds = float("inf")
     beside: tuple[SiteName, ...] = ()
     demand: Demand | None = None

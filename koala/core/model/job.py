@@ -95,6 +95,7 @@ class ComponentSpec(messages.ProgramSpec):
     label: str | None = None
     start_type: StartType = StartType.STRICT
     rate: float | None = None  # work a second that was agreed, for progress control
+    inputs: tuple[InputFile, ...] = ()  # files that it alone reads, beside those of the job
 
     @property
     def processes(self) -> int:
@@ -150,15 +151,27 @@ class JobSpec:
 
     @property
     def input_files(self) -> tuple[InputFile, ...]:
-        """All input files."""
+        """Input files that every component reads."""
         return () if self.input_file is None else (self.input_file, *self.more_files)
 
     @property
-    def inputs(self) -> Inputs | None:
-        """Names of the input files, as placement policies get them; None without any."""
-        if self.input_file is None or not self.more_files:
-            return None if self.input_file is None else self.input_file.name
-        return tuple([file.name for file in self.input_files])
+    def all_inputs(self) -> tuple[InputFile, ...]:
+        """Input files of the job and of its components, each once."""
+        own = [file for component in self.components for file in component.inputs]
+        return tuple(dict.fromkeys((*self.input_files, *own))) if own else self.input_files
+
+    def inputs_of(self, component: int) -> tuple[InputFile, ...]:
+        """Return the input files that a component reads: those of the job, then its own."""
+        own = self.components[component].inputs
+        return (*self.input_files, *own) if own else self.input_files
+
+    def input_names(self, component: int) -> Inputs | None:
+        """Return the names of a component's input files, as placement policies get them; None
+        without any."""
+        files = self.inputs_of(component)
+        if len(files) < 2:
+            return files[0].name if files else None
+        return tuple([file.name for file in files])
 
     @property
     def is_controlled(self) -> bool:

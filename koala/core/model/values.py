@@ -20,7 +20,7 @@ FileName = NewType("FileName", str)
 UserName = NewType("UserName", str)
 QueueName = NewType("QueueName", str)
 Inputs: TypeAlias = FileName | tuple[FileName, ...]
-"""The input file of a job, or several."""
+"""The input file of a component, or several."""
 
 Instant: TypeAlias = float
 Seconds: TypeAlias = float

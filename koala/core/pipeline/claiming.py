@@ -128,6 +128,7 @@ def claim_question(
             site=m.site,
             fixed=fixed_site(job, m.component),
             size_bytes=part_of_file(state, job, m.component)[1],
+            file=job.spec.input_names(m.component),
             is_optional=is_optional_member(job, m.component),
             gpus=job.spec.components[m.component].gpus or 0,
         )
@@ -142,7 +143,6 @@ def claim_question(
         pending=pending,
         user=job.spec.owner,
         priority=job.spec.priority,
-        file=job.spec.inputs,
         demand=demand_of(job.spec, state.parameters),
         home=job.spec.queue,
         remaining_s=max(0.0, attempt.start_at - now),

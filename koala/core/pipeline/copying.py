@@ -26,7 +26,7 @@ def settle_member(
     member.is_fetched = assignment.source is None
     member.mips = assignment.mips
     member.booked_bps = assignment.booked_bps if assignment.source is None else 0.0
-    if assignment.source is None or job.spec.input_file is None:
+    if assignment.source is None or not job.spec.inputs_of(member.component):
         member.is_fetched = True
         return
     copies = [
@@ -45,14 +45,13 @@ def _sources(
     and the offset and size of the part to copy. The assignment names the source of one file only:
     of several files each comes from where it arrives first.
     """
-    assert job.spec.input_file is not None
     assert assignment.source is not None
-    if not job.spec.more_files:
-        part = part_of_file(state, job, component)
-        return [(job.spec.input_file.name, assignment.source, part)]
+    files = job.spec.inputs_of(component)
+    if len(files) == 1:
+        return [(files[0].name, assignment.source, part_of_file(state, job, component))]
     view = open_to(state, job, grid_view_of(state), now)
     found = []
-    for file in job.spec.input_files:
+    for file in files:
         replica = state.files.replicas[file.name]
         if assignment.site not in replica.sites:
             booked = assignment.source if assignment.booked_bps else None

@@ -37,7 +37,7 @@ def place_timed(state: State, now: Instant) -> None:
     """Place jobs with a deadline and a file as soon as possible, so that the file is copied early.
     They are claimed no earlier for that.
     """
-    waiting = [job for job in state.queues.timed.values() if job.spec.input_file is not None]
+    waiting = [job for job in state.queues.timed.values() if job.spec.all_inputs]
     if waiting:
         picture = grid_view_of(state)
         for job in waiting:
@@ -195,14 +195,13 @@ def _shape(job: Job) -> Hashable:
         spec.owner,
         spec.queue,
         job.queue,
-        spec.inputs,
-        None if spec.input_file is None else spec.input_file.size_bytes,
+        spec.input_files,
         spec.input_mode,
         spec.hint,
         spec.length_mi,
         spec.preferred_mips,
         spec.distinct,
-        tuple([(c.processors, c.site, _needs(c)) for c in spec.components]),
+        tuple([(c.processors, c.site, c.inputs, _needs(c)) for c in spec.components]),
     )
 
 
@@ -214,8 +213,8 @@ def _needs(component: ComponentSpec) -> Hashable:
 
 
 def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
-    """Make the request for all components; a job with a deadline goes only to sites that its file
-    reaches in time."""
+    """Make the request for all components; a job with a deadline goes only to sites that its files
+    reach in time."""
     return PlacementRequest(
         parts=tuple(
             Part(
@@ -223,11 +222,11 @@ def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
                 processors=component.processors,
                 site=fixed_site(job, index),
                 size_bytes=part_of_file(state, job, index)[1],
+                file=job.spec.input_names(index),
             )
             for index, component in enumerate(job.spec.components)
         ),
         user=job.spec.owner,
-        file=job.spec.inputs,
         transfer_s_max=FOREVER if job.deadline_at is None else max(0.0, job.deadline_at - now),
         demand=demand_of(job.spec, state.parameters),
         home=job.spec.queue,

@@ -47,7 +47,7 @@ def await_try(state: State, job: Job, now: Instant) -> None:
     left = tries_left(state, job)
     if left:
         set_timer(state, job, TimerKind.TRY, left[0], now)
-    if job.spec.input_file is not None:
+    if job.spec.all_inputs:
         state.ask_scan()
 
 

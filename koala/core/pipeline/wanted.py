@@ -79,8 +79,8 @@ def wanted(state: State, site: SiteName) -> Wanted:
 def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
     job = state.jobs[claim.job]
     member = attempt.members[claim.component]
-    file = job.spec.input_file
-    is_local = file is not None and member.source is None
+    files = job.spec.inputs_of(claim.component)
+    is_local = bool(files) and member.source is None
     offset, size_bytes = 0, 0
     if is_local and job.spec.input_mode is InputMode.CHUNK:
         offset, size_bytes = part_of_file(state, job, claim.component)
@@ -103,7 +103,7 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
         else 0.0,
         inputs=member.transfers,
         files=_held_files(state, job, member),
-        local_input=file.name if file is not None and is_local else "",
+        local_input=files[0].name if is_local else "",
         chunk_offset=offset,
         chunk_bytes=size_bytes,
     )
@@ -111,7 +111,7 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
 
 def _held_files(state: State, job: Job, member: Member) -> tuple[HeldFile, ...]:
     """List a claim's input files, each with the copy that brings it; none where the site has it."""
-    files = job.spec.input_files
+    files = job.spec.inputs_of(member.component)
     if len(files) < 2:
         return tuple([HeldFile(file=file.name, transfer=member.transfer or "") for file in files])
     copies = {

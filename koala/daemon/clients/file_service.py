@@ -243,7 +243,7 @@ class FileService:
         readers = [
             job.id
             for job in scheduler.jobs.values()
-            if not job.is_over and name in {file.name for file in job.spec.input_files}
+            if not job.is_over and name in {file.name for file in job.spec.all_inputs}
         ]
         if readers:
             more = ", ..." if len(readers) > NAMES_MAX else ""

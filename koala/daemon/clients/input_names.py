@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from koala.core.model.job import InputFile, JobSpec
+from koala.core.model.job import InputFile, InputMode, JobSpec
 from koala.core.model.values import FileName
 from koala.core.scheduler import Scheduler
 from koala.errors import RejectedError
 from koala.files.names import own_prefix, shown
 from koala.protocol.names import SHARED
-from koala.rsl.fields import INPUT_FILES_MAX, seen_twice
+from koala.rsl.fields import inputs_problem
+from koala.rsl.jobspec import divided_problem
 
 
 def may_read(user: str, name: str) -> bool:
@@ -26,27 +27,30 @@ def may_read(user: str, name: str) -> bool:
 
 
 def with_inputs(spec: JobSpec, scheduler: Scheduler) -> JobSpec:
-    """Replace the names of a job's input files by those of the catalogue. Raises RejectedError."""
-    if spec.input_file is None:
+    """Replace the names of a job's input files, and of its components', by those of the catalogue.
+    Raises RejectedError."""
+    if not spec.all_inputs:
         return spec
-    found = tuple(one for file in spec.input_files for one in _meant(file, spec.owner, scheduler))
-    if len(found) > INPUT_FILES_MAX:
-        raise RejectedError(
-            f"inputFile names {len(found)} files: allowed are {INPUT_FILES_MAX}; an archive of them"
-            " is one file"
-        )
-    if twice := seen_twice(found):
-        raise RejectedError(
-            f"inputFile names two files that a program sees as {shown(twice)}: allowed is one"
-        )
-    if len(found) > 1 and spec.input_mode != "whole":
-        raise RejectedError(
-            f"inputMode = {spec.input_mode} divides one input file: inputFile names {len(found)}"
-        )
-    return spec if found == spec.input_files else spec.with_inputs(found)
+
+    def meant(files: tuple[InputFile, ...], what: str) -> tuple[InputFile, ...]:
+        return tuple(one for file in files for one in _meant(file, what, spec.owner, scheduler))
+
+    found = spec
+    if spec.input_file is not None:
+        found = spec.with_inputs(meant(spec.input_files, "inputFile"))
+    if any(component.inputs for component in spec.components):
+        components = [replace(one, inputs=meant(one.inputs, "inputs")) for one in spec.components]
+        found = replace(found, components=tuple(components))
+    for index, component in enumerate(found.components):
+        if problem := inputs_problem(found.inputs_of(index)):
+            own = f", and inputs of component {found.label(index)}" if component.inputs else ""
+            raise RejectedError(f"inputFile{own}: {problem}")
+    if found.input_mode is InputMode.CHUNK and (problem := divided_problem(found)):
+        raise RejectedError(f"inputMode=chunk {problem}")
+    return spec if found == spec else found
 
 
-def _meant(file: InputFile, user: str, scheduler: Scheduler) -> tuple[InputFile, ...]:
+def _meant(file: InputFile, what: str, user: str, scheduler: Scheduler) -> tuple[InputFile, ...]:
     """Find the files that a name means. A name with a size may mean a file that is yet to come."""
     for name in (own_prefix(user) + file.name, file.name):
         if not may_read(user, name):
@@ -58,19 +62,19 @@ def _meant(file: InputFile, user: str, scheduler: Scheduler) -> tuple[InputFile,
         if names:
             return tuple(replace(file, name=one) for one in names)
     if file.size_bytes is None or file.name.endswith("/") or not may_read(user, file.name):
-        raise _unknown(file.name)
+        raise _unknown(what, file.name)
     return (file,)
 
 
-def _unknown(name: FileName) -> RejectedError:
+def _unknown(what: str, name: FileName) -> RejectedError:
     text = shown(name)
     if name.endswith("/"):
         return RejectedError(
-            f"inputFile {text}: the catalogue has no file of such a name: allowed is a folder that"
+            f"{what} {text}: the catalogue has no file of such a name: allowed is a folder that"
             " `koala files add` has put there (koala files)"
         )
     return RejectedError(
-        f"inputFile {text} is not in the catalogue: `koala files add FILE` puts a file there,"
+        f"{what} {text} is not in the catalogue: `koala files add FILE` puts a file there,"
         f" `koala files` lists them; or give the size of a file that a site will have:"
-        f" (inputFile=({name} BYTES))"
+        f" ({what}=({name} BYTES))"
     )

@@ -60,10 +60,14 @@ def _anywhere(
 ) -> PlacementRequest:
     return PlacementRequest(
         parts=(
-            Part(component=part.component, processors=part.processors, size_bytes=part.size_bytes),
+            Part(
+                component=part.component,
+                processors=part.processors,
+                size_bytes=part.size_bytes,
+                file=part.file,
+            ),
         ),
         user=question.user,
-        file=question.file,
         transfer_s_max=question.remaining_s,
         demand=question.demand,
         home=question.home,

@@ -76,11 +76,11 @@ def _request(
                 processors=part.processors,
                 site=part.fixed,
                 size_bytes=part.size_bytes,
+                file=part.file,
             )
             for part in parts
         ),
         user=question.user,
-        file=question.file,
         transfer_s_max=question.remaining_s,
         demand=question.demand,
         home=question.home,
@@ -124,10 +124,10 @@ def _routes(part: PendingPart, question: ClaimQuestion, view: GridView) -> dict[
     """Map the sites where a part may go to assignments with the route of its file."""
     reached: dict[str, Assignment] = {}
     ways: Iterable[tuple[float, SiteName | None, SiteName]]
-    if question.file is None:
+    if part.file is None:
         ways = [(0.0, None, ground.site) for ground in question.grounds]
     else:
-        ways = view.near(question.file, question.user)
+        ways = view.near(part.file, question.user)
     for seconds_per_byte, source, site in ways:
         transfer_s = seconds_per_byte * part.size_bytes
         if part.fixed in (None, site) and transfer_s <= question.remaining_s:

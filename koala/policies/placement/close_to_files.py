@@ -38,13 +38,13 @@ def by_decreasing_size(parts: tuple[Part, ...]) -> list[Part]:
 def _closest(
     part: Part, request: PlacementRequest, view: GridView, idle: dict[SiteName, int]
 ) -> Assignment | None:
-    if request.file is None:
+    if part.file is None:
         site = part.site if part.site is not None else max(idle, key=idle.__getitem__, default=None)
         if site is None or idle.get(site, 0) < part.processors:
             return None
         return Assignment(component=part.component, site=site)
     best: Assignment | None = None
-    for seconds_per_byte, source, site in view.near(request.file, request.user):
+    for seconds_per_byte, source, site in view.near(part.file, request.user):
         transfer_s = seconds_per_byte * part.size_bytes
         if transfer_s > (request.transfer_s_max if best is None else best.transfer_s):
             break
@@ -69,10 +69,10 @@ def unplaceable(
     elif max(idle.values()) < part.processors:
         site = max(idle, key=idle.__getitem__)
         reason = f"largest idle site is {site} with {idle[site]}"
-    elif request.file is not None and not view.near(request.file, request.user):
-        reason = f"no usable site holds its input file {named(request.file)}"
+    elif part.file is not None and not view.near(part.file, request.user):
+        reason = f"no usable site holds its input file {named(part.file)}"
     else:
-        reason = f"no site with enough idle processors gets {named(request.file)} in time"
+        reason = f"no site with enough idle processors gets {named(part.file)} in time"
     return Unplaceable(component=part.component, reason=reason)
 
 

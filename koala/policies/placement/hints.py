@@ -186,11 +186,11 @@ def _offers(
     part: Part, request: PlacementRequest, grid: _Grid, *, is_booking: bool
 ) -> Iterator[Offer]:
     """The sites with room for a part that its file reaches in time, in order."""
-    holders = grid.view.holders(request.file)
+    holders = grid.view.holders(part.file)
     for site in grid.idle:
         if not grid.has_room(site, part):
             continue
-        source = site if request.file is None else grid.source(site, holders)
+        source = site if part.file is None else grid.source(site, holders)
         if source is None:
             continue
         offer = _offer(part, request, grid, (source, site), is_booking=is_booking)
@@ -205,7 +205,7 @@ def _offer(
     source, site = link
     length_mi = request.demand.length_mi if request.demand else 0.0
     mips = effective = grid.mips[site]
-    reads = request.file is not None and part.size_bytes > 0
+    reads = part.file is not None and part.size_bytes > 0
     if reads and length_mi:
         effective = min(mips, length_mi * grid.bandwidth(link) / part.size_bytes)
     booked_bps = 0.0
@@ -218,7 +218,7 @@ def _offer(
     return Offer(
         mips=mips,
         effective=effective,
-        is_local=site == request.home if request.file is None else source == site,
+        is_local=site == request.home if part.file is None else source == site,
         way=Assignment(
             component=part.component,
             site=site,

@@ -14,7 +14,7 @@ from koala.core.model.grid import (
     PlacementRequest,
     Unplaceable,
 )
-from koala.core.model.values import SiteName
+from koala.core.model.values import Inputs, SiteName
 from koala.policies.placement.close_to_files import by_decreasing_size, unplaceable
 
 Routes = dict[SiteName, tuple[float, SiteName | None]]
@@ -51,16 +51,13 @@ def _fit(
     request: PlacementRequest, view: GridView, *, is_distinct: bool
 ) -> Placement | Unplaceable:
     idle = view.idle(request.user)
-    routes: Routes | None = None
-    if request.file is not None:
-        near = view.near(request.file, request.user)
-        routes = {site: (cost, source) for cost, source, site in near}
+    routes = _routes(request, view)
     assignments: list[Assignment] = []
     used = [site for site in request.beside if is_distinct]
     for site in used:
         idle.pop(site, None)
     for part in by_decreasing_size(request.parts):
-        best = _emptiest(part, idle, routes, transfer_s_max=request.transfer_s_max)
+        best = _emptiest(part, idle, routes[part.file], transfer_s_max=request.transfer_s_max)
         if best is None:
             return _taken(part, used, idle) or unplaceable(part, request, view, idle)
         idle[best.site] -= part.processors
@@ -69,6 +66,16 @@ def _fit(
             used.append(best.site)
         assignments.append(best)
     return Placement(assignments=tuple(sorted(assignments, key=lambda a: a.component)))
+
+
+def _routes(request: PlacementRequest, view: GridView) -> dict[Inputs | None, Routes | None]:
+    """Map the input files of the parts to the sites that they can reach; None without files."""
+    found: dict[Inputs | None, Routes | None] = {None: None}
+    for part in request.parts:
+        if part.file is not None and part.file not in found:
+            near = view.near(part.file, request.user)
+            found[part.file] = {site: (cost, source) for cost, source, site in near}
+    return found
 
 
 def _taken(part: Part, used: list[SiteName], idle: dict[SiteName, int]) -> Unplaceable | None:

@@ -99,10 +99,9 @@ class Grid:
             self._engine.at(outage.until, partial(self._repair, outage.site))
 
     def submit(self, submission: Submission) -> None:
-        """Submit a job now; its input file is at its sites."""
+        """Submit a job now; its input files are at its sites."""
         self._programs[submission.job] = submission
-        file = submission.spec.input_file
-        if file is not None:
+        for file in submission.spec.all_inputs:
             for site in submission.replicas:
                 self._emit(
                     ev.ReplicaAdded(file=file.name, site=site, size_bytes=file.size_bytes or 0)

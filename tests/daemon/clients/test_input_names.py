@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from koala.core.model.events import ReplicaAdded
@@ -80,5 +82,36 @@ def test_two_files_of_one_name_are_refused(scheduler: Scheduler) -> None:
 
 
 def test_a_folder_is_not_divided(scheduler: Scheduler) -> None:
-    with pytest.raises(RejectedError, match="divides one input file: inputFile names 2"):
+    with pytest.raises(RejectedError, match="divides one input file, found 2 in inputFile"):
         with_inputs(a_job("runs/", mode=InputMode.CHUNK), scheduler)
+
+
+def with_own(names: tuple[str, ...], *own: str, mode: InputMode = InputMode.WHOLE) -> JobSpec:
+    """A job whose second component has inputs of its own."""
+    spec = a_job(*names, mode=mode)
+    files = tuple(InputFile(name=FileName(name)) for name in own)
+    second = replace(spec.components[0], label="right", inputs=files)
+    return replace(spec, components=(*spec.components, second))
+
+
+def test_a_components_own_files_are_named_alike(scheduler: Scheduler) -> None:
+    spec = with_inputs(with_own(("common",), "both", "runs/"), scheduler)
+    assert [file.name for file in spec.inputs_of(0)] == ["common"]
+    own = ["~ann/both", "~ann/runs/a.nc", "~ann/runs/b.nc"]
+    assert [file.name for file in spec.inputs_of(1)] == ["common", *own]
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (with_own((), "big"), r"inputs 'big' is not in the catalogue.*\(inputs=\(big BYTES\)\)"),
+        (with_own((), "~bob/own"), "inputs '~bob/own' is not in the catalogue"),
+        (with_own(("both",), "~ann/both"), "inputs of component right: found two files .* 'both'"),
+        (with_own(("common",), "both", mode=InputMode.CHUNK), "found inputs of a component"),
+    ],
+)
+def test_a_components_own_files_are_checked_alike(
+    scheduler: Scheduler, spec: JobSpec, words: str
+) -> None:
+    with pytest.raises(RejectedError, match=words):
+        with_inputs(spec, scheduler)

@@ -172,10 +172,10 @@ class _Run:
     def _request(self, job: JobRecord) -> PlacementRequest:
         kind = self._setting.kind(is_io=job.is_io)
         home = self._names[job.home]
-        part = Part(component=0, processors=1, size_bytes=round(kind.data_mb * MB))
+        size_bytes = round(kind.data_mb * MB)
+        part = Part(component=0, processors=1, size_bytes=size_bytes, file=FileName(home))
         return PlacementRequest(
             parts=(part,),
-            file=FileName(home),
             demand=self._setting.demand(is_io=job.is_io),
             home=home,
         )
