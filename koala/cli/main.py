@@ -59,6 +59,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "replay": "koala.cli.research.replay:replay",
         "reproduce": "koala.cli.research.reproduce:reproduce",
         "sweep": "koala.cli.research.sweep:sweep",
+        "twin": "koala.cli.research.twin:twin",
     },
 }
 """Place of each command, in the sections and the order of the help text."""
@@ -94,7 +95,7 @@ LONG_RUNNING = ("demo", "up", "daemon", "web")
 """Commands that exit through the interpreter's normal shutdown; the others skip it, see `main`."""
 WITH_TEMPORARY_FOLDERS = ("demo", "up", "backup", "restore", "admin")
 """Commands that remove temporary folders on exit. They react to the first ending signal only."""
-WITH_WORKERS = ("simulate", "reproduce", "sweep")
+WITH_WORKERS = ("simulate", "reproduce", "sweep", "twin")
 """Commands with worker processes and partial files. They clean both up when a signal ends them."""
 
 

@@ -71,6 +71,7 @@ class Experiment:
     - `split`: how a job that no site could hold is cut: equal, fill, or the most processors of a
       component.
     - `until_s`: end of the run; without it the last job ends it.
+    - `is_whole`: the run goes on until the jobs of the sites' own logs have ended, too.
     - `metrics`: own metrics by name, functions of all jobs' records.
     """
 
@@ -85,10 +86,16 @@ class Experiment:
     faults: Faults | None = None
     split: str | int = "equal"
     until_s: float = inf
+    is_whole: bool = False
     metrics: Mapping[str, Metric] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.is_whole and self.until_s == inf and self.grid.has_endless_users:
+            raise ConfigError(
+                "is_whole: needs until_s, as synthetic local users submit for ever; allowed without"
+                " it are sites whose users are those of a log"
+            )
         self.policies()
         with_parameters(self.grid.parameters, self.parameters)
         rule(str(self.split))
@@ -135,6 +142,7 @@ class Experiment:
             split=rule(str(self.split)),
             until=FOREVER if self.until_s == inf else float(self.until_s),
             faults=None if self.faults is None else self.faults.drawn(seed, names),
+            is_whole=self.is_whole,
         )
         return GridReplay(setting, jobs, summary=counts)
 

@@ -11,6 +11,7 @@ from koala.core.model.parameters import NAMES, Parameters, simulated
 from koala.core.model.values import SiteName
 from koala.errors import ConfigError
 from koala.lab.fields import check_fields, check_values
+from koala.lab.workloads import Log
 from koala.sim.experiment.setting import LocalJob, SiteSetting
 from koala.workload.distributions import SizeDistribution
 from koala.workload.streams import stream
@@ -57,14 +58,15 @@ class LocalUsers:
 @dataclass(frozen=True, slots=True)
 class Site:
     """A site. `discipline` names its local scheduler: fcfs, easy, conservative, an order such as
-    sjf, or module:function. A claim waits in its queue for `grace_s` at most."""
+    sjf, or module:function. A claim waits in its queue for `grace_s` at most. Its own users are
+    synthetic, or submit the jobs of a log at the log's instants, the same for every seed."""
 
     name: str
     processors: int
     _: KW_ONLY
     discipline: str = "easy"
     grace_s: float = 5.0
-    users: LocalUsers | None = None
+    users: LocalUsers | Log | None = None
     load: LoadParameters | None = None
     """Local users as in a grid file, instead of `users`."""
     load_seed: int = 1
@@ -82,10 +84,14 @@ class Site:
             facts=SiteFacts(processors=self.processors, grace_s=self.grace_s),
             discipline=local_scheduler(self.discipline),
             local_jobs=self._local_jobs(seed),
+            keeps_waits=isinstance(self.users, Log),
         )
 
     def _local_jobs(self, seed: int) -> Iterator[LocalJob]:
         load = self.load
+        if isinstance(self.users, Log):
+            yield from (LocalJob(*job) for job in self.users.local_jobs())
+            return
         if self.users is not None:
             load = self.users.parameters(self.processors)
         if load is None:
@@ -118,6 +124,11 @@ class Grid:
     def processors(self) -> int:
         """Processors of all sites."""
         return sum(site.processors for site in self.sites)
+
+    @property
+    def has_endless_users(self) -> bool:
+        """True if synthetic users of a site submit as long as a run lasts."""
+        return any(site.load or isinstance(site.users, LocalUsers) for site in self.sites)
 
     def __str__(self) -> str:
         return self.name or ", ".join(f"{site.name} {site.processors}" for site in self.sites)

@@ -62,6 +62,13 @@ class Log:
         jobs = (GridJob(*job) for job in chain.from_iterable(found.sorted_blocks()))
         return jobs, lambda: found.summary
 
+    def local_jobs(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield instant, processors, run time and estimate of each job, at the instants that the
+        log has. Raises WorkloadError when one cannot be read."""
+        found = Arrivals(self.file(), processors=ANY_SIZE, overrun=Overrun(self.overrun))
+        for at, _, processors, run_s, estimate_s in chain.from_iterable(found.sorted_blocks()):
+            yield at + found.shift, processors, run_s, estimate_s
+
     def identity(self) -> object:
         """Return what results depend on: the content of the file, not its name."""
         return [self.content, format_of(Path(self.path), self.format).name, self.overrun]

@@ -60,6 +60,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "koala.cli",
         "koala.lab",
+        "koala.twin",
         "koala.papers.deadlines.command",
         "koala.papers.hints.command",
         "koala.papers.koala.command",

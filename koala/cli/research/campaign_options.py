@@ -47,6 +47,11 @@ def store_of(folder: Path | None, *, no_store: bool) -> StoreChoice:
     return StoreChoice(folder=folder, is_used=not no_store)
 
 
+def store_argument(choice: StoreChoice) -> bool | Path:
+    """Return the store as `koala.lab.sweep` takes it."""
+    return choice.folder if choice.folder is not None else choice.is_used
+
+
 def part_of(text: str | None) -> tuple[int, int] | None:
     """Parse `--part K/N`. Raises ConfigError."""
     if text is None:

@@ -27,7 +27,8 @@ class LocalJob(NamedTuple):
 class SiteSetting:
     """A site: its registration, its local manager, and its own users' jobs in order of instants.
 
-    `latency_s` is the time of a message from the scheduler to the site, and of one back.
+    `latency_s` is the time of a message from the scheduler to the site, and of one back. With
+    `keeps_waits` the wait of each job of its own users is kept.
     """
 
     name: SiteName
@@ -35,6 +36,7 @@ class SiteSetting:
     discipline: Discipline | OrderPolicy = Discipline.FCFS
     latency_s: Seconds = 0.0
     local_jobs: Iterable[LocalJob] = ()
+    keeps_waits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from koala.core.model.actions import ArmClaim, ClaimProcessors, ReleaseClaim, StopClaim, TryPaths
@@ -45,6 +45,7 @@ class LocalUsers:
     lost: int = 0  # ran, or were submitted, while the site was down
     too_large: int = 0
     waited_s: Seconds = 0.0  # all that were started together
+    waits_s: list[Seconds] = field(default_factory=list)  # of each, if the setting keeps them
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,6 +93,12 @@ class Site:
         self._reported = self._figure
         self._is_pass_due = False
         self._wake: Entry | None = None
+        self._has_arrivals = True
+
+    @property
+    def is_left(self) -> bool:
+        """True when all jobs of the site's own users have arrived and none is left here."""
+        return not (self._has_arrivals or self._waiting or self._running)
 
     def begin(self) -> None:
         """Start the submissions of the site's own users."""
@@ -217,6 +224,7 @@ class Site:
 
     def _await_local(self) -> None:
         job = next(self._arriving, None)
+        self._has_arrivals = job is not None
         if job is not None:
             self._engine.at(job.at, partial(self._submit_local, job))
 
@@ -238,6 +246,8 @@ class Site:
         now = self._engine.now
         self.users.started += 1
         self.users.waited_s += now - job.at
+        if self.setting.keeps_waits:
+            self.users.waits_s.append(now - job.at)
         self._usage.add(self.name, Use.LOCAL, job.processors, now)
         self._running[key] = (job, self._engine.after(job.run_s, partial(self._end_local, key)))
 

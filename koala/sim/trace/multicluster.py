@@ -86,7 +86,8 @@ def _fits(parts: Sizes, sites: Sequence[int]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multicluster:
-    """Grid on which a log is replayed."""
+    """Grid on which a log is replayed. With `is_whole` the run goes on until the jobs of the sites'
+    own users have ended, too."""
 
     sites: tuple[SiteSetting, ...]
     parameters: Parameters
@@ -95,6 +96,7 @@ class Multicluster:
     until: Instant = FOREVER
     faults: Faults | None = None
     links: Links | None = None
+    is_whole: bool = False
 
 
 class GridJob(NamedTuple):
@@ -131,7 +133,8 @@ class GridReplay:
         self.split_jobs = 0
 
     def run(self, *, progress: Callable[[int], None] | None = None) -> ExperimentReport:
-        """Run to the end of the last job, to `until`, or to an interrupt."""
+        """Run to the end of the last job (of everybody's with `is_whole`), to `until`, or to an
+        interrupt."""
         world = World(
             sites=self._setting.sites,
             submissions=self._submissions(progress),
@@ -142,9 +145,14 @@ class GridReplay:
         )
         world.begin()
         until = self._setting.until
-        while not (self.is_interrupted or world.is_over) and world.step(until=until):
+        while not (self.is_interrupted or self._is_over(world)) and world.step(until=until):
             pass
         return world.report()
+
+    def _is_over(self, world: World) -> bool:
+        if not world.is_over:
+            return False
+        return not self._setting.is_whole or all(s.is_left for s in world.grid.sites.values())
 
     def interrupt(self) -> None:
         """Stop after the current step; may be called at any time, by a signal handler too."""
@@ -186,7 +194,11 @@ class GridReplay:
             else None,
             "makespan": report.ended_at,
             "sites": {
-                name: {"local_jobs": users.submitted, "local_finished": users.finished}
+                name: {
+                    "local_jobs": users.submitted,
+                    "local_finished": users.finished,
+                    **({"local_wait": _moments(users.waits_s)} if users.waits_s else {}),
+                }
                 for name, users in report.users.items()
             },
         }

@@ -1,0 +1,236 @@
+"""`koala twin`: recorded jobs of clusters, and what co-allocation would have done to them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+from click.exceptions import Exit
+
+from koala.cli.arguments import Number, Whole, file, option
+from koala.cli.commands import LazyGroup
+from koala.cli.connection import note
+from koala.cli.extras import needs_sim
+from koala.cli.render.progress_bar import progress
+from koala.cli.research import simulation_options as shared
+from koala.cli.research.campaign_options import campaign_options, store_argument, store_of
+from koala.errors import ConfigError
+
+if TYPE_CHECKING:
+    from koala.lab.workloads import Workload
+    from koala.twin.folders import Twin
+    from koala.twin.questions import Folder
+
+LINE_BYTES = 120
+DISTINCT = "WF-distinct"
+
+twin = LazyGroup(
+    "twin",
+    {
+        "": {
+            "import": "koala.cli.research.twin:import_",
+            "report": "koala.cli.research.twin:report",
+        }
+    },
+    help="Ask recorded jobs of your clusters what co-allocation would have cost.",
+)
+
+
+@click.command("import")
+@click.argument(
+    "kind", type=click.Choice(["sacct", "qacct"]), metavar="sacct|qacct",
+    help="Command that wrote the files.",
+)  # fmt: skip
+@click.argument("files", type=file, nargs=-1, required=True, metavar="FILE...")
+@option("--out", type=file, default=Path("twin"), metavar="DIR", help="Folder of the twin.")
+@option(
+    "--site", metavar="NAME",
+    help="Site of records that name no cluster.  [default: the name of the file]",
+)  # fmt: skip
+@option(
+    "--processors", multiple=True, metavar="SITE=N",
+    help="Processors of a site; once for each.  [default: the most that were used at a time]",
+)  # fmt: skip
+@option(
+    "--timezone", metavar="ZONE",
+    help="Time zone of the clusters, such as Europe/Amsterdam.  [default: this machine's]",
+)  # fmt: skip
+@shared.json_option
+@needs_sim
+def import_(
+    *,
+    kind: str,
+    files: tuple[Path, ...],
+    out: Path,
+    site: str | None,
+    processors: tuple[str, ...],
+    timezone: str | None,
+    as_json: bool,
+) -> None:
+    """Make a twin of the output of `sacct --parsable2` or `qacct -j`.
+
+    Writes a log in the Standard Workload Format for each site, grid.toml, and import.json with all
+    counts. What is left out is said, and why. The guide has the commands that make the files
+    (docs/guides/twin.md).
+
+    \b
+    koala twin import sacct october.sacct --processors alpha=512
+    koala twin import qacct gamma.qacct --timezone Europe/Paris
+    """
+    from koala.twin.folders import document, read_recordings, write
+    from koala.twin.instants import zone_of
+
+    given = dict(_processors(one) for one in processors)
+    with progress("lines of a file", max(map(_lines, files))) as update:
+        found = read_recordings(
+            kind, files, site=site, zone=zone_of(timezone), processors=given, progress=update
+        )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror}") from None
+    names = [one.name for one in files]
+    write(found, out, kind=kind, sources=names)
+    told = {"folder": str(out), **document(found, kind, names)}
+    shared.show(told, as_json=as_json, text=lambda: _imported(found, out))
+    if not as_json:
+        note(f"koala twin report {out} tells what co-allocation would have cost")
+
+
+def _lines(path: Path) -> float:
+    """Estimate the lines of a file, for the progress bar."""
+    return path.stat().st_size / LINE_BYTES if path.is_file() else 1
+
+
+def _processors(text: str) -> tuple[str, int]:
+    name, _, number = text.partition("=")
+    if not (name and number.isdecimal() and len(number) < 10 and int(number)):
+        raise ConfigError(f"--processors {text}: allowed is SITE=N, for instance alpha=512")
+    return name, int(number)
+
+
+def _imported(found: Twin, out: Path) -> str:
+    from koala.twin.durations import duration
+
+    period = duration(found.until_at - found.begin_at)
+    lines = [*found.counts.lines(), f"{period} from the first submission to the last end"]
+    for site in found.sites:
+        source = "as given" if site.is_given else "the most used at a time; --processors sets them"
+        lines.append(f"{site.name}: {len(site.jobs)} jobs, {site.processors} processors, {source}")
+    return "\n".join([*lines, str(out)])
+
+
+@click.command("report")
+@click.argument("folder", type=file, metavar="DIR", help="Folder of `koala twin import`.")
+@option("--components", type=Whole(1), default=2, help="Components of each co-allocated job.")
+@option("--processors", type=Whole(1), default=16, help="Processors of each component.")
+@option("--run", type=Number(1), default=3600.0, help="Run time, s.")
+@option("--every", type=Number(1), default=21600.0, help="Mean time between two such jobs, s.")
+@option("--jobs", type=file, metavar="LOG", help="Own jobs instead: a log (SWF or GWF).")
+@option(
+    "--split", default="equal", metavar="RULE",
+    help="Jobs of a log that no site could hold: equal, fill, or the most processors of a"
+    " component.",
+)  # fmt: skip
+@option(
+    "--placement", metavar="NAME",
+    help="Placement policy.  [default: WF-distinct, each component at a site of its own; with --jobs"
+    " that of grid.toml]",
+)  # fmt: skip
+@option("--reps", type=Whole(2), default=5, help="Replications, with seeds SEED, SEED + 1, ...")
+@shared.seed_option
+@option("--out", type=file, metavar="FILE.md", help="Write the page there, too.")
+@campaign_options
+@shared.json_option
+@needs_sim
+def report(
+    *,
+    folder: Path,
+    components: int,
+    processors: int,
+    run: float,
+    every: float,
+    jobs: Path | None,
+    split: str,
+    placement: str | None,
+    reps: int,
+    seed: int,
+    out: Path | None,
+    workers: int,
+    on: str,
+    store: Path | None,
+    no_store: bool,
+    as_json: bool,
+) -> None:
+    """Say what co-allocation would have cost on the clusters of a twin.
+
+    The recorded jobs are run again on their sites, alone and with co-allocated jobs in addition.
+    One page says whether those would have started, what holding would have cost, and how much
+    longer the sites' own users would have waited.
+
+    \b
+    koala twin report twin --components 3 --processors 32 --every 7200
+    koala twin report twin --jobs mine.swf --out answer.md
+    """
+    from dataclasses import replace
+
+    from koala.lab import Jobs, Log
+    from koala.lab.sweeps import sweep
+    from koala.runtime.atomic_file import write_whole
+    from koala.twin.answers import answer, document, page
+    from koala.twin.questions import Stream, read_folder, with_jobs, without
+
+    if out is not None:
+        shared.check_output("out", out)
+    kept = store_argument(store_of(store, no_store=no_store))
+    found = read_folder(folder)
+    workload: Workload
+    if jobs is None:
+        stream = Stream(
+            components=components,
+            processors=processors,
+            run_s=run,
+            every_s=every,
+            period_s=float(found.period_s),
+        )
+        workload, question = Jobs(stream, name=str(stream)), str(stream)
+        placement = placement or DISTINCT
+        _check_sizes(found, components, processors, placement)
+    else:
+        workload, question = Log(jobs), f"the jobs of {jobs.name}"
+    experiment = replace(with_jobs(found, workload, split=split), placement=placement)
+    alone = sweep(without(found), reps=1, seed=1, workers=workers, on=on, store=kept)
+    if alone.is_interrupted:
+        _leave("no run has finished")
+    runs = sweep(experiment, reps=reps, seed=seed, workers=workers, on=on, store=kept)
+    if not runs.rows():
+        _leave("no run with co-allocated jobs has finished")
+    answered = answer(found, question, alone.rows()[0], list(runs.rows()))
+    text = page(answered)
+    if out is not None:
+        write_whole(out, f"{text}\n")
+    shared.show(document(answered), as_json=as_json, text=lambda: text)
+    if runs.is_interrupted:
+        _leave(f"{len(runs.rows())} of {reps} runs")
+
+
+def _leave(told: str) -> NoReturn:
+    print(f"interrupted: {told}", file=sys.stderr)
+    raise Exit(shared.INTERRUPTED)
+
+
+def _check_sizes(found: Folder, components: int, processors: int, placement: str) -> None:
+    """Check that the empty sites could hold a job. Raises ConfigError."""
+    rooms = [site.processors // processors for site in found.sites]
+    room = sum(min(one, 1) for one in rooms) if placement == DISTINCT else sum(rooms)
+    if room < components:
+        sites = ", ".join(f"{site.name} {site.processors}" for site in found.sites)
+        other = ""
+        if placement == DISTINCT:
+            other = "; --placement WF also puts several components at one site"
+        raise ConfigError(
+            f"--components {components} --processors {processors}: the empty sites ({sites}) hold"
+            f" {room} such components under {placement}: allowed are jobs that fit{other}"
+        )

@@ -1,0 +1,101 @@
+"""Records of Grid Engine: the output of `qacct -j`, a block of lines for each task of a job.
+
+Grid Engine keeps no record of jobs that still run or never started.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import tzinfo
+
+from koala.errors import WorkloadError
+from koala.twin.instants import duration_s, instant, ordered
+from koala.twin.records import Note, Read, Record, Skip, Skipped
+
+COMMAND = "qacct -j '*'"
+NEEDED = ("jobnumber", "qsub_time", "start_time", "end_time", "slots")
+_RULE = re.compile(r"=+\s*")
+_LIMIT = re.compile(r"\bh_rt=([0-9:]+|INFINITY)")
+_RESCHEDULED = ("24", "25")
+"""Values of `failed` for a job that is run again: migrating, rescheduling."""
+_KILLED = "100"
+
+
+def read(lines: Iterable[str], *, source: str, site: str, zone: tzinfo | None) -> Iterator[Read]:
+    """Read the tasks of all jobs. Raises WorkloadError if no line begins a record."""
+    block: dict[str, str] = {}
+    begin, has_begun = 0, False
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if _RULE.fullmatch(text):
+            if has_begun and block:
+                yield _job(block, begin, site, zone)
+            block, begin, has_begun = {}, number, True
+        elif text and not has_begun:
+            yield Skipped(reason=Skip.MALFORMED, line=number, detail="before the first record")
+        elif text:
+            name, _, value = text.partition(" ")
+            block.setdefault(name, value.strip())
+    if not has_begun:
+        raise WorkloadError(f"{source}: no record: allowed is the output of `{COMMAND}`")
+    if block:
+        yield _job(block, begin, site, zone)
+
+
+def _job(block: Mapping[str, str], line: int, site: str, zone: tzinfo | None) -> Read:
+    missing = [name for name in NEEDED if name not in block]
+    if missing:
+        detail = f"a record without {', '.join(missing)}"
+        return Skipped(reason=Skip.MALFORMED, line=line, detail=detail)
+    job, task = block["jobnumber"], block.get("taskid", "undefined")
+    if block.get("pe_taskid", "NONE") not in ("NONE", "undefined", ""):
+        return Skipped(reason=Skip.STEP, line=line)
+    try:
+        slots = int(block["slots"])
+        limit = _LIMIT.search(block.get("category", ""))
+        limit_s = duration_s(limit[1]) if limit else None
+        submit_at = instant(block["qsub_time"], zone)
+        start_at, end_at, is_repeated = ordered(
+            block["start_time"], block["end_time"], zone, elapsed_s=_wall_s(block)
+        )
+    except ValueError as error:
+        return Skipped(reason=Skip.MALFORMED, line=line, detail=f"job {job}: {error}")
+    if start_at is None:
+        return Skipped(reason=Skip.NOT_STARTED, line=line)
+    if slots < 1:
+        return Skipped(reason=Skip.NO_PROCESSORS, line=line)
+    if end_at is None or submit_at is None:
+        detail = f"job {job}: no end_time or qsub_time"
+        return Skipped(reason=Skip.MALFORMED, line=line, detail=detail)
+    is_task = task not in ("undefined", "NONE", "0")
+    failed = block.get("failed", "0").split()[:1]
+    notes = {
+        Note.ARRAY: is_task,
+        Note.REQUEUED: failed in ([one] for one in _RESCHEDULED),
+        Note.CANCELLED: failed == [_KILLED],
+        Note.FAILED: block.get("exit_status", "0") != "0" and failed != [_KILLED],
+        Note.NO_LIMIT: limit_s is None,
+        Note.CLOCK_CHANGE: is_repeated,
+    }
+    return Record(
+        site=site,
+        job=f"{job}.{task}" if is_task else job,
+        user=block.get("owner", ""),
+        submit_at=min(submit_at, start_at),
+        start_at=start_at,
+        end_at=end_at,
+        elapsed_s=None,
+        processors=slots,
+        limit_s=limit_s,
+        notes=frozenset(note for note, is_so in notes.items() if is_so),
+    )
+
+
+def _wall_s(block: Mapping[str, str]) -> int | None:
+    """Return the wall-clock time, which tells the hours apart that clocks repeat."""
+    text = block.get("ru_wallclock", "").removesuffix("s")
+    try:
+        return int(float(text)) if text else None
+    except ValueError:
+        return None

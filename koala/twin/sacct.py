@@ -1,0 +1,162 @@
+"""Records of Slurm: the output of `sacct --parsable2`, with any columns in any order.
+
+Lines are rows of fields with `|` between; the first one has the names. Needed are JobID (or
+JobIDRaw), Submit, Start, End, State and AllocCPUS (or NCPUS, or AllocTRES); of use are Cluster,
+Timelimit (or TimelimitRaw), Elapsed and User.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import tzinfo
+
+from koala.errors import WorkloadError
+from koala.protocol.names import SITE
+from koala.twin.instants import duration_s, instant, ordered
+from koala.twin.records import Note, Read, Record, Skip, Skipped
+
+NEEDED = (
+    ("JobID", "JobIDRaw"),
+    ("Submit",),
+    ("Start",),
+    ("End",),
+    ("State",),
+    ("AllocCPUS", "NCPUS", "AllocTRES"),
+)
+FREE = ("JobName", "Comment", "AdminComment", "SystemComment", "WorkDir", "SubmitLine", "WCKey")
+"""Columns whose text can hold the separator."""
+COMMAND = (
+    "sacct --allusers --allclusters --duplicates --parsable2 --starttime 2026-10-01"
+    " --endtime 2026-11-01"
+    " --format=JobID,Cluster,User,Submit,Start,End,Elapsed,State,AllocCPUS,Timelimit"
+)
+_REQUEUED = ("REQUEUED", "PREEMPTED", "NODE_FAIL")
+_FAILED = ("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
+_CPU = re.compile(r"(?:^|,)cpu=(\d+)")
+
+
+def read(lines: Iterable[str], *, source: str, site: str, zone: tzinfo | None) -> Iterator[Read]:
+    """Read the jobs. `site` is that of lines without a Cluster. Raises WorkloadError if the first
+    line does not name the columns."""
+    names: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        text = line.rstrip("\r\n")
+        if not text.strip():
+            continue
+        if not names:
+            names = _header(text, source)
+            continue
+        if text.split("|") == names:  # of a file that was put together
+            continue
+        fields = _fields(text, names)
+        if isinstance(fields, str):
+            yield Skipped(reason=Skip.MALFORMED, line=number, detail=fields)
+            continue
+        yield _job(fields, number, site, zone)
+    if not names:
+        raise WorkloadError(f"{source}: is empty: allowed is the output of `{COMMAND}`")
+
+
+def _header(text: str, source: str) -> list[str]:
+    names = text.split("|")
+    for wanted in NEEDED:
+        if not set(wanted) & set(names):
+            raise WorkloadError(
+                f"{source}, line 1: no column {' or '.join(wanted)}: allowed is the output, with"
+                f" its first line, of `{COMMAND}`"
+            )
+    return names
+
+
+def _fields(text: str, names: list[str]) -> dict[str, str] | str:
+    """Return the fields by name, or what is wrong. A separator inside a free text is rejoined if
+    only one column can have it."""
+    fields = text.split("|")
+    more = len(fields) - len(names)
+    free = [place for place, name in enumerate(names) if name in FREE]
+    if more > 0 and len(free) == 1:
+        at = free[0]
+        fields = [*fields[:at], "|".join(fields[at : at + more + 1]), *fields[at + more + 1 :]]
+    if len(fields) != len(names):
+        return f"{len(text.split('|'))} fields; the first line has {len(names)}"
+    return dict(zip(names, fields, strict=True))
+
+
+def _job(row: Mapping[str, str], line: int, site: str, zone: tzinfo | None) -> Read:
+    job = row.get("JobID") or row.get("JobIDRaw") or ""
+    if "." in job:
+        return Skipped(reason=Skip.STEP, line=line)
+    words = row["State"].split()
+    state = words[0].rstrip("+") if words else ""
+    if not state or not job:
+        return Skipped(reason=Skip.MALFORMED, line=line, detail="JobID or State is empty")
+    where = row.get("Cluster") or site
+    if not SITE.fullmatch(where):
+        return Skipped(reason=Skip.MALFORMED, line=line, detail=f"Cluster is {where!r}")
+    try:
+        limit_s = _limit_s(row)
+        elapsed_s = duration_s(row.get("Elapsed", ""))
+        processors = _processors(row)
+        submit_at = instant(row["Submit"], zone)
+        start_at, end_at, is_repeated = ordered(row["Start"], row["End"], zone, elapsed_s=elapsed_s)
+    except ValueError as error:
+        return Skipped(reason=Skip.MALFORMED, line=line, detail=f"job {job}: {error}")
+    if start_at is None or state == "PENDING":
+        return Skipped(reason=Skip.NOT_STARTED, line=line)
+    if processors == 0:
+        is_waiting = state == "CANCELLED" and (end_at is None or end_at == start_at)
+        reason = Skip.NOT_STARTED if is_waiting else Skip.NO_PROCESSORS
+        return Skipped(reason=reason, line=line)
+    if submit_at is None:
+        return Skipped(reason=Skip.MALFORMED, line=line, detail=f"job {job}: no Submit")
+    return Record(
+        site=where,
+        job=job,
+        user=row.get("User", ""),
+        submit_at=min(submit_at, start_at),
+        start_at=start_at,
+        end_at=end_at,
+        elapsed_s=elapsed_s,
+        processors=processors,
+        limit_s=limit_s,
+        notes=frozenset(_notes(job, state, end_at, limit_s, is_repeated=is_repeated)),
+    )
+
+
+def _limit_s(row: Mapping[str, str]) -> int | None:
+    if "Timelimit" in row:
+        return duration_s(row["Timelimit"])
+    minutes = row.get("TimelimitRaw", "").strip()
+    return 60 * int(minutes) if minutes.isdecimal() else None
+
+
+def _processors(row: Mapping[str, str]) -> int:
+    for name in ("AllocCPUS", "NCPUS"):
+        if text := row.get(name, "").strip():
+            if not text.isdecimal():
+                raise ValueError(f"{name} is {text!r}")
+            return int(text)
+    found = _CPU.search(row.get("AllocTRES", ""))
+    return int(found[1]) if found else 0
+
+
+def _notes(
+    job: str, state: str, end_at: int | None, limit_s: int | None, *, is_repeated: bool
+) -> Iterator[Note]:
+    if end_at is None:
+        yield Note.RUNNING
+    if state in _REQUEUED:
+        yield Note.REQUEUED
+    if state == "CANCELLED":
+        yield Note.CANCELLED
+    if state in _FAILED:
+        yield Note.FAILED
+    if "_" in job:
+        yield Note.ARRAY
+    if "+" in job:
+        yield Note.HETEROGENEOUS
+    if limit_s is None:
+        yield Note.NO_LIMIT
+    if is_repeated:
+        yield Note.CLOCK_CHANGE

@@ -1,0 +1,245 @@
+"""Recordings of real batch systems, and of what they write in unusual cases, become logs."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import UTC
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from koala.errors import ConfigError, WorkloadError
+from koala.twin.folders import Twin, peak, read_recordings, write
+from koala.twin.instants import duration_s, instant, ordered, zone_of
+from koala.twin.records import Note, Record, Skip
+from koala.workload import swf
+from koala.workload.logs import Log
+
+RECORDINGS = Path(__file__).parent / "recordings"
+SLURM = RECORDINGS / "slurm-22.05.sacct"
+"""Two clusters with one database: arrays, a heterogeneous job, a requeued one, cancelled ones."""
+GRID_ENGINE = RECORDINGS / "sge-8.1.9.qacct"
+HEAD = "JobID|Cluster|User|Submit|Start|End|State|AllocCPUS|Timelimit"
+SHORT = "JobID|Submit|Start|End|State|AllocCPUS"
+
+
+def twin_of(folder: Path, *lines: str, kind: str = "sacct", name: str = "a.txt") -> Twin:
+    file = folder / name
+    file.write_text("\n".join(lines) + "\n")
+    return read_recordings(kind, [file], zone=UTC)
+
+
+def one(folder: Path, *lines: str) -> Record:
+    """Return the only job of a recording."""
+    (site,) = twin_of(folder, *lines).sites
+    (job,) = site.jobs
+    return job
+
+
+def test_jobs_of_two_slurm_clusters_are_read_as_they_were_recorded() -> None:
+    found = read_recordings("sacct", [SLURM], zone=UTC)
+    assert [(site.name, site.processors, len(site.jobs)) for site in found.sites] == [
+        ("alpha", 16, 16),
+        ("beta", 32, 4),
+    ]
+    assert found.counts.notes == {
+        Note.RUNNING: 1,
+        Note.REQUEUED: 1,
+        Note.CANCELLED: 2,
+        Note.FAILED: 2,
+        Note.ARRAY: 7,
+        Note.HETEROGENEOUS: 2,
+    }
+    assert found.counts.skipped == {Skip.STEP: 19, Skip.NOT_STARTED: 1}
+    runs = [job for job in found.sites[0].jobs if job.job == "12"]
+    assert [(job.start_at - job.submit_at, job.end_at) for job in runs] == [
+        (1, runs[0].start_at + 41),
+        (122, runs[1].start_at + 2),
+    ], "a requeued job is two runs, and waits for each"
+
+
+def test_jobs_of_grid_engine_are_read_as_they_were_recorded() -> None:
+    found = read_recordings("qacct", [GRID_ENGINE], site="gamma", zone=UTC)
+    (gamma,) = found.sites
+    assert {job.job: (job.processors, job.limit_s) for job in gamma.jobs} == {
+        "1": (4, 300),
+        "2.1": (1, None),
+        "2.2": (1, None),
+        "2.3": (1, None),
+        "4": (1, None),
+        "5": (2, None),
+    }
+    assert found.counts.notes[Note.CANCELLED] == found.counts.notes[Note.FAILED] == 1
+
+
+def test_a_twin_is_a_log_for_each_site_from_one_common_instant(tmp_path: Path) -> None:
+    found = twin_of(
+        tmp_path,
+        HEAD,
+        "1|b|ann|2026-10-01T00:00:10|2026-10-01T00:00:20|2026-10-01T00:01:00|COMPLETED|4|00:02:00",
+        "1|a|bob|2026-10-01T00:00:00|2026-10-01T00:00:00|2026-10-01T00:00:30|FAILED|2|UNLIMITED",
+    )
+    write(found, tmp_path, kind="sacct", sources=["a.txt"])
+    read = {name: [*swf.jobs(Log(tmp_path / f"{name}.swf", swf.FORMAT))] for name in ("a", "b")}
+    assert [job[:9] for job in read["b"]] == [(1, 10, 10, 40, 4, -1, -1, 4, 120)]
+    assert [job[:9] for job in read["a"]] == [(1, 0, 0, 30, 2, -1, -1, 2, -1)]
+    header = Log(tmp_path / "b.swf", swf.FORMAT).header()
+    assert (header.whole("MaxProcs"), header.whole("UnixStartTime")) == (4, 1790812800)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("1.batch|2026-10-01T00:00:00|2026-10-01T00:00:00|2026-10-01T00:00:01|COMPLETED|4", "STEP"),
+        ("1|2026-10-01T00:00:00|Unknown|Unknown|PENDING|4", "NOT_STARTED"),
+        ("1_[3-9%2]|2026-10-01T00:00:00|Unknown|Unknown|PENDING|4", "NOT_STARTED"),
+        ("1|2026-10-01T00:00:00|None|2026-10-01T00:00:09|CANCELLED by 7|4", "NOT_STARTED"),
+        (
+            "1|2026-10-01T00:00:00|2026-10-01T00:00:09|2026-10-01T00:00:09|CANCELLED by 7|0",
+            "NOT_STARTED",
+        ),
+        (
+            "1|2026-10-01T00:00:00|2026-10-01T00:00:05|2026-10-01T00:00:09|COMPLETED|0",
+            "NO_PROCESSORS",
+        ),
+        ("1|yesterday|2026-10-01T00:00:05|2026-10-01T00:00:09|COMPLETED|4", "MALFORMED"),
+        ("1|2026-10-01T00:00:00|2026-10-01T00:00:09|2026-10-01T00:00:01|FAILED|4", "MALFORMED"),
+        ("1|2026-10-01T00:00:00|2026-10-01T00:00:05|2026-10-01T00:00:09|COMPLETED|x", "MALFORMED"),
+        ("1|2026-10-01T00:00:00|2026-10-01T00:00:05", "MALFORMED"),
+        ("1|2026-10-01T00:00:00|2026-10-01T00:00:05|2026-10-01T00:00:09||4", "MALFORMED"),
+    ],
+)
+def test_lines_that_are_no_jobs_are_counted_by_their_reason(
+    tmp_path: Path, line: str, reason: str
+) -> None:
+    good = "9|2026-10-01T00:00:00|2026-10-01T00:00:05|2026-10-01T00:00:09|COMPLETED|4"
+    found = twin_of(tmp_path, SHORT, line, good)
+    assert (found.counts.kept, found.counts.skipped) == (1, {Skip[reason]: 1})
+    named = ["a.txt, line 2: " in told for told in found.counts.malformed]
+    assert named == [True] * (reason == "MALFORMED")
+
+
+def test_a_separator_in_a_name_is_understood_where_one_column_can_have_it(tmp_path: Path) -> None:
+    rest = "2026-10-01T00:00:00|2026-10-01T00:00:05|2026-10-01T00:00:09|COMPLETED|4"
+    found = twin_of(tmp_path, f"JobName|{SHORT}", f"a|b|c|7|{rest}")
+    assert found.sites[0].jobs[0].job == "7"
+    found = twin_of(tmp_path, f"JobName|Comment|{SHORT}", f"a|b|c|7|{rest}", f"a|b|8|{rest}")
+    assert [job.job for job in found.sites[0].jobs] == ["8"]
+    assert found.counts.malformed == ["a.txt, line 2: 9 fields; the first line has 8"]
+
+
+def test_of_a_run_that_two_recordings_have_the_end_counts(tmp_path: Path) -> None:
+    begin = "5|2026-10-01T00:00:00|2026-10-01T00:00:10|"
+    (tmp_path / "a.1").write_text(f"{SHORT}|Elapsed\n{begin}Unknown|RUNNING|4|00:00:20\n")
+    (tmp_path / "a.2").write_text(
+        f"{SHORT}|Elapsed\n{begin}2026-10-01T00:01:10|COMPLETED|4|00:01:00\n"
+    )
+    for names in (("a.1", "a.2"), ("a.2", "a.1")):
+        found = read_recordings("sacct", [tmp_path / name for name in names], zone=UTC)
+        (job,) = found.sites[0].jobs
+        assert job.end_at == job.start_at + 60
+        assert found.counts.skipped == {Skip.REPEATED: 1}
+        assert not found.counts.notes[Note.RUNNING]
+
+
+def test_a_job_that_still_runs_counts_until_the_record_was_made(tmp_path: Path) -> None:
+    job = one(
+        tmp_path,
+        f"{SHORT}|Elapsed",
+        "5|2026-10-01T00:00:00|2026-10-01T00:00:10|Unknown|RUNNING|4|1-00:00:20",
+    )
+    assert (job.end_at, job.elapsed_s) == (None, 86_420)
+    assert (
+        twin_of(
+            tmp_path,
+            SHORT,
+            "5|2026-10-01T00:00:00|2026-10-01T00:00:10|Unknown|RUNNING|4",
+            "6|2026-10-01T00:00:00|2026-10-01T00:00:10|2026-10-01T00:00:50|COMPLETED|4",
+        )
+        .sites[0]
+        .jobs[0]
+        .elapsed_s
+        == 40
+    ), "without Elapsed, until the latest instant of the records"
+
+
+def test_instants_are_of_the_zone_that_was_named() -> None:
+    amsterdam = ZoneInfo("Europe/Amsterdam")
+    assert instant("2026-07-01T12:00:00", amsterdam) == instant("2026-07-01T10:00:00", UTC)
+    assert instant("2026-07-01T12:00:00+0200", UTC) == instant("2026-07-01T10:00:00", UTC)
+    assert instant("Wed Jul  1 10:00:00 2026", UTC) == instant("07/01/2026 10:00:00.5", UTC)
+    assert instant("1782900000", amsterdam) == 1782900000
+    assert [instant(text, UTC) for text in ("Unknown", "None", "-/-", "", "0")] == [None] * 5
+    with pytest.raises(ConfigError, match="Mars: allowed are names"):
+        zone_of("Mars")
+
+
+def test_the_hour_that_clocks_repeat_is_told_apart_by_the_run_time() -> None:
+    amsterdam = ZoneInfo("Europe/Amsterdam")
+    start, end = "2026-10-25T02:50:00", "2026-10-25T02:10:00"
+    begin, over, is_repeated = ordered(start, end, amsterdam, elapsed_s=None)
+    assert (begin is not None, is_repeated) == (True, True)
+    assert over == (begin or 0) + 20 * 60
+    start, end = "2026-10-25T02:10:00", "2026-10-25T02:20:00"
+    for elapsed_s in (600, 4200):
+        begin, over, _ = ordered(start, end, amsterdam, elapsed_s=elapsed_s)
+        assert (over or 0) - (begin or 0) == elapsed_s
+    with pytest.raises(ValueError, match="is before"):
+        ordered("2026-10-25T05:00:00", "2026-10-25T02:20:00", amsterdam, elapsed_s=None)
+
+
+def test_time_limits_are_read_in_all_forms() -> None:
+    given = {"10": 10, "01:30": 90, "02:00:00": 7200, "1-00:00:01": 86_401, "00:10.5": 10}
+    assert {text: duration_s(text) for text in given} == given
+    assert [duration_s(text) for text in ("UNLIMITED", "Partition_Limit", "INFINITY")] == [None] * 3
+    with pytest.raises(ValueError, match="soon"):
+        duration_s("soon")
+
+
+def test_processors_of_a_site_are_the_most_used_at_a_time_unless_given(tmp_path: Path) -> None:
+    rows = (
+        "1|2026-10-01T00:00:00|2026-10-01T00:00:00|2026-10-01T00:00:10|COMPLETED|4",
+        "2|2026-10-01T00:00:00|2026-10-01T00:00:05|2026-10-01T00:00:20|COMPLETED|3",
+        "3|2026-10-01T00:00:00|2026-10-01T00:00:10|2026-10-01T00:00:20|COMPLETED|2",
+    )
+    found = twin_of(tmp_path, SHORT, *rows)
+    assert peak(found.sites[0].jobs) == found.sites[0].processors == 7
+    given = read_recordings("sacct", [tmp_path / "a.txt"], zone=UTC, processors={"a": 9})
+    assert (given.sites[0].processors, given.sites[0].is_given) == (9, True)
+    for wrong, told in (({"a": 6}, "a=6: allowed are 7 or more"), ({"b": 9}, "b=9: sites are a")):
+        with pytest.raises(ConfigError, match=told):
+            read_recordings("sacct", [tmp_path / "a.txt"], zone=UTC, processors=wrong)
+
+
+def test_files_that_are_no_recording_are_refused_with_the_command(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadError, match=r"line 1: no column Submit: .*--parsable2"):
+        twin_of(tmp_path, "JobID|Start|End|State|AllocCPUS")
+    with pytest.raises(WorkloadError, match="is empty"):
+        twin_of(tmp_path, "")
+    with pytest.raises(WorkloadError, match="no record"):
+        twin_of(tmp_path, SHORT, kind="qacct")
+    with pytest.raises(WorkloadError, match=r"no job that ran .*1 left out: jobs that never"):
+        twin_of(tmp_path, SHORT, "1|2026-10-01T00:00:00|Unknown|Unknown|PENDING|4")
+    with pytest.raises(WorkloadError, match="cannot be read: No such file"):
+        read_recordings("sacct", [tmp_path / "missing"], zone=UTC)
+    with pytest.raises(ConfigError, match="no name of a site; --site"):
+        read_recordings("sacct", [tmp_path / "-.txt"], zone=UTC)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(SLURM.read_bytes())[:-20])
+    with pytest.raises(WorkloadError, match=r"a\.gz: cannot be read: Compressed file ended"):
+        read_recordings("sacct", [tmp_path / "a.gz"], zone=UTC)
+
+
+def test_records_of_grid_engine_that_are_no_jobs_are_counted(tmp_path: Path) -> None:
+    text = GRID_ENGINE.read_text()
+    begin = "Mon Nov 23 14:18:27 2026"
+    (tmp_path / "g.txt").write_text(
+        text.replace(f"start_time   {begin}", "start_time   -/-", 1).replace(
+            "slots        4 ", "slots        four ", 1
+        )
+        + "=====\nqname batch\n"
+    )
+    found = read_recordings("qacct", [tmp_path / "g.txt"], zone=UTC)
+    assert found.counts.kept == 4
+    assert found.counts.skipped == {Skip.NOT_STARTED: 1, Skip.MALFORMED: 2}
+    assert "a record without jobnumber" in found.counts.malformed[1]
