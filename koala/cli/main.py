@@ -66,7 +66,7 @@ SECTIONS: dict[str, dict[str, str]] = {
 
 SHORT = {
     "Grid": "Manage sites, and the files that jobs read.",
-    "Research": "Papers and logs, simulated.",
+    "Research": "Simulations.",
 }
 """Sections whose commands share a line of the help text, for it to fit a small terminal."""
 

@@ -136,8 +136,8 @@ def _imported(found: Twin, out: Path) -> str:
 )  # fmt: skip
 @option(
     "--placement", metavar="NAME",
-    help="Placement policy.  [default: WF-distinct, each component at a site of its own; with --jobs"
-    " that of grid.toml]",
+    help="Placement policy.  [default: WF-distinct, each component at a site of its own; that of"
+    " grid.toml with --jobs]",
 )  # fmt: skip
 @option("--reps", type=Whole(2), default=5, help="Replications, with seeds SEED, SEED + 1, ...")
 @shared.seed_option
