@@ -30,7 +30,6 @@ from koala.core.model.actions import Action
 from koala.core.model.job import Finished
 from koala.core.model.values import JobId
 from koala.core.scheduler import Scheduler
-from koala.daemon.action_dispatcher import ActionDispatcher
 from koala.daemon.agents.connections import SiteSessions
 from koala.daemon.agents.registry import AgentRegistry, LinkCallbacks
 from koala.daemon.agents.requests import RequestHandler
@@ -49,20 +48,21 @@ from koala.daemon.clients.service import Service
 from koala.daemon.clients.site_status import SiteStatus
 from koala.daemon.clients.submit_service import SubmitService
 from koala.daemon.config import MB, Config, read_config
-from koala.daemon.event_loop import EventLoop
 from koala.daemon.files.additions import Additions
 from koala.daemon.files.relay import Relay, RelaySettings, RunRelay, run_relay_process
 from koala.daemon.files.spool import EndedJob, Spool
 from koala.daemon.files.uploads import Uploads
-from koala.daemon.gc_tuning import freeze_periodically, freeze_survivors, gc_paused
-from koala.daemon.group_commit import Upkeep
 from koala.daemon.listeners import Listeners, check_state
+from koala.daemon.loop.action_dispatcher import ActionDispatcher
+from koala.daemon.loop.event_loop import EventLoop
+from koala.daemon.loop.gc_tuning import freeze_periodically, freeze_survivors, gc_paused
+from koala.daemon.loop.group_commit import Upkeep
 from koala.daemon.metrics.parts import DaemonParts
 from koala.daemon.metrics.summary import metrics_picture
-from koala.daemon.notifier import Notifier, NotifyRules
+from koala.daemon.notifications.notifier import Notifier, NotifyRules
 from koala.daemon.quotas import ConcurrencyQuota, Quotas
-from koala.daemon.recovery import Recovered, begin_life, read_secret
-from koala.daemon.state_init import INIT, leave_witness, require_initialized
+from koala.daemon.state.initialization import INIT, leave_witness, require_initialized
+from koala.daemon.state.recovery import Recovered, begin_life, read_secret
 from koala.daemon.storage.journal import Journal, overtaken
 from koala.daemon.storage.records import Notice
 from koala.daemon.storage.watermark import Watermarks
@@ -86,7 +86,7 @@ from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
 if TYPE_CHECKING:
     from koala.daemon.metrics.serving import DaemonMetrics
-    from koala.daemon.mqtt import MqttPublisher
+    from koala.daemon.notifications.mqtt import MqttPublisher
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
 ACCEPT_LOSS = "--accept-loss"
@@ -493,7 +493,7 @@ def _relay(config: Config, secret: bytes, identity: str, run: RunRelay) -> Relay
 def _bus(config: Config) -> MqttPublisher | None:
     if not config.bus_url:
         return None
-    from koala.daemon.mqtt import MqttBroker, MqttPublisher  # noqa: PLC0415 - not imported without a broker
+    from koala.daemon.notifications.mqtt import MqttBroker, MqttPublisher  # noqa: PLC0415 - not imported without a broker
 
     return MqttPublisher(MqttBroker.parse(config.bus_url))
 

@@ -20,10 +20,10 @@ from koala.client import AsyncClient
 from koala.core.model.events import JobSubmitted
 from koala.core.model.job import JobSpec
 from koala.daemon.config import read_config
-from koala.daemon.event_loop import EventLoop
-from koala.daemon.group_commit import BatchContext, Upkeep
+from koala.daemon.loop.event_loop import EventLoop
+from koala.daemon.loop.group_commit import BatchContext, Upkeep
 from koala.daemon.main import configure_logging
-from koala.daemon.recovery import begin_life
+from koala.daemon.state.recovery import begin_life
 from koala.rsl.jobspec import read_job
 from koala.views.digest import digest
 from tests.bench.figures import Figure, median

@@ -12,14 +12,14 @@ from typing import Any
 import aiomqtt
 import pytest
 
-from koala.daemon.mqtt import MqttBroker, MqttPublisher
+from koala.daemon.notifications.mqtt import MqttBroker, MqttPublisher
 from koala.errors import ConfigError
 from tests.bus.broker import broker, listener, told
 from tests.files.stage import comes_true
 
 PUBLISHER = """
 import asyncio, sys
-from koala.daemon.mqtt import MqttBroker, MqttPublisher
+from koala.daemon.notifications.mqtt import MqttBroker, MqttPublisher
 
 async def main():
     bus = MqttPublisher(MqttBroker.parse(sys.argv[1]))

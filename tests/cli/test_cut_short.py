@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.backup import back_up
+from koala.daemon.state.backup import back_up
 from tests.states.recorded import RECORDED, unpack
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]

@@ -47,9 +47,12 @@ def test_all_but_drawings_can_be_loaded_without_the_extra() -> None:
         for module in shipped_modules()
         if not module.name.endswith((".drawing", ".__main__")) and "starter" not in module.name
     ]
-    assert {"koala.daemon.main", "koala_agent.main", "koala.client", "koala.daemon.mqtt"} < set(
-        names
-    )
+    assert {
+        "koala.daemon.main",
+        "koala_agent.main",
+        "koala.client",
+        "koala.daemon.notifications.mqtt",
+    } < set(names)
     code = f"import importlib\nfor name in {names}:\n    importlib.import_module(name)\n"
     run = subprocess.run(
         [sys.executable, "-c", code],

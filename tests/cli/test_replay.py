@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from koala.core.model.values import FileName, SiteName
-from koala.daemon.backup import back_up
+from koala.daemon.state.backup import back_up
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch
 from tests.cli.command import environment, koala, koala_here

@@ -12,7 +12,7 @@ from koala.core.model.parameters import Parameters
 from koala.core.model.values import JobId
 from koala.core.scheduler import Scheduler
 from koala.daemon.clock import Clock
-from koala.daemon.group_commit import BatchContext, GroupCommit
+from koala.daemon.loop.group_commit import BatchContext, GroupCommit
 from koala.daemon.storage.records import Record
 from koala.policies import chosen
 from koala.views.digest import digest

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient
-from koala.daemon.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX
-from koala.daemon.state_folder import FILE
+from koala.daemon.state.folder import FILE
+from koala.daemon.state.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX
 from koala.runtime.disk_formats import CORE
 from tests.daemon.test_process import ONE, configured, run_daemon, started
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from koala.core.model.actions import ClaimProcessors, StartTransfer
 from koala.core.model.job import ArmNumber, ComponentSpec, EndKind, JobType
 from koala.core.model.values import ClaimId, FileName, SiteName, TransferId, UserName
-from koala.daemon.action_dispatcher import ActionDispatcher
 from koala.daemon.files.spool import Purpose, token
+from koala.daemon.loop.action_dispatcher import ActionDispatcher
 from koala.errors import (
     ConfigError,
     ExhaustedError,

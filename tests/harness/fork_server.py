@@ -26,7 +26,7 @@ from koala.runtime.child_lifetime import end_with
 
 MODULES = (
     "koala.daemon.main",
-    "koala.daemon.mqtt",
+    "koala.daemon.notifications.mqtt",
     "koala_agent.main",
     "koala_agent.assembly",
     "koala.cli.main",

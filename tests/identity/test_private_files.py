@@ -17,7 +17,7 @@ from koala.cli.main import main
 from koala.client import AsyncClient
 from koala.daemon.auth.authority import DAEMON_S, Authority
 from koala.daemon.clock import wall_s
-from koala.daemon.recovery import read_secret
+from koala.daemon.state.recovery import read_secret
 from koala.errors import ConfigError, JournalError, first_error
 from koala.identity.credentials import (
     Credentials,

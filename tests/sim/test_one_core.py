@@ -23,7 +23,7 @@ from koala.core.model.parameters import PAPER, Parameters
 from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
 from koala.daemon.clock import Clock
-from koala.daemon.event_loop import EventLoop
+from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Notice
 from koala.policies import chosen

@@ -28,7 +28,7 @@ from koala.core.model.parameters import Parameters
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Priority
 from koala.core.pipeline import claim_end, claiming, ending, queueing, refusals, starting, wanted
-from koala.daemon import group_commit as turns
+from koala.daemon.loop import group_commit as turns
 from tests.swarm import oracle
 from tests.swarm.mutating import Patches, mutant, replaced
 

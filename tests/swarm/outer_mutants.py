@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import structs
 
 from koala.core.leases import Leases
-from koala.daemon import group_commit as turns
 from koala.daemon.agents import connections, reports
+from koala.daemon.loop import group_commit as turns
 from koala.daemon.storage import journal, records
 from koala.files import transfer
 from koala.protocol.messages import Acknowledge, EndKind

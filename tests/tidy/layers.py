@@ -49,7 +49,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "koala.daemon.clock",
         "koala.daemon.config",
         "koala.daemon.policy_sandbox",
-        "koala.daemon.state_folder",
+        "koala.daemon.state.folder",
     ),
     ("koala.daemon.storage",),
     ("koala.daemon.quotas",),
@@ -71,7 +71,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """An import may point to its own group or to an earlier one."""
 
 ONLY_FROM = {
-    "aiomqtt": ("koala.daemon.mqtt",),
+    "aiomqtt": ("koala.daemon.notifications.mqtt",),
     "grpc": (
         "koala.wire",
         "koala.identity",

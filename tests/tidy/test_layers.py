@@ -28,18 +28,22 @@ def test_every_package_that_is_imported_is_a_declared_dependency() -> None:
     ("name", "text", "word"),
     [
         ("koala.core.model.job", "from koala.policies import registry", "lower layer"),
-        ("koala.core.model.job", "import koala.daemon.event_loop", "lower layer"),
+        ("koala.core.model.job", "import koala.daemon.loop.event_loop", "lower layer"),
         ("koala.core.model.job", "def f():\n    from koala import wire", "lower layer"),
-        ("koala.daemon.event_loop", "from koala.cli.render.documents import table", "lower layer"),
+        (
+            "koala.daemon.main",
+            "from koala.cli.render.documents import table",
+            "lower layer",
+        ),
         (
             "koala_agent.claims.table",
             "from koala.core.model.values import ClaimId",
             "an agent knows only",
         ),
         ("koala.sim.engine", "from koala_agent.starter import x", "shares only lrm.model"),
-        ("koala.daemon.event_loop", "import aiomqtt", "only koala.daemon.mqtt"),
+        ("koala.daemon.loop.event_loop", "import aiomqtt", "only koala.daemon.notifications.mqtt"),
         ("koala.sim.engine", "import grpc.aio", "only koala.wire"),
-        ("koala.daemon.event_loop", "def f():\n    import numpy", "only koala.sim"),
+        ("koala.daemon.loop.event_loop", "def f():\n    import numpy", "only koala.sim"),
         ("koala.helpers", "", "has no layer"),
     ],
 )
@@ -57,7 +61,7 @@ def test_a_breach_of_the_layers_is_found(name: str, text: str, word: str) -> Non
             "koala_agent.link.stream",
             "from koala.wire.v1 import link_pb2\nfrom koala.errors import KoalaError",
         ),
-        ("koala.daemon.main", "from koala.daemon.mqtt import publish"),
+        ("koala.daemon.main", "from koala.daemon.notifications.mqtt import publish"),
         ("koala.cli.local.demo", "import koala_agent.main, koala.daemon.main, rich.table"),
     ],
 )

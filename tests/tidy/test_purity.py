@@ -88,7 +88,7 @@ def test_pure_code_is_left_alone(text: str) -> None:
      "y = replace(job, phase=2)"],
 )  # fmt: skip
 def test_an_assigned_phase_is_found_outside_its_owner(text: str) -> None:
-    assert len(list(phase_assignments(module_of(text, name="koala.daemon.event_loop")))) == 1
+    assert len(list(phase_assignments(module_of(text, name="koala.daemon.loop.event_loop")))) == 1
     assert len(list(phase_assignments(module_of(text, name="koala.core.pipeline.claiming")))) == 1
     assert list(phase_assignments(module_of(text, name="koala.core.state"))) == []
 

@@ -25,7 +25,7 @@ def backup(*, state_dir: Path, target: Path, outputs: bool, json: bool) -> None:
     Protect it like the directory itself.
     """
     from koala.cli.render.progress_bar import progress
-    from koala.daemon.backup import back_up
+    from koala.daemon.state.backup import back_up
 
     with progress("verifying the journal", 1.0) as update:
         made = back_up(state_dir, target, with_spool=outputs, progress=update)
@@ -48,7 +48,7 @@ def restore(*, source: Path, state_dir: Path, json: bool) -> None:
     and gives up the attempts whose state is uncertain.
     """
     from koala.cli.render.progress_bar import progress
-    from koala.daemon.backup import restore as restore_backup
+    from koala.daemon.state.backup import restore as restore_backup
 
     with progress("verifying the journal", 1.0) as update:
         found = restore_backup(source, state_dir, progress=update)

@@ -148,7 +148,7 @@ def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridF
 
     Raises ConfigError, JournalError, and OSError when `state` cannot be written.
     """
-    from koala.daemon.state_init import require_initialized
+    from koala.daemon.state.initialization import require_initialized
 
     folder = GridFolder(grid=grid, state=state.resolve())
     table = _table(grid.daemon.get("daemon", {}), grid.source, "daemon")

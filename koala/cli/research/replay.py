@@ -88,7 +88,7 @@ def replay(
 def _opened(journal: Path) -> Iterator[JournalReader]:
     """Open the journal: a file, a state directory, or a backup of either kind. Raises ConfigError,
     JournalError."""
-    from koala.daemon.backup import is_packed, open_packed
+    from koala.daemon.state.backup import is_packed, open_packed
     from koala.daemon.storage.journal_reader import open_journal
 
     if is_packed(journal):

@@ -35,7 +35,7 @@ from koala.daemon.agents.session import (
 )
 from koala.daemon.clock import Clock
 from koala.daemon.files.additions import Additions
-from koala.daemon.group_commit import BatchContext, GroupCommit
+from koala.daemon.loop.group_commit import BatchContext, GroupCommit
 from koala.daemon.quotas import RateLimits
 from koala.errors import KoalaError, SpecError
 from koala.protocol import codec

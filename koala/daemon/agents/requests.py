@@ -19,7 +19,7 @@ from koala.core.model.values import ClaimId, SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.kvstore import KeyValueStore, PendingGet
 from koala.daemon.clock import Clock
-from koala.daemon.group_commit import BatchContext, GroupCommit
+from koala.daemon.loop.group_commit import BatchContext, GroupCommit
 from koala.errors import KoalaError, RejectedError, SpecError
 from koala.protocol.messages import (
     AgentReport,

@@ -24,7 +24,7 @@ from koala.daemon.agents.connections import AgentConnection
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.clock import Clock, wall_s
-from koala.daemon.event_loop import EventLoop
+from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.quotas import RateLimits
 from koala.runtime.driver import wait_until
 from koala.wire.v1 import link_pb2 as pb

@@ -18,10 +18,10 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller
 from koala.daemon.clients.input_names import may_read
 from koala.daemon.clients.staging import content_of
-from koala.daemon.event_loop import EventLoop
 from koala.daemon.files.additions import Additions
 from koala.daemon.files.uploads import Content, Uploads
-from koala.daemon.group_commit import BatchContext
+from koala.daemon.loop.event_loop import EventLoop
+from koala.daemon.loop.group_commit import BatchContext
 from koala.errors import ExhaustedError, RejectedError, SpecError, UnknownSiteError
 from koala.files.names import check_name, own_prefix, shown
 from koala.protocol.names import SHARED

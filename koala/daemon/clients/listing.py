@@ -15,8 +15,8 @@ from typing import Any
 from koala.core.model.job import Job
 from koala.core.model.values import JobId
 from koala.daemon.auth.access_rules import Caller
-from koala.daemon.event_loop import EventLoop
-from koala.daemon.group_commit import BatchContext
+from koala.daemon.loop.event_loop import EventLoop
+from koala.daemon.loop.group_commit import BatchContext
 from koala.errors import SpecError
 from koala.views.documents import copying, summary
 from koala.wire.v1 import koala_pb2 as pb

@@ -38,8 +38,8 @@ from koala.daemon.clients.logs import Logs, LogsWanted
 from koala.daemon.clients.outputs import Outputs, OutputsWanted
 from koala.daemon.clients.site_status import SiteStatus
 from koala.daemon.clients.submit_service import LOT, SubmitService
-from koala.daemon.event_loop import EventLoop
-from koala.daemon.group_commit import BatchContext, read_only_batch
+from koala.daemon.loop.event_loop import EventLoop
+from koala.daemon.loop.group_commit import BatchContext, read_only_batch
 from koala.daemon.quotas import ConcurrencyQuota, FairQueue
 from koala.daemon.storage.archive import ArchiveQuery, not_as_archived
 from koala.daemon.storage.journal import Journal

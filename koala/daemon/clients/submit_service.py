@@ -22,10 +22,10 @@ from koala.daemon.clients.input_names import with_inputs
 from koala.daemon.clients.predecessors import check_predecessors, predecessors_of
 from koala.daemon.clients.rsl_parsing import DescriptionParser
 from koala.daemon.clients.staging import with_archives
-from koala.daemon.event_loop import EventLoop
 from koala.daemon.files.uploads import Uploads
-from koala.daemon.group_commit import BatchContext
-from koala.daemon.notifier import NotifyRules
+from koala.daemon.loop.event_loop import EventLoop
+from koala.daemon.loop.group_commit import BatchContext
+from koala.daemon.notifications.notifier import NotifyRules
 from koala.daemon.quotas import Quotas, queues_full
 from koala.daemon.storage.journal import Journal
 from koala.errors import ExhaustedError, KoalaError, RejectedError

@@ -15,7 +15,7 @@ from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTrans
 from koala.core.model.job import SITE_FAULTS, Attempt, ClaimEnd, EndKind, Job
 from koala.core.model.values import ClaimId, Instant, JobId, SiteName, TransferId
 from koala.core.scheduler import Scheduler
-from koala.daemon.group_commit import DurableBatch
+from koala.daemon.loop.group_commit import DurableBatch
 from koala.metrics import table as m
 from koala.metrics.meter import Meter
 

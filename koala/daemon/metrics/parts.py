@@ -8,8 +8,8 @@ from koala.daemon.agents.connections import SiteSessions
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.agents.requests import RequestHandler
 from koala.daemon.clients.event_feed import EventFeed
-from koala.daemon.event_loop import EventLoop
 from koala.daemon.listeners import Listeners
+from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.storage.journal import Journal
 from koala.runtime.disk import Disk
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from koala.core.scheduler import Scheduler
-from koala.daemon.group_commit import DurableBatch
+from koala.daemon.loop.group_commit import DurableBatch
 from koala.daemon.metrics.gauges import read_daemon
 from koala.daemon.metrics.observer import BatchObserver
 from koala.daemon.metrics.parts import DaemonParts

@@ -35,7 +35,7 @@ from pathlib import Path
 
 from koala.core.model.job import Job
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds
-from koala.daemon.state_folder import FILE, LOCK, JournalLocation, StateFolder
+from koala.daemon.state.folder import FILE, LOCK, JournalLocation, StateFolder
 from koala.daemon.storage import archive
 from koala.daemon.storage import retention as history
 from koala.daemon.storage.read_connections import ReadConnection, connect_reader

@@ -27,7 +27,7 @@ from koala.core.model.values import FOREVER, Instant
 from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import NotSavedError, load
-from koala.daemon.state_folder import FILE, MARK
+from koala.daemon.state.folder import FILE, MARK
 from koala.daemon.storage.archive import KeptSnapshot, read_snapshots
 from koala.daemon.storage.journal import SCHEMA, cut_short, read_events, written_by
 from koala.daemon.storage.records import (

@@ -22,8 +22,8 @@ from koala.core.model.values import JobId, UserName
 from koala.daemon.auth.access_rules import Caller, Kind, Role
 from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
 from koala.daemon.main import Daemon
-from koala.daemon.recovery import begin_life
-from koala.daemon.state_folder import FILE, MARK
+from koala.daemon.state.folder import FILE, MARK
+from koala.daemon.state.recovery import begin_life
 from koala.daemon.storage import archive
 from koala.daemon.storage.archive import ArchiveQuery
 from koala.daemon.storage.journal import Journal
@@ -213,8 +213,8 @@ async def test_snapshots_go_on_however_many_jobs_are_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a start would need all events since there were so few, and none of them could go."""
-    monkeypatch.setattr("koala.daemon.group_commit.SNAPSHOT_JOBS_MAX", 5)
-    monkeypatch.setattr("koala.daemon.group_commit.DIGEST_SHARE_MAX", 1e9)
+    monkeypatch.setattr("koala.daemon.loop.group_commit.SNAPSHOT_JOBS_MAX", 5)
+    monkeypatch.setattr("koala.daemon.loop.group_commit.DIGEST_SHARE_MAX", 1e9)
     async with served(tmp_path, SMALL.replace("keep_jobs = 0", "keep_jobs = 1000")) as (_, client):
         await finished(client, 60)
         events = (await client.metrics())["events"]

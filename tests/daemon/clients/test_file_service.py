@@ -15,7 +15,7 @@ from koala.daemon.auth.access_rules import Caller, Kind, Role
 from koala.daemon.clients.file_service import FileService
 from koala.daemon.files.additions import Additions
 from koala.daemon.files.uploads import Content
-from koala.daemon.group_commit import BatchContext, read_only_batch
+from koala.daemon.loop.group_commit import BatchContext, read_only_batch
 from koala.errors import RejectedError, UnknownSiteError
 from koala.policies import chosen
 from koala.protocol.messages import FetchOrder, FileFound, ToAgent, TransferProgress

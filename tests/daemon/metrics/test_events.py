@@ -11,7 +11,7 @@ from koala.core.model.actions import Announce, StartTransfer
 from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.values import ClaimId, SiteName, TransferId
 from koala.core.policy_api import Policies
-from koala.daemon.group_commit import DurableBatch
+from koala.daemon.loop.group_commit import DurableBatch
 from koala.daemon.metrics.observer import BatchObserver
 from koala.daemon.storage.records import Notice, Record
 from koala.metrics.declaration import Source

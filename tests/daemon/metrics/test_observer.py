@@ -13,7 +13,7 @@ from koala.core.model.job import TERMINAL
 from koala.core.model.placement_queues import short
 from koala.core.model.values import JobId, SiteName
 from koala.core.scheduler import Scheduler
-from koala.daemon.group_commit import DurableBatch, GroupCommit
+from koala.daemon.loop.group_commit import DurableBatch, GroupCommit
 from koala.daemon.metrics.gauges import read_jobs, read_sites
 from koala.daemon.metrics.observer import BatchObserver
 from koala.metrics import table as m

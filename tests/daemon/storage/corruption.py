@@ -27,10 +27,10 @@ from koala.core.model.events import Event, JobCancelRequested, JobSubmitted, Sit
 from koala.core.model.grid import SiteFacts
 from koala.core.model.values import JobId, SiteName, UserName
 from koala.daemon.config import Config, parse_config
-from koala.daemon.event_loop import EventLoop
-from koala.daemon.group_commit import BatchContext, Upkeep
-from koala.daemon.recovery import LOST_EPOCHS_MAX, Recovered, begin_life, recover
-from koala.daemon.state_folder import FILE, MARK
+from koala.daemon.loop.event_loop import EventLoop
+from koala.daemon.loop.group_commit import BatchContext, Upkeep
+from koala.daemon.state.folder import FILE, MARK
+from koala.daemon.state.recovery import LOST_EPOCHS_MAX, Recovered, begin_life, recover
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import ADVICE, RESTORE, JournalPosition
 from koala.daemon.storage.watermark import Watermarks, WatermarkVerdict

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-import koala.daemon.recovery
+import koala.daemon.state.recovery
 import koala.daemon.storage.archive
 import koala.daemon.storage.journal_reader
 import koala.daemon.storage.upgrade
 from koala.core.model.events import Event, SiteDrained
 from koala.core.model.values import FOREVER, SiteName, UserName
-from koala.daemon.event_loop import EventLoop
-from koala.daemon.group_commit import BatchContext, Upkeep
-from koala.daemon.recovery import Recovered, recover
-from koala.daemon.state_folder import FILE, MARK
+from koala.daemon.loop.event_loop import EventLoop
+from koala.daemon.loop.group_commit import BatchContext, Upkeep
+from koala.daemon.state.folder import FILE, MARK
+from koala.daemon.state.recovery import Recovered, recover
 from koala.daemon.storage.archive import read_snapshots
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import open_journal, replay
@@ -36,7 +36,7 @@ from tests.daemon.running import config_of
 TOLD = (
     koala.daemon.storage.archive,
     koala.daemon.storage.journal_reader,
-    koala.daemon.recovery,
+    koala.daemon.state.recovery,
     koala.daemon.storage.upgrade,
 )
 OLD = Path(__file__).parent / "old"

@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 
-from koala.daemon import recovery
-from koala.daemon import state_folder as folder
-from koala.daemon.recovery import LOST_EPOCHS_MAX, begin_life
-from koala.daemon.state_folder import FILE
+from koala.daemon.state import folder, recovery
+from koala.daemon.state.folder import FILE
+from koala.daemon.state.recovery import LOST_EPOCHS_MAX, begin_life
 from koala.daemon.storage import journal
 from koala.errors import JournalError
 from koala.runtime import sqlite_store

@@ -11,9 +11,9 @@ import pytest
 
 from koala.core.model.events import JobSubmitted
 from koala.core.model.job import ComponentSpec, JobSpec
-from koala.daemon.event_loop import EventLoop
-from koala.daemon.group_commit import BatchContext, Upkeep
-from koala.daemon.recovery import Recovered, recover
+from koala.daemon.loop.event_loop import EventLoop
+from koala.daemon.loop.group_commit import BatchContext, Upkeep
+from koala.daemon.state.recovery import Recovered, recover
 from koala.daemon.storage import archive
 from koala.daemon.storage.journal import PACKED_ASIDE, Journal
 from koala.errors import JournalError

@@ -21,10 +21,10 @@ from koala.core.invariants import check
 from koala.core.model.job import Job
 from koala.core.model.values import JobId
 from koala.daemon.auth.enrolments import Enrolments
-from koala.daemon.backup import back_up
 from koala.daemon.config import read_config
-from koala.daemon.recovery import Recovered, begin_life
-from koala.daemon.state_folder import FILE
+from koala.daemon.state.backup import back_up
+from koala.daemon.state.folder import FILE
+from koala.daemon.state.recovery import Recovered, begin_life
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import open_journal, replay
 from koala.errors import ConfigError, JournalError

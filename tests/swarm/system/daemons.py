@@ -19,7 +19,6 @@ from koala.core.model.events import Event
 from koala.core.model.job import Job
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
 from koala.core.scheduler import Scheduler
-from koala.daemon.action_dispatcher import ActionDispatcher
 from koala.daemon.agents.connections import AgentConnection, SiteSessions
 from koala.daemon.agents.registry import AgentRegistry, LinkCallbacks
 from koala.daemon.agents.requests import RequestHandler
@@ -27,8 +26,9 @@ from koala.daemon.agents.session import Allowlist, Timing
 from koala.daemon.clock import Clock
 from koala.daemon.config import CoreSettings
 from koala.daemon.files.additions import Additions
-from koala.daemon.group_commit import BatchContext, GroupCommit, InboxItem, Upkeep
-from koala.daemon.recovery import Recovered, recover
+from koala.daemon.loop.action_dispatcher import ActionDispatcher
+from koala.daemon.loop.group_commit import BatchContext, GroupCommit, InboxItem, Upkeep
+from koala.daemon.state.recovery import Recovered, recover
 from koala.daemon.storage.journal import SCHEMA, Journal, prepare
 from koala.daemon.storage.records import Batch, Notice
 from koala.daemon.storage.watermark import Watermarks
@@ -135,7 +135,7 @@ class _Batches(GroupCommit):
         self.said: list[Action] = []
 
     def on_arrival(self) -> None:
-        """See koala.daemon.group_commit."""
+        """See koala.daemon.loop.group_commit."""
         self.daemon.work_soon()
 
     def _handle(self, event: Event, now: Instant) -> None:
@@ -322,7 +322,7 @@ class Daemon(Process):
         else:
             self.start()
 
-    # --- the event loop (koala.daemon.event_loop) ---
+    # --- the event loop (koala.daemon.loop.event_loop) ---
 
     def work_soon(self) -> None:
         """Schedule work: the inbox is not empty."""
@@ -535,5 +535,5 @@ class _Receiver:
             self._dispatcher.carry_out(action)
 
     def publish(self, notices: Sequence[Notice]) -> None:
-        """See koala.daemon.group_commit."""
+        """See koala.daemon.loop.group_commit."""
         self._daemon.overseer.noticed(notices)

@@ -10,7 +10,7 @@ from koala.core.scheduler import Scheduler
 from koala.core.snapshot import load
 from koala.daemon.clock import Clock
 from koala.daemon.config import CoreSettings
-from koala.daemon.recovery import recover
+from koala.daemon.state.recovery import recover
 from koala.daemon.storage import archive
 from koala.daemon.storage.journal import SCHEMA, Journal, prepare
 from koala.daemon.storage.records import JournalPosition, Notice, Record

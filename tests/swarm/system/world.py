@@ -27,7 +27,7 @@ from koala.core.model.values import ClaimId, FileName, Instant, JobId, Seconds, 
 from koala.core.policy_api import Policies
 from koala.daemon.agents.session import Timing
 from koala.daemon.clients.predecessors import check_predecessors
-from koala.daemon.group_commit import BatchContext
+from koala.daemon.loop.group_commit import BatchContext
 from koala.errors import RejectedError
 from koala.sim.engine import Engine
 from koala_agent.link import session

@@ -26,8 +26,8 @@ from koala.core.snapshot import NotSavedError, load, save
 from koala.daemon.auth.authority import FOLDER
 from koala.daemon.clock import Clock, boot_s
 from koala.daemon.config import Config, CoreSettings
-from koala.daemon.group_commit import GroupCommit
-from koala.daemon.state_folder import RESTORED
+from koala.daemon.loop.group_commit import GroupCommit
+from koala.daemon.state.folder import RESTORED
 from koala.daemon.storage.archive import KeptSnapshot
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import repeat, require_digest

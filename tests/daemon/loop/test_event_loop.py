@@ -17,10 +17,10 @@ from koala.core.model.values import JobId, SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.clock import Clock
 from koala.daemon.config import Config
-from koala.daemon.event_loop import EventLoop
-from koala.daemon.group_commit import BatchContext, GroupCommit
-from koala.daemon.recovery import recover
-from koala.daemon.state_folder import FILE
+from koala.daemon.loop.event_loop import EventLoop
+from koala.daemon.loop.group_commit import BatchContext, GroupCommit
+from koala.daemon.state.folder import FILE
+from koala.daemon.state.recovery import recover
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice, Record
 from koala.errors import JournalError, RejectedError, UnreachableError

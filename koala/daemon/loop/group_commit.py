@@ -30,7 +30,7 @@ from koala.core.model.values import Instant, JobId, Seconds
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import save
 from koala.daemon.clock import Clock
-from koala.daemon.gc_tuning import gc_paused
+from koala.daemon.loop.gc_tuning import gc_paused
 from koala.daemon.storage.records import Batch, Notice, Record, Snapshot
 from koala.errors import KoalaError
 

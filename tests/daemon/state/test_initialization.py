@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.state_folder import FILE
-from koala.daemon.state_init import leave_witness, require_initialized, witness_path
+from koala.daemon.state.folder import FILE
+from koala.daemon.state.initialization import leave_witness, require_initialized, witness_path
 from koala.errors import JournalError
 from tests.live.grid import live_grid
 

@@ -21,9 +21,9 @@ from koala.core.model.events import SiteDrained
 from koala.core.model.values import SiteName, UserName
 from koala.daemon.auth.audit import FILE as AUDIT
 from koala.daemon.auth.audit import account
-from koala.daemon.backup import MANIFEST, Backup, back_up, open_packed, restore
-from koala.daemon.recovery import LOST_JOBS_MAX
-from koala.daemon.state_folder import FILE, MARK, RESTORED
+from koala.daemon.state.backup import MANIFEST, Backup, back_up, open_packed, restore
+from koala.daemon.state.folder import FILE, MARK, RESTORED
+from koala.daemon.state.recovery import LOST_JOBS_MAX
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import open_journal, records
 from koala.daemon.storage.records import Batch, Record
@@ -144,7 +144,7 @@ async def test_a_backup_of_a_daemon_that_does_not_run_is_the_same(
 ) -> None:
     agent = FakeAgent("")
     await backed_up(tmp_path, "running", agent, jobs=1)
-    monkeypatch.setattr("koala.daemon.backup.PROGRESS_EVENTS", 1)
+    monkeypatch.setattr("koala.daemon.state.backup.PROGRESS_EVENTS", 1)
     shares: list[float] = []
     made = back_up(tmp_path / "state", tmp_path / "copy", with_spool=True, progress=shares.append)
     assert made.events == open_journal(tmp_path / "state").events

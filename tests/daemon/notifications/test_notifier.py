@@ -15,8 +15,8 @@ import pytest
 from koala.client import AsyncClient
 from koala.core.model.job import Cancelled, Failed, Job, Notify, Phase
 from koala.core.model.values import JobId, UserName
-from koala.daemon import notifier as notifiers
-from koala.daemon.notifier import Notifier, NotifyRules
+from koala.daemon.notifications import notifier as notifiers
+from koala.daemon.notifications.notifier import Notifier, NotifyRules
 from koala.daemon.storage.records import Notice
 from koala.errors import RejectedError
 from tests.daemon.running import config_of, running

@@ -19,7 +19,7 @@ from typing import Any
 from koala.core.model.events import Event
 from koala.core.scheduler import Scheduler
 from koala.daemon.clock import Clock
-from koala.daemon.group_commit import BatchContext, GroupCommit, Receiver, T, Upkeep
+from koala.daemon.loop.group_commit import BatchContext, GroupCommit, Receiver, T, Upkeep
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice
 from koala.errors import KoalaError, UnreachableError

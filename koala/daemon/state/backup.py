@@ -40,7 +40,7 @@ import msgspec
 from koala.core.eviction import forget
 from koala.core.model.values import Instant
 from koala.daemon.auth.audit import note
-from koala.daemon.state_folder import FILE, LOCK, MARK, RESTORED
+from koala.daemon.state.folder import FILE, LOCK, MARK, RESTORED
 from koala.daemon.storage.archive import check_jobs
 from koala.daemon.storage.journal import SCHEMA, unmarked
 from koala.daemon.storage.journal_reader import JournalReader, connect, open_journal, replay

@@ -1,0 +1,7 @@
+"""The loop around the core: events in, one journal transaction a batch, actions out.
+
+event_loop          the task that owns the scheduler
+group_commit        all items of the inbox as one batch and one transaction
+action_dispatcher   actions as messages, once their event is durable
+gc_tuning           keep Python's garbage collector away from long-lived objects
+"""
