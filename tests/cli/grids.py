@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import psutil
 
 from tests.cli.command import LIMIT_S, environment, koala_here
+from tests.harness.children import program_of
+from tests.harness.forked import Process, Surroundings, start
 
 GRID = """
 [parameters]
@@ -35,7 +38,7 @@ site = { processors = 4, grace_s = 20.0 }
 class Up:
     """A running `koala up`, and `koala` on its grid."""
 
-    process: subprocess.Popen[str]
+    process: Process
     address: str
     said: list[str] = field(default_factory=list)
 
@@ -67,34 +70,26 @@ class Up:
 
 
 @contextmanager
-def up(folder: Path, text: str | None = GRID) -> Iterator[Up]:
+def up(folder: Path, text: str | None = GRID, *, by_exec: bool = False) -> Iterator[Up]:
     """`koala up` on a grid file, or on its own grid; Ctrl-C ends it, if it still runs then."""
     path = folder / "grid.toml"
     if text is not None:
         path.write_text(text, encoding="utf-8")
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "koala.cli",
-            "up",
-            *([str(path)] if text is not None else []),
-            "--any-port",
-            "--no-web",
-        ],
-        env=environment(TMPDIR=str(folder), PYTHONUNBUFFERED="1"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    words = ("up", *([str(path)] if text is not None else []), "--any-port", "--no-web")
+    out, error = Pipe(), Pipe()
+    around = Surroundings(
+        stdout=out.writer, stderr=error.writer, environment=environment(TMPDIR=str(folder))
     )
-    assert process.stdout is not None
-    assert process.stderr is not None
+    program = program_of("koala.cli.main" if by_exec else "tests.harness.forked_grid")
+    process = start(program, *words, around=around, by_exec=by_exec)
+    out.writer.close()
+    error.writer.close()
     said: list[str] = []
-    listener = threading.Thread(target=said.extend, args=(process.stderr,))
+    listener = threading.Thread(target=said.extend, args=(error.reader,))
     listener.start()
     limit = threading.Timer(LIMIT_S, process.terminate)
     limit.start()
-    line = process.stdout.readline().strip()
+    line = out.reader.readline().strip()
     limit.cancel()
     assert line.startswith("export KOALA_ADDRESS="), said
     try:
@@ -105,10 +100,19 @@ def up(folder: Path, text: str | None = GRID) -> Iterator[Up]:
             process.send_signal(signal.SIGINT)
         process.wait(timeout=LIMIT_S)
         listener.join()
-        process.stdout.close()
-        process.stderr.close()
+        out.reader.close()
+        error.reader.close()
     if is_interrupted:
         assert process.returncode == 0, said
+
+
+class Pipe:
+    """What a process writes, and what is read of it as text."""
+
+    def __init__(self) -> None:
+        reader, writer = os.pipe()
+        self.reader: IO[str] = os.fdopen(reader, encoding="utf-8")
+        self.writer: IO[bytes] = os.fdopen(writer, "wb")
 
 
 @contextmanager

@@ -26,7 +26,7 @@ HELLO = "&(executable=/bin/echo)(arguments=hello)(jobType=single)"
 
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    with up(tmp_path_factory.mktemp("up"), GRID) as running:
+    with up(tmp_path_factory.mktemp("up"), GRID, by_exec=True) as running:  # for its lists of words
         yield running
 
 

@@ -18,6 +18,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -130,6 +131,13 @@ def _become(order: Order, streams: list[int], server: int) -> None:
         if folder and folder not in sys.path:
             sys.path.insert(0, folder)
     sys.argv = ["-c", *order.words]
+    tempfile.tempdir = None  # looked up in the environment again
+
+
+def run(order: Order) -> None:
+    """Run the program of an order, in the process that was forked for it."""
+    gc.enable()
+    exec(compile(order.program, "<string>", "exec"), {"__name__": "__main__"})
 
 
 def main() -> int:
@@ -140,10 +148,8 @@ def main() -> int:
         import_module(module)
     gc.freeze()
     order = serve(control)
-    if order is None:
-        return 0
-    gc.enable()
-    exec(compile(order.program, "<string>", "exec"), {"__name__": "__main__"})
+    if order is not None:
+        run(order)
     return 0
 
 

@@ -17,14 +17,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import IO, TypeAlias
 
-from tests.harness.fork_server import Order
+from tests.harness.fork_server import STREAMS, Order, run, serve
 
 ROOT = Path(__file__).parents[2]
 FORKS = "KOALA_TEST_FORKS"
@@ -161,9 +161,19 @@ async def _readable(descriptor: int) -> None:
         loop.remove_reader(descriptor)
 
 
-@cache
+_controls: list[socket.socket] = []
+"""The connection to the fork server of this process, once there is one."""
+
+
 def _server() -> socket.socket:
-    """Start the fork server of this process, which ends when this process does."""
+    """Return the connection to this process's fork server, which its first use starts."""
+    if not _controls:
+        _controls.append(_start_server())
+    return _controls[0]
+
+
+def _start_server() -> socket.socket:
+    """Start a fork server, which ends when this process does."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
@@ -175,10 +185,38 @@ def _server() -> socket.socket:
             pass_fds=[theirs.fileno()],
             start_new_session=True,
         )
-    atexit.register(_end_server, ours, process)
+    atexit.register(_end_server, ours, process.wait)
     return ours
 
 
-def _end_server(control: socket.socket, process: subprocess.Popen[bytes]) -> None:
+def become_own_server() -> None:
+    """Fork this process, which has imported Koala already, as the server of what it starts.
+
+    It must have one thread and no channel of gRPC, as a fork server has.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server = os.fork()
+    if server == 0:
+        ours.close()
+        _leave_streams()
+        order = serve(theirs)
+        if order is None:
+            os._exit(0)
+        run(order)
+        raise SystemExit
+    theirs.close()
+    _controls[:] = [ours]
+    atexit.register(_end_server, ours, partial(os.waitpid, server, 0))
+
+
+def _leave_streams() -> None:
+    """Leave the session and the streams of the process that this one was forked from."""
+    os.setsid()
+    with Path(os.devnull).open("r+b", buffering=0) as null:
+        for number in range(STREAMS):
+            os.dup2(null.fileno(), number)
+
+
+def _end_server(control: socket.socket, wait: Callable[[], object]) -> None:
     control.close()
-    process.wait()
+    wait()

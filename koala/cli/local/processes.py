@@ -18,7 +18,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from koala.cli.clock import now_s
 from koala.cli.local.grid_file import GridFolder
@@ -85,16 +85,9 @@ class Processes:
             self._sweep()
 
     def _start(self, name: str, module: str, *words: str) -> None:
-        child = ["-m", "koala.cli.local.child", str(os.getpid()), module, *words]
         with self._folder.log(name).open("ab") as log:
-            self._children[name] = subprocess.Popen(
-                [sys.executable, *child],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self._folder.state,
-                env=self._environment(),
-                start_new_session=True,
+            self._children[name] = start_child(
+                module, *words, log=log, folder=self._folder.state, environment=self._environment()
             )
 
     def _environment(self) -> dict[str, str]:
@@ -136,6 +129,22 @@ class Processes:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
             psutil.wait_procs(found, timeout=1.0)
+
+
+def start_child(
+    module: str, *words: str, log: IO[bytes], folder: Path, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a module in a session of its own, which ends with this process (`child.py`)."""
+    child = ["-m", "koala.cli.local.child", str(os.getpid()), module, *words]
+    return subprocess.Popen(
+        [sys.executable, *child],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        cwd=folder,
+        env=environment,
+        start_new_session=True,
+    )
 
 
 def _tagged(tag: str) -> Iterator[psutil.Process]:
