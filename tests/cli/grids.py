@@ -17,7 +17,7 @@ import psutil
 
 from tests.cli.command import LIMIT_S, environment, koala_here
 from tests.harness.children import program_of
-from tests.harness.forked import Process, Surroundings, start
+from tests.harness.forked import Process, Surroundings, forks, start
 
 GRID = """
 [parameters]
@@ -80,7 +80,8 @@ def up(folder: Path, text: str | None = GRID, *, by_exec: bool = False) -> Itera
     around = Surroundings(
         stdout=out.writer, stderr=error.writer, environment=environment(TMPDIR=str(folder))
     )
-    program = program_of("koala.cli.main" if by_exec else "tests.harness.forked_grid")
+    is_forked = forks() and not by_exec
+    program = program_of("tests.harness.forked_grid" if is_forked else "koala.cli.main")
     process = start(program, *words, around=around, by_exec=by_exec)
     out.writer.close()
     error.writer.close()

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,13 @@ import koala_agent.config as agent
 from koala.rsl import read_job
 from tests.cli.command import environment, koala_here
 from tests.documents.blocks import DATA, Block, missing, programs, steps
+from tests.harness.forked import Surroundings, start, write_launcher
 from tests.tidy.sources import ROOT
 
 LIMIT_S = 600.0
 PROGRAMS = {"koala": "koala.cli.main", "koala-agent": "koala_agent.main"}
+IMPORTED = ("scipy.special", "matplotlib.figure")
+"""What many of these commands import, and takes longer than they do."""
 SHIPPED = ("examples", "deploy", "docs", "tests")
 JOB = re.compile(r"\bj(\d+)\b")
 TABLES: dict[str, type[msgspec.Struct]] = {
@@ -60,22 +64,33 @@ class Page:
     def _shell(self, block: Block, bin_folder: Path) -> None:
         for step in steps(block):
             commands = JOB.sub(lambda found: f"j{int(found[1]) + self.first_job}", step.commands)
-            run = self._process(["bash", "-euo", "pipefail", "-c", commands], bin_folder)
+            words = ["bash", "-euo", "pipefail", "-c", commands]
+            run = run_words(words, self.folder, self._variables(bin_folder))
             said = f"{block.place}:\n{commands}\n{run.stdout}"
             assert run.returncode == 0, said
             assert missing(step.shown, run.stdout, exact="exact" in block.marks) == [], said
 
     def _python(self, block: Block, bin_folder: Path) -> None:
-        run = self._process([sys.executable, "-c", block.text], bin_folder)
-        assert run.returncode == 0, f"{block.place}:\n{run.stdout}"
+        program = f"import sys; sys.path.insert(0, '')\n{block.text}"  # as `python -c` has it
+        with tempfile.TemporaryFile() as said:
+            around = Surroundings(
+                stdout=said,
+                stderr=said,
+                environment=self._variables(bin_folder),
+                folder=self.folder,
+            )
+            status = start(program, around=around, modules=IMPORTED).wait(LIMIT_S)
+            said.seek(0)
+            printed = said.read().decode()
+        assert status == 0, f"{block.place}:\n{printed}"
 
-    def _process(self, words: list[str], bin_folder: Path) -> subprocess.CompletedProcess[str]:
+    def _variables(self, bin_folder: Path) -> dict[str, str]:
         more = {"KOALA_ADDRESS": self.address} if self.address else {}
         variables = environment(PYTHONDONTWRITEBYTECODE="1", **more)
         variables["PATH"] = os.pathsep.join(
             [str(bin_folder), str(Path(sys.executable).parent), variables["PATH"]]
         )
-        return run_words(words, self.folder, variables)
+        return variables
 
 
 def run_words(
@@ -102,12 +117,7 @@ def prepare(folder: Path) -> Path:
     bin_folder = folder / ".bin"
     bin_folder.mkdir()
     for name, module in PROGRAMS.items():
-        program = bin_folder / name
-        program.write_text(
-            f"#!{sys.executable}\nimport sys\nfrom {module} import main\nsys.exit(main())\n",
-            encoding="utf-8",
-        )
-        program.chmod(0o755)
+        write_launcher(bin_folder / name, module, *IMPORTED)
     return bin_folder
 
 

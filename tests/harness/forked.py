@@ -13,6 +13,7 @@ import asyncio
 import atexit
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -30,6 +31,7 @@ ROOT = Path(__file__).parents[2]
 FORKS = "KOALA_TEST_FORKS"
 TIE = "import signal; from koala.runtime.child_lifetime import end_with; end_with"
 REPORT_BYTES_MAX = 64
+LAUNCH = Path(__file__).with_name("launch.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,13 @@ class Executed(subprocess.Popen[bytes]):
 class Forked:
     """A process of the fork server, with the methods of `subprocess.Popen` that tests need."""
 
-    def __init__(self, program: str, words: tuple[str, ...], around: Surroundings) -> None:
+    def __init__(
+        self,
+        program: str,
+        words: tuple[str, ...],
+        around: Surroundings,
+        modules: tuple[str, ...] = (),
+    ) -> None:
         order = Order(
             program=program,
             words=words,
@@ -72,6 +80,7 @@ class Forked:
             folder=str(around.folder),
             umask=around.umask,
             is_session=around.is_session,
+            modules=modules,
         )
         self.returncode: int | None = None
         self._report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -127,16 +136,22 @@ class Forked:
 Process: TypeAlias = Executed | Forked
 
 
+def forks() -> bool:
+    """Return True where processes come from a fork server."""
+    return os.environ.get(FORKS, "0") != "0"
+
+
 def start(
     program: str,
     *words: str,
     around: Surroundings,
     prefix: Sequence[str] = (),
     by_exec: bool = False,
+    modules: tuple[str, ...] = (),
 ) -> Process:
     """Run what `python -c PROGRAM WORDS...` runs, in a process of its own. A prefix is a command
-    that runs the rest of the line, as `nice` does."""
-    if by_exec or prefix or os.environ.get(FORKS, "0") == "0":
+    that runs the rest of the line, as `nice` does. The fork server imports `modules` first."""
+    if by_exec or prefix or not forks():
         tie = f"{TIE}({os.getpid()}, signal.SIGTERM)\n" if around.is_session else ""
         return Executed(
             [*prefix, sys.executable, "-c", f"{tie}{program}", *words],
@@ -148,7 +163,7 @@ def start(
             umask=around.umask,
             start_new_session=around.is_session,
         )
-    return Forked(program, words, around)
+    return Forked(program, words, around, modules)
 
 
 async def _readable(descriptor: int) -> None:
@@ -159,6 +174,16 @@ async def _readable(descriptor: int) -> None:
         await seen.wait()
     finally:
         loop.remove_reader(descriptor)
+
+
+def write_launcher(path: Path, module: str, *modules: str) -> None:
+    """Write a program for shells, that runs the `main` of a module in a process of the fork server.
+    The server imports the other modules first."""
+    _server()
+    program = f"from {module} import main\nraise SystemExit(main())"
+    words = (sys.executable, "-IS", str(LAUNCH), _address(), program, ",".join(modules))
+    path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+    path.chmod(0o755)
 
 
 _controls: list[socket.socket] = []
@@ -172,17 +197,30 @@ def _server() -> socket.socket:
     return _controls[0]
 
 
+def _address() -> str:
+    """Return where the fork server of this process listens to launchers."""
+    return str(Path(os.environ["KOALA_RUNTIME_DIR"]) / f"fork-server-{os.getpid()}")
+
+
 def _start_server() -> socket.socket:
     """Start a fork server, which ends when this process does."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(_address())
+    listener.listen()
+    with theirs, listener:
+        passed = [theirs.fileno(), listener.fileno()]
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.harness.fork_server", str(theirs.fileno())],
+            [sys.executable, "-m", "tests.harness.fork_server", *map(str, passed)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'agents'}"},
-            pass_fds=[theirs.fileno()],
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'agents'}",
+                "OPENBLAS_NUM_THREADS": "1",  # numpy makes no threads when it is imported
+            },
+            pass_fds=passed,
             start_new_session=True,
         )
     atexit.register(_end_server, ours, process.wait)

@@ -1,0 +1,47 @@
+"""Run a program in a process of the fork server, with the streams and the folder of this process.
+
+    python -IS launch.py SERVER PROGRAM MODULES WORDS...
+
+For commands in shells, which start a process each: this one imports next to nothing. SERVER is the
+path of the server's socket, PROGRAM the source text, MODULES what the server imports first, with
+commas between. Signals are passed on, and the exit status is that of the program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+
+REPORT_BYTES_MAX = 64
+
+
+def main() -> int:
+    """Order the process and wait for its end."""
+    server, program, modules, *words = sys.argv[1:]
+    order = {
+        "program": program,
+        "words": words,
+        "environment": dict(os.environ),
+        "folder": os.getcwd(),  # noqa: PTH109 - pathlib takes as long to import as all the rest
+        "umask": -1,
+        "is_session": False,
+        "modules": [one for one in modules.split(",") if one],
+    }
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as report:
+        report.connect(server)
+        socket.send_fds(report, [json.dumps(order).encode()], [0, 1, 2])
+        pid = int(report.recv(REPORT_BYTES_MAX))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda given, _frame: os.kill(pid, given))
+        status = int(report.recv(REPORT_BYTES_MAX))
+    if status < 0:
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
