@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from typing import IO
 
 import pytest
 
@@ -34,29 +35,45 @@ def environment(**changes: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": PYTHON_PATH, **SHOWN, **changes}
 
 
+class Command:
+    """`koala` in a process of its own, with its standard streams in files."""
+
+    def __init__(self, *words: str, stdin: bytes, by_exec: bool, variables: dict[str, str]) -> None:
+        self._words = words
+        self._out, self._error = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115
+        with tempfile.TemporaryFile() as given:
+            given.write(stdin)
+            given.seek(0)
+            around = Surroundings(
+                stdin=given, stdout=self._out, stderr=self._error, environment=variables
+            )
+            self.process = start(PROGRAM, *words, around=around, by_exec=by_exec)
+
+    def end(self, limit_s: float = LIMIT_S) -> subprocess.CompletedProcess[str]:
+        """Wait for its end, and return its status and what it said."""
+        try:
+            status = self.process.wait(limit_s)
+        finally:
+            self.process.kill()
+        with self._out, self._error:
+            said = [_text(stream) for stream in (self._out, self._error)]
+        return subprocess.CompletedProcess(self._words, status, *said)
+
+
+def _text(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode()
+
+
+def begin(*words: str, stdin: bytes = b"", **changes: str) -> Command:
+    """Start one command; `changes` are variables of its environment."""
+    is_about_python = any(name.startswith("PYTHON") for name in changes)
+    return Command(*words, stdin=stdin, by_exec=is_about_python, variables=environment(**changes))
+
+
 def koala(*words: str, stdin: bytes = b"", **changes: str) -> subprocess.CompletedProcess[str]:
     """One command; `changes` are variables of its environment."""
-    with (
-        tempfile.TemporaryFile() as given,
-        tempfile.TemporaryFile() as out,
-        tempfile.TemporaryFile() as error,
-    ):
-        given.write(stdin)
-        given.seek(0)
-        around = Surroundings(
-            stdin=given, stdout=out, stderr=error, environment=environment(**changes)
-        )
-        is_about_python = any(name.startswith("PYTHON") for name in changes)
-        process = start(PROGRAM, *words, around=around, by_exec=is_about_python)
-        try:
-            status = process.wait(LIMIT_S)
-        finally:
-            process.kill()
-        said = []
-        for stream in (out, error):
-            stream.seek(0)
-            said.append(stream.read().decode())
-    return subprocess.CompletedProcess(words, status, *said)
+    return begin(*words, stdin=stdin, **changes).end()
 
 
 def keep_grpc_quiet() -> None:

@@ -108,7 +108,7 @@ def up(folder: Path, text: str | None = GRID, *, by_exec: bool = False) -> Itera
 
 
 class Pipe:
-    """What a process writes, and what is read of it as text."""
+    """A pipe: a process writes into one end, the other is read as text."""
 
     def __init__(self) -> None:
         reader, writer = os.pipe()

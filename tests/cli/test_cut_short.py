@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.state.backup import back_up
+from tests.cli.command import Command, begin
 from tests.states.recorded import RECORDED, unpack
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -24,24 +23,17 @@ LOOK_S = 0.002
 """How often a folder is looked at: often enough to meet what is there for a moment."""
 
 
-def until(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def until(is_so: Callable[[], bool], command: Command) -> None:
     end = time.monotonic() + WAIT_S
     while not is_so():
-        assert process.poll() is None, process.communicate()
+        assert command.process.poll() is None, command.end()
         assert time.monotonic() < end
         with suppress(subprocess.TimeoutExpired):
-            process.wait(LOOK_S)
+            command.process.wait(LOOK_S)
 
 
-def started(folder: Path, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "koala.cli", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(folder), "XDG_RUNTIME_DIR": str(folder)},
-        start_new_session=True,
-    )
+def started(folder: Path, *words: str) -> Command:
+    return begin(*words, TMPDIR=str(folder), XDG_RUNTIME_DIR=str(folder))
 
 
 @pytest.mark.parametrize(
@@ -54,14 +46,14 @@ def test_a_grid_that_is_ended_while_it_starts_leaves_nothing(
     grid, made = tmp_path / "grid.toml", tmp_path / "made"
     grid.write_text(GRID)
     made.mkdir()
-    process = started(made, "up", str(grid), "--any-port", "--no-web")
-    until(lambda: any(made.glob(f"koala-up-*/{sign}")), process)
+    command = started(made, "up", str(grid), "--any-port", "--no-web")
+    until(lambda: any(made.glob(f"koala-up-*/{sign}")), command)
     for _ in range(times):
-        process.send_signal(number)
-    out, said = process.communicate(timeout=WAIT_S)
-    assert process.returncode in (0, 128 + number), said
-    assert "Traceback" not in said
-    assert (out, list(made.iterdir())) == ("", [])
+        command.process.send_signal(number)
+    ended = command.end(WAIT_S)
+    assert ended.returncode in (0, 128 + number), ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert (ended.stdout, list(made.iterdir())) == ("", [])
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -72,11 +64,10 @@ def test_a_backup_that_is_cut_short_leaves_no_secrets(
     unpack(RECORDED[0], tmp_path)
     state, target = tmp_path / "state" / "daemon", tmp_path / "backups" / "one"
     target.parent.mkdir()
-    process = started(tmp_path, "backup", str(state), str(target))
-    until(lambda: any(target.parent.glob(".koala-*/koala-backup")), process)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=WAIT_S)
-    assert "Traceback" not in said
+    command = started(tmp_path, "backup", str(state), str(target))
+    until(lambda: any(target.parent.glob(".koala-*/koala-backup")), command)
+    command.process.send_signal(number)
+    assert "Traceback" not in command.end(WAIT_S).stderr
     assert not target.exists()
     left = list(target.parent.iterdir())
     assert len(left) == (number is signal.SIGKILL)

@@ -103,7 +103,7 @@ def in_one_process(commands: list[tuple[str, ...]]) -> list[tuple[int, str, str]
 @pytest.mark.live
 @pytest.mark.usefixtures("bare")
 def test_a_grid_runs_jobs_without_the_extra(tmp_path: Path) -> None:
-    with up(tmp_path) as grid:
+    with up(tmp_path, by_exec=True) as grid:
         text = b"&(executable=/bin/true)(count=2)"
         run = koala("submit", "-", "--wait", stdin=text, KOALA_ADDRESS=grid.address)
         assert run.returncode == 0, run.stderr

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,8 @@ import pytest
 
 from koala.errors import KoalaError
 from koala.runtime.atomic_file import PREFIX, check_whole, whole_file, write_whole
-from tests.cli.command import environment, koala, koala_here
+from tests.cli.command import PROGRAM, begin, environment, koala, koala_here
+from tests.harness.forked import Surroundings, start
 from tests.harness.small_disk import fill, small_disk
 
 OLDER = "what was there before\n"
@@ -136,23 +138,17 @@ def test_a_killed_replay_leaves_the_older_file_of_jobs(
     checkpoint.write_text(OLDER)
     log = tmp_path / "log.swf"
     log.write_text(LOG)
-    with subprocess.Popen(
-        [
-            *(sys.executable, "-m", "koala.cli", "simulate", "trace", str(log)),
-            *("--processors", "50", "--policy", "conservative"),
-            *("--jobs-out", str(jobs), "--checkpoint", str(checkpoint)),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    ) as process:
-        while not _writes(jobs.parent):
-            with pytest.raises(subprocess.TimeoutExpired):  # it has not ended
-                process.wait(0.02)
-        process.send_signal(number)
-        _, said = process.communicate(timeout=LIMIT_S)
-    assert process.returncode in (-number, 128 + number)
-    assert b"Traceback" not in said
+    command = begin(
+        *("simulate", "trace", str(log), "--processors", "50", "--policy", "conservative"),
+        *("--jobs-out", str(jobs), "--checkpoint", str(checkpoint)),
+    )
+    while not _writes(jobs.parent):
+        with pytest.raises(subprocess.TimeoutExpired):  # it has not ended
+            command.process.wait(0.02)
+    command.process.send_signal(number)
+    ended = command.end(LIMIT_S)
+    assert ended.returncode in (-number, 128 + number)
+    assert "Traceback" not in ended.stderr
     assert (jobs.read_text(), checkpoint.read_text()) == (OLDER, OLDER)
     left = [name for name in names(jobs.parent) if name.startswith(PREFIX)]
     assert len(left) == (number == signal.SIGKILL)
@@ -209,17 +205,14 @@ def test_a_report_for_which_there_is_no_room_leaves_the_older_one(tmp_path: Path
 def test_a_log_for_which_standard_output_has_no_room_is_an_error(jobs: str) -> None:
     """Noticed at the end, or in the midst."""
     words = ["simulate", "workload", "lublin", "--jobs", jobs]
-    with Path("/dev/full").open("wb") as full:
-        run = subprocess.run(
-            [sys.executable, "-m", "koala.cli", *words],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            env=environment(),
-            check=False,
+    with Path("/dev/full").open("wb") as full, tempfile.TemporaryFile() as error:
+        around = Surroundings(stdout=full, stderr=error, environment=environment())
+        assert start(PROGRAM, *words, around=around).wait(LIMIT_S) == 1
+        error.seek(0)
+        said = (
+            b"koala simulate workload: standard output: cannot be written: No space left on device"
         )
-    assert run.returncode == 1
-    said = b"koala simulate workload: standard output: cannot be written: No space left on device"
-    assert run.stderr.splitlines() == [said]
+        assert error.read().splitlines() == [said]
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import errno
 import os
 import ssl
 import stat
-import subprocess
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from koala.identity.private_files import check_private, private_folder, read_pri
 from koala.identity.tls import Identity
 from koala_agent.link.enrolment import find_identity, identity_path
 from koala_agent.state_folder import PRIVATE, check_state
-from tests.agent.live.agent_process import COMMAND, a_job, agent_process
+from tests.agent.live.agent_process import a_job, agent_process, command
 from tests.agent.live.fake_daemon import GRANTED, fake_daemon, hold, patiently
 from tests.daemon.running import config_of, running
 from tests.harness.ports import free_port
@@ -188,7 +187,7 @@ def test_an_identity_is_as_tls_takes_it_however_it_was_written(tmp_path: Path) -
         assert Identity.parse(good.text().replace(*change), source="x") == good
 
 
-def test_an_agent_does_not_start_with_a_spoilt_identity(tmp_path: Path) -> None:
+async def test_an_agent_does_not_start_with_a_spoilt_identity(tmp_path: Path) -> None:
     """It was a traceback, or dialled for ever and was not told why it is not let in."""
     path = identity_path(tmp_path / "state")
     private_folder(path.parent)
@@ -206,10 +205,10 @@ def test_an_agent_does_not_start_with_a_spoilt_identity(tmp_path: Path) -> None:
         f'[agent]\nsite = "delft"\ndaemon = "127.0.0.1:{free_port()}"\n'
         f'state_dir = "{tmp_path}/state"\n[site]\nprocessors = 4\n'
     )
-    run = subprocess.run([*COMMAND, config], capture_output=True, text=True, check=False)
-    assert run.returncode == 2
-    assert f"koala-agent: {told}\n" in run.stderr
-    assert "Traceback" not in run.stderr
+    status, _, error = await command(str(config))
+    assert status == 2
+    assert f"koala-agent: {told}\n" in error
+    assert "Traceback" not in error
 
 
 def test_a_daemon_makes_a_spoilt_certificate_of_its_own_anew(tmp_path: Path) -> None:

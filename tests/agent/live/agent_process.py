@@ -14,6 +14,7 @@ import os
 import secrets
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -97,6 +98,16 @@ def _is_starter(pid: int) -> bool:
 
 PROGRAM = program_of("koala_agent.main")
 COMMAND = (sys.executable, "-c", PROGRAM)
+
+
+async def command(*words: str) -> tuple[int, str, str]:
+    """Run `koala-agent` to its end: its status, standard output and error."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
+        around = Surroundings(stdout=out, stderr=error, environment=environment())
+        status = await patiently(start(PROGRAM, *words, around=around).ended())
+        for stream in (out, error):
+            stream.seek(0)
+        return status, out.read().decode(), error.read().decode()
 
 
 def environment() -> dict[str, str]:

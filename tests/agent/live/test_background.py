@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from koala_agent.background import find
-from tests.agent.live.agent_process import COMMAND, environment
-from tests.agent.live.fake_daemon import fake_daemon, patiently
+from tests.agent.live.agent_process import command
+from tests.agent.live.fake_daemon import fake_daemon
 from tests.harness.ports import free_port
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -49,19 +49,7 @@ class Site:
         )
 
     async def run(self, name: str, *words: str) -> Said:
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            name,
-            str(self.config),
-            *words,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment(),
-        )
-        out, err = await patiently(process.communicate())
-        assert process.returncode is not None
-        return Said(process.returncode, out.decode(), err.decode())
+        return Said(*await command(name, str(self.config), *words))
 
     async def check(self) -> dict[str, str]:
         """Answers what `doctor` says of each need; its status is 1 if one is not met."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from koala.wire.v1 import link_pb2
 from tests.agent.live.agent_process import (
-    COMMAND,
     AgentProcess,
     a_job,
     agent_process,
-    environment,
+    command,
     until,
 )
 from tests.agent.live.fake_daemon import (
@@ -43,20 +41,6 @@ async def test_an_agent_that_is_started_without_standard_streams_serves(tmp_path
         assert await agent.terminate() == 0
 
 
-async def run(*arguments: str) -> tuple[int, str, str]:
-    """The command, to its end: status, standard output and error."""
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment(),
-    )
-    out, err = await patiently(process.communicate())
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
-
-
 async def test_a_second_agent_on_the_same_state_directory_is_refused(tmp_path: Path) -> None:
     async with (
         fake_daemon() as daemon,
@@ -64,7 +48,7 @@ async def test_a_second_agent_on_the_same_state_directory_is_refused(tmp_path: P
     ):
         await daemon.session()
         pid = agent.state_dir.joinpath("agent.pid").read_text().strip()
-        status, _, error = await run(str(agent.config))
+        status, _, error = await command(str(agent.config))
         assert status == 2
         assert error == (
             f"koala-agent: {agent.state_dir}: another agent runs with this state directory"
@@ -73,15 +57,15 @@ async def test_a_second_agent_on_the_same_state_directory_is_refused(tmp_path: P
 
 
 async def test_wrong_usage_and_configuration_end_with_status_2(tmp_path: Path) -> None:
-    status, _, error = await run()
+    status, _, error = await command()
     assert status == 2
     assert "CONFIG.toml" in error
     wrong = tmp_path / "wrong.toml"
     wrong.write_text("[agent]\nsite = 3\n")
-    status, out, error = await run(str(wrong))
+    status, out, error = await command(str(wrong))
     assert (status, out) == (2, "")
     assert error == f"koala-agent: {wrong}: agent.site = 3: allowed is str, got int\n"
-    status, out, _ = await run("--version")
+    status, out, _ = await command("--version")
     assert status == 0
     assert out.startswith("koala-agent ")
 
