@@ -77,5 +77,12 @@ def _ignore(_done: float) -> None:
 def _rows(path: Path) -> Rows:
     first, *lines = path.read_text(encoding="ascii").splitlines()
     names = first.split(",")
-    values = (map(int, line.split(",")) for line in lines)
+    values = (map(_cell, line.split(",")) for line in lines)
     return Rows((dict(zip(names, row, strict=True)) for row in values), names)
+
+
+def _cell(text: str) -> int | float | str:
+    """Read a cell of the table of jobs: whole numbers, numbers with decimals, and words."""
+    if text.isalpha():
+        return text
+    return float(text) if "." in text else int(text)

@@ -15,6 +15,9 @@ from koala.core.model.values import Instant, JobId, Seconds
 from koala.sim.statistics import mean, percent
 from koala.views.documents import timeline
 
+SLOWDOWN_BOUND_S = 10.0
+"""Jobs shorter than this count as if they had run so long."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
@@ -71,12 +74,27 @@ class JobRecord:
         return None if self.ended_at is None else self.ended_at - self.submitted_at
 
     @property
+    def running_s(self) -> Seconds | None:
+        """Time from the start with which it ran to its end."""
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return self.ended_at - self.started_at
+
+    @property
+    def bounded_slowdown(self) -> float | None:
+        """Response time divided by the run time or 10 s, the larger one; at least 1."""
+        if self.running_s is None or self.response_s is None:
+            return None
+        return max(1.0, self.response_s / max(self.running_s, SLOWDOWN_BOUND_S))
+
+    @property
     def extra_claiming_tries(self) -> int:
         """ACT."""
         return max(0, self.claiming_tries - 1)
 
 
-COLUMNS = tuple(field.name for field in fields(JobRecord))
+DERIVED = ("waiting_s", "running_s", "response_s", "bounded_slowdown")
+COLUMNS = (*(field.name for field in fields(JobRecord)), *DERIVED)
 
 
 def record_of(job: Job) -> JobRecord:

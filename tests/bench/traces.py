@@ -45,7 +45,8 @@ def replays(folder: Path, log: Path, policy: str) -> list[Figure]:
     took_s = least_cpu_s(command(*words))
     script = module_command("tests.bench.plain_trace", str(log), policy, str(plain))
     plain_s = least_cpu_s(script)
-    assert sorted(ours.read_text("ascii").splitlines()[1:]) == sorted(
+    told = [line.split(",") for line in ours.read_text("ascii").splitlines()[1:]]
+    assert sorted(",".join(cells[:5]) for cells in told) == sorted(
         plain.read_text("ascii").splitlines()
     ), f"{log}, {policy}: the replay and the plain loop differ"
     jobs = ours.read_bytes().count(b"\n") - 1

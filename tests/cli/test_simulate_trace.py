@@ -37,7 +37,8 @@ def test_the_required_form_gives_figures_and_a_line_for_each_job(
     found = json.loads(run.stdout)
     assert (found["jobs"], found["policy"], found["processors"]) == (20, policy, 8)
     lines = out.read_text(encoding="ascii").splitlines()
-    assert lines[:2] == ["job,submit,start,end,processors", "1,0,0,20,1"]
+    columns = "job,submit,start,end,processors,wait,run,estimate,bounded_slowdown,status"
+    assert lines[:2] == [columns, "1,0,0,20,1,0,20,30,1.0000,ended"]
     assert len(lines) == 21
 
 

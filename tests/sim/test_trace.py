@@ -55,8 +55,8 @@ def replay(setting: ReplaySetting, jobs_out: Path | None = None) -> dict[str, An
 
 def rows(path: Path) -> list[tuple[int, ...]]:
     header, *lines = path.read_text(encoding="ascii").splitlines()
-    assert header == "job,submit,start,end,processors"
-    return [tuple(map(int, each.split(","))) for each in lines]
+    assert header.startswith("job,submit,start,end,processors,")
+    return [tuple(map(int, each.split(",")[:5])) for each in lines]
 
 
 @pytest.mark.parametrize("discipline", list(Discipline))
@@ -348,7 +348,7 @@ def test_a_replay_is_resumed_only_as_it_was_begun(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[]", "[" * 100_000, '{"koala_checkpoint": 9}', '{"koala_checkpoint": 2}\n{}\n'],
+    ["", "{}", "[]", "[" * 100_000, '{"koala_checkpoint": 9}', '{"koala_checkpoint": 3}\n{}\n'],
 )
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path, text: str) -> None:
     checkpoint = tmp_path / "checkpoint"
@@ -361,7 +361,7 @@ def test_a_checkpoint_is_plain_text(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     Replay(a_setting(tmp_path, crowded(7, 50), until=20), checkpoint=checkpoint).run(lambda _: None)
     head, kept = map(json.loads, checkpoint.read_text(encoding="ascii").splitlines())
-    assert head["koala_checkpoint"] == 2
+    assert head["koala_checkpoint"] == 3
     assert kept["course"]["run"]["now"] <= 20
 
 

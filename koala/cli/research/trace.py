@@ -49,7 +49,10 @@ FORMATS = ("swf", "gwf")
     words=OVERRUNS,
 )  # fmt: skip
 @option("--format", "log_format", help="swf or gwf.  [default: by the file's name]", words=FORMATS)
-@shared.jobs_out_option
+@option(
+    "--jobs-out", type=path_type, metavar="FILE",
+    help="Write the jobs to this file: *.csv, or *.swf for a log that other tools read.",
+)  # fmt: skip
 @option(
     "--until", type=Whole(0), help="Stop at this simulated second; show running and waiting jobs."
 )
@@ -97,8 +100,8 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     """Replay a log of jobs on one site or on several.
 
     On one site they are local jobs, which the agents' model of a local manager schedules.
-    --jobs-out lists the jobs in the order of their ends. All times are seconds from the first
-    submission.
+    --jobs-out lists the jobs in the order of their ends, or as a log in SWF with the waits of the
+    replay. All times are seconds from the first submission.
     """
     from koala.sim.trace.replay import Replay, ReplaySetting
     from koala.workload.arrivals import Overrun

@@ -13,8 +13,13 @@ from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from koala.sim.metrics import JobRecord
+    from koala.sim.trace.job_files import OutcomeLog
     from koala.workload.arrivals import Overrun
     from koala.workload.logs import Format
+    from koala.workload.logs import Log as LogFile
 
 
 def on_grid(
@@ -35,6 +40,7 @@ def on_grid(
     only).
     """
     from koala.lab import Experiment, Log, read_grid
+    from koala.sim.trace.job_files import OutcomeLog, is_log
 
     log = Log(file, form.name, overrun.value)
     experiment = Experiment(
@@ -44,6 +50,7 @@ def on_grid(
         until_s=inf if until is None else float(until),
     )
     shared.check_outputs(jobs_out)
+    outcomes = OutcomeLog() if is_log(jobs_out) else None
     # A job too large for every site is split. One too large for all together is dropped.
     replay = experiment.replay()
     size = sum(len(columns.numbers) for columns in log.file().columns())
@@ -51,13 +58,41 @@ def on_grid(
         report = replay.run(progress=update)
     found = {"grid": str(grid), "split": split, **replay.document(report)}
     shared.show(found, as_json=as_json, text=lambda: _text(found))
-    if jobs_out is not None:
+    if jobs_out is not None and outcomes is not None:
+        _write_log(outcomes, report.jobs, jobs_out, log.file(), f"grid {grid.name}, split {split}")
+    elif jobs_out is not None:
         from koala.sim.metrics import COLUMNS, row
 
         shared.write_rows(jobs_out, COLUMNS, (row(job) for job in report.jobs))
     if replay.is_interrupted:
         print(f"interrupted at {report.ended_at:.0f} s", file=sys.stderr)
         raise Exit(shared.INTERRUPTED)
+
+
+def _write_log(
+    outcomes: OutcomeLog, jobs: Iterable[JobRecord], path: Path, log: LogFile, grid: str
+) -> None:
+    """Write the jobs that have ended as a log in SWF; a partition is a site, by its number."""
+    from koala.sim.trace.job_files import JobOutcome
+
+    partitions: dict[str, int] = {}
+    for job in jobs:
+        if job.waiting_s is None or job.running_s is None:
+            continue
+        sites = set(job.sites)
+        for site in job.sites:
+            partitions.setdefault(site, len(partitions) + 1)
+        outcome = JobOutcome(
+            wait_s=job.waiting_s,
+            run_s=job.running_s,
+            processors=job.processors,
+            is_killed=not job.is_finished,
+            partition=partitions[job.sites[0]] if len(sites) == 1 else -1,
+        )
+        outcomes.note(int(job.job.partition(".")[0]), outcome)
+    named = ", ".join(f"{number} {site}" for site, number in partitions.items())
+    notes = [f"replayed by koala simulate trace, {grid}", f"partitions: {named}; -1: several"]
+    outcomes.write(path, log, notes)
 
 
 def _text(found: dict[str, Any]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
 from koala.sim.trace.events import Change
+from koala.sim.trace.job_files import JobRows
 from koala.sim.trace.run import TraceRun
 from koala.sim.trace.series import Series
 from koala.sim.trace.tally import Tally
@@ -25,7 +26,7 @@ class Course:
         run: TraceRun,
         *,
         changes: Sequence[Change] = (),
-        rows: IO[str] | None = None,
+        rows: JobRows | None = None,
         series: Series | None = None,
         poll: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -95,12 +96,7 @@ class Course:
         run = self._run
         self._tally.add(run.ended)
         if self._rows is not None:
-            self._rows.writelines(
-                [
-                    f"{job[1]},{job[0]},{start},{end},{job[2]}\n"
-                    for end, _, job, start in (*run.ended, *run.cut)
-                ]
-            )
+            self._rows.add(run.ended, run.cut)
         if self._series is not None:
             self._series.add(run.ended)
         run.ended.clear()

@@ -20,10 +20,8 @@ from koala.core.policy_api import Policies
 from koala.errors import ConfigError
 from koala.sim.experiment.setting import Faults, Links, SiteSetting, Submission
 from koala.sim.experiment.world import ExperimentReport, World
-from koala.sim.metrics import JobRecord
 from koala.workload.arrivals import Summary
 
-SLOWDOWN_BOUND_S = 10.0
 Sizes = tuple[int, ...]
 SplitRule = Callable[[int, Sequence[int]], Sizes | None]
 """Component sizes of a job of so many processors on sites of these sizes, largest first; None when
@@ -180,7 +178,9 @@ class GridReplay:
             "coallocated": sum(job.is_coallocated for job in done),
             "wait": _moments(waits),
             "response": _moments([job.response_s for job in done if job.response_s is not None]),
-            "bounded_slowdown": _moments([_slowdown(job) for job in done]),
+            "bounded_slowdown": _moments(
+                [job.bounded_slowdown for job in done if job.bounded_slowdown is not None]
+            ),
             "wait_split": _moments(
                 [job.waiting_s for job in done if job.components > 1 and job.waiting_s is not None]
             ),
@@ -236,13 +236,6 @@ class GridReplay:
             else:
                 self._known[size] = size if _fits(size, self._sizes) else None
         return self._known[size]
-
-
-def _slowdown(job: JobRecord) -> float:
-    assert job.ended_at is not None
-    assert job.started_at is not None
-    run_s: Seconds = max(job.ended_at - job.started_at, SLOWDOWN_BOUND_S)
-    return max(1.0, (job.ended_at - job.submitted_at) / run_s)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -15,14 +15,14 @@ from koala.errors import ConfigError
 from koala.runtime.atomic_file import whole_file, write_whole
 from koala.sim.trace.course import Course
 from koala.sim.trace.events import Change, check_changes
+from koala.sim.trace.job_files import COLUMNS, CsvRows, OutcomeLog, is_log
 from koala.sim.trace.run import TraceRun
 from koala.sim.trace.series import Series
 from koala.workload.arrivals import Arrival, Arrivals, DisorderError, Overrun, machine
 from koala.workload.logs import Format, Log
 from koala_agent.lrm.model import Discipline, local_scheduler
 
-COLUMNS = "job,submit,start,end,processors\n"
-_VERSION = 2
+_VERSION = 3
 PIECE_BYTES = 1 << 20
 
 
@@ -69,6 +69,9 @@ class Replay:
         self._checkpoint = checkpoint
         self._series = series
         self._log = Log(setting.path, setting.form)
+        self._outcomes = OutcomeLog() if is_log(jobs_out) else None
+        if self._outcomes is not None and checkpoint is not None:
+            raise ConfigError(f"--jobs-out {jobs_out}: with --checkpoint only *.csv is allowed")
         self._report: Callable[[float], None] = lambda _done: None
         self.is_interrupted = False
 
@@ -90,8 +93,14 @@ class Replay:
         try:
             found = self._replay(arrivals.blocks(), processors, kept)
         except DisorderError:
+            if self._outcomes is not None:
+                self._outcomes = OutcomeLog()  # without those of the broken try
             found = self._replay(arrivals.sorted_blocks(), processors, kept)
         summary = arrivals.summary
+        if self._outcomes is not None and self._jobs_out is not None:
+            note = f"replayed by koala simulate trace, policy {setting.discipline}"
+            note += f", {processors} processors, overrun {setting.overrun.value}"
+            self._outcomes.write(self._jobs_out, self._log, [note])
         return {
             "file": setting.path.name,
             "policy": str(setting.discipline),
@@ -125,7 +134,7 @@ class Replay:
             course = Course(
                 run,
                 changes=self._setting.changes,
-                rows=rows,
+                rows=self._outcomes if rows is None else CsvRows(rows),
                 series=self._series,
                 poll=self._poll,
             )
@@ -147,7 +156,7 @@ class Replay:
     def _rows(self, kept: Mapping[str, Any] | None) -> Iterator[IO[str] | None]:
         """Write the file of jobs, starting with its content at the checkpoint."""
         path = self._jobs_out
-        if path is None:
+        if path is None or self._outcomes is not None:
             yield None
             return
         with whole_file(path) as part:
