@@ -49,8 +49,10 @@ from koala_agent.site_access import (
     WILDCARDS,
     account_at,
     agent_addresses,
+    mailbox_of,
     ssh_transport,
 )
+from koala_agent.starter_link.mailbox import Mailbox
 from koala_agent.state_folder import check_state
 from koala_agent.transport.local import LocalTransport
 from koala_agent.transport.port import CommandRunner, Transport
@@ -164,7 +166,8 @@ def _surroundings(
         config, site, disk=disk, tell=local_reports.put_nowait, umask=umask, runner=transport
     )
     ssh = transport if isinstance(transport, SSHTransport) else None
-    folders = ClaimFolders(launch, line=(lambda: ssh.line) if ssh else None)
+    by_files = bool(launch.mailbox)
+    folders = ClaimFolders(launch, line=(lambda: ssh.line) if ssh and not by_files else None)
     inputs = InputPaths(
         replica=files.local_path,
         copy=Incoming(state / "transfers" / "incoming").path,
@@ -201,6 +204,7 @@ def _surroundings(
         prepare_input=inputs.prepare,
         archive=lambda hold: _archive(files, hold),
         log_source=folders.log_source,
+        mailbox=Mailbox(transport, launch.mailbox) if by_files else None,
         lead_starters=ssh.run_beside if ssh else None,
         helpers=(site.entries.run,) if isinstance(site.entries, Entries) else (),
     )
@@ -217,6 +221,7 @@ def _launch_settings(config: Config, site: Served) -> LaunchSettings:
         site=config.agent.site,
         address=_address(config),
         agents=_agent_addresses(config),
+        mailbox=mailbox_of(config),
         python=config.starter.python,
         manager=config.lrm.kind,
         launcher=config.lrm.launcher,

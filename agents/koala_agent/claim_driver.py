@@ -82,6 +82,7 @@ from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.file_sync import FileSyncServer, Message
 from koala_agent.placeholders.result_files import output_paths
 from koala_agent.starter_link.listener import StarterListener
+from koala_agent.starter_link.mailbox import Mailbox, too_short
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -146,7 +147,8 @@ class Ports:
     `prepare_input` brings names and parts of files to their places. All raise LocalManagerError.
     `collect` returns what is missing, empty when everything was
     brought back; it is never cancelled, but the table waits no longer than its limit. `room_bytes`
-    is the disk space that programs' files may use.
+    is the disk space that programs' files may use. With a `mailbox`, starters check in there, and
+    no port is opened; `changed` is called when `ClaimDriver.trouble` has changed.
     """
 
     tell: Callable[[ToDaemon], None]
@@ -158,6 +160,8 @@ class Ports:
     archive: Callable[[Hold], Awaitable[Path | None]] = no_archive
     collect: Callable[[Claim, Path], Awaitable[str]] = check_outputs
     room_bytes: Callable[[], float] = lambda: math.inf
+    mailbox: Mailbox | None = None
+    changed: Callable[[], None] = lambda: None
 
 
 class StoreThread:
@@ -200,6 +204,7 @@ class ClaimDriver:
         self._manager = manager
         self._folders = folders
         self._ports = ports
+        self._mailbox = ports.mailbox
         self._listen = listen
         self._port = port
         self._keep_s = keep_s
@@ -251,12 +256,15 @@ class ClaimDriver:
         """Serve until cancelled; batch jobs and starters go on. Raises OSError when no port can be
         opened, JournalError when nothing can be stored."""
         self._folders.install()
-        self.port = await self._listener.listen(
-            self._listen, self._port or self._store.port, is_fixed=self._port > 0
-        )
-        self._store.set_port(self.port)
+        if self._mailbox is None:
+            self.port = await self._listener.listen(
+                self._listen, self._port or self._store.port, is_fixed=self._port > 0
+            )
+            self._store.set_port(self.port)
         try:
             async with self._tasks:
+                if self._mailbox is not None:
+                    self._tasks.create_task(self._carry(self._mailbox))
                 self._listening.set()
                 self._tasks.create_task(asyncio.to_thread(self._folders.find_gate))
                 self._tasks.create_task(self._reconcile())
@@ -265,6 +273,18 @@ class ClaimDriver:
                 await self._driver.run()
         finally:
             self._listener.close()
+
+    async def _carry(self, mailbox: Mailbox) -> None:
+        """Exchange messages with starters by files."""
+        accept, secret = self._listener.accept_by_files, self._table.secret
+        await mailbox.run(accept, secret, self._ports.changed)
+
+    @property
+    def trouble(self) -> str:
+        """Reason why starters cannot be reached in time; empty when they can."""
+        if self._mailbox is None:
+            return ""
+        return self._mailbox.trouble or too_short(self._leases)
 
     async def opened(self) -> None:
         """Wait until starters can check in."""

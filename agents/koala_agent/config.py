@@ -215,7 +215,9 @@ class StarterTable(Table, frozen=True):
     `addresses` are tried in turn; none means `listen`, or this machine's name. `port` 0 selects a
     free port, the same after each restart. Without a `shared` file system batch jobs carry
     everything that a starter needs, work in a folder of their own below `scratch`, and transfer
-    files over the starter's connection.
+    files over the starter's connection. With line `files` nobody dials: messages go through the
+    folder `mailbox`, which this machine (or the login node behind ssh) and the compute nodes share;
+    a relative one begins at the home directory, none means one in the state directory.
     """
 
     listen: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
@@ -224,6 +226,12 @@ class StarterTable(Table, frozen=True):
     python: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     shared: bool = True
     scratch: Annotated[str, msgspec.Meta(pattern=r"^$|^/[^\n]*$")] = ""
+    line: Literal["tcp", "files"] = "tcp"
+    mailbox: Annotated[str, msgspec.Meta(pattern=r"^[^\n\0]*$", max_length=1024)] = ""
+
+
+DIALLED_KEYS = ("listen", "port", "addresses")
+"""Keys of the starter's table that mean something where starters dial the agent."""
 
 
 class TransportTable(Table, frozen=True):
@@ -289,6 +297,7 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
     _check_manager(config, source, given=tree.get("lrm", {}))
     if config.transport.kind == "ssh" or "transport" in tree:
         config = _by_transport(config, source, tree)
+    _check_line(config, source, given=tree.get("starter", {}))
     return _with_paths(config, source, folder)
 
 
@@ -332,6 +341,24 @@ def _by_transport(config: Config, source: str, tree: Mapping[str, object]) -> Co
     starter = replace(config.starter, shared=False, python=config.starter.python or SITE_PYTHON)
     poll_s = config.lrm.poll_s if "poll_s" in tables.get("lrm", {}) else SSH_POLL_S
     return replace(config, starter=starter, lrm=replace(config.lrm, poll_s=poll_s))
+
+
+def _check_line(config: Config, source: str, *, given: object) -> None:
+    """Check the keys of the line that starters have to the agent."""
+    starter = config.starter
+    unused = DIALLED_KEYS if starter.line == "files" else ("mailbox",)
+    for key in given if isinstance(given, dict) else ():
+        if key in unused:
+            message = f"{source}: starter.{key} means nothing with starter.line = {starter.line!r}"
+            raise ConfigError(message)
+    if starter.line == "tcp":
+        return
+    if config.accounts.mode == "site":
+        allowed = "tcp with accounts.mode = 'site': no account may write files of another"
+        _refuse(source, key="starter.line", value="files", allowed=allowed)
+    if config.transport.kind == "local" and not starter.shared and not starter.mailbox:
+        allowed = "a folder that this machine and the compute nodes share, as in '/home/me/koala'"
+        _refuse(source, key="starter.mailbox", value="", allowed=allowed)
 
 
 def _check(config: Config, source: str) -> None:

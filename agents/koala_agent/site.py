@@ -46,6 +46,7 @@ from koala_agent.link.stream import Link, Post, Stream
 from koala_agent.lrm.port import Idle, Listed, LocalManager
 from koala_agent.placeholders.input_references import InputReferences
 from koala_agent.placeholders.logs import LogSource, read_log
+from koala_agent.starter_link.mailbox import Mailbox
 
 LISTED_WAIT_S = 2.0
 """Longest wait of a registration for the first scan of the site's files."""
@@ -104,7 +105,8 @@ class Surroundings:
     connection. `commit` writes claims to the store. `input_path`, `input_named`, `prepare_input`,
     `archive` and `collect` are those of `claim_driver.Ports`. With an `identity` its certificate is
     renewed. `close` is called at the end, `helpers` run meanwhile, and `lead_starters`, which
-    gets the port of the agent to which it leads starters from elsewhere.
+    gets the port of the agent to which it leads starters from elsewhere. Starters that cannot dial
+    have a `mailbox`.
     """
 
     store: Store
@@ -127,6 +129,7 @@ class Surroundings:
     archive: Callable[[messages.Hold], Awaitable[Path | None]] = no_archive
     log_source: Callable[[ClaimId, Claim | None], LogSource | None] = no_logs
     clock: Callable[[], float] = clock.now
+    mailbox: Mailbox | None = None
     lead_starters: Callable[[int], Coroutine[Any, Any, None]] | None = None
     helpers: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
 
@@ -170,6 +173,8 @@ class Site:
                 archive=surroundings.archive,
                 collect=surroundings.collect,
                 room_bytes=lambda: surroundings.disk.room_bytes,
+                mailbox=surroundings.mailbox,
+                changed=self._figures_due.set,
             ),
             limits=settings.limits,
             listen=settings.listen,
@@ -411,4 +416,4 @@ class Site:
     def _troubles(self, idle: Idle) -> tuple[str, ...]:
         """Return the problems for the site's administrator; empty strings mean none."""
         renewal = "" if self._renewal is None else self._renewal.trouble
-        return self._shortage(), renewal, idle.trouble
+        return self._shortage(), renewal, self._claims.trouble, idle.trouble

@@ -25,6 +25,18 @@ def agent_addresses(listen: str) -> tuple[str, ...]:
     return (socket.gethostname(), "127.0.0.1") if listen in WILDCARDS else (listen,)
 
 
+def mailbox_of(config: Config) -> str:
+    """Return the folder of the site's mailbox, as the site sees it; empty where starters dial.
+    Several sites may share what `starter.mailbox` names."""
+    if config.starter.line == "tcp":
+        return ""
+    if config.starter.mailbox:
+        return f"{config.starter.mailbox}/{config.agent.site}"
+    if config.transport.kind == "ssh":
+        return f".koala-mailbox/{config.agent.site}"
+    return str(Path(config.agent.state_dir) / "mailbox")
+
+
 def ssh_settings(config: Config) -> SSHSettings:
     """Return the settings of the ssh connection to the site."""
     return SSHSettings(

@@ -21,6 +21,7 @@ TOGETHER = {
     "tests/identity/test_handshakes.py": "daemon with strangers",
     "tests/live/test_bad_input.py": "calm grid for bad input",
     "tests/live/test_copies.py": "grid with copies",
+    "tests/live/test_mailbox.py": "grid with mailboxes",
     "tests/live/test_deadlines.py": "grid with deadlines",
     "tests/live/test_hints.py": "grid with hints",
     "tests/live/test_identity.py": "grid with certificates",

@@ -59,6 +59,7 @@ DELIVER_S = 60.0
 class LaunchSettings:
     """Settings of claims' folders and starters at this site.
 
+    Starters find the agent at the addresses `agents`, or by files in the folder `mailbox`.
     `root` holds a folder for each claim; compute nodes see it if it is `shared`, else they make
     folders in `scratch` (default: their own scratch). `python` None means the interpreter of this
     agent, for which the starter is compiled ahead; any other may be as old as Python 3.6. `manager`
@@ -72,6 +73,7 @@ class LaunchSettings:
     site: str
     address: str = "127.0.0.1"
     agents: tuple[str, ...] = ("127.0.0.1",)
+    mailbox: str = ""
     python: str | None = None
     manager: str = ""
     launcher: tuple[str, ...] = ()
@@ -111,7 +113,8 @@ def install_starter(settings: LaunchSettings) -> tuple[str, ...]:
     """
     settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not settings.shared:
-        _archive()  # here and once: Python 3.11 fails to parse in two threads at the same time
+        # Here and once: Python 3.11 fails to parse in two threads at the same time.
+        _archive(by_files=bool(settings.mailbox))
         return ("/bin/sh",)
     is_compiled = settings.python is None
     modules = _modules() if is_compiled else _portable_modules()
@@ -180,15 +183,18 @@ def _checksum(folder: Path) -> str:
 
 NOT_CARRIED = ("blocked/compiled.py", "resident.py")
 """Modules of the starter that only the agent's own machine runs."""
+BY_FILES = "mailbox.py"
+"""Module of the starter for those that cannot dial."""
 
 
 @cache
-def _archive() -> str:
+def _archive(*, by_files: bool) -> str:
     """The starter as an archive, for machines without a shared file system."""
+    left_out = NOT_CARRIED if by_files else (*NOT_CARRIED, BY_FILES)
     modules = {
         f"koala_agent/starter/{name}": text
         for name, text in _portable_modules()
-        if name not in NOT_CARRIED
+        if name not in left_out
     }
     return archive({"starter.py": BOOT, "koala_agent/__init__.py": "", **modules})
 
@@ -259,7 +265,8 @@ def prepare(
     text = ""
     if not settings.shared:
         python = settings.python or sys.executable
-        text = body(spec, archive=_archive(), python=python, scratch=settings.scratch)
+        carried = _archive(by_files=bool(settings.mailbox))
+        text = body(spec, archive=carried, python=python, scratch=settings.scratch)
     wall_time_s = program.wall_time_s or math.inf
     return Placeholder(
         claim=claim.id,
@@ -305,7 +312,8 @@ def specification(
         "version": STARTER.newest,
         "claim": claim.id,
         "secret": claim.secret,
-        "agents": [[address, port] for address in settings.agents],
+        "agents": [] if settings.mailbox else [[address, port] for address in settings.agents],
+        "mailbox": settings.mailbox,
         "folder": str(settings.folder(claim.id)),
         "manager": settings.manager,
         "gate": gate,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from koala_agent.starter.events import Event
+    from koala_agent.starter.mailbox import FileLine
 
     _Found: TypeAlias = "tuple[int, tuple[Any, ...]]"
     """A family of addresses and one of them."""
@@ -113,7 +114,8 @@ class JsonSocket:
     @property
     def address(self) -> str:
         """Our address, as the other end sees it."""
-        return str(self._socket.getsockname()[0]) if self._is_open else ""
+        name = self._socket.getsockname() if self._is_open else ""
+        return str(name[0]) if isinstance(name, tuple) else ""
 
     def send(self, message: dict[str, object]) -> None:
         """Enqueue a message; a peer that does not read counts as gone."""
@@ -186,7 +188,8 @@ class JsonSocket:
 class Connection:
     """Connection to the process that gives orders: one at a time, addresses in turn, non-blocking.
 
-    With `identity` (claim and secret) both ends authenticate before it counts as connected. Names
+    With `files` it goes through a mailbox, and there are no addresses. With `identity` (claim and
+    secret) both ends authenticate before it counts as connected. Names
     are resolved until the first order came, and never again: before it nothing runs. Afterwards a
     resolver that hangs would delay the leases that are to end programs.
     """
@@ -197,11 +200,13 @@ class Connection:
         watch: Watch,
         *,
         identity: tuple[str, str] | None = None,
+        files: FileLine | None = None,
     ) -> None:
         self.events: list[Event] = []
         self.address = ""
         self._addresses = addresses
         self._identity = identity
+        self._files = files
         self._prover: Prover | None = None
         self._resolved: dict[tuple[str, int], _Found] = {}
         self._has_orders = False
@@ -220,7 +225,10 @@ class Connection:
 
     def dial(self) -> None:
         """Drop the present connection and connect to the next address."""
-        self.close()
+        self.hang_up()
+        if self._files is not None:
+            self._open_files(self._files)
+            return
         host, port = self._addresses[self._next % len(self._addresses)]
         self._next += 1
         found = self._resolved.get((host, port))
@@ -250,13 +258,33 @@ class Connection:
         self._wire.send(message)
 
     def close(self) -> None:
-        """Close without an event."""
+        """Close for good, without an event."""
+        self.hang_up()
+        if self._files is not None:
+            self._files.close()
+
+    def hang_up(self) -> None:
+        """Close the present connection, without an event."""
         if self._dialled is not None:
             self._watch.remove(self._dialled.fileno())
             self._dialled.close()
         if self._wire is not None:
             self._wire.close()
         self._dialled = self._wire = None
+
+    @property
+    def helpers(self) -> list[int]:
+        """Process ids of the starter's own children that carry the line."""
+        return [] if self._files is None else self._files.helpers
+
+    def _open_files(self, files: FileLine) -> None:
+        try:
+            line = files.open()
+        except OSError as error:
+            log(f"mailbox: {error}")
+            self.events.append(Disconnected())
+            return
+        self._begin(line)
 
     def _resolve(self, host: str, port: int) -> _Found | None:
         try:
@@ -274,11 +302,15 @@ class Connection:
         assert dialled is not None
         error = dialled.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
-            self.close()
+            self.hang_up()
             self._lost(os.strerror(error))
             return
         self._dialled = None
-        self._wire = JsonSocket(dialled, self._watch, on_message=self._receive, on_lost=self._lost)
+        self._begin(dialled)
+
+    def _begin(self, line: socket.socket) -> None:
+        """Begin to talk over a socket that is connected."""
+        self._wire = JsonSocket(line, self._watch, on_message=self._receive, on_lost=self._lost)
         self.address = self._wire.address
         if self._identity is None:
             self.events.append(Connected())

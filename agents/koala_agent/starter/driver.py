@@ -46,6 +46,7 @@ from koala_agent.starter.subreaper import keep_for
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
+    from koala_agent.starter.mailbox import FileLine
     from koala_agent.starter.node.remote_nodes import Nodes
     from koala_agent.starter.path_probes import PathProbes
     from koala_agent.starter.subreaper import Keeper
@@ -68,7 +69,10 @@ class StarterDriver:
         self.is_over = False
         identity = (self._claim, self._program.spec.secret)
         self._connection = Connection(
-            list(self._program.spec.agents), self.watch, identity=identity
+            list(self._program.spec.agents),
+            self.watch,
+            identity=identity,
+            files=_file_line(self._program.spec),
         )
         self._program.environment[MARK] = nonce
         request = make_sync_request(self._program, nonce, own=(LOG_FILE,))
@@ -189,7 +193,8 @@ class StarterDriver:
         if isinstance(action, Signal):
             self._signal(action.number)
         elif isinstance(action, Measure):
-            return [*self._process_host.reap(), self._process_host.work_meter.measure()]
+            host = self._process_host
+            return [*host.reap(), host.work_meter.measure(self._excluded())]
         elif isinstance(action, Halt):
             self._process_host.work_meter.halt()
         elif isinstance(action, Continue):
@@ -261,7 +266,7 @@ class StarterDriver:
 
     def _excluded(self) -> list[int]:
         launchers = [] if self._nodes is None else self._nodes.launchers
-        return [*self._process_host.excluded, *launchers]
+        return [*self._process_host.excluded, *launchers, *self._connection.helpers]
 
     def poll_processes(self) -> list[Event]:
         """See World."""
@@ -287,6 +292,9 @@ PASSED_BYTES = 256
 """Space reserved for the record of a pass: at the barrier it is too late to find the disk full. The
 rest stays blank, which JSON allows."""
 
+FILES_ANSWER_S = 15.0
+"""Time within which an answer comes by files, or their line counts as lost."""
+
 LOG_FILE = "placeholder.out"
 """Log file of a starter that was carried by its batch script."""
 
@@ -300,6 +308,15 @@ def _settings(program: Program, nonce: str) -> Settings:
         hosts=program.hosts,
         boot=boot_id(),
     )
+
+
+def _file_line(spec: Specification) -> FileLine | None:
+    """Return the line by files; None where the starter dials."""
+    if not spec.mailbox:
+        return None
+    from koala_agent.starter.mailbox import FileLine  # noqa: PLC0415 - late: few starters use it
+
+    return FileLine(spec.mailbox, spec.claim, spec.secret)
 
 
 def settings_of(
@@ -329,6 +346,7 @@ def settings_of(
         boot=boot,
         delivers=not spec.shared,
         has_outputs=bool(spec.output_files or spec.outputs),
+        answer_s=FILES_ANSWER_S if spec.mailbox else 0.0,
     )
 
 

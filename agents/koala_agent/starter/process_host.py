@@ -149,6 +149,7 @@ def make_sync_request(
     return SyncRequest(
         folder=program.folder,
         agents=list(spec.agents),
+        mailbox=spec.mailbox,
         identity={"claim": spec.claim, "secret": spec.secret, "nonce": nonce},
         fetches=spec.fetches,
         inputs=[(name, os.path.relpath(path, program.folder)) for name, path in inputs],

@@ -41,8 +41,9 @@ class Specification:
     """Content of spec.json: what the agent tells a starter. A field that is missing there has its
     default; those of the program have the names that they have on the link.
 
-    `agents` are the addresses of the agent. `input` is the path of the input file, `inputs` are the
-    names of all input files in the folder `inputs`, from agents that tell them. The starter
+    `agents` are the addresses of the agent, or `mailbox` is the folder of messages for it; a
+    relative one begins at the home directory. `input` is the path of the input file, `inputs` are
+    the names of all input files in the folder `inputs`, from agents that tell them. The starter
     `fetches` them, and the files that were `staged`, where the agent cannot show them; files are
     `shared` or brought. `gate` is the path of the compiled gate (`blocked`), where there is one.
     """
@@ -50,6 +51,7 @@ class Specification:
     claim: str
     secret: str = ""
     agents: tuple[tuple[str, int], ...] = ()
+    mailbox: str = ""
     folder: str
     bundle: dict[str, object]
     shared: bool = True

@@ -18,7 +18,7 @@ from koala_agent.starter.process_tree import offspring, started_at, used_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from koala_agent.starter.processes import Processes
     from koala_agent.starter.program import Program
@@ -36,12 +36,13 @@ class WorkMeter:
         self._held: list[tuple[Callable[[int, int], None], int]] = []
         self._reported: dict[int, float] = {}  # by process: its last report
 
-    def measure(self) -> Measured:
+    def measure(self, excluded: Collection[int] = ()) -> Measured:
         """Measure the work: the program's own report, else the processor-seconds used here.
 
+        Processes that are the starter's own are `excluded`.
         The component's other machines are assumed to have used as much for each of their processes.
         """
-        used_s, groups = used_by(offspring())
+        used_s, groups = used_by(pid for pid in offspring() if pid not in excluded)
         mains = self._processes.mains
         strays = (pid for pid, group in groups.items() if group not in mains)
         self._strays = {pid: started_at(pid) for pid in strays}

@@ -1,8 +1,9 @@
-"""The port at which starters check in: TCP, JSON lines, a secret for each claim.
+"""The port at which starters check in: TCP, JSON lines, a secret for each claim. Where they cannot
+dial it, a `mailbox` makes the connections.
 
 A connection begins with a hello that names the claim and proves knowledge of its secret
 (`authentication`). Until then no other message is processed, and the
-connection is closed after HELLO_LIMIT_S. Later messages are decoded into events of the claim table.
+connection is closed after a time limit. Later messages are decoded into events of the claim table.
 An invalid one closes the connection; a well-behaved starter reconnects. A courier's hello begins
 requests about the claim's files instead (`file_sync`). No state here matters: a starter repeats all
 that it knows in its next hello.
@@ -45,6 +46,8 @@ COURIERS_SPARE = 2
 """Couriers of a claim beyond one for each machine: a courier reconnects before its old connection
 is detected as lost."""
 HELLO_LIMIT_S = 10.0
+HELLO_BY_FILES_S = 60.0
+"""The same for a connection by files, whose messages take longer."""
 PROGRAMS = ("put", "get", "progress")
 """Kinds of messages that programs cause."""
 PROGRAMS_PER_S, PROGRAMS_BURST = 250, 2_000
@@ -140,6 +143,11 @@ class StarterListener:
     def accept(self) -> StarterConnection:
         """Return the protocol of a new connection."""
         return StarterConnection(self, Authentication(self._secret))
+
+    def accept_by_files(self) -> StarterConnection:
+        """Return the protocol of a new connection by files."""
+        authentication = Authentication(self._secret)
+        return StarterConnection(self, authentication, hello_limit_s=HELLO_BY_FILES_S)
 
     def register(self, connection: StarterConnection) -> bool:
         """Register a connection; False when there are too many."""
@@ -265,9 +273,16 @@ class StarterConnection(asyncio.Protocol):
     is answered. At most one waits, and reading is paused meanwhile (backpressure).
     """
 
-    def __init__(self, listener: StarterListener, authentication: Authentication) -> None:
+    def __init__(
+        self,
+        listener: StarterListener,
+        authentication: Authentication,
+        *,
+        hello_limit_s: float = HELLO_LIMIT_S,
+    ) -> None:
         self.authentication = authentication
         self._listener = listener
+        self._hello_limit_s = hello_limit_s
         self._identity: tuple[ClaimId, str] | None = None
         self._courier_of: tuple[ClaimId, str] | None = None
         self._unread = b""
@@ -284,7 +299,7 @@ class StarterConnection(asyncio.Protocol):
         self._transport = transport
         if not self._listener.register(self):
             transport.abort()
-        self._limit = self._listener.later(HELLO_LIMIT_S, self.abort)
+        self._limit = self._listener.later(self._hello_limit_s, self.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._limit is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from koala.identity.private_files import write_private
@@ -15,9 +16,9 @@ from koala_agent.transport.shell import Shell
 class LocalTransport(Shell):
     """`Transport` on this machine."""
 
-    async def put(self, path: str, content: bytes) -> None:
+    async def put(self, path: str, content: bytes, *, is_durable: bool = True) -> None:
         """See `Transport`."""
-        await asyncio.to_thread(write_private, _located(path), content)
+        await asyncio.to_thread(write_private, _located(path), content, is_durable=is_durable)
 
     async def get(self, path: str, size_max: int) -> bytes:
         """See `Transport`."""
@@ -39,6 +40,10 @@ class LocalTransport(Shell):
         """See `Transport`."""
         await asyncio.to_thread(_located(path).unlink, missing_ok=True)
 
+    async def remove_folder(self, path: str) -> None:
+        """See `Transport`."""
+        await asyncio.to_thread(_remove_folder, _located(path))
+
 
 def _located(path: str) -> Path:
     return Path.home() / path
@@ -54,4 +59,15 @@ def _stat(path: Path) -> FileStatus | None:
         found = path.lstat()
     except FileNotFoundError:
         return None
-    return FileStatus(size_bytes=found.st_size, is_folder=stat.S_ISDIR(found.st_mode))
+    return FileStatus(
+        size_bytes=found.st_size,
+        is_folder=stat.S_ISDIR(found.st_mode),
+        is_file=stat.S_ISREG(found.st_mode),
+        owner=found.st_uid,
+        mode=stat.S_IMODE(found.st_mode),
+    )
+
+
+def _remove_folder(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        path.rmdir()

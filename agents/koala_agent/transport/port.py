@@ -34,10 +34,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatus:
-    """Size in bytes, and whether the path is a folder."""
+    """Size in bytes, whether the path is a folder or a regular file (else: a link, a pipe ...), the
+    user id of the owner, and permissions."""
 
     size_bytes: int
     is_folder: bool
+    is_file: bool
+    owner: int
+    mode: int
 
 
 class SiteAwayError(LocalManagerError):
@@ -68,8 +72,9 @@ class Transport(CommandRunner, Protocol):
     site cannot be reached.
     """
 
-    async def put(self, path: str, content: bytes) -> None:
-        """Write a file for its owner alone, durably; readers see the old content or the new."""
+    async def put(self, path: str, content: bytes, *, is_durable: bool = True) -> None:
+        """Write a file for its owner alone; readers see the old content or the new. It outlives a
+        power failure if it `is_durable`."""
 
     async def get(self, path: str, size_max: int) -> bytes:
         """Read a file, at most so many bytes of it."""
@@ -85,3 +90,6 @@ class Transport(CommandRunner, Protocol):
 
     async def remove(self, path: str) -> None:
         """Remove a file; one that is not there is no error."""
+
+    async def remove_folder(self, path: str) -> None:
+        """Remove an empty folder; one that is not there is no error."""

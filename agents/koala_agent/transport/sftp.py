@@ -45,6 +45,7 @@ class _Kind(IntEnum):
     READDIR = 12
     REMOVE = 13
     MKDIR = 14
+    RMDIR = 15
     STATUS = 101
     HANDLE = 102
     DATA = 103
@@ -90,15 +91,23 @@ class _Fields:
         """Read the attributes of a file."""
         given = self.number()
         size_bytes = self.number(8) if given & _HAS_SIZE else 0
+        owner = -1
         if given & _HAS_OWNER:
-            self._next(8)
+            owner = self.number()
+            self.number()
         mode = self.number() if given & _HAS_MODE else 0
         if given & _HAS_TIMES:
             self._next(8)
         for _ in range(self.number() if given & _HAS_MORE else 0):
             self.text()
             self.text()
-        return FileStatus(size_bytes=size_bytes, is_folder=stat.S_ISDIR(mode))
+        return FileStatus(
+            size_bytes=size_bytes,
+            is_folder=stat.S_ISDIR(mode),
+            is_file=stat.S_ISREG(mode),
+            owner=owner,
+            mode=stat.S_IMODE(mode),
+        )
 
     def _next(self, size_bytes: int) -> bytes:
         part = self.content[self.at : self.at + size_bytes]
@@ -170,8 +179,8 @@ class SFTPClient:
 
     # Calls ---------------------------------------------------------------------------------------
 
-    async def put(self, path: bytes, content: bytes) -> None:
-        """Write a file durably, and replace the one that is there in one step."""
+    async def put(self, path: bytes, content: bytes, *, is_durable: bool = True) -> None:
+        """Write a file, and replace the one that is there in one step."""
         folder, name = os.path.split(path)
         new = os.path.join(folder, b".%s.%s" % (name[:200], secrets.token_hex(4).encode()))  # noqa: PTH118 - bytes of another host
         flags = struct.pack(">I", _WRITE_FLAG | _CREATE_FLAG | _EXCLUSIVE_FLAG)
@@ -179,6 +188,9 @@ class SFTPClient:
         try:
             try:
                 await self._write_all(handle, content, new)
+                if is_durable:
+                    fsync = _text(EXTENSIONS[1].encode()) + _text(handle)
+                    await self._done(_Kind.EXTENDED, fsync, new, is_write=True)
             finally:
                 await self._done(_Kind.CLOSE, _text(handle), new, is_write=True)
             names = _text(new) + _text(path)
@@ -248,6 +260,11 @@ class SFTPClient:
         with suppress(FileNotFoundError):
             await self._done(_Kind.REMOVE, _text(path), path)
 
+    async def remove_folder(self, path: bytes) -> None:
+        """Remove an empty folder; one that is not there is no error."""
+        with suppress(FileNotFoundError):
+            await self._done(_Kind.RMDIR, _text(path), path)
+
     # Requests ------------------------------------------------------------------------------------
 
     async def _write_all(self, handle: bytes, content: bytes, path: bytes) -> None:
@@ -265,8 +282,6 @@ class SFTPClient:
                     group.create_task(write(offset))
         except ExceptionGroup as group:
             raise _first(group) from group
-        fsync = _text(EXTENSIONS[1].encode()) + _text(handle)
-        await self._done(_Kind.EXTENDED, fsync, path, is_write=True)
 
     async def _handle(self, kind: _Kind, content: bytes, path: bytes) -> bytes:
         answered, fields = await self._ask(kind, content)

@@ -123,9 +123,9 @@ class SSHTransport:
 
     # Files ---------------------------------------------------------------------------------------
 
-    async def put(self, path: str, content: bytes) -> None:
+    async def put(self, path: str, content: bytes, *, is_durable: bool = True) -> None:
         """See `Transport`."""
-        await (await self._files()).put(os.fsencode(path), content)
+        await (await self._files()).put(os.fsencode(path), content, is_durable=is_durable)
 
     async def get(self, path: str, size_max: int) -> bytes:
         """See `Transport`."""
@@ -146,6 +146,10 @@ class SSHTransport:
     async def remove(self, path: str) -> None:
         """See `Transport`."""
         await (await self._files()).remove(os.fsencode(path))
+
+    async def remove_folder(self, path: str) -> None:
+        """See `Transport`."""
+        await (await self._files()).remove_folder(os.fsencode(path))
 
     async def _files(self) -> SFTPClient:
         await self._connection.ready()

@@ -22,17 +22,22 @@ ROOM_BYTES = 12_000
 """For what comes beside it: specification, addresses, hosts."""
 
 
-def test_it_fits_into_what_grid_engine_passes_on_to_a_helper() -> None:
+@pytest.mark.parametrize(("by_files", "room_bytes"), [(False, ROOM_BYTES), (True, 9_500)])
+def test_it_fits_into_what_grid_engine_passes_on_to_a_helper(
+    by_files: bool, room_bytes: int
+) -> None:
     """`qrsh` waits for ever with more on its standard input than it passes on unread."""
-    carried = placeholders._archive()
-    assert len(carried) + ROOM_BYTES < INPUT_BYTES_MAX
+    carried = placeholders._archive(by_files=by_files)
+    assert len(carried) + room_bytes < INPUT_BYTES_MAX
 
 
-def test_what_is_carried_is_the_same_program() -> None:
-    carried = json.loads(zlib.decompress(base64.b85decode(placeholders._archive())))
+@pytest.mark.parametrize("by_files", [False, True])
+def test_what_is_carried_is_the_same_program(by_files: bool) -> None:
+    archive = placeholders._archive(by_files=by_files)
+    carried = json.loads(zlib.decompress(base64.b85decode(archive)))
     package = Path(str(resources.files("koala_agent"))) / "starter"
     names = {str(path.relative_to(package)) for path in package.rglob("*.py")}
-    names -= set(placeholders.NOT_CARRIED)
+    names -= {*placeholders.NOT_CARRIED, *([] if by_files else [placeholders.BY_FILES])}
     assert names == {path.partition("/starter/")[2] for path in carried if "/starter/" in path}
     for name in names:
         ours = ast.parse((package / name).read_text(encoding="utf-8"))

@@ -47,7 +47,10 @@ async def test_files_are_written_read_listed_and_removed(reached: tuple[Transpor
     assert await transport.get(f"{folder}/{ODD}", 10**6) == content
     assert await transport.get(f"{folder}/{ODD}", 100_000) == content[:100_000]
     assert await transport.get(f"{folder}/a", 10) == b"new"
-    assert await transport.stat(f"{folder}/a") == FileStatus(size_bytes=3, is_folder=False)
+    told = FileStatus(
+        size_bytes=3, is_folder=False, is_file=True, owner=home.stat().st_uid, mode=0o600
+    )
+    assert await transport.stat(f"{folder}/a") == told
     found = await transport.stat(folder)
     assert found is not None
     assert found.is_folder

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import NoReturn
 
+    from koala_agent.starter.mailbox import FileLine
+
 BLOCK_BYTES = 128 * 1024
 POLL_S = 0.25
 """Pause between two polls of the logs."""
@@ -45,7 +47,8 @@ KEEPALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 class SyncRequest:
     """Files to sync: logs by their paths below `folder`, outputs by name and path.
 
-    `identity` authenticates to the agent; `fetches` when there is an input. `inputs` are the input
+    The agent is reached at the addresses `agents`, or by files in `mailbox`.
+    `identity` authenticates to it; `fetches` when there is an input. `inputs` are the input
     files by name and path; empty where the agent names none. `patterns` are of further outputs in
     the program's `directory`; `staged` are the names and modes of files that go along.
     """
@@ -57,6 +60,7 @@ class SyncRequest:
     inputs: list[tuple[str, str]]
     logs: list[str]
     outputs: list[tuple[str, str]]
+    mailbox: str = ""
     directory: str = ""
     patterns: tuple[str, ...] = ()
     staged: tuple[tuple[str, int], ...] = ()
@@ -115,6 +119,7 @@ def _serve(request: SyncRequest, starter: socket.socket, parent: int) -> NoRetur
             signal.signal(
                 getattr(signal, name), signal.SIG_IGN
             )  # the rest of the files is still wanted
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # its postmen are waited for by nobody
         os.setsid()
         if starter.fileno() != 3:
             os.dup2(starter.fileno(), 3)
@@ -133,6 +138,7 @@ class _Worker:
         self._connection: socket.socket | None = None
         self._unread = b""
         self._next = 0
+        self._files: FileLine | None = None
         self._sent: dict[str, int] = {}
         self._logged: dict[str, str] = {}
         self._command = ""
@@ -152,6 +158,9 @@ class _Worker:
             self._wait(POLL_S)
         problems = list(self._finish())
         self._send({"problem": "; ".join(problems)})
+        self._hang_up()
+        if self._files is not None:
+            self._files.close()
         self._wait(ANSWER_S)
 
     def _finish(self) -> Iterator[str]:
@@ -321,20 +330,33 @@ class _Worker:
 
     def _try(self, question: dict[str, object]) -> dict[str, object]:
         if self._connection is None:
-            address = self._request.agents[self._next % len(self._request.agents)]
-            self._next += 1
-            self._connection = socket.create_connection(address, timeout=3.0)
-            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in KEEPALIVE:
-                self._connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-            self._unread = b""
             identity = self._request.identity
-            prover = Prover(str(identity["claim"]), str(identity["secret"]))
+            claim, secret = str(identity["claim"]), str(identity["secret"])
+            is_by_files = bool(self._request.mailbox)
+            self._connection = self._by_files(claim, secret) if is_by_files else self._dial()
+            self._unread = b""
+            prover = Prover(claim, secret)
             prover.handle_challenge(self._exchange(prover.question()))
             if not prover.is_trusted:
                 raise ValueError("the agent does not know this claim, or it is somebody else")
             self._exchange(prover.add_proof({"kind": "courier", **identity}))
         return self._exchange(question)
+
+    def _dial(self) -> socket.socket:
+        address = self._request.agents[self._next % len(self._request.agents)]
+        self._next += 1
+        connection = socket.create_connection(address, timeout=3.0)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE:
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        return connection
+
+    def _by_files(self, claim: str, secret: str) -> socket.socket:
+        from koala_agent.starter.mailbox import FileLine  # noqa: PLC0415 - late: most dial
+
+        if self._files is None:
+            self._files = FileLine(self._request.mailbox, claim, secret)
+        return self._files.open()
 
     def _exchange(self, question: dict[str, object]) -> dict[str, object]:
         assert self._connection is not None

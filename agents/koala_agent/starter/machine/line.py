@@ -19,13 +19,18 @@ BURST = 5
 """Pings one after the other when it is adopted, to measure the daemon's clock."""
 DIAL_MIN_S, DIAL_MAX_S = 0.1, 2.0
 DIAL_LIMIT_S = 3.0
+SILENCE_LEASES = 0.5
+"""Part of the lease after which even a slow line is dialled again."""
 
 
 class Line:
-    """State of the connection; its methods return the actions to carry out."""
+    """State of the connection; its methods return the actions to carry out. An answer takes up to
+    `answer_s`, on a line by files."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, answer_s: float = 0.0) -> None:
         self.is_connected = False
+        self._answer_s = answer_s
+        self._heard_at = now
         self._dial_at = now
         self._failures = 0
         self._pinged_at = self._ping_at = now
@@ -37,9 +42,10 @@ class Line:
         """The next instant at which `tick` is due."""
         return self._ping_at if self.is_connected else self._dial_at
 
-    def connect(self) -> None:
+    def connect(self, now: float) -> None:
         """Note that the connection is made."""
         self.is_connected = True
+        self._heard_at = now
         self._failures = 0
         self._unanswered = 0
 
@@ -67,9 +73,10 @@ class Line:
         """Send a ping after each of the next answers."""
         self._burst = BURST - 1
 
-    def hear(self) -> None:
+    def hear(self, now: float) -> None:
         """Note an answer."""
         self._unanswered = 0
+        self._heard_at = now
 
     def continue_burst(self, now: float, lease_s: float) -> list[Action]:
         """Send the next ping of a burst."""
@@ -85,11 +92,12 @@ class Line:
     def tick(self, now: float, lease_s: float) -> list[Action]:
         """Return what is due: a ping, or another try to connect."""
         if self.is_connected and now >= self._ping_at:
-            if self._unanswered < ALONE_PINGS:
+            silence_s = min(self._answer_s, SILENCE_LEASES * lease_s)
+            if self._unanswered < ALONE_PINGS or now < self._heard_at + silence_s:
                 return self.ping(now, lease_s)
             self.is_connected = False
             self._dial_at = now
         if self.is_connected or now < self._dial_at:
             return []
-        self._dial_at = now + DIAL_LIMIT_S
+        self._dial_at = now + max(DIAL_LIMIT_S, self._answer_s)
         return [Dial()]

@@ -114,7 +114,7 @@ class StarterMachine:
         self._actions: list[Action] = []
         self._kill_s = settings.kill_s
         self._leases = Leases(settings, now)
-        self._line = Line(now)
+        self._line = Line(now, settings.answer_s)
         self._barrier = Barrier(settings, now)
         self._paths = PathProbing()
         self._questions = Questions()
@@ -160,7 +160,7 @@ class StarterMachine:
         elif isinstance(event, Asked):
             self._ask(event)
         elif isinstance(event, Connected):
-            self._line.connect()
+            self._line.connect(self._now)
             self._emit(Send(message=self._hello()))
             self._ping()
         else:
@@ -213,7 +213,7 @@ class StarterMachine:
             return  # not a ping of ours
         self._leases.answer(sent_at)
         self._barrier.is_wanted = True
-        self._line.hear()
+        self._line.hear(self._now)
         self._barrier.open_unarmed(self._now)
         self.clock.sample(sent_at=sent_at, answered_at=answer.now, now=self._now)
         self._barrier.correct(self.clock.offset_s(self._now))

@@ -1,0 +1,378 @@
+"""The agent's end of the lines by files; `koala_agent.starter.mailbox` has the layout and rules.
+
+Each session is a connection of the listener, as one of its port is: the same protocol object takes
+its lines. The folder is reached through the site's transport, so that it may be on this machine or
+at a host behind ssh. One look lists the messages of all sessions; each session is then read in the
+order of its numbers.
+
+No session outlives the agent: what an earlier life left is removed, and its starters begin again
+when they see that. A session whose starter was killed says nothing more, and is removed after
+SILENCE_S.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from koala.errors import LocalManagerError
+from koala.protocol.names import ClaimId, is_claim_id
+from koala.runtime import clock
+from koala_agent.claims.settings import Leases
+from koala_agent.starter.mailbox import DOWN, MESSAGE_MAX_BYTES, POLL_S, UP, seal, unseal
+from koala_agent.transport.port import SiteAwayError, Transport
+
+SILENCE_S = 300.0
+"""Longest time without a message of a starter, which pings every minute at least."""
+TIDY_S = 60.0
+"""Pause between two looks for what nobody owns any more; it is removed at the second one."""
+LEASE_MIN_S = 5.0
+"""Shortest lease that a line by files can renew: eight pings of half a second each."""
+AT_ONCE = 8
+"""Sessions that are read or written at a time."""
+
+log = structlog.get_logger()
+
+Accept = Callable[[], asyncio.Protocol]
+Secret = Callable[[ClaimId], str | None]
+
+
+class Mailbox:
+    """Mailbox of a site, below `folder` of its transport. Await `run` in a task."""
+
+    def __init__(
+        self, transport: Transport, folder: str, *, now: Callable[[], float] = clock.now
+    ) -> None:
+        self.folder = folder
+        self.trouble = ""
+        """Reason why no message reaches a starter; empty when they do."""
+        self._transport = transport
+        self.now = now
+        self._owner = -1
+        self._is_begun = False
+        self._sessions: dict[str, Session] = {}
+        self._strays: frozenset[str] = frozenset()
+        self._tidied_at = now()
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self, accept: Accept, secret: Secret, changed: Callable[[], None]) -> None:
+        """Carry messages until cancelled. `accept` returns the protocol of a new connection,
+        `changed` is called when the trouble has changed."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            try:
+                while True:
+                    trouble = await self._try_turn(accept, secret)
+                    if trouble != self.trouble:
+                        self.trouble = trouble
+                        log.warning("mailbox.trouble", folder=self.folder, reason=trouble or "over")
+                        changed()
+                    await asyncio.sleep(POLL_S)
+            finally:
+                self._tasks = None
+
+    async def _try_turn(self, accept: Accept, secret: Secret) -> str:
+        """Take a turn; return why that was impossible, else an empty text."""
+        try:
+            if not self._is_begun:
+                await self._begin()
+            await self._turn(accept, secret)
+        except SiteAwayError:
+            return ""  # the transport says so itself
+        except (OSError, LocalManagerError) as error:
+            if isinstance(error, FileNotFoundError):
+                self._is_begun = False  # somebody has removed the folder
+            return self._why(error)
+        return ""
+
+    def _why(self, error: OSError | LocalManagerError) -> str:
+        reason = error.strerror if isinstance(error, OSError) else ""
+        return f"starter.mailbox {self.folder}: {reason or error}: starters cannot be reached"
+
+    # The folder ----------------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        """Make the folders where they are missing, check them, and remove what an earlier life
+        left."""
+        for session in tuple(self._sessions.values()):
+            session.lose("its folder is gone")
+        for folder in (self.folder, f"{self.folder}/{UP}", f"{self.folder}/{DOWN}"):
+            self._owner = await make_private(self._transport, folder)
+        for name in await self._transport.list(f"{self.folder}/{UP}"):
+            await self._remove(name)
+        for name in await self._transport.list(f"{self.folder}/{DOWN}"):
+            await self._remove_session(name)
+        self._is_begun = True
+        log.info("mailbox.begun", folder=self.folder)
+
+    async def _remove(self, name: str) -> None:
+        await self._transport.remove(f"{self.folder}/{UP}/{name}")
+
+    async def _remove_session(self, session: str) -> None:
+        """Remove a session's folder. An error leaves the rest for the next look."""
+        folder = f"{self.folder}/{DOWN}/{session}"
+        with suppress(OSError, LocalManagerError):
+            for name in await self._transport.list(folder):
+                await self._transport.remove(f"{folder}/{name}")
+            await self._transport.remove_folder(folder)
+
+    async def _turn(self, accept: Accept, secret: Secret) -> None:
+        """Read what is new, write what waits, and tidy up."""
+        found: dict[str, list[int]] = defaultdict(list)
+        names = await self._transport.list(f"{self.folder}/{UP}")
+        for name in names:
+            session, _, number = name.rpartition(".")
+            if number.isdigit() and claim_of(session) is not None:
+                found[session].append(int(number))
+        for session in found.keys() - self._sessions.keys():
+            if 0 in found[session]:
+                self._open(session, accept, secret)
+        known = [self._sessions[name] for name in found if name in self._sessions]
+        await _all(self._receive(session, sorted(found[session.name])) for session in known)
+        for each in tuple(self._sessions.values()):
+            each.flush_soon()
+            if self.now() > each.heard_at + SILENCE_S:
+                each.lose("silent")
+        if self.now() > self._tidied_at + TIDY_S:
+            self._tidied_at = self.now()
+            await self._tidy(names)
+
+    def _open(self, name: str, accept: Accept, secret: Secret) -> None:
+        claim = claim_of(name)
+        assert claim is not None, name
+        session = Session(self, name, secret(claim) or "", accept())
+        self._sessions[name] = session
+        session.begin()
+
+    async def _receive(self, session: Session, numbers: Iterable[int]) -> None:
+        """Read the messages of a session that are due."""
+        async with self._slots:
+            for number in numbers:
+                name = f"{session.name}.{number}"
+                if number < session.next_up:
+                    await self._remove(name)  # it was read, and is still visible
+                    continue
+                if number > session.next_up or not session.is_reading():
+                    return
+                content = await self._read(name)
+                if content is None:
+                    return
+                session.heard_at = self.now()
+                try:
+                    lines = unseal(session.secret, UP, session.name, number, content)
+                except ValueError as error:
+                    log.warning("mailbox.refused", reason=str(error))
+                    await self._remove(name)
+                    return
+                session.next_up += 1
+                session.receive(lines)
+                await self._remove(name)
+
+    async def _read(self, name: str) -> bytes | None:
+        """Read a message; None for one that is gone, or not our account's, which is removed."""
+        path = f"{self.folder}/{UP}/{name}"
+        found = await self._transport.stat(path)
+        if found is None:
+            return None
+        is_ours = found.owner == self._owner and found.is_file and not found.mode & 0o022
+        if not is_ours or found.size_bytes > MESSAGE_MAX_BYTES:
+            log.warning("mailbox.refused", reason=f"{name}: not a message of our account")
+            await self._remove(name)
+            return None
+        try:
+            return await self._transport.get(path, MESSAGE_MAX_BYTES)
+        except FileNotFoundError:
+            return None
+
+    async def _tidy(self, names: tuple[str, ...]) -> None:
+        """Remove files and folders that nobody owned at the last look either."""
+        files = {f"{UP}/{name}" for name in names if not self._is_known(name)}
+        listed = await self._transport.list(f"{self.folder}/{DOWN}")
+        folders = {f"{DOWN}/{name}" for name in listed if name not in self._sessions}
+        for path in (files | folders) & self._strays:
+            where, _, name = path.partition("/")
+            if where == UP:
+                await self._remove(name)
+            else:
+                await self._remove_session(name)
+        self._strays = frozenset(files | folders)
+
+    def _is_known(self, name: str) -> bool:
+        return name.strip(".").rpartition(".")[0] in self._sessions
+
+    # Calls of sessions ---------------------------------------------------------------------------
+
+    async def write(self, session: Session, number: int, lines: bytes) -> None:
+        """Write a message for a starter. Raises OSError and LocalManagerError."""
+        content = seal(session.secret, DOWN, session.name, number, lines)
+        path = f"{self.folder}/{DOWN}/{session.name}/{number}"
+        async with self._slots:
+            await self._transport.put(path, content, is_durable=False)
+
+    def start(self, work: Any) -> None:  # noqa: ANN401 - a coroutine of any kind
+        """Run a coroutine beside `run`; drop it when that is over."""
+        if self._tasks is None:
+            work.close()
+        else:
+            self._tasks.create_task(work)
+
+    def forget(self, session: Session, *, is_removed: bool) -> None:
+        """Forget a session. Its starter sees at once that its folder `is_removed`."""
+        if self._sessions.pop(session.name, None) is not None and is_removed:
+            self.start(self._remove_session(session.name))
+
+
+class Session(asyncio.Transport):
+    """A line by files, as the transport of a connection's protocol."""
+
+    def __init__(
+        self, mailbox: Mailbox, name: str, secret: str, protocol: asyncio.Protocol
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.secret = secret
+        self.next_up = 0
+        self.heard_at = mailbox.now()
+        self._mailbox = mailbox
+        self._protocol = protocol
+        self._next_down = 0
+        self._unsent = b""
+        self._is_paused = False
+        self._is_flushing = False
+        self._is_closing = False
+        self._is_lost = False
+
+    def begin(self) -> None:
+        """Hand the connection to its protocol."""
+        self._protocol.connection_made(self)
+
+    def receive(self, lines: bytes) -> None:
+        """Hand on what the starter said; nothing is its goodbye."""
+        if self._is_closing:
+            return
+        if lines:
+            self._protocol.data_received(lines)
+        else:
+            self.lose("over")
+
+    def lose(self, reason: str) -> None:
+        """Lose the connection."""
+        if not self._is_lost:
+            self._is_lost = self._is_closing = True
+            log.info("mailbox.session_over", session=self.name, reason=reason)
+            self._mailbox.forget(self, is_removed=True)
+            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+
+    # asyncio.Transport ---------------------------------------------------------------------------
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        """Queue lines for the starter."""
+        if not self._is_closing:
+            self._unsent += bytes(data)
+            self.flush_soon()
+
+    def flush_soon(self) -> None:
+        """Write what is queued, unless that is under way."""
+        if not self._is_flushing and (self._unsent or self._is_closing) and not self._is_lost:
+            self._is_flushing = True
+            self._mailbox.start(self._flush())
+
+    async def _flush(self) -> None:
+        """Write what is queued. What finds no room waits for the next look."""
+        try:
+            while self._unsent and not self._is_lost:
+                end = self._unsent.rfind(b"\n", 0, MESSAGE_MAX_BYTES // 2) + 1
+                lines = self._unsent[:end]
+                await self._mailbox.write(self, self._next_down, lines)
+                self._next_down += 1
+                self._unsent = self._unsent[end:]
+            if self._is_closing and not self._is_lost:
+                await self._mailbox.write(self, self._next_down, b"")
+                self._end()
+        except FileNotFoundError:
+            self.lose("its starter has left")
+        except (OSError, LocalManagerError) as error:
+            log.warning("mailbox.not_written", session=self.name, reason=str(error))
+        finally:
+            self._is_flushing = False
+
+    def _end(self) -> None:
+        """End in order: the starter reads the rest, and removes the folder."""
+        self._is_lost = True
+        self._mailbox.forget(self, is_removed=False)
+        asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
+
+    def close(self) -> None:
+        """End the session when all is written."""
+        if not self._is_closing:
+            self._is_closing = True
+            self.flush_soon()
+
+    def abort(self) -> None:
+        """End the session at once."""
+        self.lose("aborted")
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def pause_reading(self) -> None:
+        """Leave further messages in the mailbox."""
+        self._is_paused = True
+
+    def resume_reading(self) -> None:
+        """Read messages again."""
+        self._is_paused = False
+
+    def is_reading(self) -> bool:
+        return not self._is_paused
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._unsent)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - see asyncio
+        return default
+
+
+def claim_of(session: str) -> ClaimId | None:
+    """Return the claim of a session's name; None for another name."""
+    parts = session.rpartition(".")[0].rsplit("-", 3)
+    name = "/".join(parts)
+    return ClaimId(name) if len(parts) == 4 and is_claim_id(name) else None
+
+
+def too_short(leases: Leases) -> str:
+    """Return why a line by files cannot renew these leases in time; empty when it can."""
+    shortest_s = min(leases.hold_lease_s, leases.run_lease_s)
+    if shortest_s >= LEASE_MIN_S:
+        return ""
+    return (
+        f"leases of {shortest_s:g} s are too short for starter.line = 'files': allowed are"
+        f" {LEASE_MIN_S:g} s or more (hold_lease_s and run_lease_s of the daemon)"
+    )
+
+
+async def make_private(transport: Transport, folder: str) -> int:
+    """Make a folder for our account alone, or check the one that is there; return its owner. Raises
+    OSError and LocalManagerError."""
+    await transport.make_folder(folder)
+    found = await transport.stat(folder)
+    if found is None or not found.is_folder or found.mode & 0o022:
+        mode = "missing" if found is None else f"of mode {found.mode:04o}"
+        raise PermissionError(
+            1, f"{folder} is {mode}: allowed is a folder that nobody else may write (chmod 700)"
+        )
+    return found.owner
+
+
+async def _all(calls: Iterable[Any]) -> None:
+    """Await these calls at the same time. Raises the first error, after all have ended."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
