@@ -68,7 +68,9 @@ def bare(tree: ast.Module) -> Iterator[str]:
     """Every statement that does something, and the fields of classes; not what is for a type
     checker alone."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+        elif isinstance(node, ast.FunctionDef):
             node.returns = None
         elif isinstance(node, ast.arg):
             node.annotation = None
