@@ -183,18 +183,17 @@ def _checksum(folder: Path) -> str:
 
 NOT_CARRIED = ("blocked/compiled.py", "resident.py")
 """Modules of the starter that only the agent's own machine runs."""
-BY_FILES = "mailbox.py"
-"""Module of the starter for those that cannot dial."""
+BY_FILES = "mailbox/"
+"""Folder of the starter's modules for those that cannot dial."""
 
 
 @cache
 def _archive(*, by_files: bool) -> str:
     """The starter as an archive, for machines without a shared file system."""
-    left_out = NOT_CARRIED if by_files else (*NOT_CARRIED, BY_FILES)
     modules = {
         f"koala_agent/starter/{name}": text
         for name, text in _portable_modules()
-        if name not in left_out
+        if name not in NOT_CARRIED and (by_files or not name.startswith(BY_FILES))
     }
     return archive({"starter.py": BOOT, "koala_agent/__init__.py": "", **modules})
 

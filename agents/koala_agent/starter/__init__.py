@@ -7,6 +7,7 @@ Imports that can be late are late, so that the check-in is quick.
 - `machine` is pure: `events` in, actions out. The rules are those of the design.
 - `driver` does the I/O: the `connection` to the agent, the `processes` of the `program`
   (`process_tree` finds them again), the `kv_socket`, and the `path_probes`.
+- `mailbox` is the line by files, where nobody can dial.
 - `blocked` has the processes at the barrier: a compiled gate (`gate.c`), or a fork.
 - `node` has the helpers on other machines of the component; `process_host` is what a starter and a
   helper share.

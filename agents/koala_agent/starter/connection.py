@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from koala_agent.starter.events import Event
-    from koala_agent.starter.mailbox import FileLine
+    from koala_agent.starter.mailbox.postman import FileLine
 
     _Found: TypeAlias = "tuple[int, tuple[Any, ...]]"
     """A family of addresses and one of them."""

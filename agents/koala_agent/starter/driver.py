@@ -46,7 +46,7 @@ from koala_agent.starter.subreaper import keep_for
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
-    from koala_agent.starter.mailbox import FileLine
+    from koala_agent.starter.mailbox.postman import FileLine
     from koala_agent.starter.node.remote_nodes import Nodes
     from koala_agent.starter.path_probes import PathProbes
     from koala_agent.starter.subreaper import Keeper
@@ -314,7 +314,7 @@ def _file_line(spec: Specification) -> FileLine | None:
     """Return the line by files; None where the starter dials."""
     if not spec.mailbox:
         return None
-    from koala_agent.starter.mailbox import FileLine  # noqa: PLC0415 - late: few starters use it
+    from koala_agent.starter.mailbox.postman import FileLine  # noqa: PLC0415 - late: few starters use it
 
     return FileLine(spec.mailbox, spec.claim, spec.secret)
 

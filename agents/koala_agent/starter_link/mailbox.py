@@ -24,7 +24,14 @@ from koala.errors import LocalManagerError
 from koala.protocol.names import ClaimId, is_claim_id
 from koala.runtime import clock
 from koala_agent.claims.settings import Leases
-from koala_agent.starter.mailbox import DOWN, MESSAGE_MAX_BYTES, POLL_S, UP, seal, unseal
+from koala_agent.starter.mailbox.layout import (
+    DOWN,
+    MESSAGE_MAX_BYTES,
+    POLL_S,
+    UP,
+    seal,
+    unseal,
+)
 from koala_agent.transport.port import SiteAwayError, Transport
 
 SILENCE_S = 300.0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import NoReturn
 
-    from koala_agent.starter.mailbox import FileLine
+    from koala_agent.starter.mailbox.postman import FileLine
 
 BLOCK_BYTES = 128 * 1024
 POLL_S = 0.25
@@ -352,7 +352,7 @@ class _Worker:
         return connection
 
     def _by_files(self, claim: str, secret: str) -> socket.socket:
-        from koala_agent.starter.mailbox import FileLine  # noqa: PLC0415 - late: most dial
+        from koala_agent.starter.mailbox.postman import FileLine  # noqa: PLC0415 - late: most dial
 
         if self._files is None:
             self._files = FileLine(self._request.mailbox, claim, secret)

@@ -1,25 +1,4 @@
-"""The line to the agent by files, for machines that can dial nobody.
-
-Login node and compute nodes share a folder, the mailbox:
-
-    MAILBOX/up/SESSION.N       message N of a starter or courier to the agent
-    MAILBOX/down/SESSION/N     message N of the agent to it
-
-- A session is what a connection is on a socket. It begins with its folder below `down`, whose name
-  has the claim and a random number. When that folder is gone, the line is lost.
-- A message holds whole JSON lines, after a line with its seal: a keyed hash over direction,
-  session, number and content. A message without content ends the session.
-- Each file is written under another name and renamed. Its one reader removes it; there are no
-  locks.
-- Readers list a folder and never try names: NFS clients look again at a folder that is opened, and
-  keep for many seconds what they know of names that were missing.
-- Messages count in the order of their numbers and once each, in whatever order they become
-  visible.
-
-Only files of our own account count, in folders that nobody else may write. The *postman*, a child
-process, reads and writes them, because a file server that hangs must not delay the leases that are
-to end programs. The starter talks to it through a socket, as it would to the agent.
-"""
+"""The postman: the process beside a starter or courier that reads and writes its messages."""
 
 from __future__ import annotations
 
@@ -30,50 +9,29 @@ import signal
 import socket
 import stat
 
-from koala_agent.starter.challenge_response import challenge, is_proof, proof
 from koala_agent.starter.compat import log
+from koala_agent.starter.mailbox.layout import (
+    DOWN,
+    MESSAGE_MAX_BYTES,
+    POLL_S,
+    UNSEALED,
+    UP,
+    seal,
+    session_of,
+    unseal,
+)
 from koala_agent.starter.process_tree import die_with_parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-POLL_S = 0.2
-"""Pause between two looks for messages, at both ends."""
 IDLE_S, IDLE_POLL_S = 30.0, 1.0
 """After so long without a message the starter's end looks less often."""
 PAUSE_S = 0.05
 """Pause after a message that was written; what is said meanwhile goes into the next one."""
-MESSAGE_MAX_BYTES = 512 * 1024
 UNSENT_MAX_BYTES = 4 * 1024 * 1024
-UP, DOWN = "up", "down"
-UNSEALED = "-"
-"""Seal of an agent that does not know the claim, and so has no key."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-
-
-def session_of(claim: str) -> str:
-    """Return a fresh name for a session of this claim."""
-    return f"{claim.replace('/', '-')}.{challenge()[:16]}"
-
-
-def seal(secret: str, way: str, session: str, number: int, lines: bytes) -> bytes:
-    """Return the content of a message: its seal, and these JSON lines."""
-    text = lines.decode()
-    mark = proof(secret, way, session, str(number), text) if secret else UNSEALED
-    return f"{mark}\n{text}".encode()
-
-
-def unseal(secret: str, way: str, session: str, number: int, content: bytes) -> bytes:
-    """Return the JSON lines of a message. Raises ValueError for a wrong seal.
-
-    Without a secret no seal is checked.
-    """
-    mark, _, lines = content.partition(b"\n")
-    said = (session, str(number), lines.decode())
-    if secret and not is_proof(mark.decode("ascii", "replace"), secret, way, *said):
-        raise ValueError(f"message {number} of {session} has a wrong seal")
-    return lines
 
 
 def require_own(status: os.stat_result, what: str) -> None:

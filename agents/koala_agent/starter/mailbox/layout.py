@@ -1,0 +1,36 @@
+"""Names, limits and seals of the messages in a mailbox, for both ends."""
+
+from __future__ import annotations
+
+from koala_agent.starter.challenge_response import challenge, is_proof, proof
+
+POLL_S = 0.2
+"""Pause between two looks for messages, at both ends."""
+MESSAGE_MAX_BYTES = 512 * 1024
+UP, DOWN = "up", "down"
+UNSEALED = "-"
+"""Seal of an agent that does not know the claim, and so has no key."""
+
+
+def session_of(claim: str) -> str:
+    """Return a fresh name for a session of this claim."""
+    return f"{claim.replace('/', '-')}.{challenge()[:16]}"
+
+
+def seal(secret: str, way: str, session: str, number: int, lines: bytes) -> bytes:
+    """Return the content of a message: its seal, and these JSON lines."""
+    text = lines.decode()
+    mark = proof(secret, way, session, str(number), text) if secret else UNSEALED
+    return f"{mark}\n{text}".encode()
+
+
+def unseal(secret: str, way: str, session: str, number: int, content: bytes) -> bytes:
+    """Return the JSON lines of a message. Raises ValueError for a wrong seal.
+
+    Without a secret no seal is checked.
+    """
+    mark, _, lines = content.partition(b"\n")
+    said = (session, str(number), lines.decode())
+    if secret and not is_proof(mark.decode("ascii", "replace"), secret, way, *said):
+        raise ValueError(f"message {number} of {session} has a wrong seal")
+    return lines
