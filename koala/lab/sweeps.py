@@ -20,8 +20,9 @@ from koala.lab.models import KINDS, Model
 from koala.lab.progress import shown
 from koala.lab.replays import Replay
 from koala.lab.rows import Row, Rows
-from koala.papers.paper import Effort, Outcome, Panel, Quantity, Run
+from koala.papers.paper import Panel
 from koala.papers.results import Results
+from koala.papers.runs import Effort, Outcome, Quantity, Run
 from koala.sim.campaign.code import code_of_module, own_code
 from koala.sim.campaign.engines import engine_of
 from koala.sim.campaign.identity import Plain, canonical, run_id

@@ -14,8 +14,9 @@ from enum import StrEnum
 from itertools import pairwise
 from math import isinf, isnan
 
-from koala.papers.paper import Claim, Comparison, Level, Part, Quantity, Rule, Test, listed
+from koala.papers.paper import Claim, Comparison, Part, Rule, Test, listed
 from koala.papers.results import Results
+from koala.papers.runs import ANY, ARITHMETIC, Level, Quantity
 from koala.sim.statistics import CONFIDENCE, Interval, student
 
 
@@ -270,24 +271,10 @@ def _judge_comparison(comparison: Comparison, among: int, results: Results) -> F
 
 # Where a sentence is tested.
 
-ANY = Level(name="any load", is_near=True)
-"""Level of claims to which no load matters."""
-
 
 def once(*comparisons: Comparison) -> Test:
     """Test once, because no load matters."""
     return lambda level: comparisons if level == ANY else ()
-
-
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
-    """The setting of values that need no simulation."""
-
-    def __str__(self) -> str:
-        return "arithmetic"
-
-
-ARITHMETIC = Arithmetic()
 
 
 def exact(metric: str, name: str = "") -> Quantity:

@@ -14,8 +14,9 @@ from math import ceil, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from koala.papers.paper import Figure, Panel, Quantity
+from koala.papers.paper import Figure, Panel
 from koala.papers.results import Results
+from koala.papers.runs import Quantity
 from koala.runtime.atomic_file import whole_file, write_whole
 from koala.sim.statistics import Interval
 

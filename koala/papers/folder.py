@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from koala.papers.paper import Run
+from koala.papers.runs import Run
 from koala.papers.sweep import Plan
 from koala.sim.campaign import parts
 from koala.sim.campaign.making import Campaign

@@ -1,86 +1,13 @@
-"""Data types of a paper: settings to run, figures and claims."""
+"""Data types of a paper: figures and claims."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
-Setting = Hashable
-"""One point of a paper's experiment: a frozen dataclass of that paper's module whose `str` is what
-tables call it. Neither seed nor length of the run are in it, see `Run` and `Effort`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """A load at which claims are tested. A paper's levels ascend. Those near saturation are the
-    loads of its charts; a claim must hold there to hold at all."""
-
-    name: str
-    is_near: bool = False
-
-    def __str__(self) -> str:
-        return self.name
-
-
-def changes(reading: Any, number: str = "") -> str:  # noqa: ANN401 - a dataclass
-    """Name the fields of a reading that differ from their defaults; `number` is the format of those
-    that are no words."""
-    found = [
-        f"{one.name} {value if isinstance(value, str) else format(value, number)}"
-        for one in fields(reading)
-        if (value := getattr(reading, one.name)) != one.default
-    ]
-    return ", ".join(found) or "as read"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
-    """Length and number of runs, and the levels at which claims are tested."""
-
-    name: str
-    replications: int
-    length: float
-    """Length of one run, in the unit of the paper: jobs or simulated seconds."""
-    levels: tuple[Level, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One run. Equal seeds mean the same job stream in every setting (common random numbers)."""
-
-    setting: Setting
-    seed: int
-    effort: Effort
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Measurements of a run by the name of the metric; nan where nothing of the kind happened."""
-
-    values: Mapping[str, float]
-    is_saturated: bool = False
-    notes: tuple[str, ...] = ()
-    """Remarks beside the numbers: why jobs had not ended."""
-
-
-def most_are_saturated(outcomes: Sequence[Outcome]) -> bool:
-    """True if more than half of the replications are saturated."""
-    return 2 * sum(outcome.is_saturated for outcome in outcomes) > len(outcomes)
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """A metric at a setting: the unit that figures draw and claims compare."""
-
-    setting: Setting
-    metric: str
-    name: str = ""
-    """Name in tables; the setting and the metric without one."""
-
-    def __str__(self) -> str:
-        return self.name or f"{self.metric} of {self.setting}"
+from koala.papers.runs import Effort, Level, Outcome, Quantity, Run, most_are_saturated
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,9 @@ from koala.papers.claims import (
     over_levels,
     over_parts,
 )
-from koala.papers.paper import Panel, Part, Quantity, Rule
+from koala.papers.paper import Panel, Part, Rule
 from koala.papers.results import Results
+from koala.papers.runs import Quantity
 from koala.papers.sweep import Plan, Swept
 from koala.runtime.atomic_file import write_whole
 from koala.sim.replication import Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
-from koala.papers.paper import Outcome, Quantity, Run, Setting, most_are_saturated
+from koala.papers.runs import Outcome, Quantity, Run, Setting, most_are_saturated
 from koala.sim.statistics import Interval, interval
 
 

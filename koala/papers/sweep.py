@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from koala.errors import ConfigError
-from koala.papers.paper import Claim, Effort, Figure, Paper, Quantity, Run, Setting
+from koala.papers.paper import Claim, Figure, Paper
 from koala.papers.results import Results
+from koala.papers.runs import Effort, Quantity, Run, Setting
 from koala.sim.campaign.code import code_of, own_code
 from koala.sim.campaign.identity import canonical, run_id
 from koala.sim.campaign.making import NO_STORE, Campaign, Engine, StoreChoice, key_of, make

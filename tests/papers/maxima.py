@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koala.core.model.values import FOREVER
-from koala.papers.multiqueue.charts import CASES, EQ, LP, LS, Case
+from koala.papers.multiqueue.charts import CASES, EQ, LP, LS
 from koala.papers.multiqueue.maxima import POLICIES
+from koala.papers.multiqueue.points import Case
 from koala.papers.multiqueue.simulation.runs import Setting, run
 from koala.sim.replication import replicate
 from koala.sim.saturation import is_saturated

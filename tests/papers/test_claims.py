@@ -22,19 +22,9 @@ from koala.papers.claims import (
     sign,
     slightly_lower,
 )
-from koala.papers.paper import (
-    Claim,
-    Comparison,
-    Effort,
-    Found,
-    Level,
-    Outcome,
-    Part,
-    Quantity,
-    Rule,
-    Run,
-)
+from koala.papers.paper import Claim, Comparison, Found, Part, Rule
 from koala.papers.results import Results
+from koala.papers.runs import Effort, Level, Outcome, Quantity, Run
 from koala.sim.statistics import Interval, interval
 from tests.papers.toy import HIGH, LOW
 

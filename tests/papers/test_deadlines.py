@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from koala.papers import figures, report
-from koala.papers.claims import ARITHMETIC, Arithmetic, Verdict
+from koala.papers.claims import Verdict
 from koala.papers.deadlines import PAPER
 from koala.papers.deadlines.points import LEVELS, Beginning, Point, Watched, run
-from koala.papers.paper import Claim, Effort, Outcome, Quantity, Run, Setting
+from koala.papers.paper import Claim
 from koala.papers.results import Results
+from koala.papers.runs import ARITHMETIC, Arithmetic, Effort, Outcome, Quantity, Run, Setting
 from koala.papers.sweep import plan, sweep
 from koala.sim.campaign.making import Processes
 from tests.papers import worlds

@@ -11,7 +11,8 @@ from koala.papers import report
 from koala.papers.claims import Verdict, judge
 from koala.papers.hints import PAPER
 from koala.papers.hints.points import LEVELS, READINGS, Compared, Point, Reading, run
-from koala.papers.paper import Claim, Effort, Run, Setting
+from koala.papers.paper import Claim
+from koala.papers.runs import Effort, Run, Setting
 from koala.papers.sweep import plan, sweep
 from koala.sim.campaign.making import Processes
 from tests.papers import worlds

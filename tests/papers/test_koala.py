@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from koala.papers import figures, report
-from koala.papers.claims import ANY, ARITHMETIC, Verdict
+from koala.papers.claims import Verdict
 from koala.papers.koala import PAPER
 from koala.papers.koala.points import (
     CHANGES,
@@ -24,8 +24,9 @@ from koala.papers.koala.points import (
     run,
 )
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Claim, Effort, Run
-from koala.papers.paper import Setting as Anything
+from koala.papers.paper import Claim
+from koala.papers.runs import ANY, ARITHMETIC, Effort, Run
+from koala.papers.runs import Setting as Anything
 from koala.papers.sweep import plan, sweep
 from koala.sim.campaign.making import Processes
 from tests.papers import worlds

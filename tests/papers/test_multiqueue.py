@@ -18,14 +18,13 @@ from koala.papers.multiqueue.charts import (
     MIDDLE,
     NEAR,
     QUARTERS,
-    Case,
-    Point,
     maximum,
 )
-from koala.papers.multiqueue.experiment import large, run, saturation
 from koala.papers.multiqueue.maxima import MAXIMA
+from koala.papers.multiqueue.points import Case, Point, large, run, saturation
 from koala.papers.multiqueue.simulation.model import Started
-from koala.papers.paper import Comparison, Effort, Outcome, Run
+from koala.papers.paper import Comparison
+from koala.papers.runs import Effort, Outcome, Run
 from koala.papers.sweep import plan
 from koala.workload.jobstream import StreamJob
 

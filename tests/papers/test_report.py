@@ -10,8 +10,8 @@ import pytest
 from koala.errors import ConfigError
 from koala.papers import figures, folder, report
 from koala.papers.claims import Verdict
-from koala.papers.paper import Run
 from koala.papers.results import Results
+from koala.papers.runs import Run
 from koala.papers.sweep import Swept, make_runs, plan, sweep, swept
 from koala.sim.campaign.making import Processes
 from koala.sim.campaign.parts import read_parts

@@ -9,8 +9,9 @@ from functools import partial
 import pytest
 
 from koala.papers import report
-from koala.papers.claims import Arithmetic, Verdict, judge
-from koala.papers.paper import Claim, Effort, Run, Setting
+from koala.papers.claims import Verdict, judge
+from koala.papers.paper import Claim
+from koala.papers.runs import Arithmetic, Effort, Run, Setting
 from koala.papers.sweep import plan, sweep
 from koala.papers.synchronous import PAPER
 from koala.papers.synchronous.points import LEVELS, READINGS, Point, Reading, arithmetic, run

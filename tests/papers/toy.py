@@ -6,21 +6,8 @@ from dataclasses import dataclass
 from random import Random
 
 from koala.papers.claims import close, higher, lower, lower_by
-from koala.papers.paper import (
-    Claim,
-    Comparison,
-    Effort,
-    Figure,
-    Level,
-    Outcome,
-    Panel,
-    Paper,
-    Quantity,
-    Rule,
-    Run,
-    Untestable,
-    numbered,
-)
+from koala.papers.paper import Claim, Comparison, Figure, Panel, Paper, Rule, Untestable, numbered
+from koala.papers.runs import Effort, Level, Outcome, Quantity, Run
 
 LOW, HIGH = Level(name="low"), Level(name="high", is_near=True)
 

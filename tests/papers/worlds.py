@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from koala.papers.claims import Verdict, judge
-from koala.papers.paper import Claim, Effort, Outcome, Paper, Run, Setting
+from koala.papers.paper import Claim, Paper
 from koala.papers.results import Results
+from koala.papers.runs import Effort, Outcome, Run, Setting
 
 World: TypeAlias = Callable[[Any, str], float]
 """What is measured of a setting by a metric."""

@@ -22,7 +22,8 @@ from koala.cli.research.campaign_options import campaign_options, part_of, store
 from koala.errors import ConfigError, SpecError
 
 if TYPE_CHECKING:
-    from koala.papers.paper import Effort, Paper, Run
+    from koala.papers.paper import Paper
+    from koala.papers.runs import Effort, Run
     from koala.papers.sweep import Plan
     from koala.sim.campaign.making import Campaign
     from koala.sim.campaign.parts import Part

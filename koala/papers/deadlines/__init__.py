@@ -10,7 +10,8 @@
 from koala.papers.deadlines.claims import CLAIMS, UNTESTABLE
 from koala.papers.deadlines.figures import FIGURES
 from koala.papers.deadlines.points import LEVELS, run
-from koala.papers.paper import Effort, Paper
+from koala.papers.paper import Paper
+from koala.papers.runs import Effort
 
 PAPER = Paper(
     name="deadlines",

@@ -19,7 +19,8 @@ from koala.papers.deadlines.quantities import (
     scarcer_later,
     wait,
 )
-from koala.papers.paper import Claim, Comparison, Quantity, Untestable, numbered
+from koala.papers.paper import Claim, Comparison, Untestable, numbered
+from koala.papers.runs import Quantity
 
 
 def _better(base: Point) -> Iterable[Comparison]:

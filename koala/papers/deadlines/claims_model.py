@@ -19,7 +19,8 @@ from koala.papers.deadlines.quantities import (
     of,
     wait,
 )
-from koala.papers.paper import Claim, Comparison, Quantity
+from koala.papers.paper import Claim, Comparison
+from koala.papers.runs import Quantity
 
 # 2: the model.
 

@@ -65,7 +65,8 @@ from koala.papers.deadlines.quantities import (
     of,
     wait,
 )
-from koala.papers.paper import Claim, Comparison, Found, Quantity, Test
+from koala.papers.paper import Claim, Comparison, Found, Test
+from koala.papers.runs import Quantity
 
 
 def _success(level: LoadLevel, *fractions: float) -> tuple[Quantity, ...]:

@@ -18,7 +18,8 @@ from koala.papers.deadlines.points import (
     point_of_rate,
 )
 from koala.papers.deadlines.quantities import WORDS
-from koala.papers.paper import Figure, Panel, Quantity
+from koala.papers.paper import Figure, Panel
+from koala.papers.runs import Quantity
 
 LOADS = {"low": 0.2, "high": 0.4}
 """Global loads of the paper."""

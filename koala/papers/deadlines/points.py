@@ -11,12 +11,11 @@ from statistics import fmean
 
 from koala.core.model.timeline import next_claim_at, next_try_at
 from koala.core.model.values import Seconds
-from koala.papers.claims import ANY, Arithmetic
 from koala.papers.deadlines.simulation.counting import Outcome as JobOutcome
 from koala.papers.deadlines.simulation.counting import Record, Tally, summarize
 from koala.papers.deadlines.simulation.run import simulate
 from koala.papers.deadlines.simulation.setting import Setting
-from koala.papers.paper import Level, Outcome, Run
+from koala.papers.runs import ANY, Arithmetic, Level, Outcome, Run
 from koala.sim.statistics import mean, percent
 from koala.workload.distributions import SizeDistribution
 

@@ -18,7 +18,8 @@ from koala.papers.deadlines.points import (
     at,
     name_of_wait,
 )
-from koala.papers.paper import Comparison, Found, Quantity, Test
+from koala.papers.paper import Comparison, Found, Test
+from koala.papers.runs import Quantity
 
 WORDS = {
     "success_rate": "success",

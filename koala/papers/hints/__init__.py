@@ -8,7 +8,8 @@
 from koala.papers.hints.claims import CLAIMS, UNTESTABLE
 from koala.papers.hints.figures import FIGURES
 from koala.papers.hints.points import LEVELS, READINGS, run
-from koala.papers.paper import Effort, Paper
+from koala.papers.paper import Paper
+from koala.papers.runs import Effort
 
 PAPER = Paper(
     name="hints",

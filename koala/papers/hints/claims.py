@@ -30,7 +30,8 @@ from koala.papers.hints.points import (
     reading_of,
     response,
 )
-from koala.papers.paper import Claim, Comparison, Found, Quantity, Test, Untestable, numbered
+from koala.papers.paper import Claim, Comparison, Found, Test, Untestable, numbered
+from koala.papers.runs import Quantity
 
 MIXED = tuple(fraction for fraction in FRACTIONS if 0 < fraction < 1)
 RISING = tuple(fraction for fraction in FRACTIONS if fraction <= 0.6)

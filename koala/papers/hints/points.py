@@ -9,7 +9,7 @@ from koala.core.model.values import Seconds
 from koala.papers.hints.simulation.counting import KINDS, metrics
 from koala.papers.hints.simulation.run import JobRecord, RunRecord, simulate
 from koala.papers.hints.simulation.setting import SITES, Setting, SiteSetting
-from koala.papers.paper import Level, Outcome, Quantity, Run, changes
+from koala.papers.runs import Level, Outcome, Quantity, Run, changes
 from koala.sim.statistics import mean
 
 POLICIES = ("NoNetwork", "PreferLocal", "Service")
@@ -17,8 +17,9 @@ FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Shares of I/O-bound jobs: the x axis of figure 2, right side."""
 USUAL = 0.2
 """Share of I/O-bound jobs on the left side of figure 2 (Hints 5.3)."""
-HEAVY, LIGHT = 0.00045, 0.0003
-"""Jobs a second."""
+HEAVY, INSIDE, LIGHT = 0.00045, 0.0004, 0.0003
+"""Jobs a second. CPU-bound jobs alone ask for 11,250 MIPS, 10,000 and 7,500; those that insist on
+their preferred rate can use 10,600."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,7 @@ def _reading(name: str, reading: Reading) -> ReadLevel:
 
 LEVELS = (
     ReadLevel(name="light load", reading=Reading(rate=LIGHT)),
+    ReadLevel(name="inside capacity", reading=Reading(rate=INSIDE)),
     ReadLevel(name="heavy load", is_near=True, reading=Reading()),
 )
 READINGS = (

@@ -6,12 +6,12 @@
 - `figures`: the figures.
 """
 
-from koala.papers.claims import ANY
 from koala.papers.koala.claims import CLAIMS, UNTESTABLE
 from koala.papers.koala.figures import figures, time_line
 from koala.papers.koala.points import BUSY, EXPERIMENT, LIGHT, MIDDLE, run
 from koala.papers.koala.simulation.setting import OURS
-from koala.papers.paper import Effort, Paper
+from koala.papers.paper import Paper
+from koala.papers.runs import ANY, Effort
 
 PAPER = Paper(
     name="koala",

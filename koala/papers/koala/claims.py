@@ -30,7 +30,8 @@ from koala.papers.koala.claims_shared import (
 )
 from koala.papers.koala.points import LARGER, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Claim, Comparison, Quantity, Untestable, numbered
+from koala.papers.paper import Claim, Comparison, Untestable, numbered
+from koala.papers.runs import Quantity
 
 
 def _preference(at: Setting) -> Comparison:

@@ -30,7 +30,8 @@ from koala.papers.koala.claims_shared import (
 )
 from koala.papers.koala.points import SHAPES, SIZES, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Comparison, Found, Quantity
+from koala.papers.paper import Comparison, Found
+from koala.papers.runs import Quantity
 
 
 def _removed(at: Setting) -> Iterable[Comparison]:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from koala.papers.claims import EXACT, MUCH, ascending, equal, higher_by, shown
 from koala.papers.koala.points import SHAPES, SIZES, LoadLevel, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Claim, Comparison, Found, Level, Quantity
+from koala.papers.paper import Claim, Comparison, Found
+from koala.papers.runs import Level, Quantity
 
 WORDS = {
     "response_s": "response",

@@ -73,8 +73,8 @@ def koala(setting: Setting, runs: Runs) -> None:
 def _draw(found: Summary, path: Path) -> None:
     from koala.papers.figures import picture
     from koala.papers.koala.figures import figures
-    from koala.papers.paper import Effort, Outcome, Run
     from koala.papers.results import Results
+    from koala.papers.runs import Effort, Outcome, Run
 
     effort = Effort(name="simulate", replications=len(found.runs), length=0.0, levels=())
     results = Results(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from koala.papers.koala.points import PRIORITIES
 from koala.papers.koala.simulation.run import DRAWN_S, over_time
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Figure, Panel, Quantity
+from koala.papers.paper import Figure, Panel
+from koala.papers.runs import Quantity
 
 LINES = {"busy": "in all", "local": "other users", "koala": "KOALA"}
 

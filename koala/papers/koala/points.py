@@ -14,11 +14,10 @@ from koala.core.model.events import ClaimGone, ClaimPassed, Event
 from koala.core.model.job import EndKind, Failed
 from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
-from koala.papers.claims import ANY, Arithmetic
 from koala.papers.koala.simulation.run import DRAWN_S, Measured, measured, over_time, world
 from koala.papers.koala.simulation.run import run as run_once
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Level, Outcome, Run
+from koala.papers.runs import ANY, Arithmetic, Level, Outcome, Run
 from koala.sim.metrics import JobRecord
 from koala.sim.statistics import mean, percent, ratio
 

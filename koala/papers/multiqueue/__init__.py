@@ -2,7 +2,8 @@
 
 - `charts`: the policies that are compared in each case, and the utilisations.
 - `maxima`: the maximal utilisations of the policies.
-- `experiment`: runs a point.
+- `points`: runs a point.
+- `experiment`: the paper as a whole.
 - Claims: `claims_general` (1, 2.5, 3), `claims_versions` (3.1), `claims_policies` (3.2),
   `claims_queues` (3.3, 4).
 """

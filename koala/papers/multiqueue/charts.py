@@ -14,7 +14,9 @@ from math import floor
 
 from koala.papers.claims import ascending, close
 from koala.papers.multiqueue.maxima import MAXIMA
-from koala.papers.paper import Claim, Comparison, Found, Level, Quantity, Rule, listed
+from koala.papers.multiqueue.points import Case, Point
+from koala.papers.paper import Claim, Comparison, Found, Rule, listed
+from koala.papers.runs import Level, Quantity
 
 LS = ("LS-OR", "LS-RD", "LS-RO", "LS-DO")
 LP = ("LP-LF", "LP-GF", "LP-RD")
@@ -39,27 +41,6 @@ LENGTHS = {LOW: 0.2, MIDDLE: 0.2, HIGH: 0.5, NEAR: 1.0, BEYOND: 2.0}
 """Run lengths, as shares of an effort's jobs. Runs at lower levels vary less, so they can be
 shorter. The second utilisations are close to the maxima of most policies, where a queue that grows
 and one that fills for a long time differ only in long runs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """Case: a job-stream composition and the spread of local jobs (Multiple queues, table 1)."""
-
-    mix: tuple[int, int, int, int]
-    is_balanced: bool = True
-
-    @property
-    def split(self) -> tuple[int, int, int, int]:
-        """Percentages of local jobs by queue; with LS those are all jobs."""
-        return (25, 25, 25, 25) if self.is_balanced else (40, 20, 20, 20)
-
-    @property
-    def multi(self) -> float:
-        """Share of jobs with several components."""
-        return 1 - self.mix[0] / 100
-
-    def __str__(self) -> str:
-        return f"({','.join(map(str, self.mix))})" + ("" if self.is_balanced else " unbalanced")
 
 
 QUARTERS = Case(mix=(25, 25, 25, 25))
@@ -87,23 +68,6 @@ SOME_MULTI = (
 """Balanced cases with more than single-component jobs: figure 3a to 3h."""
 MULTI_RISES = (NINETY, EIGHTY, HALF_FOUR)
 """More and more jobs of four components, the others of one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """A setting of this paper to run. `length` is the share of the effort's jobs."""
-
-    policy: str
-    case: Case
-    utilization: float
-    length: float = 1.0
-    ageing: float | None = None
-    has_large: bool = False
-    """If True, large jobs are counted separately."""
-
-    def __str__(self) -> str:
-        ageing = f", ageing {self.ageing:g}" if self.ageing is not None else ""
-        return f"{self.policy} {self.case} at {self.utilization:.3f}{ageing}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,6 @@ from koala.papers.multiqueue.charts import (
     NEAR,
     NINETY,
     SIX,
-    Case,
-    Point,
     across,
     claim,
     each,
@@ -25,7 +23,9 @@ from koala.papers.multiqueue.charts import (
     maximum,
     rounded,
 )
-from koala.papers.paper import Claim, Comparison, Level, Quantity, Rule, Test
+from koala.papers.multiqueue.points import Case, Point
+from koala.papers.paper import Claim, Comparison, Rule, Test
+from koala.papers.runs import Level, Quantity
 
 OVERLOAD = 1.10
 """Overload, as a multiple of a policy's maximum, that shows which jobs it starves."""

@@ -42,7 +42,8 @@ from koala.papers.multiqueue.charts import (
     each,
     rising,
 )
-from koala.papers.paper import Comparison, Quantity
+from koala.papers.paper import Comparison
+from koala.papers.runs import Quantity
 
 LP_AND_EQ = ("LP-GF", "EQ-GF")
 NOT_LP_OR_EQ = ("GS", "LS-DO", "GP", "LQ")

@@ -47,7 +47,8 @@ from koala.papers.multiqueue.charts import (
     each,
     first_and_last_alike,
 )
-from koala.papers.paper import Claim, Comparison, Quantity, Rule
+from koala.papers.paper import Claim, Comparison, Rule
+from koala.papers.runs import Quantity
 
 FIGURE_3 = charts_of(3)
 FIGURE_3_SINGLE_TOO = tuple(chart for chart in FIGURE_3 if chart.case.mix[0])

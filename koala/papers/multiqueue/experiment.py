@@ -1,10 +1,6 @@
-"""Runs of the multiple-queues paper, and the paper as a whole."""
+"""The multiple-queues paper as a whole: its efforts, and what is ours."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from math import ceil, inf
-from statistics import fmean
 
 from koala.papers.multiqueue.charts import (
     BEYOND,
@@ -14,8 +10,6 @@ from koala.papers.multiqueue.charts import (
     LOW,
     MIDDLE,
     NEAR,
-    Case,
-    Point,
 )
 from koala.papers.multiqueue.claims_general import EXTREMES, GENERAL, INTRODUCTION
 from koala.papers.multiqueue.claims_policies import MIXES, POLICIES
@@ -23,86 +17,15 @@ from koala.papers.multiqueue.claims_queues import CONCLUSIONS, QUEUES
 from koala.papers.multiqueue.claims_versions import GLOBAL_FIRST, LOCAL_SCHEDULERS
 from koala.papers.multiqueue.figures import FIGURES
 from koala.papers.multiqueue.maxima import MAXIMA
-from koala.papers.multiqueue.simulation import runs
-from koala.papers.multiqueue.simulation.model import Started
+from koala.papers.multiqueue.points import WARMUP, Case, run, saturation
 from koala.papers.multiqueue.untestable import UNTESTABLE
-from koala.papers.paper import Effort, Outcome, Paper, Run, numbered
-from koala.sim.saturation import Trend, is_saturated
-from koala.sim.statistics import mean
-
-WARMUP = 0.25
-"""Share of a run that does not count; it begins empty."""
-
-GROWTH = 0.005
-"""Least share of the arrivals that is never served in a saturated system. A short run just below
-the maximum fills all the time; this many are more than that."""
+from koala.papers.paper import Paper, numbered
+from koala.papers.runs import Effort
 
 QUICK = Effort(name="quick", replications=6, length=25_000, levels=(MIDDLE, NEAR, BEYOND))
 FULL = Effort(
     name="full", replications=20, length=150_000, levels=(LOW, MIDDLE, HIGH, NEAR, BEYOND)
 )
-
-
-def run(one: Run) -> Outcome:
-    """Run one replication of one point."""
-    point = one.setting
-    if not isinstance(point, Point):
-        message = f"{point!r} is no point of this paper"
-        raise TypeError(message)
-    jobs = round(point.length * one.effort.length)
-    found = runs.run(
-        runs.Setting(
-            policy=point.policy,
-            mix=point.case.mix,
-            split=point.case.split,
-            utilization=point.utilization,
-            jobs=jobs,
-            warmup=round(WARMUP * jobs),
-            ageing=inf if point.ageing is None else point.ageing,
-        ),
-        one.seed,
-        has_jobs=point.has_large,
-    )
-    values = {f"response.{kind}": mean for kind, mean in found.response.items()}
-    values |= {f"delay.{kind}": mean for kind, mean in found.response.items()}
-    values |= {f"response.queue{number}": mean for number, mean in enumerate(found.queues, start=1)}
-    values |= {
-        "trend.score": found.trend.score,
-        "trend.windows": found.trend.windows,
-        "trend.growth": found.trend.growth,
-    }
-    if point.has_large:
-        values |= large(found.jobs)
-    return Outcome(values=values, is_saturated=found.is_saturated)
-
-
-def large(jobs: Sequence[Started]) -> dict[str, float]:
-    """Compute mean response times of the tenth of the single- and of the multi-component jobs that
-    need most processors; the seed alone decides which jobs those are."""
-    found: dict[str, float] = {}
-    for kind, is_multi in (("single", False), ("multi", True)):
-        of_kind = [one for one in jobs if (len(one.job.sizes) > 1) is is_multi]
-        largest = sorted(of_kind, key=lambda one: (-sum(one.job.sizes), one.number))
-        responses = [
-            one.at + one.job.service - one.job.at for one in largest[: ceil(len(largest) / 10)]
-        ]
-        found[f"response.large-{kind}"] = mean(responses)
-    return found
-
-
-def saturation(outcomes: Sequence[Outcome]) -> bool:
-    """Judge saturation as `koala simulate multiqueue` does, from all replications together, but for
-    GROWTH."""
-    trends = [_trend(outcome) for outcome in outcomes]
-    return is_saturated(trends) and fmean(trend.growth for trend in trends) > GROWTH
-
-
-def _trend(outcome: Outcome) -> Trend:
-    return Trend(
-        score=round(outcome.values["trend.score"]),
-        windows=round(outcome.values["trend.windows"]),
-        growth=outcome.values["trend.growth"],
-    )
 
 
 def table_1() -> str:

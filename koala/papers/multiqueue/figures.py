@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from koala.papers.multiqueue.charts import BEYOND, MIDDLE, NEAR, Chart, View, charts_of
-from koala.papers.paper import Figure, Level, Panel
+from koala.papers.paper import Figure, Panel
+from koala.papers.runs import Level
 
 ONLY_TOTAL = ("GS", "LS-OR", "LS-RD", "LS-RO", "LS-DO")
 """Policies that lack one kind of queue."""

@@ -5,7 +5,8 @@
 - `figures`: the figures.
 """
 
-from koala.papers.paper import Effort, Paper
+from koala.papers.paper import Paper
+from koala.papers.runs import Effort
 from koala.papers.synchronous.claims import CLAIMS, UNTESTABLE
 from koala.papers.synchronous.figures import FIGURES
 from koala.papers.synchronous.points import LEVELS, READINGS, run

@@ -20,18 +20,10 @@ from koala.papers.claims import (
     share_higher_by,
     shown,
 )
-from koala.papers.paper import Claim, Comparison, Found, Quantity, Test, Untestable, numbered
-from koala.papers.synchronous.points import (
-    DENSE_S,
-    SCHEMES,
-    SPARSE_S,
-    ReadLevel,
-    across,
-    each,
-    of,
-    once,
-    without_oversubscription,
-)
+from koala.papers.paper import Claim, Comparison, Found, Test, Untestable, numbered
+from koala.papers.runs import Quantity
+from koala.papers.synchronous.points import DENSE_S, SCHEMES, SPARSE_S, ReadLevel
+from koala.papers.synchronous.quantities import across, each, of, once, without_oversubscription
 
 MECHANISM = {
     "4.1-1": Claim(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from koala.papers.paper import Figure, Panel
-from koala.papers.synchronous.points import DENSE_S, LEVELS, MACHINES, SCHEMES, SPARSE_S, of
+from koala.papers.synchronous.points import DENSE_S, LEVELS, MACHINES, SCHEMES, SPARSE_S
+from koala.papers.synchronous.quantities import of
 
 CHARTS = ((LEVELS[0], DENSE_S), (LEVELS[1], SPARSE_S))
 

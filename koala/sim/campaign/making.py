@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from koala.papers.paper import Outcome
+from koala.papers.runs import Outcome
 from koala.sim.campaign.identity import digest
 from koala.sim.campaign.records import Made
 from koala.sim.campaign.store import Store, open_default

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from koala.errors import ConfigError
-from koala.papers.paper import Outcome
+from koala.papers.runs import Outcome
 from koala.runtime.atomic_file import write_whole
 
 INFINITE = {"inf": inf, "-inf": -inf}

@@ -27,7 +27,7 @@ from koala.papers.koala.simulation.run import measured, over_time, run, world
 from koala.papers.koala.simulation.setting import GB, Group, Setting
 from koala.papers.koala.simulation.summary import Summary
 from koala.papers.koala.simulation.workload import local_jobs, submissions
-from koala.papers.paper import Effort, Run
+from koala.papers.runs import Effort, Run
 from koala.sim.metrics import MEASURES
 
 ROOT = Path(__file__).parents[2]

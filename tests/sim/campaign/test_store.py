@@ -9,7 +9,7 @@ import pytest
 
 from koala.errors import ConfigError
 from koala.papers import deadlines, hints
-from koala.papers.paper import Outcome
+from koala.papers.runs import Outcome
 from koala.sim.campaign.code import code_of, own_code
 from koala.sim.campaign.identity import canonical, digest, run_id
 from koala.sim.campaign.making import Processes, StoreChoice, key_of, make
