@@ -9,7 +9,7 @@
 
 from koala.papers.deadlines.claims import CLAIMS, UNTESTABLE
 from koala.papers.deadlines.figures import FIGURES
-from koala.papers.deadlines.points import LEVELS, run
+from koala.papers.deadlines.points import LEVELS, READINGS, run
 from koala.papers.paper import Paper
 from koala.papers.runs import Effort
 
@@ -23,6 +23,7 @@ PAPER = Paper(
     },
     figures=FIGURES,
     claims=CLAIMS,
+    readings=READINGS,
     untestable=UNTESTABLE,
     ours="""\
 The paper prints neither the length of a run, the warm-up, the number of replications, nor Mp, the

@@ -8,7 +8,7 @@ from math import inf
 from koala.papers.claims import MUCH, above, higher, higher_by, share
 from koala.papers.deadlines.claims_model import MODEL, PARAMETERS
 from koala.papers.deadlines.claims_policies import RPP, WAIT
-from koala.papers.deadlines.points import LOW_LEVELS, Beginning, LoadLevel, Point, at
+from koala.papers.deadlines.points import Beginning, LoadLevel, Point, at
 from koala.papers.deadlines.quantities import (
     GP,
     LP,
@@ -31,7 +31,7 @@ def _better(base: Point) -> Iterable[Comparison]:
 
 def _wait_is_better(level: LoadLevel) -> Iterable[Comparison]:
     yield from _better(at(level, GP))
-    if level in LOW_LEVELS:
+    if level.is_low:
         yield from _better(at(level, LP))
 
 

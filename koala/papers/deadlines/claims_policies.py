@@ -31,7 +31,6 @@ from koala.papers.claims import (
     slightly_lower,
 )
 from koala.papers.deadlines.points import (
-    BOTH_HIGH,
     FRACTIONS,
     HIGH,
     LEADS_S,
@@ -87,7 +86,7 @@ def _one_is_best(level: LoadLevel) -> Found:
 
 
 def _one_is_best_or_close(level: LoadLevel) -> Found:
-    if level != BOTH_HIGH:
+    if not level.is_both_high:
         return _one_is_best(level)
     *others, one = _success(level, *FRACTIONS)
     return [at_most(other, one) for other in others]
@@ -102,11 +101,11 @@ def _earlier_is_surer(level: LoadLevel) -> Comparison:
 
 
 def _little_less(level: LoadLevel) -> Found:
-    return slightly_lower(*_success(level, 1.0, 0.9)) if level == BOTH_HIGH else ()
+    return slightly_lower(*_success(level, 1.0, 0.9)) if level.is_both_high else ()
 
 
 def _because_full(level: LoadLevel) -> Comparison:
-    return (lower if level == BOTH_HIGH else higher)(*_success(level, 1.0, 0.9))
+    return (lower if level.is_both_high else higher)(*_success(level, 1.0, 0.9))
 
 
 RPP = {

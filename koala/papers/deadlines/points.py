@@ -15,7 +15,7 @@ from koala.papers.deadlines.simulation.counting import Outcome as JobOutcome
 from koala.papers.deadlines.simulation.counting import Record, Tally, summarize
 from koala.papers.deadlines.simulation.run import simulate
 from koala.papers.deadlines.simulation.setting import Setting
-from koala.papers.runs import ANY, Arithmetic, Level, Outcome, Run
+from koala.papers.runs import ANY, Arithmetic, Level, Outcome, Run, changes
 from koala.sim.statistics import mean, percent
 from koala.workload.distributions import SizeDistribution
 
@@ -29,6 +29,11 @@ GLOBAL_LOADS = (0.05, 0.10, 0.20, 0.30, 0.40, 0.50)
 """Global loads at which the charts over the arrival rate of global jobs have points."""
 LEADS_S: tuple[Seconds, ...] = (60.0, 300.0, 900.0, 1800.0, 3600.0)
 """Times from submission to required start, in figures 5 and 6."""
+LEAD_BINS_S: tuple[tuple[Seconds, Seconds], ...] = (
+    *((0.0, 60.0), (60.0, 300.0), (300.0, 900.0)),
+    *((900.0, 1800.0), (1800.0, 3600.0)),
+)
+"""Classes of jobs by their own lead, from more than the first to the second."""
 LOCAL_RATES = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05)
 """Local jobs a second and cluster: the axis of figure 7."""
 WARMUP = 0.1
@@ -39,11 +44,36 @@ at 75 %, and claimed processors that wait for a deadline come on top."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A reading of what the paper leaves open; the defaults are ours."""
+
+    policy: str = "GP"
+    """Policy of the sentences that name none."""
+    tries_max: int = 10
+    killed: str = "lost"
+    victims: str = "youngest"
+
+    def __str__(self) -> str:
+        return changes(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadLevel(Level):
-    """The requested loads, local and global."""
+    """The requested loads, local and global, and how the paper is read."""
 
     local_load: float
     global_load: float
+    reading: Reading = Reading()
+
+    @property
+    def is_low(self) -> bool:
+        """True at the paper's low local load."""
+        return self.local_load == LOW
+
+    @property
+    def is_both_high(self) -> bool:
+        """True where both the local and the global load are high."""
+        return (self.local_load, self.global_load) == (HIGH, 0.4)
 
 
 def _level(local_load: float, global_load: float) -> LoadLevel:
@@ -59,8 +89,31 @@ LOW, HIGH = 0.3, 0.6
 """Local loads of the paper."""
 LOW_LEVELS = tuple(_level(LOW, load) for load in (0.1, 0.2, 0.4))
 HIGH_LEVELS = tuple(_level(HIGH, load) for load in (0.2, 0.4))
-BOTH_HIGH = HIGH_LEVELS[-1]
 LEVELS = (ANY, *LOW_LEVELS, *HIGH_LEVELS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLevel(Level):
+    """A reading under which claims are judged, at these loads."""
+
+    levels: tuple[LoadLevel, ...]
+
+
+def _reading(name: str, reading: Reading, *at_levels: LoadLevel) -> ReadLevel:
+    """Make a reading at these loads, by default a local one of 30 % and a global one of 40 %: the
+    one level near saturation at which the paper compares policies."""
+    levels = tuple(replace(one, reading=reading) for one in at_levels or LOW_LEVELS[-1:])
+    return ReadLevel(name=name, is_near=True, levels=levels)
+
+
+READINGS = (
+    _reading("LP where no policy is named", Reading(policy="LP"), LOW_LEVELS[-1], HIGH_LEVELS[-1]),
+    _reading("Mp = 3", Reading(tries_max=3)),
+    _reading("Mp = 50", Reading(tries_max=50)),
+    _reading("the oldest are killed", Reading(victims="oldest")),
+    _reading("killed jobs go back", Reading(killed="requeue")),
+)
+"""Other readings; each differs from the default only in what it names."""
 
 
 # Points of charts.
@@ -77,12 +130,17 @@ class Point:
     global_load: float = 0.2
     lead_s: Seconds | None = None
     """Same for all jobs; None: uniform on [1, 3599]."""
+    tries_max: int = 10
+    killed: str = "lost"
+    victims: str = "youngest"
 
     def __str__(self) -> str:
         lead = "" if self.lead_s is None else f", lead {self.lead_s:g} s"
+        read = Reading(tries_max=self.tries_max, killed=self.killed, victims=self.victims)
+        other = f", {read}" if read != Reading() else ""
         return (
             f"{self.policy} {name_of_wait(self.wait_s)}, Lp {self.fraction:g}, local "
-            f"{100 * self.local_load:.3g} %, global {100 * self.global_load:.3g} %{lead}"
+            f"{100 * self.local_load:.3g} %, global {100 * self.global_load:.3g} %{lead}{other}"
         )
 
     def setting(self, time_s: Seconds) -> Setting:
@@ -91,6 +149,9 @@ class Point:
         return Setting(
             at_deadline={"GP": "kill", "LP": "fail"}[self.policy],
             fraction=self.fraction,
+            tries_max=self.tries_max,
+            is_requeued={"lost": False, "requeue": True}[self.killed],
+            is_oldest_first={"youngest": False, "oldest": True}[self.victims],
             wait_s=self.wait_s,
             local_load=self.local_load,
             global_load=self.global_load,
@@ -111,9 +172,18 @@ def name_of_wait(wait_s: Seconds) -> str:
 
 
 def at(level: Level, point: Point | None = None) -> Point:
-    """Return a point at the loads of a level."""
+    """Return a point at the loads of a level, as the level reads the paper. Without a point, the
+    policy is that of sentences that name none."""
     assert isinstance(level, LoadLevel)
-    return replace(point or Point(), local_load=level.local_load, global_load=level.global_load)
+    read = level.reading
+    return replace(
+        point or Point(policy=read.policy),
+        local_load=level.local_load,
+        global_load=level.global_load,
+        tries_max=read.tries_max,
+        killed=read.killed,
+        victims=read.victims,
+    )
 
 
 def point_of_rate(rate: float, point: Point) -> Point:
@@ -225,11 +295,22 @@ def _watch(jobs: Sequence[JobOutcome], sites: int) -> dict[str, float]:
     values = {f"share.{site}": percent(part, sum(work)) for site, part in enumerate(work)}
     return {
         **values,
+        **_success_by_lead(jobs),
         "tries": mean(job.tries for job in jobs),
         "most_tries": max((float(job.tries) for job in jobs), default=nan),
         "later_try": percent(sum(job.tries > 1 for job in started), len(started)),
         "overtaken": percent(_overtaken(started), len(started)),
     }
+
+
+def _success_by_lead(jobs: Sequence[JobOutcome]) -> dict[str, float]:
+    """Return the success rate of the jobs of each class of LEAD_BINS_S."""
+    found = {}
+    for low_s, high_s in LEAD_BINS_S:
+        group = [job for job in jobs if low_s < _deadline(job) - job.submitted_at <= high_s]
+        started = sum(job.outcome == "started" for job in group)
+        found[f"success.lead.{high_s:g}"] = percent(started, len(group))
+    return found
 
 
 def _overtaken(started: Iterable[JobOutcome]) -> int:

@@ -10,16 +10,15 @@ from math import inf
 from koala.core.model.values import Seconds
 from koala.papers.claims import higher, shown
 from koala.papers.deadlines.points import (
-    HIGH_LEVELS,
-    LOW_LEVELS,
     Beginning,
     LoadLevel,
     Point,
+    ReadLevel,
     at,
     name_of_wait,
 )
-from koala.papers.paper import Comparison, Found, Test
-from koala.papers.runs import Quantity
+from koala.papers.paper import Comparison, Found, Test, listed
+from koala.papers.runs import Level, Quantity
 
 WORDS = {
     "success_rate": "success",
@@ -97,17 +96,31 @@ Phrase = Callable[[LoadLevel], Found]
 
 def everywhere(test: Phrase) -> Test:
     """Test at both local loads."""
-    return lambda level: test(level) if isinstance(level, LoadLevel) else ()
+
+    def at_level(level: Level) -> Found:
+        if isinstance(level, ReadLevel):
+            return [
+                replace(one, where=_where(at, one))
+                for at in level.levels
+                for one in listed(test(at))
+            ]
+        return test(level) if isinstance(level, LoadLevel) else ()
+
+    return at_level
+
+
+def _where(level: LoadLevel, one: Comparison) -> str:
+    return f"{level}, {one.where}" if one.where else str(level)
 
 
 def low(test: Phrase) -> Test:
     """Test at the low local load: the sentence speaks of no other."""
-    return everywhere(lambda level: test(level) if level in LOW_LEVELS else ())
+    return everywhere(lambda level: test(level) if level.is_low else ())
 
 
 def high(test: Phrase) -> Test:
     """Test at the high local load: the sentence speaks of no other."""
-    return everywhere(lambda level: test(level) if level in HIGH_LEVELS else ())
+    return everywhere(lambda level: () if level.is_low else test(level))
 
 
 def first_better(level: LoadLevel, fraction: float) -> Comparison:

@@ -8,7 +8,7 @@
 
 from koala.papers.koala.claims import CLAIMS, UNTESTABLE
 from koala.papers.koala.figures import figures, time_line
-from koala.papers.koala.points import BUSY, EXPERIMENT, LIGHT, MIDDLE, run
+from koala.papers.koala.points import BUSY, EXPERIMENT, LIGHT, MIDDLE, READINGS, run
 from koala.papers.koala.simulation.setting import OURS
 from koala.papers.paper import Paper
 from koala.papers.runs import ANY, Effort
@@ -23,6 +23,7 @@ PAPER = Paper(
     },
     figures=(time_line(EXPERIMENT), *figures(EXPERIMENT)),
     claims=CLAIMS,
+    readings=READINGS,
     untestable=UNTESTABLE,
     ours="The paper prints none of these; what is ours, and why:\n\n"
     + "\n".join(f"- {name}: {why}." for name, why in OURS.items()),

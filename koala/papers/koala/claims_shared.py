@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from koala.papers.claims import EXACT, MUCH, ascending, equal, higher_by, shown
-from koala.papers.koala.points import SHAPES, SIZES, LoadLevel, Watched, changed
+from koala.papers.koala.points import SHAPES, SIZES, LoadLevel, Reading, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
 from koala.papers.paper import Claim, Comparison, Found
 from koala.papers.runs import Level, Quantity
@@ -33,9 +33,11 @@ Phrase = Callable[[Setting], Found]
 
 
 def claim(text: str, phrase: Phrase, *, figures: tuple[int, ...] = (), reading: str = "") -> Claim:
-    """Make a claim that is tested at each regular load."""
+    """Make a claim that is tested at each regular load; one about figures under readings, too."""
 
     def test(level: Level) -> Found:
+        if isinstance(level, Reading) and not figures:
+            return ()
         return phrase(level.setting) if isinstance(level, LoadLevel) else ()
 
     return Claim(text, test, figures=figures, reading=reading)

@@ -47,6 +47,38 @@ BUSY = _level(EXPERIMENT.local_load, is_near=True)
 LEVELS = (ANY, LIGHT, MIDDLE, BUSY)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading(LoadLevel):
+    """Another value of what the paper does not print, at the load of the experiment. The claims
+    about figures are judged under it."""
+
+
+def _reading(name: str, **changes: object) -> Reading:
+    return Reading(name=name, is_near=True, setting=replace(EXPERIMENT, **changes))  # type: ignore[arg-type]
+
+
+def _failing(factor: float) -> dict[str, object]:
+    """Return the failure rates of the experiment, multiplied."""
+    rates = {"claim_errs": EXPERIMENT.claim_errs, "component_fails": EXPERIMENT.component_fails}
+    return {name: tuple(factor * one for one in found) for name, found in rates.items()}
+
+
+READINGS = (
+    _reading("half the failures", **_failing(0.5)),
+    _reading("twice the failures", **_failing(2.0)),
+    _reading("regular load 65 %", local_load=0.65),
+    _reading("a job every 60 s", interval_s=60.0),
+    _reading("a job every 240 s", interval_s=240.0),
+    _reading(
+        "errors of distinct jobs counted",
+        parameters=replace(EXPERIMENT.parameters, errors_counted="jobs"),
+    ),
+    _reading("each copy has a whole link", shared_links=False),
+    _reading("local FCFS", discipline="fcfs"),
+)
+"""Other values; each differs from the experiment only in what it names."""
+
+
 # The experiment with one thing changed.
 
 

@@ -8,6 +8,7 @@ from statistics import fmean
 from koala.core.model.values import Seconds
 from koala.papers.runs import Arithmetic, Level, Outcome, Run, changes
 from koala.papers.synchronous.simulation.counting import Outcome as TaskOutcome
+from koala.papers.synchronous.simulation.counting import tally
 from koala.papers.synchronous.simulation.run import simulate
 from koala.papers.synchronous.simulation.setting import (
     Setting,
@@ -22,8 +23,13 @@ MACHINES = (5, 10, 15, 25)
 SCHEMES = ("SQ", "QoS")
 DENSE_S, SPARSE_S = 10.0, 500.0
 """Mean interarrival times of the two charts of each figure."""
+SWEEP_S = (DENSE_S, 100.0, 200.0, SPARSE_S)
+"""Mean interarrival times of table 2."""
 DENSE_SHARE = 3
 """Ratio of the numbers of tasks, dense to sparse."""
+SEVERAL = ("skew_eq2", "skew_finish", "conforming_tasks", "synchronous_tasks")
+"""Metrics that are also taken of the tasks of two and more subtasks alone: one subtask has no
+skew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +121,8 @@ def run(one: Run) -> Outcome:
     values["rate"] = values["acceptance_ratio"] / setting.interarrival_s
     values["ahead"] = fmean(_ahead(outcome) for outcome in accepted)
     values["stay"] = fmean(_stay(outcome) for outcome in accepted)
+    several = tally([outcome for outcome in outcomes if outcome.subtasks > 1])
+    values |= {f"{name}.several": several[name] for name in SEVERAL}
     return Outcome(values=values)
 
 
@@ -140,7 +148,7 @@ def arithmetic() -> dict[str, float]:
         table.append(clocks.virtual_s)
     loads = [
         (interarrival_s, utilization(machines, interarrival_s, slowdown=slowdown_as_printed()))
-        for interarrival_s in (10.0, 100.0, 200.0, 500.0)
+        for interarrival_s in SWEEP_S
         for machines in MACHINES
     ]
     counts = picks((0.0, 0.0, 0.0), (True, True, True), 1000).counts

@@ -324,17 +324,22 @@ class _Run:
         room = make_room(
             [(job.arrival.processors, candidates)] * job.arrival.components,
             [cluster.queue.idle for cluster in self._clusters],
-            [[j.processors for j in reversed(c.running.values())] for c in self._clusters],
+            [[c.running[key].processors for key in self._victims(c)] for c in self._clusters],
         )
         if room is None:
             return
         for cluster, victims in zip(self._clusters, room.victims, strict=True):
-            for key in list(islice(reversed(cluster.running), victims)):
+            for key in list(islice(self._victims(cluster), victims)):
                 self._kill(cluster, key)
         self._claim(job, [self._clusters[index] for index in room.sites])
         for cluster, victims in zip(self._clusters, room.victims, strict=True):
             if victims:
                 self._advance(cluster)
+
+    def _victims(self, cluster: _Cluster) -> Iterable[int]:
+        """Return the running local jobs of a cluster in the order in which they are killed."""
+        running = cluster.running
+        return running if self.setting.is_oldest_first else reversed(running)
 
     def _global_ends(self, job: _GlobalJob) -> None:
         for cluster, key in job.claims:

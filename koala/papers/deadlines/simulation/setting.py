@@ -68,6 +68,12 @@ class Setting:
         "Killed local jobs: lost, or requeue: back to their queue's head.",
         name="killed",
     )
+    is_oldest_first: bool = choice(
+        False,  # noqa: FBT003 - the default
+        {"youngest": False, "oldest": True},
+        "Local jobs of a cluster that are killed first.",
+        name="victims",
+    )
     time_s: Seconds = number(3_000_000.0, "Simulated seconds, the warm-up included.")
     warmup_s: Seconds = number(300_000.0, "Simulated seconds that are not counted.")
 
