@@ -8,6 +8,8 @@ from koala.papers.claims import (
     MUCH,
     above,
     all_higher,
+    always,
+    always_same,
     exact,
     higher,
     higher_by,
@@ -20,8 +22,6 @@ from koala.papers.koala.claims_results import FAILURES, PLACING, UTILIZATION
 from koala.papers.koala.claims_shared import (
     against,
     all_finish,
-    always,
-    always_same,
     by_priority,
     claim,
     much_more,

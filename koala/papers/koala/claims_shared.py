@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
-from koala.papers.claims import EXACT, MUCH, ascending, equal, higher_by, shown
+from koala.papers.claims import MUCH, always, ascending, higher_by
 from koala.papers.koala.points import SHAPES, SIZES, LoadLevel, Reading, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
 from koala.papers.paper import Claim, Comparison, Found
@@ -81,17 +80,6 @@ def by_priority(
 def much_more(setting: Setting, measure: str, one: str, other: str) -> Found:
     """Test that a group has much more of it than another."""
     return higher_by(MUCH, of(setting, measure, one), of(setting, measure, other))
-
-
-def always(one: Quantity, number: float) -> Comparison:
-    """Test that a quantity is this number in every run."""
-    return replace(equal(one, number), is_of_every_run=True)
-
-
-def always_same(one: Quantity, other: Quantity) -> Comparison:
-    """Test that two quantities are equal in every run."""
-    found = shown(f"{one} = {other}", lambda a, b: EXACT - abs(a - b), one, other)
-    return replace(found, is_of_every_run=True)
 
 
 def all_finish(setting: Setting | Watched) -> Comparison:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from math import floor
 
-from koala.papers.claims import ascending, close
+from koala.papers.claims import always_same, ascending, close
 from koala.papers.multiqueue.maxima import MAXIMA
 from koala.papers.multiqueue.points import Case, Point
 from koala.papers.paper import Claim, Comparison, Found, Rule, listed
@@ -150,6 +150,13 @@ class View:
     def queue(self, policy: str, number: int) -> Quantity:
         """Mean response time of a local queue, 1 to 4."""
         return self.of(policy, f"response.queue{number}", f"queue {number}")
+
+    def reversed(self, policy: str) -> Quantity:
+        """Mean response time of the jobs from local queues when these are visited in reverse."""
+        one = self.local(policy)
+        assert isinstance(one.setting, Point)
+        setting = replace(one.setting, is_reversed=True, has_large=False)
+        return Quantity(setting, one.metric, f"{one} in reverse order")
 
     def queues(self, policy: str) -> tuple[Quantity, ...]:
         """Mean response times of all four local queues."""
@@ -308,6 +315,12 @@ def rising(views: Iterable[View], policy: str) -> tuple[Comparison, ...]:
 
 
 ALIKE = "the first and the last of the equally loaded queues respond alike"
+
+
+def unmoved_by_reversal(at: View, policies: Iterable[str]) -> Iterator[Comparison]:
+    """Test in every run that the order in which local queues are visited changes nothing."""
+    for policy in policies:
+        yield always_same(at.local(policy), at.reversed(policy))
 
 
 def first_and_last_alike(at: View, policies: Iterable[str]) -> Iterator[Comparison]:

@@ -22,6 +22,7 @@ from koala.papers.multiqueue.charts import (
     first_and_last_alike,
     maximum,
     rounded,
+    unmoved_by_reversal,
 )
 from koala.papers.multiqueue.points import Case, Point
 from koala.papers.paper import Claim, Comparison, Rule, Test
@@ -108,6 +109,12 @@ EXTREMES = {
         ageing_helps(("GP", HALF_FOUR, "local"), ("LP-LF", EIGHTY, "global")),
         reading="there, the delayed jobs wait less with ageing after 10 mean service times, by at "
         "least 25 %",
+    ),
+    "2.5-6": claim(
+        "With local and global schedulers, the order of the local queues does not matter.",
+        each(FIGURES_9_TO_14, lambda at: unmoved_by_reversal(at, BOTH)),
+        reading="another test of the same sentence: with the order reversed, local jobs respond "
+        "the same in every run, under each policy that has both queues",
     ),
 }
 

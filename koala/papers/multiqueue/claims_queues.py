@@ -27,6 +27,7 @@ from koala.papers.multiqueue.charts import (
     LS,
     NINETY,
     QUARTERS,
+    SIX,
     View,
     across,
     at_one_load,
@@ -311,5 +312,15 @@ CONCLUSIONS = {
         "global jobs.",
         each(charts_of(5), loses_more),
         reading="the losses are larger shares than the gain",
+    ),
+    "4-9": claim(
+        "With many single-component jobs, one global scheduler that may run them anywhere is "
+        "better than keeping them local.",
+        each(
+            charts_of(13, 14),
+            lambda at: lowest(at.total("GS"), at.totals(SIX)),
+        ),
+        reading="another reading of the same sentence: GS is better than every policy that keeps "
+        "them local",
     ),
 }

@@ -237,6 +237,22 @@ LOCAL_SCHEDULERS = {
         "In the unbalanced case LS-RO performs worst.",
         each(charts_of(4), lambda at: highest(at.total("LS-RO"), at.totals(LS))),
     ),
+    "3.1.1-24": claim(
+        "LS-DO yields a better balance of the queues' lengths than LS-RD.",
+        each(FIGURE_3, lambda at: more_uneven(at.queues("LS-RD"), at.queues("LS-DO"))),
+        reading="the range of the queues' means within a run, averaged over runs, is larger under "
+        "LS-RD",
+    ),
+    "3.1.1-25": claim(
+        "With 80 % single-component jobs and more, LS-DO and LS-RD keep the load balanced.",
+        each(
+            FIGURE_3[6:],
+            lambda at: (
+                all_close(at.queue(one, 1), at.queues(one)[1:]) for one in ("LS-DO", "LS-RD")
+            ),
+        ),
+        reading="the queues' means are within 10 % of one another",
+    ),
 }
 
 

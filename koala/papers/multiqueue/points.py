@@ -53,10 +53,13 @@ class Point:
     ageing: float | None = None
     has_large: bool = False
     """If True, large jobs are counted separately."""
+    is_reversed: bool = False
+    """If True, the local queues are visited in reverse."""
 
     def __str__(self) -> str:
         ageing = f", ageing {self.ageing:g}" if self.ageing is not None else ""
-        return f"{self.policy} {self.case} at {self.utilization:.3f}{ageing}"
+        order = ", local queues reversed" if self.is_reversed else ""
+        return f"{self.policy} {self.case} at {self.utilization:.3f}{ageing}{order}"
 
 
 def run(one: Run) -> Outcome:
@@ -78,6 +81,7 @@ def run(one: Run) -> Outcome:
         ),
         one.seed,
         has_jobs=point.has_large,
+        is_reversed=point.is_reversed,
     )
     values = {f"response.{kind}": mean for kind, mean in found.response.items()}
     values |= {f"delay.{kind}": mean for kind, mean in found.response.items()}

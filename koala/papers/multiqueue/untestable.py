@@ -21,23 +21,28 @@ UNTESTABLE = numbered(
             "Unordered requests model applications like FFT.",
             "about applications, which the model does not have",
         ),
-        "2.5-6": Untestable(
+        "2.5-7": Untestable(
             "Communication would not change the quality of the results.",
             "the model has no communication",
         ),
-        "3.1.1-24": Untestable(
+        "3.1.1-26": Untestable(
             "With LS-DO, a queue that is disabled again and again by the same large job advances "
             "until it is enabled first.",
             f"{MECHANISM} 3.1.1-10 and 3.1.1-11",
         ),
-        "3.1.1-25": Untestable(
+        "3.1.1-27": Untestable(
             "LS-OR empties the queues visited first, so there are fewer jobs to choose from.",
             f"{MECHANISM} 3.1.1-4 to 3.1.1-7",
         ),
-        "3.1.1-26": Untestable(
+        "3.1.1-28": Untestable(
             "At high load, the clusters that held the larger components have more idle processors "
             "when a job departs.",
             f"{MECHANISM} 3.1.1-13; idle processors are not among the results",
+        ),
+        "3.1.1-29": Untestable(
+            "LS-DO keeps in balance the numbers of jobs that are run from each queue.",
+            "below saturation every policy runs as many as arrive; the lengths are tested as "
+            "3.1.1-3 and 3.1.1-24",
         ),
         "3.2.1-36": Untestable(
             "Imposing an order among queues lets jobs fit better than mixing them at random.",

@@ -39,7 +39,7 @@ class Started(NamedTuple):
 
 class System:
     """The clusters, their queues, and the jobs in both. `on_start` receives each job that
-    starts."""
+    starts. `is_reversed` visits the local queues from the last to the first."""
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class System:
         coin: Callable[[], float],
         on_start: Callable[[Started], None],
         ageing: float = FOREVER,
+        is_reversed: bool = False,
     ) -> None:
         self.now = 0.0
         self.global_queue = len(sites)
@@ -60,10 +61,11 @@ class System:
         self._coin = coin
         self._on_start = on_start
         self._ageing = ageing
+        local = range(len(sites)) if discipline.has_local else range(0)
         self._visiting = Visiting(
             discipline,
             self._queues,
-            local=tuple(range(len(sites))) if discipline.has_local else (),
+            local=tuple(reversed(local) if is_reversed else local),
             common=(self.global_queue,) if discipline.has_global else (),
             disabled={},
             waited_s=self._waited,

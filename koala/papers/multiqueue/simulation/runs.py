@@ -174,8 +174,16 @@ class Run:
         return is_saturated((self.trend,))
 
 
-def run(setting: Setting, seed: int, *, has_batches: bool = False, has_jobs: bool = False) -> Run:
-    """Run one replication: a function of its arguments."""
+def run(
+    setting: Setting,
+    seed: int,
+    *,
+    has_batches: bool = False,
+    has_jobs: bool = False,
+    is_reversed: bool = False,
+) -> Run:
+    """Run one replication: a function of its arguments. `is_reversed` reverses the order in which
+    local queues are visited."""
     tally = Tally(setting, is_logging=has_jobs)
     system = System(
         setting.discipline,
@@ -183,6 +191,7 @@ def run(setting: Setting, seed: int, *, has_batches: bool = False, has_jobs: boo
         coin=Random(f"{seed}/visiting").random,
         on_start=tally.started,
         ageing=setting.ageing,
+        is_reversed=is_reversed,
     )
     busy = play(system, setting.stream.jobs(seed), setting, tally)
     found = {
