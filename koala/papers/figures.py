@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from io import StringIO
 from math import ceil, isfinite
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from koala.papers.paper import Figure, Panel
+from koala.papers.paper import Difference, Drawn, Figure, Mark, Panel, parts_of
 from koala.papers.results import Results
-from koala.papers.runs import Quantity
 from koala.runtime.atomic_file import whole_file, write_whole
 from koala.sim.statistics import Interval
 
@@ -37,6 +37,8 @@ COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#b
 """Seven colours that people with any colour vision can tell apart (Paul Tol's bright scheme)."""
 DENSE = 30
 """A line with more points than this gets a band instead of bars for its intervals."""
+TICKS = 8
+"""A chart over at most so many whole numbers has its ticks at these."""
 
 
 def tabulate(figure: Figure, results: Results, folder: Path) -> Path:
@@ -52,52 +54,63 @@ def as_csv(figure: Figure, results: Results) -> str:
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(COLUMNS)
     for panel in figure.panels:
-        for name, x, quantity in panel.points:
-            found = results.interval(quantity)
-            setting = quantity.setting
+        for name, x, drawn in panel.points:
+            found = results.drawn(drawn)
+            settings = [quantity.setting for quantity in parts_of(drawn)]
             lines.writerow(
                 (
-                    *(panel.title, name, x, quantity.metric, setting),
+                    *(panel.title, name, x, parts_of(drawn)[0].metric),
+                    " less ".join(map(str, settings)),
                     _number(found.mean),
                     _number(found.ci95) if isfinite(found.mean) else "",
-                    results.replications(setting),
-                    "yes" if results.is_saturated(setting) else "no",
+                    min(map(results.replications, settings)),
+                    "yes" if any(map(results.is_saturated, settings)) else "no",
                 )
             )
     return text.getvalue()
 
 
-def draw(figure: Figure, results: Results, folder: Path) -> tuple[Path, Path]:
-    """Write figure-NN.svg and .png in the folder."""
+def draw(figure: Figure, results: Results, folder: Path, caption: str = "") -> tuple[Path, Path]:
+    """Write figure-NN.svg and .png in the folder, with the caption below the charts."""
     stem = _stem(figure, folder)
     vector, bitmap = stem.with_suffix(".svg"), stem.with_suffix(".png")
-    picture(figure.panels, f"Figure {figure.number}. {figure.title}", results, (vector, bitmap))
+    title = f"Figure {figure.number}. {figure.title}"
+    picture(figure.panels, title, results, (vector, bitmap), caption)
     return vector, bitmap
 
 
-def picture(panels: Sequence[Panel], title: str, results: Results, paths: Sequence[Path]) -> None:
+def picture(
+    panels: Sequence[Panel],
+    title: str,
+    results: Results,
+    paths: Sequence[Path],
+    caption: str = "",
+) -> None:
     """Draw panels in one drawing, to files whose suffixes choose the format."""
     from matplotlib import style  # noqa: PLC0415 - takes longer to import than a short run
 
     with style.context(STYLE, after_reset=True):  # kinds of fonts are chosen when it is saved
-        drawing = compose(panels, title, results)
+        drawing = compose(panels, title, results, caption)
         for path in paths:
             save(drawing, path)
 
 
-def compose(panels: Sequence[Panel], title: str, results: Results) -> Drawing:
-    """Draw panels in one drawing."""
+def compose(panels: Sequence[Panel], title: str, results: Results, caption: str = "") -> Drawing:
+    """Draw panels in one drawing. A panel of which nothing was measured is left out."""
     from matplotlib import style  # noqa: PLC0415 - takes longer to import than a short run
     from matplotlib.figure import Figure as Drawing  # noqa: PLC0415
 
     with style.context(STYLE, after_reset=True):
-        columns = min(len(panels), 3)
-        rows = ceil(len(panels) / columns)
+        shown = [panel for panel in panels if _has_something(panel, results)] or panels[:1]
+        columns = min(len(shown), 3)
+        rows = ceil(len(shown) / columns)
         width = 7.0 if columns == 1 else 4.2 * columns
         drawing = Drawing(figsize=(width, 2.9 * rows + 0.6), layout="constrained")
-        for index, panel in enumerate(panels, start=1):
+        for index, panel in enumerate(shown, start=1):
             _draw_panel(drawing.add_subplot(rows, columns, index), panel, results)
         drawing.suptitle(title, fontsize=10)
+        if caption:
+            drawing.supxlabel(fill(caption, round(22 * width)), fontsize=6.5)
         _add_legend(drawing)
     return drawing
 
@@ -130,23 +143,57 @@ def _add_legend(drawing: Drawing) -> None:
         )
 
 
+def _has_something(panel: Panel, results: Results) -> bool:
+    return any(
+        isfinite(results.drawn(one).mean) or results.is_drawn_saturated(one)
+        for _, _, one in panel.points
+    )
+
+
 def _draw_panel(axes: Axes, panel: Panel, results: Results) -> None:
     axes.set_title(panel.title)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
+    for index, mark in enumerate(panel.marks):
+        _draw_mark(axes, mark, COLOURS[-1 - index % len(COLOURS)])
     if panel.x and isinstance(panel.x[0], str):
         _draw_bars(axes, panel, results)
     else:
         _draw_lines(axes, panel, results)
-    axes.set_ylim(bottom=0)
+    if axes.get_ylim()[0] < 0 and any(isinstance(one, Difference) for _, _, one in panel.points):
+        axes.axhline(0, color="black", linewidth=0.6)
+    else:
+        axes.set_ylim(bottom=0)
+
+
+def _draw_mark(axes: Axes, mark: Mark, colour: str) -> None:
+    """Draw a number of the paper behind what was measured."""
+    label = f"paper: {mark.text}"
+    if mark.high is None:
+        axes.axhline(mark.low, label=label, color=colour, linestyle="--", linewidth=1, zorder=0)
+    else:
+        axes.axhspan(mark.low, mark.high, label=label, color=colour, alpha=0.25, zorder=0)
+
+
+def _mark_saturated(
+    axes: Axes, place: float, colour: str, *, at_top: bool = False, shift: float = 0.0
+) -> None:
+    """Write SAT where a system is saturated: at the axis, or at the top of a line's chart."""
+    axes.annotate(
+        "SAT",
+        (place, 1 if at_top else 0),
+        xycoords=("data", "axes fraction"),
+        ha="center", va="top" if at_top else "bottom", rotation=90, fontsize=7, color=colour,
+        xytext=(shift, -2 if at_top else 2), textcoords="offset points",
+    )  # fmt: skip
 
 
 def _draw_bars(axes: Axes, panel: Panel, results: Results) -> None:
     share = 0.8 / len(panel.series)
-    for index, (name, quantities) in enumerate(panel.series.items()):
+    for index, (name, shown) in enumerate(panel.series.items()):
         middle = (index - (len(panel.series) - 1) / 2) * share
-        places = [place + middle for place in range(len(quantities))]
-        found = [_measured(quantity, results) for quantity in quantities]
+        places = [place + middle for place in range(len(shown))]
+        found = [_measured(one, results) for one in shown]
         axes.bar(
             places,
             [one.mean if one else 0.0 for one in found],
@@ -156,26 +203,20 @@ def _draw_bars(axes: Axes, panel: Panel, results: Results) -> None:
             color=COLOURS[index % len(COLOURS)],
             error_kw={"elinewidth": 0.8, "capsize": 1.5},
         )
-        for place, quantity in zip(places, quantities, strict=True):
-            if quantity is not None and results.is_divergent(quantity):
-                axes.annotate(
-                    "SAT", (place, 0), ha="center", va="bottom", rotation=90, fontsize=7,
-                    xytext=(0, 2), textcoords="offset points",
-                )  # fmt: skip
+        for place, one in zip(places, shown, strict=True):
+            if one is not None and results.is_drawn_saturated(one):
+                _mark_saturated(axes, place, "black")
     axes.set_xticks(range(len(panel.x)), [str(word) for word in panel.x])
 
 
 def _draw_lines(axes: Axes, panel: Panel, results: Results) -> None:
-    for index, (name, quantities) in enumerate(panel.series.items()):
-        points = [
-            (float(x), found)
-            for x, quantity in zip(panel.x, quantities, strict=True)
-            if (found := _measured(quantity, results))
-        ]
+    for index, (name, shown) in enumerate(panel.series.items()):
+        colour = COLOURS[index % len(COLOURS)]
+        at = [(float(x), one) for x, one in zip(panel.x, shown, strict=True) if one is not None]
+        points = [(x, found) for x, one in at if (found := _measured(one, results))]
         places = [x for x, _ in points]
         means = [found.mean for _, found in points]
         widths = [found.ci95 if isfinite(found.ci95) else 0.0 for _, found in points]
-        colour = COLOURS[index % len(COLOURS)]
         if len(points) > DENSE:
             axes.plot(places, means, label=name, color=colour, linewidth=1)
             low = [mean - width for mean, width in zip(means, widths, strict=True)]
@@ -186,13 +227,19 @@ def _draw_lines(axes: Axes, panel: Panel, results: Results) -> None:
                 places, means, yerr=widths, label=name, color=colour,
                 marker="o", markersize=2.5, linewidth=1, elinewidth=0.8, capsize=1.5,
             )  # fmt: skip
+        for x, one in at:
+            if results.is_drawn_saturated(one):
+                shift = 7.0 * (index - (len(panel.series) - 1) / 2)
+                _mark_saturated(axes, x, colour, at_top=True, shift=shift)
+    if len(panel.x) <= TICKS and all(float(x).is_integer() for x in panel.x):
+        axes.set_xticks([float(x) for x in panel.x], [f"{float(x):g}" for x in panel.x])
 
 
-def _measured(quantity: Quantity | None, results: Results) -> Interval | None:
+def _measured(one: Drawn | None, results: Results) -> Interval | None:
     """Return its mean, or None if there is none to draw."""
-    if quantity is None:
+    if one is None:
         return None
-    found = results.interval(quantity)
+    found = results.drawn(one)
     return found if isfinite(found.mean) else None
 
 

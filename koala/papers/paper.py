@@ -11,19 +11,57 @@ from koala.papers.runs import Effort, Level, Outcome, Quantity, Run, most_are_sa
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """What a quantity exceeds another by, taken within each replication, in percent of the other if
+    `is_relative`: what verdicts rest on."""
+
+    one: Quantity
+    other: Quantity
+    is_relative: bool = False
+
+    @property
+    def of(self) -> tuple[Quantity, Quantity]:
+        """Both quantities."""
+        return self.one, self.other
+
+    def contrast(self, one: float, other: float) -> float:
+        """Take the difference of two values."""
+        return 100 * (one - other) / other if self.is_relative else one - other
+
+
+Drawn = Quantity | Difference
+"""What a chart shows at a place."""
+
+
+def parts_of(drawn: Drawn) -> tuple[Quantity, ...]:
+    """Return the quantities of which something drawn is made."""
+    return drawn.of if isinstance(drawn, Difference) else (drawn,)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A number that the paper prints, drawn across a chart: a line, or a band up to `high`."""
+
+    text: str
+    low: float
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Panel:
-    """One chart: bars or a line for each name, a quantity (None: nothing there) at each place on
-    the x axis. Numbers on it make lines, words make groups of bars."""
+    """One chart: bars or a line for each name, a quantity or a difference (None: nothing there) at
+    each place on the x axis. Numbers on it make lines, words make groups of bars."""
 
     title: str
     x: tuple[float | str, ...]
-    series: Mapping[str, Sequence[Quantity | None]]
+    series: Mapping[str, Sequence[Drawn | None]]
     x_label: str = ""
     y_label: str = ""
+    marks: tuple[Mark, ...] = ()
 
     @property
-    def points(self) -> Iterator[tuple[str, float | str, Quantity]]:
-        """List all quantities that are drawn, each with its name and place."""
+    def points(self) -> Iterator[tuple[str, float | str, Drawn]]:
+        """List all that is drawn, each with its name and place."""
         for name, quantities in self.series.items():
             for x, quantity in zip(self.x, quantities, strict=True):
                 if quantity is not None:
@@ -41,7 +79,8 @@ class Figure:
 
     def quantities(self) -> tuple[Quantity, ...]:
         """List all quantities that are drawn."""
-        return tuple(quantity for panel in self.panels for _, _, quantity in panel.points)
+        drawn = (one for panel in self.panels for _, _, one in panel.points)
+        return tuple(quantity for one in drawn for quantity in parts_of(one))
 
 
 class Rule(StrEnum):
@@ -165,5 +204,9 @@ class Paper:
     readings: tuple[Level, ...] = ()
     """Other readings of what the paper leaves open. Claims are judged under them too, without
     effect on their verdicts; that shows how far verdicts depend on the reading."""
+    are_readings_quick: bool = True
+    """If False, readings are left to the effort `full`: they take too long for a quick look."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why claims fail, by their ids, as far as it was found out."""
     untestable: tuple[Untestable, ...] = ()
     """Untested sentences of the text, so that the list of claims is complete."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
+from koala.papers.paper import Difference, Drawn, parts_of
 from koala.papers.runs import Outcome, Quantity, Run, Setting, most_are_saturated
 from koala.sim.statistics import Interval, interval
 
@@ -43,6 +44,16 @@ class Results:
     def interval(self, quantity: Quantity) -> Interval:
         """Return the mean over the replications; infinite where it diverges."""
         return self.contrast((quantity,), _itself)
+
+    def drawn(self, one: Drawn) -> Interval:
+        """Return the mean of what a chart shows; not finite where a part of it diverges."""
+        if isinstance(one, Difference):
+            return self.contrast(one.of, one.contrast)
+        return self.interval(one)
+
+    def is_drawn_saturated(self, one: Drawn) -> bool:
+        """True if a part of what a chart shows has no finite mean."""
+        return any(map(self.is_divergent, parts_of(one)))
 
     def contrast(self, of: tuple[Quantity, ...], function: Callable[..., float]) -> Interval:
         """Return the mean of `function` over the seeds that all settings of these quantities have

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from koala.errors import ConfigError
 from koala.papers.paper import Claim, Figure, Paper
 from koala.papers.results import Results
-from koala.papers.runs import Effort, Quantity, Run, Setting
+from koala.papers.runs import Effort, Level, Quantity, Run, Setting
 from koala.sim.campaign.code import code_of, own_code
 from koala.sim.campaign.identity import canonical, run_id
 from koala.sim.campaign.making import NO_STORE, Campaign, Engine, StoreChoice, key_of, make
@@ -26,6 +26,12 @@ class Plan:
     seed: int = 1
     figure: int | None = None
     """The one figure of the plan; None for the whole paper."""
+
+    @property
+    def readings(self) -> tuple[Level, ...]:
+        """Other readings under which this effort judges claims."""
+        is_left_out = self.effort.name == "quick" and not self.paper.are_readings_quick
+        return () if is_left_out else self.paper.readings
 
     def settings(self) -> tuple[Setting, ...]:
         """List every setting that a figure draws or a claim compares, once, in that order."""
@@ -61,7 +67,7 @@ class Plan:
         for figure in self.figures:
             yield from figure.quantities()
         for claim in self.claims:
-            for comparison in claim.comparisons((*self.effort.levels, *self.paper.readings)):
+            for comparison in claim.comparisons((*self.effort.levels, *self.readings)):
                 yield from comparison.of
 
 

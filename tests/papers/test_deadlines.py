@@ -13,7 +13,8 @@ from koala.papers import figures, report
 from koala.papers.claims import Verdict
 from koala.papers.deadlines import PAPER
 from koala.papers.deadlines.points import LEVELS, Beginning, Point, Watched, run
-from koala.papers.paper import Claim
+from koala.papers.markdown import as_markdown
+from koala.papers.paper import Claim, parts_of
 from koala.papers.results import Results
 from koala.papers.runs import ARITHMETIC, Arithmetic, Effort, Outcome, Quantity, Run, Setting
 from koala.papers.sweep import plan, sweep
@@ -113,7 +114,7 @@ def test_a_whole_reproduction_in_small(tmp_path: Path) -> None:
     made = report.report(swept)
     assert swept.finished == len(wanted.runs())
     assert len(made.claims) == len(PAPER.claims)
-    text = report.as_markdown(made)
+    text = as_markdown(made)
     assert all(f"| {claim.id}. " in text for claim in PAPER.claims)
     for figure in PAPER.figures:
         rows = list(csv.DictReader(figures.as_csv(figure, made.results).splitlines()))
@@ -159,9 +160,11 @@ def test_settings_in_tables_have_different_names() -> None:
 
 
 def test_what_moves_without_bound_is_drawn_but_not_compared() -> None:
-    (panel,) = PAPER.figures[7].panels
-    drawn = {quantity.metric for _, _, quantity in panel.points}
-    assert drawn == {"measured_response"}
+    drawn = [
+        {quantity.metric for _, _, one in panel.points for quantity in parts_of(one)}
+        for panel in PAPER.figures[7].panels
+    ]
+    assert drawn == [{"local_response"}, {"measured_response"}]
     point = Quantity(Point(), "local_response")
     finished = [
         (

@@ -11,9 +11,11 @@ from koala.papers import report
 from koala.papers.claims import Verdict, judge
 from koala.papers.hints import PAPER
 from koala.papers.hints.points import LEVELS, READINGS, Compared, Point, Reading, run
+from koala.papers.markdown import as_markdown
 from koala.papers.paper import Claim
 from koala.papers.runs import Effort, Run, Setting
 from koala.papers.sweep import plan, sweep
+from koala.papers.tables import document
 from koala.sim.campaign.making import Processes
 from tests.papers import worlds
 from tests.papers.worlds import check_claims, shifted
@@ -107,13 +109,13 @@ def test_a_whole_reproduction_in_small() -> None:
     swept = sweep(wanted, engine=Processes(workers=1))
     made = report.report(swept)
     assert swept.finished == len(wanted.runs())
-    text = report.as_markdown(made)
+    text = as_markdown(made)
     assert all(f"| {claim.id}. " in text for claim in PAPER.claims)
     head = "| claim | as read | 3 Mb/s between sites | 12 Mb/s between sites |"
     table = text.split(head)[1].split("\n\n")[0]
     assert table.count("\n") == 1 + len(PAPER.claims)
-    document = report.document(made)
-    assert set(document["claims"][0]["readings"]) == {str(one) for one in READINGS[:2]}
+    found = document(made)
+    assert set(found["claims"][0]["readings"]) == {str(one) for one in READINGS[:2]}
 
 
 def test_the_jobs_that_are_compared_are_those_below_the_preferred_rate() -> None:

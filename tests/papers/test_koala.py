@@ -24,10 +24,12 @@ from koala.papers.koala.points import (
     run,
 )
 from koala.papers.koala.simulation.setting import Setting
+from koala.papers.markdown import as_markdown
 from koala.papers.paper import Claim
 from koala.papers.runs import ANY, ARITHMETIC, Effort, Run
 from koala.papers.runs import Setting as Anything
 from koala.papers.sweep import plan, sweep
+from koala.papers.tables import document
 from koala.sim.campaign.making import Processes
 from tests.papers import worlds
 from tests.papers.worlds import check_claims
@@ -146,7 +148,7 @@ def test_a_whole_reproduction_in_small(tmp_path: Path) -> None:
     swept = sweep(wanted, engine=Processes(workers=1))
     made = report.report(swept)
     assert swept.finished == len(wanted.runs())
-    text = report.as_markdown(made)
+    text = as_markdown(made)
     assert all(f"| {claim.id}. " in text for claim in PAPER.claims)
     assert all(f"| {one.id}. " in text for one in PAPER.untestable)
     for figure in PAPER.figures:
@@ -203,7 +205,7 @@ def test_a_job_that_does_not_end_refutes_that_all_do_and_the_report_says_why() -
     assert {one.claim.id: one.verdict for one in found.claims} == dict.fromkeys(
         wanted, Verdict.FAILS
     )
-    lines = report.as_markdown(found).splitlines()
+    lines = as_markdown(found).splitlines()
     start = lines.index("### Counterexamples")
     assert lines[start + 2] == "- regular load 20 %, seed 2: not *finished, % = 100* (1-7, 5.2-3)"
     assert lines[start + 3].startswith("  - j438 is Placing: ")
@@ -214,7 +216,7 @@ def test_a_job_that_does_not_end_refutes_that_all_do_and_the_report_says_why() -
         " an administrator resumes it",
     ):
         assert text in lines[start + 3]
-    (claim, _) = report.document(found)["claims"]
+    (claim, _) = document(found)["claims"]
     (comparison,) = claim["levels"][0]["comparisons"]
     (example,) = comparison["counterexamples"]
     assert example["seed"] == 2

@@ -10,9 +10,11 @@ import pytest
 from koala.errors import ConfigError
 from koala.papers import figures, folder, report
 from koala.papers.claims import Verdict
+from koala.papers.markdown import as_markdown
 from koala.papers.results import Results
 from koala.papers.runs import Run
 from koala.papers.sweep import Swept, make_runs, plan, sweep, swept
+from koala.papers.tables import as_csv, document
 from koala.sim.campaign.making import Processes
 from koala.sim.campaign.parts import read_parts
 from tests.papers.toy import PAPER, run
@@ -37,7 +39,7 @@ def test_each_verdict_is_reached(made: report.Report) -> None:
 
 
 def test_the_report_tells_every_claim_with_its_verdict_and_numbers(made: report.Report) -> None:
-    lines = report.as_markdown(made).splitlines()
+    lines = as_markdown(made).splitlines()
     for found in made.claims:
         (row,) = [line for line in lines if line.startswith(f"| {found.claim.id}. ")]
         assert found.claim.text in row
@@ -53,24 +55,24 @@ def test_the_report_tells_every_claim_with_its_verdict_and_numbers(made: report.
 
 def test_what_is_not_testable_is_listed_with_the_reason(made: report.Report) -> None:
     row = "| 3 | 3-1. users like it | there are no users |"
-    assert row in report.as_markdown(made).splitlines()
-    assert [one["id"] for one in report.document(made)["not_testable"]] == ["3-1"]
+    assert row in as_markdown(made).splitlines()
+    assert [one["id"] for one in document(made)["not_testable"]] == ["3-1"]
 
 
 def test_a_claim_that_fails_is_reported_as_failing_everywhere(made: report.Report) -> None:
-    (row,) = [line for line in report.as_markdown(made).splitlines() if "| 1-3. " in line]
+    (row,) = [line for line in as_markdown(made).splitlines() if "| 1-3. " in line]
     assert "**fails**" in row
     assert "fails: 1-3 quick is slower" in report.summary(made)
-    (claim,) = [one for one in report.document(made)["claims"] if one["id"] == "1-3"]
+    (claim,) = [one for one in document(made)["claims"] if one["id"] == "1-3"]
     assert claim["verdict"] == "fails"
-    rows = list(csv.DictReader(report.as_csv(made).splitlines()))
+    rows = list(csv.DictReader(as_csv(made).splitlines()))
     assert {row["claim_verdict"] for row in rows if row["claim"] == "1-3"} == {"fails"}
 
 
 def test_the_document_is_json_without_infinities(made: report.Report) -> None:
-    document = json.loads(json.dumps(report.document(made), allow_nan=False))
-    assert document["verdicts"]["fails"] == 1
-    assert document["runs"] == {"wanted": 36, "finished": 36}
+    found = json.loads(json.dumps(document(made), allow_nan=False))
+    assert found["verdicts"]["fails"] == 1
+    assert found["runs"] == {"wanted": 36, "finished": 36}
 
 
 def test_settings_that_figures_and_claims_share_are_run_once() -> None:
@@ -122,7 +124,7 @@ def test_the_table_behind_a_figure_has_a_line_for_each_point(made: report.Report
 
 
 def test_the_report_has_the_numbers_of_each_chart(made: report.Report) -> None:
-    lines = report.as_markdown(made).splitlines()
+    lines = as_markdown(made).splitlines()
     start = lines.index("| response | slow | quick | worst |")
     row = lines[start + 3]
     assert row.startswith("| 0.9 | 9.")
@@ -135,7 +137,7 @@ def test_an_interrupted_sweep_is_told_with_what_is_finished() -> None:
     partial = report.report(
         Swept(plan=WHOLE, results=results, finished=len(runs), is_interrupted=True)
     )
-    text = report.as_markdown(partial)
+    text = as_markdown(partial)
     assert "**Interrupted** after 9 of 36 runs" in text
     assert ".svg" not in text, "no figure is drawn"
     assert text.count("| 1-3. ") == 1
@@ -178,7 +180,7 @@ def test_parts_of_several_machines_merge_to_the_runs_of_one(tmp_path: Path) -> N
     parts = read_parts([tmp_path / name for name in "312"])
     merged = folder.merge(WHOLE, parts)
     one, other = (report.report(swept(WHOLE, made)) for made in (whole, merged))
-    assert report.as_markdown(one) == report.as_markdown(other)
-    assert report.as_csv(one) == report.as_csv(other)
+    assert as_markdown(one) == as_markdown(other)
+    assert as_csv(one) == as_csv(other)
     with pytest.raises(ConfigError, match="12 of 36 runs are missing"):
         folder.merge(WHOLE, parts[1:])

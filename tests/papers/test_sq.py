@@ -10,6 +10,7 @@ import pytest
 
 from koala.papers import report
 from koala.papers.claims import Verdict, judge
+from koala.papers.markdown import as_markdown
 from koala.papers.paper import Claim
 from koala.papers.runs import Arithmetic, Effort, Run, Setting
 from koala.papers.sweep import plan, sweep
@@ -95,7 +96,7 @@ def test_a_whole_reproduction_in_small() -> None:
     swept = sweep(wanted, engine=Processes(workers=1))
     made = report.report(swept)
     assert swept.finished == len(wanted.runs())
-    text = report.as_markdown(made)
+    text = as_markdown(made)
     assert all(f"| {claim.id}. " in text for claim in few)
     assert "| claim | as read | dummy on demand |" in text
     found = {one.claim.id: one.verdict for one in made.claims}

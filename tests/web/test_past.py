@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.papers.report import COLUMNS
+from koala.papers.tables import COLUMNS
 from koala.web.film import film
 from koala.web.settings import WebSettings
 from tests.web.pages import web

@@ -176,8 +176,9 @@ def _write(
     merged: tuple[Part, ...] = (),
 ) -> None:
     """Write report and figures."""
-    from koala.papers.report import document, draw, report, summary, write
+    from koala.papers.report import draw, report, summary, write
     from koala.papers.sweep import swept
+    from koala.papers.tables import document
 
     _save(wanted, made, folder, times=times, merged=merged)
     written = report(swept(wanted, made))
@@ -208,7 +209,7 @@ def _save(
 ) -> None:
     """Write the raw runs and their provenance."""
     from koala.papers.folder import write_provenance, write_runs
-    from koala.papers.report import command
+    from koala.papers.markdown import command
 
     write_runs(wanted, made, folder)
     told = command(wanted) + (f" --part {part}" if part else "")

@@ -9,22 +9,26 @@ from koala.papers.deadlines.points import (
     FRACTIONS,
     GLOBAL_LOADS,
     HIGH,
+    LEAD_BINS_S,
     LEADS_S,
     LOCAL_RATES,
     LOW,
     WAITS,
     Point,
+    Watched,
     name_of_wait,
     point_of_rate,
 )
 from koala.papers.deadlines.quantities import WORDS
-from koala.papers.paper import Figure, Panel
+from koala.papers.paper import Difference, Figure, Mark, Panel
 from koala.papers.runs import Quantity
 
 LOADS = {"low": 0.2, "high": 0.4}
 """Global loads of the paper."""
 PERCENT = "percent"
 SUCCESS = "success rate, percent"
+POINTS = "percentage points"
+PAIRED = "Wait-10 less Wait-∞, paired"
 
 
 def _over_rates(title: str, series: dict[str, tuple[Point, str]], y_label: str = PERCENT) -> Panel:
@@ -66,7 +70,30 @@ def _over_fractions(metric: str, local_load: float) -> Panel:
 
 def _influence_of_fraction(number: int, word: str, local_load: float) -> Figure:
     panels = (_over_fractions(one, local_load) for one in ("success_rate", "total_load", "wasted"))
-    return Figure(number, f"The influence of Lp with a {word} local load", tuple(panels))
+    title = f"The influence of Lp with a {word} local load"
+    return Figure(number, title, (*panels, _success_over_one(local_load)))
+
+
+def _success_over_one(local_load: float) -> Panel:
+    """Chart what the success with each Lp exceeds that with Lp = 1 by."""
+
+    def success(part: float, load: float) -> Quantity:
+        return Quantity(
+            Point(fraction=part, local_load=local_load, global_load=load), "success_rate"
+        )
+
+    return Panel(
+        title="success less that with Lp 1, paired",
+        x=FRACTIONS[:-1],
+        series={
+            f"global {100 * load:g} %": [
+                Difference(success(part, load), success(1.0, load)) for part in FRACTIONS[:-1]
+            ]
+            for load in LOADS.values()
+        },
+        x_label="Lp",
+        y_label=POINTS,
+    )
 
 
 def _over_leads(title: str, base: Point) -> Panel:
@@ -85,15 +112,60 @@ def _over_leads(title: str, base: Point) -> Panel:
     )
 
 
+def _gain_over_leads(local_load: float) -> Panel:
+    """Chart what Wait-10 gains over Wait-∞, for both global loads."""
+
+    def success(wait_s: float, load: float, lead_s: float) -> Quantity:
+        point = Point(wait_s=wait_s, local_load=local_load, global_load=load, lead_s=lead_s)
+        return Quantity(point, "success_rate")
+
+    return Panel(
+        title=PAIRED,
+        x=LEADS_S,
+        series={
+            f"global {100 * load:g} %": [
+                Difference(success(10.0, load, lead_s), success(inf, load, lead_s))
+                for lead_s in LEADS_S
+            ]
+            for load in LOADS.values()
+        },
+        x_label="seconds from submission to deadline",
+        y_label=POINTS,
+    )
+
+
+def _over_own_leads(title: str, base: Point) -> Panel:
+    """Chart the success of jobs by their own lead, where all leads are mixed."""
+    return Panel(
+        title=title,
+        x=tuple(high_s for _, high_s in LEAD_BINS_S),
+        series={
+            name_of_wait(wait_s): [
+                Quantity(Watched(replace(base, wait_s=wait_s)), f"success.lead.{high_s:g}")
+                for _, high_s in LEAD_BINS_S
+            ]
+            for wait_s in (10.0, inf)
+        },
+        x_label="own lead of a job, up to so many seconds",
+        y_label=SUCCESS,
+    )
+
+
 def _influence_of_lead(number: int, word: str, local_load: float) -> Figure:
+    points = {name: Point(local_load=local_load, global_load=load) for name, load in LOADS.items()}
     return Figure(
         number=number,
         title=f"The influence of the deadline with a {word} local load",
-        panels=tuple(
-            _over_leads(f"{name} global load", Point(local_load=local_load, global_load=load))
-            for name, load in LOADS.items()
+        panels=(
+            *(_over_leads(f"{name} global load", point) for name, point in points.items()),
+            _gain_over_leads(local_load),
+            *(
+                _over_own_leads(f"{name} global load, leads mixed", point)
+                for name, point in points.items()
+            ),
         ),
-        note="Within a run all jobs have the same lead; the policy is GP.",
+        note="The policy is GP. In the first charts all jobs of a run have the same lead; where "
+        "leads are mixed, each job counts in the class of its own.",
     )
 
 
@@ -110,6 +182,23 @@ OVER_LOCAL_RATES = Panel(
     x_label="local jobs a second and cluster",
     y_label=SUCCESS,
 )
+GAIN_OVER_LOCAL_RATES = Panel(
+    title=PAIRED,
+    x=LOCAL_RATES,
+    series={
+        "success": [
+            Difference(
+                *(
+                    Quantity(point_of_rate(rate, Point(wait_s=wait_s)), "success_rate")
+                    for wait_s in (10.0, inf)
+                )
+            )
+            for rate in LOCAL_RATES
+        ]
+    },
+    x_label="local jobs a second and cluster",
+    y_label=POINTS,
+)
 METRICS = (
     *("success_rate", "local_kill_rate"),
     *("total_load", "global_load", "local_load", "wasted"),
@@ -120,7 +209,10 @@ FIGURES = (
         number=1,
         title="Some metrics over the arrival rate of global jobs, low local load",
         panels=(
-            _over_rates("GP, Wait-∞, Lp 0.7", {WORDS[one]: (Point(), one) for one in METRICS}),
+            replace(
+                _over_rates("GP, Wait-∞, Lp 0.7", {WORDS[one]: (Point(), one) for one in METRICS}),
+                marks=(Mark("requested local load, 30 %", 100 * LOW),),
+            ),
         ),
     ),
     _influence_of_fraction(2, "low", LOW),
@@ -134,12 +226,21 @@ FIGURES = (
     ),
     _influence_of_lead(5, "low", LOW),
     _influence_of_lead(6, "high", HIGH),
-    Figure(7, "The influence of the local load, low global load", (OVER_LOCAL_RATES,)),
+    Figure(
+        number=7,
+        title="The influence of the local load, low global load",
+        panels=(OVER_LOCAL_RATES, GAIN_OVER_LOCAL_RATES),
+    ),
     Figure(
         number=8,
         title="The response time of local jobs over the arrival rate of global jobs",
-        panels=(_waits_over_rates("GP, low local load", "measured_response", "seconds"),),
-        note="Where local queues grow without end it is that of a run of this length.",
+        panels=(
+            _waits_over_rates("GP, low local load", "local_response", "seconds"),
+            _waits_over_rates("as measured in runs of this length", "measured_response", "seconds"),
+        ),
+        note="Where local queues grow without end, the system has no mean (SAT). What is measured "
+        "there, and drawn in the second chart, depends on the length of a run. The paper's axis "
+        "reaches 350,000 s.",
     ),
     Figure(
         number=9,

@@ -24,6 +24,7 @@ PAPER = Paper(
     figures=(time_line(EXPERIMENT), *figures(EXPERIMENT)),
     claims=CLAIMS,
     readings=READINGS,
+    are_readings_quick=False,
     untestable=UNTESTABLE,
     ours="The paper prints none of these; what is ours, and why:\n\n"
     + "\n".join(f"- {name}: {why}." for name, why in OURS.items()),
