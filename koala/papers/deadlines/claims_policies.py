@@ -33,6 +33,7 @@ from koala.papers.claims import (
 from koala.papers.deadlines.points import (
     FRACTIONS,
     HIGH,
+    LEAD_BINS_S,
     LEADS_S,
     LOCAL_RATES,
     LONG,
@@ -43,6 +44,7 @@ from koala.papers.deadlines.points import (
     Point,
     Watched,
     at,
+    name_of_wait,
     point_of_rate,
 )
 from koala.papers.deadlines.quantities import (
@@ -234,6 +236,27 @@ def _better_over_leads(level: LoadLevel) -> Comparison:
         *tens,
         *pures,
     )
+
+
+def _own_leads(level: LoadLevel, base: Point) -> list[Quantity]:
+    """Return the success by a job's own lead, where all leads are mixed."""
+    return [
+        Quantity(
+            Watched(at(level, base)),
+            f"success.lead.{high_s:g}",
+            f"success {name_of_wait(base.wait_s)}, own lead up to {high_s:g} s",
+        )
+        for _, high_s in LEAD_BINS_S
+    ]
+
+
+def _unaffected_by_own(level: LoadLevel) -> Found:
+    *others, base = _own_leads(level, WAIT_10)
+    return all_close(base, others)
+
+
+def _better_at_own(level: LoadLevel) -> Iterator[Comparison]:
+    return starmap(higher, zip(*(_own_leads(level, one) for one in (WAIT_10, PURE)), strict=True))
 
 
 def _alike_over_local_loads(level: LoadLevel) -> Iterator[Comparison]:
@@ -430,5 +453,33 @@ WAIT = {
         _many_killed("killed_of_ended"),
         reading="another reading of the same sentence: of the local jobs that ended, more than "
         f"with Wait-10 by {share(MUCH)}",
+    ),
+    "3.3-25": Claim(
+        "The lead does not affect Wait-10.",
+        everywhere(_unaffected_by_own),
+        figures=(5, 6),
+        reading="another reading of the same sentence: in traffic of mixed leads, success of the "
+        "jobs of each class of leads against that of more than 1800 s",
+    ),
+    "3.3-26": Claim(
+        "Wait-10 is better than pure RPP for any lead of a job.",
+        everywhere(_better_at_own),
+        figures=(5, 6),
+        reading="another reading of the same sentence: in traffic of mixed leads, success of the "
+        "jobs of each class of leads",
+    ),
+    "3.3-27": Claim(
+        "Wait-1000, too, is much nicer to local jobs than pure RPP.",
+        low(
+            lambda level: lower_by(MUCH, *by_wait(at(level), "local_response", 1000.0, inf)),
+        ),
+        figures=(8,),
+        reading="the least favourable of the others: their response time",
+    ),
+    "3.3-28": Claim(
+        "Wait-1000, too, has better results for the global jobs than pure RPP.",
+        low(lambda level: higher(*by_wait(at(level), "success_rate", 1000.0, inf))),
+        figures=(4,),
+        reading="success under GP",
     ),
 }

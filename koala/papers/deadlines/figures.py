@@ -182,19 +182,17 @@ OVER_LOCAL_RATES = Panel(
     x_label="local jobs a second and cluster",
     y_label=SUCCESS,
 )
+
+
+def _at_rate(rate: float, wait_s: float) -> Quantity:
+    return Quantity(point_of_rate(rate, Point(wait_s=wait_s)), "success_rate")
+
+
 GAIN_OVER_LOCAL_RATES = Panel(
     title=PAIRED,
     x=LOCAL_RATES,
     series={
-        "success": [
-            Difference(
-                *(
-                    Quantity(point_of_rate(rate, Point(wait_s=wait_s)), "success_rate")
-                    for wait_s in (10.0, inf)
-                )
-            )
-            for rate in LOCAL_RATES
-        ]
+        "success": [Difference(_at_rate(rate, 10.0), _at_rate(rate, inf)) for rate in LOCAL_RATES]
     },
     x_label="local jobs a second and cluster",
     y_label=POINTS,

@@ -35,8 +35,9 @@ arrive, which is the heavy load that the paper speaks of. A job's jobs and sites
 every policy, and under every share of I/O-bound jobs but for their kinds. Numbers are those of runs
 of this length: response times under a heavy load grow with it.""",
     levels="""\
-The levels are arrival rates. *Near saturation* is the heavy load of the paper's figure 2; with two
-thirds of it (0.0003 a second) hardly a job waits. What the paper says of a share of I/O-bound jobs
+The levels are arrival rates. *Near saturation* is the heavy load of the paper's figure 2. At 0.0004
+a second CPU-bound jobs alone ask for 10,000 MIPS, which is inside capacity; at 0.0003 hardly a job
+waits. What the paper says of a share of I/O-bound jobs
 is tested at 20 % where it says 20 %, and at 0, 20, 40, 60, 80 and 100 % where it speaks of the
 chart over the share. A run ends, so none counts as saturated.""",
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from koala.papers.hints.points import FRACTIONS, POLICIES, of, response
+from koala.papers.hints.points import FRACTIONS, HEAVY, INSIDE, POLICIES, Reading, of, response
 from koala.papers.hints.simulation.counting import KINDS, LABELS
-from koala.papers.paper import Figure, Panel
+from koala.papers.paper import Difference, Figure, Mark, Panel
 
 PERCENTAGES = tuple(100 * fraction for fraction in FRACTIONS)
 
@@ -14,13 +14,42 @@ BY_CLASS = Panel(
     series={policy: [response(policy, kind=kind) for kind in KINDS] for policy in POLICIES},
     y_label="mean response time, s",
 )
-BY_SHARE = Panel(
-    title="heavy load",
-    x=PERCENTAGES,
-    series={policy: [response(policy, part) for part in FRACTIONS] for policy in POLICIES},
-    x_label="I/O-bound jobs, percent",
-    y_label="mean response time, s",
-)
+
+
+def _by_share(title: str, reading: Reading) -> Panel:
+    return Panel(
+        title=title,
+        x=PERCENTAGES,
+        series={
+            policy: [response(policy, part, reading) for part in FRACTIONS] for policy in POLICIES
+        },
+        x_label="I/O-bound jobs, percent",
+        y_label="mean response time, s",
+    )
+
+
+def _gain(title: str, reading: Reading) -> Panel:
+    """Chart by how much Service differs from the others, in percent of theirs."""
+    return Panel(
+        title=title,
+        x=PERCENTAGES,
+        series={
+            f"Service against {policy}": [
+                Difference(
+                    response("Service", part, reading),
+                    response(policy, part, reading),
+                    is_relative=True,
+                )
+                for part in FRACTIONS
+            ]
+            for policy in POLICIES[:-1]
+        },
+        x_label="I/O-bound jobs, percent",
+        y_label="percent of the other's",
+        marks=(Mark("up to 30 % better", -30.0),),
+    )
+
+
 BUSIEST = Panel(
     title="the busiest link (not in the paper)",
     x=PERCENTAGES,
@@ -35,6 +64,15 @@ FIGURES = (
     Figure(
         number=2,
         title="Response times by class, and with varying class representation",
-        panels=(BY_CLASS, BY_SHARE, BUSIEST),
+        panels=(
+            BY_CLASS,
+            _by_share("heavy load", Reading()),
+            _gain("heavy load, paired", Reading()),
+            _by_share("inside capacity", Reading(rate=INSIDE)),
+            _gain("inside capacity, paired", Reading(rate=INSIDE)),
+            BUSIEST,
+        ),
+        note=f"The heavy load, {HEAVY:g} jobs a second, is more than jobs that insist on their "
+        f"preferred rate can use; {INSIDE:g} is inside capacity.",
     ),
 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import starmap
+
 from koala.papers.koala.points import PRIORITIES
 from koala.papers.koala.simulation.run import DRAWN_S, over_time
 from koala.papers.koala.simulation.setting import Setting
-from koala.papers.paper import Figure, Panel
+from koala.papers.paper import Difference, Figure, Mark, Panel
 from koala.papers.runs import Quantity
 
 LINES = {"busy": "in all", "local": "other users", "koala": "KOALA"}
@@ -13,11 +16,16 @@ LINES = {"busy": "in all", "local": "other users", "koala": "KOALA"}
 
 def figures(setting: Setting, *, until_s: float = DRAWN_S) -> tuple[Figure, ...]:
     """Return figures 2 to 5 at a setting; figure 2 up to an instant that all runs reach."""
-    failures = _panel(setting, "", "failures_percent", "% of the runs")
+    failures = replace(
+        _panel(setting, "", "failures_percent", "% of the runs"),
+        marks=(Mark("below 15 % while the system was stable", 0, 15),),
+    )
     coallocated = _panel(setting, "", "coallocated_percent", "% of the jobs")
     times = (
         _panel(setting, "placement time", "placement_s", "s"),
         _panel(setting, "start delay", "start_delay_s", "s"),
+        _by_priority(setting, "placement time, high less low, paired", "placement_s"),
+        _by_priority(setting, "start delay, high less low, paired", "start_delay_s"),
     )
     return (
         Figure(2, "System utilisation during the experiment", (_utilization(setting, until_s),)),
@@ -70,6 +78,24 @@ def _utilization(setting: Setting, until_s: float) -> Panel:
         },
         x_label="minutes",
         y_label="% of the processors",
+        marks=(Mark("up to 80 to 90 %", 80, 90),),
+    )
+
+
+def _by_priority(setting: Setting, title: str, measure: str) -> Panel:
+    """Chart what high priority differs from low priority by, for each size and number of
+    components."""
+    shapes = [(size, count) for size in setting.sizes for count in setting.allowed(size)]
+    high, low = (
+        [Quantity(setting, f"{measure}.{size}x{count}.{one}") for size, count in shapes]
+        for one in PRIORITIES
+    )
+    return Panel(
+        title=title,
+        x=tuple(f"{size} ({count})" for size, count in shapes),
+        series={"high less low": list(starmap(Difference, zip(high, low, strict=True)))},
+        x_label="job size (components)",
+        y_label="s",
     )
 
 

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from koala.papers.multiqueue.charts import BEYOND, MIDDLE, NEAR, Chart, View, charts_of
-from koala.papers.paper import Figure, Panel
+from koala.papers.paper import Difference, Figure, Panel
 from koala.papers.runs import Level
 
 ONLY_TOTAL = ("GS", "LS-OR", "LS-RD", "LS-RO", "LS-DO")
 """Policies that lack one kind of queue."""
-AXIS = "mean response time"
+AXIS = "mean response time, in mean service times"
+BEST = {
+    3: "LS-DO",
+    4: "LS-OR",
+    5: "LP-GF",
+    6: "LP-LF",
+    7: "EQ-GF",
+    8: "EQ-LF",
+    9: "LS-DO",
+    10: "LP-GF",
+    11: "LP-GF",
+    12: "EQ-GF",
+    13: "EQ-GF",
+    14: "EQ-GF",
+    15: "GS",
+    16: "LS-DO",
+    17: "LS-DO",
+    18: "EQ-LF",
+}
+"""The policy that the paper finds best in each figure; the others are compared with it."""
 
 
 def totals(at: View) -> Panel:
@@ -31,6 +50,23 @@ def by_queue(at: View) -> Panel:
     return Panel(str(at), policies, series, y_label=AXIS)
 
 
+def over_best(at: View) -> Panel:
+    """Make a bar for each policy: by how much its total exceeds that of the paper's best one."""
+    best = BEST[at.chart.figure]
+    policies = tuple(one for one in at.chart.policies if one != best)
+    return Panel(
+        f"{at}, less {best}, paired",
+        policies,
+        {f"total less {best}": [Difference(at.total(one), at.total(best)) for one in policies]},
+        y_label=AXIS,
+    )
+
+
+def with_differences(panel: Callable[[View], Panel], found: Iterable[View]) -> tuple[Panel, ...]:
+    """Make a chart of each view and, after it, one of the differences on which verdicts rest."""
+    return tuple(one for view in found for one in (panel(view), over_best(view)))
+
+
 def views(charts: tuple[Chart, ...], *levels: Level) -> Iterator[View]:
     """List each chart at each of its levels."""
     for chart in charts:
@@ -47,7 +83,7 @@ def versions(number: int) -> Figure:
     return Figure(
         number=number,
         title=f"Response times for the {count} versions of {policy}, {kind} local queues",
-        panels=tuple(panel(view) for view in views(charts, NEAR)),
+        panels=with_differences(panel, views(charts, NEAR)),
     )
 
 
@@ -59,7 +95,7 @@ def comparison(number: int) -> Figure:
     return Figure(
         number=number,
         title=f"Response times for the policies, composition {chart.case}",
-        panels=tuple(panel(view) for view in views((chart,), *levels)),
+        panels=with_differences(panel, views((chart,), *levels)),
     )
 
 

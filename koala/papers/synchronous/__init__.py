@@ -32,8 +32,12 @@ on one machine at random; subtasks go to the least loaded machines; figure 5's t
 window; the dummy exists from the start and holds what is not allocated; what a queue leaves goes to
 the others; what a machine cannot give back is corrected around the pivotal point. The skew is taken
 both ways, by equation (2), as the mean over the cycles of a task, and as difference of finish
-times. Conformance counts cycles of tasks, effective cycles count quanta. Tasks of one subtask count
-in all means. docs/simulation.md has the rest.""",
+times. Conformance counts cycles of tasks, effective cycles count quanta, as section 5.1 defines
+them; section 5.4 defines both for tasks, so there are claims for tasks as well. Tasks of one
+subtask count in all means but those of tasks of two and more. The least loaded machines get the
+subtasks whether or not they have room, because the paper passes no machine over: its controller
+admits or refuses what the resource manager has mapped. To take the least loaded machines *with
+room* is one of the readings. docs/simulation.md has the rest.""",
     levels="""\
 The levels are the two of the paper's figures: tasks of each kind every 10 s, which overloads the
 machines, and every 500 s. Both are what its charts show, so that both decide (rule 4). Claims about

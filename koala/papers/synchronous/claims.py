@@ -22,7 +22,7 @@ from koala.papers.claims import (
 )
 from koala.papers.paper import Claim, Comparison, Found, Test, Untestable, numbered
 from koala.papers.runs import Quantity
-from koala.papers.synchronous.points import DENSE_S, SCHEMES, SPARSE_S, ReadLevel
+from koala.papers.synchronous.points import DENSE_S, LEVELS, SCHEMES, SPARSE_S, SWEEP_S, ReadLevel
 from koala.papers.synchronous.quantities import across, each, of, once, without_oversubscription
 
 MECHANISM = {
@@ -165,6 +165,17 @@ def _skew(metric: str, suffix: str, words: str) -> dict[str, Claim]:
     }
 
 
+def _over_table_2(metric: str, scheme: str) -> Test:
+    """Compare all interarrival times of table 2, for each number of machines; not under other
+    readings, which have no runs at 100 and 200 s."""
+    test = across(
+        lambda level, machines: ascending(
+            *(of(level, scheme, metric, machines, at_s) for at_s in SWEEP_S)
+        )
+    )
+    return lambda level: test(level) if level in LEVELS else ()
+
+
 def _falls_less(metric: str, level: ReadLevel, machines: int) -> Comparison:
     return shown(
         f"{metric} falls by more under QoS than under SQ, {machines} machines",
@@ -173,21 +184,22 @@ def _falls_less(metric: str, level: ReadLevel, machines: int) -> Comparison:
     )
 
 
-def _quality(number: int, metric: str, words: str) -> dict[str, Claim]:
+def _quality(number: int, metric: str, words: str, suffixes: str = "abc") -> dict[str, Claim]:
+    much, falls_at_all, falls_by_more = (f"5.4-{number}{one}" for one in suffixes)
     return {
-        f"5.4-{number}a": Claim(
+        much: Claim(
             f"{words} is much higher for SQ.",
             sq_and_qos(metric, much_closer_to_one),
             figures=(number,),
             reading=f"its shortfall from 1 is lower by at least {share(MUCH)}; near 1, there is no "
             "room for a share that is so much higher",
         ),
-        f"5.4-{number}b": Claim(
+        falls_at_all: Claim(
             f"{words} falls when tasks come less often.",
             dense_and_sparse(metric, falls, *SCHEMES),
             figures=(number,),
         ),
-        f"5.4-{number}c": Claim(
+        falls_by_more: Claim(
             f"{words} falls by more under QoS.",
             across(lambda level, machines: _falls_less(metric, level, machines)),
             figures=(number,),
@@ -201,9 +213,24 @@ def _subscribed(level: ReadLevel, machines: int, at_s: Seconds) -> Comparison:
     return higher(more, Quantity(less.setting, less.metric, f"{less} without over-subscription"))
 
 
+OF_TASKS = "By the words of 5.4, the share of tasks that never leave the window of"
+OF_SEVERAL = "Of the tasks of two subtasks or more, the share that never leaves the window of"
+SWEEP = {
+    f"5.4-{number}": Claim(
+        f"As the time between tasks increases, the skew under {scheme} increases.",
+        _over_table_2("skew_eq2", scheme),
+        figures=(7,),
+        reading="by equation (2), in the order of table 2: 10, 100, 200, 500 s",
+    )
+    for number, scheme in (("2e", "QoS"), ("3e", "SQ"))
+}
+
 RESULTS = {
     **_skew("skew_eq2", "a", "by equation (2)"),
     **_skew("skew_finish", "b", "as difference of finish times"),
+    **_skew("skew_eq2.several", "c", "by equation (2), of the tasks of two subtasks or more"),
+    **_skew("skew_finish.several", "d", "of finish times, of the tasks of two subtasks or more"),
+    **SWEEP,
     "5.4-4": Claim(
         "An overloaded system completes significantly more tasks.",
         dense_and_sparse("rate", much_higher, *SCHEMES),
@@ -221,7 +248,11 @@ RESULTS = {
         reading="more corrections for each task",
     ),
     **_quality(8, "qos_conformance", "QoS conformance"),
+    **_quality(8, "conforming_tasks", f"{OF_TASKS} overall deviation", "def"),
+    **_quality(8, "conforming_tasks.several", f"{OF_SEVERAL} overall deviation", "ghi"),
     **_quality(9, "effective_cycles", "The share of effective cycles"),
+    **_quality(9, "synchronous_tasks", f"{OF_TASKS} asynchrony", "def"),
+    **_quality(9, "synchronous_tasks.several", f"{OF_SEVERAL} asynchrony", "ghi"),
     "5.4-10a": Claim(
         "The acceptance ratio of SQ is higher, every 10 s.",
         sq_and_qos("acceptance_ratio", higher, DENSE_S),
