@@ -5,7 +5,7 @@ Each function yields blocks; an empty line comes between two of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from math import floor, inf, isfinite, log10
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from koala.papers.claims import (
     over_levels,
     over_parts,
 )
-from koala.papers.paper import Figure, Panel, Part, Rule
+from koala.papers.paper import Claim, Figure, Panel, Part, Rule
 from koala.papers.results import Results
 from koala.papers.sweep import Plan
 from koala.sim.statistics import Interval
@@ -121,10 +121,9 @@ def _claims(found: Report) -> Iterator[str]:
         "The numbers are those of the comparison that decides, the one furthest from what the "
         "claim says. `claims.csv` has them all."
     )
-    reasons = found.plan.paper.reasons
     for section, claims in _by_section(found):
         yield f"### Section {section}"
-        yield _table(("claim", *Part, "numbers"), (_row(one, reasons) for one in claims))
+        yield _table(("claim", *Part, "numbers"), (_row(one, found) for one in claims))
 
 
 def _counterexamples(found: Report) -> Iterator[str]:
@@ -185,13 +184,13 @@ def _untestable(found: Report) -> Iterator[str]:
 UNKNOWN = "not found out"
 
 
-def _row(found: ClaimFinding, reasons: Mapping[str, str]) -> tuple[str, ...]:
+def _row(found: ClaimFinding, whole: Report) -> tuple[str, ...]:
     claim = found.claim
-    about = f" ({_links(claim.figures)})" if claim.figures else ""
+    about = f" ({_figures_of(claim, are_drawn=not whole.is_interrupted)})" if claim.figures else ""
     reading = f"<br>*Read as: {claim.reading}*" if claim.reading else ""
     why = ""
     if found.verdict is Verdict.FAILS:
-        why = f"<br>*Why it fails: {reasons.get(claim.id, UNKNOWN)}*"
+        why = f"<br>*Why it fails: {whole.plan.paper.reasons.get(claim.id, UNKNOWN)}*"
     verdicts = [_verdict(found.verdicts.get(part)) for part in Part]
     told = [line for level in found.levels for line in _level(level, claim.rule)]
     numbers = "<br>".join(told) or "no run finished"
@@ -199,9 +198,12 @@ def _row(found: ClaimFinding, reasons: Mapping[str, str]) -> tuple[str, ...]:
     return text, *verdicts, _cell(numbers)
 
 
-def _links(numbers: Sequence[int]) -> str:
-    """Link the charts of a claim: Fig. 5, 6."""
-    return "Fig. " + ", ".join(f"[{one}](figure-{one:02d}.svg)" for one in sorted(numbers))
+def _figures_of(claim: Claim, *, are_drawn: bool) -> str:
+    """Name the figures of a claim, with links to their charts: Fig. 5, 6."""
+    if not are_drawn:
+        return f"Fig. {ranges(claim.figures)}"
+    numbers = sorted(claim.figures)
+    return "Fig. " + ", ".join(f"[{one}](figure-{one:02d}.svg)" for one in numbers)
 
 
 def _verdict(found: Verdict | None) -> str:

@@ -12,8 +12,8 @@ from koala.papers.runs import Effort, Level, Outcome, Quantity, Run, most_are_sa
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a quantity exceeds another by, taken within each replication, in percent of the other if
-    `is_relative`: what verdicts rest on."""
+    """Difference of two quantities, taken within each replication as verdicts do; in percent of the
+    other if `is_relative`."""
 
     one: Quantity
     other: Quantity

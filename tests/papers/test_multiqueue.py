@@ -20,6 +20,7 @@ from koala.papers.multiqueue.charts import (
     QUARTERS,
     maximum,
 )
+from koala.papers.multiqueue.claims_policies import SECOND
 from koala.papers.multiqueue.maxima import MAXIMA
 from koala.papers.multiqueue.points import Case, Point, large, run, saturation
 from koala.papers.multiqueue.simulation.model import Started
@@ -84,12 +85,13 @@ def test_mixes_are_compared_at_one_utilisation() -> None:
 
 
 def test_every_chart_stands_below_the_maxima_of_its_policies() -> None:
-    """But for the second charts, and runs that are overloaded on purpose (2.5)."""
+    """But for the second charts, and runs that are overloaded on purpose (2.5, 3.2.1-9)."""
     second = {point for chart in FIGURES_9_TO_14 for point in _points(chart.at(BEYOND))}
     for setting in plan(PAPER, TINY).settings():
         assert isinstance(setting, Point)
         most = _maximum(setting)
-        if setting not in second and setting.utilization > most:
+        is_one_of_several = setting.case == QUARTERS and setting.utilization in SECOND
+        if setting not in second and not is_one_of_several and setting.utilization > most:
             assert setting.utilization == pytest.approx(1.1 * most, abs=0.006)
 
 
@@ -178,7 +180,7 @@ def test_a_figure_is_reproduced_from_the_command_line(
     assert names == ["claims.csv", *figure, *rest]
     table = (tmp_path / "out" / "figure-15.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(table.splitlines()))
-    assert [row["x"] for row in rows] == ["GS", "LS-DO"] * 2
+    assert [row["x"] for row in rows] == ["GS", "LS-DO", "LS-DO"] * 2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -35,6 +36,7 @@ def test_each_verdict_is_reached(made: report.Report) -> None:
         "1-3": Verdict.FAILS,
         "2-1": Verdict.UNDECIDED,
         "2-2": Verdict.HOLDS,
+        "2-3": Verdict.FAILS,
     }
 
 
@@ -45,9 +47,9 @@ def test_the_report_tells_every_claim_with_its_verdict_and_numbers(made: report.
         assert found.claim.text in row
         assert str(found.verdict) in row
         assert " ± " in row or "SAT" in row
-    counts = "5 claims: 2 hold, 1 hold only near saturation, 1 undecided, 1 fail."
+    counts = "6 claims: 2 hold, 1 hold only near saturation, 1 undecided, 2 fail."
     parts = (
-        "Direction, of 5: 2 hold, 2 hold only near saturation, 0 undecided, 1 fail."
+        "Direction, of 6: 2 hold, 2 hold only near saturation, 0 undecided, 2 fail."
         " Size, of 1: 0 hold, 0 hold only near saturation, 1 undecided, 0 fail."
     )
     assert f"{counts} Not testable here: 1. {parts}" in lines
@@ -62,16 +64,33 @@ def test_what_is_not_testable_is_listed_with_the_reason(made: report.Report) -> 
 def test_a_claim_that_fails_is_reported_as_failing_everywhere(made: report.Report) -> None:
     (row,) = [line for line in as_markdown(made).splitlines() if "| 1-3. " in line]
     assert "**fails**" in row
+    assert "Why it fails: quick is quick" in row
     assert "fails: 1-3 quick is slower" in report.summary(made)
     (claim,) = [one for one in document(made)["claims"] if one["id"] == "1-3"]
-    assert claim["verdict"] == "fails"
+    assert (claim["verdict"], claim["why_it_fails"]) == ("fails", "quick is quick")
     rows = list(csv.DictReader(as_csv(made).splitlines()))
     assert {row["claim_verdict"] for row in rows if row["claim"] == "1-3"} == {"fails"}
 
 
+def test_a_failure_of_which_the_reason_is_unknown_is_told_so(made: report.Report) -> None:
+    paper = replace(PAPER, reasons={})
+    without = replace(made, plan=replace(made.plan, paper=paper))
+    (row,) = [line for line in as_markdown(without).splitlines() if "| 1-3. " in line]
+    assert "Why it fails: not found out" in row
+
+
+def test_a_claim_about_several_charts_has_a_verdict_for_each(made: report.Report) -> None:
+    (row,) = [line for line in as_markdown(made).splitlines() if "| 1-2. " in line]
+    assert "Chart by chart" not in row
+    (row,) = [line for line in as_markdown(made).splitlines() if "| 2-3. " in line]
+    assert row.count("Chart by chart: holds in left. fails in right.") == 1
+    (claim,) = [one for one in document(made)["claims"] if one["id"] == "2-3"]
+    assert claim["levels"][-1]["charts"] == {"left": "holds", "right": "fails"}
+
+
 def test_the_document_is_json_without_infinities(made: report.Report) -> None:
     found = json.loads(json.dumps(document(made), allow_nan=False))
-    assert found["verdicts"]["fails"] == 1
+    assert found["verdicts"]["fails"] == 2
     assert found["runs"] == {"wanted": 36, "finished": 36}
 
 

@@ -31,7 +31,8 @@ def as_the_paper_says(setting: Setting, metric: str) -> float:
         return {**arithmetic(), "slowdown": 1.0}[metric]
     assert isinstance(setting, Point)
     is_sq, is_dense = setting.scheme == "SQ", setting.interarrival_s == 10.0
-    skew = (50 if is_sq else 200) * (1 if is_dense else 2) + setting.machines
+    sparse = {10.0: 1.0, 100.0: 1.2, 200.0: 1.5, 500.0: 2.0}[setting.interarrival_s]
+    skew = (50 if is_sq else 200) * sparse + setting.machines
     quality = (0.9 if is_sq else 0.5) - (0.0 if is_dense else 0.05 if is_sq else 0.2)
     more = is_sq if is_dense else not is_sq
     beta = setting.reading.beta if is_sq else 0.0
@@ -40,13 +41,15 @@ def as_the_paper_says(setting: Setting, metric: str) -> float:
         "skew_finish": skew,
         "qos_conformance": quality,
         "effective_cycles": quality,
+        "conforming_tasks": quality,
+        "synchronous_tasks": quality,
         "acceptance_ratio": 0.01 * setting.machines + 0.1 * more + beta,
         "rate": 1.0 if is_dense else 0.1,
         "ahead": 0.0 if is_dense else 0.5,
         "corrections": 10.0 if is_dense else 100.0,
         "stay": 1.0 if is_sq else 0.5,
     }
-    return values[metric]
+    return values[metric.removesuffix(".several")]
 
 
 def flat(_setting: Setting, _metric: str) -> float:

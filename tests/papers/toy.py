@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from koala.papers.claims import close, higher, lower, lower_by
@@ -84,6 +84,13 @@ CLAIMS = numbered(
             ),
             rule=Rule.MOST,
         ),
+        "2-3": Claim(
+            "quick is quicker on the left and slower on the right",
+            lambda level: (
+                replace(quicker(level), where="left"),
+                replace(higher(at(level, "quick"), at(level, "slow")), where="right"),
+            ),
+        ),
     }
 )
 
@@ -131,5 +138,6 @@ PAPER = Paper(
     ours="All of it.",
     levels="Low and high.",
     diverging=("response",),
+    reasons={"1-3": "quick is quick"},
     untestable=numbered({"3-1": Untestable("users like it", "there are no users")}),
 )
