@@ -74,7 +74,7 @@ class Member:
 class KeyValueExchange:
     """Client of the exchange: job-wide names, each given one value within an attempt.
 
-    One connection is kept and made anew when it breaks, for an agent may restart under a running
+    One connection is kept and made again when it breaks, for an agent may restart under a running
     job; asking again is harmless, because a name keeps its value.
     """
 

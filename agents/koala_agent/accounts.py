@@ -213,7 +213,7 @@ def _entry(account: Account, table: AccountsTable) -> Entry:
     numbers = (f"--reuid={account.uid}", f"--regid={account.gid}")
     groups = f"--groups={','.join(map(str, account.groups))}"
     prefix = ("setpriv", *numbers, groups, "--")
-    return Entry(prefix=prefix, environment=environment, is_own_process=True)
+    return Entry(prefix=prefix, environment=environment)
 
 
 def _refuse(key: str, value: object, allowed: str) -> NoReturn:

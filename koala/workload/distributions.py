@@ -14,7 +14,7 @@ class SizeDistribution:
     """D(q) on [low, high]: size i has probability q^i / Q, three times that when i is a power of
     two; Q makes them sum to 1 (Multiple queues 2.4, Deadlines 3)."""
 
-    __slots__ = ("high", "low", "mean", "probabilities", "q", "second_moment", "thresholds")
+    __slots__ = ("high", "low", "mean", "probabilities", "q", "thresholds")
 
     def __init__(self, *, low: int, high: int, q: float) -> None:
         if not 1 <= low <= high:
@@ -33,7 +33,6 @@ class SizeDistribution:
         self.probabilities = tuple(weight / total for weight in weights)
         """Probability of each size from low to high."""
         self.mean = sum(s * p for s, p in zip(sizes, self.probabilities, strict=True))
-        self.second_moment = sum(s * s * p for s, p in zip(sizes, self.probabilities, strict=True))
         self.thresholds = [*accumulate(self.probabilities)][:-1]
         """Cumulative bounds for a uniform draw, below the first: the lowest size; the last size
         needs none."""

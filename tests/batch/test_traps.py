@@ -266,6 +266,6 @@ async def test_a_controller_that_starts_again_knows_all_jobs(
                     assert error.transient  # noqa: PT017 - it is tried again
         assert not any(isinstance(entry, Ended) for entry in listed), listed
         await manager.withdraw("j1/1/0/1")
-        async with asyncio.timeout(90):  # Grid Engine's execution daemon looks for its master anew
+        async with asyncio.timeout(90):  # Grid Engine's execution daemon looks for its master again
             while Running(claim="j1/1/1/1") not in await manager.listing():
                 await asyncio.to_thread(system.numbers)

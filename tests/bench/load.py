@@ -239,7 +239,7 @@ async def long_queue(folder: Path, scale: float) -> list[Figure]:
         for number in range(scans):
             await client.change_site(a_site(number), "drain")
             begun_at = perf_counter()
-            await client.change_site(a_site(number), "resume")  # all jobs are tried anew
+            await client.change_site(a_site(number), "resume")  # all jobs are tried again
             await client.metrics()
             late_s.append(perf_counter() - begun_at)
         scan_s = ((await client.metrics())["handling_s"] - handled_s) / scans
@@ -267,7 +267,7 @@ async def long_queue(folder: Path, scale: float) -> list[Figure]:
                    how="the same"),
             Figure(name=f"{name}: why", value=1_000 * why_s, unit="ms", how="of one in the middle"),
             Figure(name=f"{name}: a change of the grid", value=1_000 * scan_s, unit="ms",
-                   how="handling a drain and a resume with 100 sites: every job is tried anew"),
+                   how="handling a drain and a resume with 100 sites: every job is tried again"),
             Figure(name=f"{name}: lateness of beats, p99", unit="ms", limit=1_000,
                    value=1_000 * heard["late_s"]["p99"], how="at the 100 sites meanwhile"),
             Figure(name=f"{name}: start after a kill", value=killed_s, unit="s",

@@ -113,7 +113,7 @@ def _inner(path: tuple[str, ...], group: LazyGroup) -> Iterator[tuple[str, ...]]
 
 
 def test_the_reference_shows_the_help_of_every_command() -> None:
-    """After a change: `python -m tests.cli.reference` writes the document anew."""
+    """After a change: `python -m tests.cli.reference` rewrites the document."""
     from tests.cli.reference import reference
 
     assert COMMAND_LINE.read_text(encoding="utf-8") == reference(command_lines())

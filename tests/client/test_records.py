@@ -53,7 +53,7 @@ def test_a_report_by_claim_has_claims() -> None:
 
 
 def test_the_synchronous_client_is_that_of_the_asynchronous_one() -> None:
-    """After a change: `python -m tests.client.twin` writes the module anew."""
+    """After a change: `python -m tests.client.twin` rewrites the module."""
     assert twin.TARGET.read_text(encoding="utf-8") == twin.text()
 
 

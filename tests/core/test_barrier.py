@@ -116,7 +116,7 @@ def test_armed_under_another_number_does_not_count(granted: Script) -> None:
     assert granted.phase("j1") == "Starting"
 
 
-def test_not_all_armed_in_time_is_armed_anew_with_a_longer_lead(granted: Script) -> None:
+def test_not_all_armed_in_time_is_armed_again_with_a_longer_lead(granted: Script) -> None:
     number, claims = granted.armings("j1")
     granted.arm(claims[0], number).at(0.05)
     arms = granted.take(ArmClaim)

@@ -385,7 +385,7 @@ def two_sites(begin: Begin, preempt: str) -> Script:
     return script.report("delft", 0).report("leiden", 0).at(0.75)
 
 
-def test_complete_preempts_only_if_all_components_can_thereby_be_claimed(begin: Begin) -> None:
+def test_complete_preempts_only_if_all_components_can_be_claimed_by_that(begin: Begin) -> None:
     two_sites(begin, "complete").expect_nothing()
 
 

@@ -151,7 +151,7 @@ def test_a_copy_under_way_teaches_what_its_link_can_do(begin: Begin) -> None:
     assert script.scheduler.files.bandwidth[link] == pytest.approx(170_000)
 
 
-def test_a_copy_that_is_begun_anew_goes_on_at_the_rate_that_was_known(begin: Begin) -> None:
+def test_a_copy_that_is_begun_again_goes_on_at_the_rate_that_was_known(begin: Begin) -> None:
     script = far(begin).tell(a_job("j1", 4, file="data"))
     told(script.at(4), 400_000, 4.0)
     told(script.at(5), 100_000, 5.0)  # the first bytes were spoilt

@@ -100,7 +100,7 @@ def test_a_strict_component_is_not_dropped_for_a_loose_one(script: Script) -> No
     script.expect(StopClaim, claim="j1/1/1/1")
 
 
-def test_a_loose_component_lost_while_arming_is_dropped_and_the_rest_armed_anew(
+def test_a_loose_component_lost_while_arming_is_dropped_and_the_rest_armed_again(
     script: Script,
 ) -> None:
     script.tell(a_site("a", 4), a_site("b", 4))

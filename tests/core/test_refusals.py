@@ -80,7 +80,7 @@ def test_another_site_is_tried_as_soon_as_it_has_room(shut: Script) -> None:
     "word", [a_site("a"), SiteResumed(site=A, by=ANN)], ids=["registered", "resumed"]
 )
 def test_a_site_that_may_have_been_changed_is_asked_at_once(shut: Script, word: Event) -> None:
-    """And the pauses begin anew."""
+    """And the pauses begin again."""
     shut.tell(word).expect(ClaimProcessors, claim="j1/6/0/1", at=31.0)
     refuse(shut, "j1/6/0/1")
     shut.at(33.0).expect(ClaimProcessors, claim="j1/7/0/1", at=33.0)
@@ -104,7 +104,7 @@ def test_components_that_are_refused_together_count_once(begin: Begin) -> None:
     assert len(script.at(2.0).claimed("j1")) == 2
 
 
-def test_pauses_begin_anew_once_all_was_claimed(shut: Script) -> None:
+def test_pauses_begin_again_once_all_was_claimed(shut: Script) -> None:
     """It was set back for another reason since."""
     shut.at(62.0).grant(*shut.claimed("j1")).drop().gone("j1/6/0/1", EndKind.SITE).at(63.0)
     refuse(shut, *shut.claimed("j1"))

@@ -119,7 +119,7 @@ def test_a_life_after_a_step_does_not_begin_before_the_last_one_ended(stepped_s:
     machine.boot_s += 10.0
     ended_at = clock.now()
     machine.step()
-    machine.boot_s = 5.0  # started anew
+    machine.boot_s = 5.0  # started again
     later = Clock(ended_at, wall=machine.wall, boot=machine.boot)
     assert later.now() >= ended_at
     before = later.now()

@@ -150,7 +150,7 @@ async def test_two_agents_that_contend_for_a_site_are_its_trouble(
 
 
 def test_the_pause_of_contending_agents_grows_and_ends() -> None:
-    """Test two that dial each second: one that dials anew after cuts is never refused."""
+    """Test two that dial each second: one that dials again after cuts is never refused."""
     delft, cuts = SiteName("delft"), contention.DuplicateAgents()
     for at in range(0, 3600, 15):
         assert not cuts.objection(delft, at)

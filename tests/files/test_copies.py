@@ -115,7 +115,7 @@ async def test_a_copy_goes_on_where_the_connection_was_cut(tmp_path: Path) -> No
             delft.files.serve(serve)
             leiden.files.fetch(fetch)
             await finished(leiden, fetch.transfer)
-        # Had it begun anew each time, no connection would have lasted for the whole file.
+        # Had it begun again each time, no connection would have lasted for the whole file.
         assert 2 <= proxy.cut_connections < 10
         assert leiden.copied(fetch.transfer) == content
 
@@ -571,7 +571,7 @@ async def test_what_was_served_is_forgotten_some_time_after_its_last_reader(
         assert "UNAUTHENTICATED" in end.reason
 
 
-async def test_checksums_survive_a_restart_and_are_computed_anew_when_a_file_changed(
+async def test_checksums_survive_a_restart_and_are_computed_again_when_a_file_changed(
     tmp_path: Path,
 ) -> None:
     settings = a_site(tmp_path, "delft")
@@ -594,7 +594,7 @@ async def test_checksums_survive_a_restart_and_are_computed_anew_when_a_file_cha
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"same": 1}', '{"same": [1, 2, 3]}'])
-async def test_a_damaged_memory_of_checksums_is_computed_anew(tmp_path: Path, text: str) -> None:
+async def test_a_damaged_memory_of_checksums_is_computed_again(tmp_path: Path, text: str) -> None:
     settings = a_site(tmp_path, "delft")
     settings.state.mkdir(parents=True)
     settings.state.joinpath("checksums.json").write_text(text)

@@ -455,7 +455,7 @@ async def test_outputs_of_the_attempt_that_finished_are_published_under_their_la
         spool.publish("j1", 1)
 
 
-def test_an_output_that_came_late_or_anew_is_published_by_doing_it_again(tmp_path: Path) -> None:
+def test_an_output_that_came_late_or_again_is_published_by_doing_it_again(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool")
     store(spool, "a", b"first")
     assert spool.publish("j1", 2) == ("left/a",)

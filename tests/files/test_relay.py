@@ -83,7 +83,7 @@ async def test_a_cut_at_either_side_of_the_relay_costs_no_bytes(tmp_path: Path, 
             delft.files.serve(serve)
             leiden.files.fetch(fetch)
             await finished(leiden, fetch.transfer)
-        # Had it begun anew each time, no connection would have lasted for the whole file.
+        # Had it begun again each time, no connection would have lasted for the whole file.
         assert 2 <= proxy.cut_connections <= 5
         assert leiden.copied(fetch.transfer) == content
 

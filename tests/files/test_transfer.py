@@ -162,7 +162,7 @@ def test_after_a_cut_the_next_try_reads_on_where_the_bytes_ended(script: Transfe
     script.tell(3, Admitted(), Read(offset=60))
 
 
-def test_pauses_double_up_to_their_limit_and_begin_anew_after_progress(
+def test_pauses_double_up_to_their_limit_and_begin_again_after_progress(
     script: TransferScript,
 ) -> None:
     script.transfer = Transfer(ORDER, target="leiden", limits=replace(LIMITS, tries_max=9), now=0.0)

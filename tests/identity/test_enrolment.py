@@ -289,7 +289,7 @@ async def test_a_connection_does_not_outlive_its_certificate(
                 await stub.Renew(message, timeout=LIMIT_S)
 
 
-async def test_an_agent_renews_by_itself_and_dials_anew(
+async def test_an_agent_renews_by_itself_and_dials_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = agents_clock.unix_now

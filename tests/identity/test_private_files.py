@@ -211,7 +211,7 @@ async def test_an_agent_does_not_start_with_a_spoilt_identity(tmp_path: Path) ->
     assert "Traceback" not in error
 
 
-def test_a_daemon_makes_a_spoilt_certificate_of_its_own_anew(tmp_path: Path) -> None:
+def test_a_daemon_makes_a_spoilt_certificate_of_its_own_again(tmp_path: Path) -> None:
     """All that others know of it is its name and the authority."""
     authority = Authority.open(tmp_path / "daemon")
     path = authority.serving()

@@ -50,7 +50,7 @@ def test_doing_it_again_changes_nothing(grid: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["lost", "damaged", "superseded", "old", "of another authority"])
-def test_what_is_not_good_is_made_anew(tmp_path: Path, what: str) -> None:
+def test_what_is_not_good_is_made_again(tmp_path: Path, what: str) -> None:
     again(tmp_path, lifetime_s=-1.0 if what == "old" else HOUR_S)
     before = shown(tmp_path)
     path = identity_path(tmp_path / "delft")

@@ -62,7 +62,7 @@ async def test_one_site_with_many_streams_leaves_room_for_others(tmp_path: Path)
             await first(call, "welcome")  # nor does it shut itself out
 
 
-async def test_who_floods_may_not_say_more_by_dialling_anew(
+async def test_who_floods_may_not_say_more_by_dialling_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("koala.daemon.agents.streams.BURST_S", 0.2)

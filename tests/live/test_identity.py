@@ -37,7 +37,7 @@ async def joined(grid: Grid, client: AsyncClient, site: str) -> None:
     await grid.site_state(client, site, "usable")
 
 
-async def test_a_revoked_site_is_cut_and_comes_back_when_it_joins_anew(
+async def test_a_revoked_site_is_cut_and_comes_back_when_it_joins_again(
     client: AsyncClient, grid: Grid
 ) -> None:
     """Its agent goes on running: it says why it is refused, and finds the new certificate."""

@@ -93,7 +93,7 @@ def work_of(grid: Grid, job_id: str) -> list[float]:
     told: list[float] = []
     for component in ("0", "1"):
         text = ""
-        while not text:  # it is written anew again and again
+        while not text:  # it is rewritten again and again
             text = told_file(pids[component]).read_text()
         told.append(float(text))
     return told

@@ -15,7 +15,7 @@ FOLDERS = ("claims", "claims/.starter", "transfers", "transfers/incoming", "file
 DATABASES = {"delft": "agent.db", "leiden": "lrm/jobs.sqlite3", "vu": "lrm"}
 
 
-async def test_an_agent_makes_removed_folders_anew_and_ends_for_a_removed_database(
+async def test_an_agent_makes_removed_folders_again_and_ends_for_a_removed_database(
     tmp_path: Path,
 ) -> None:
     """Claims failed for good, since their starters were gone; and nobody would ever read what is

@@ -41,7 +41,7 @@ def test_the_dashboards_are_as_they_are_made() -> None:
     assert set(dashboards()) == set(maker.DASHBOARDS)
     for uid in maker.DASHBOARDS:
         text = GRAFANA.joinpath("dashboards", f"{uid}.json").read_text(encoding="utf-8")
-        assert text == maker.text_of(uid), "python deploy/grafana/make_dashboards.py writes it anew"
+        assert text == maker.text_of(uid), "python deploy/grafana/make_dashboards.py rewrites it"
 
 
 @pytest.mark.parametrize("name", sorted(dashboards()))

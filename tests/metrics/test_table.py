@@ -63,5 +63,5 @@ def test_calls_are_told_apart_by_the_methods_of_the_services(method: str) -> Non
 
 def test_the_page_has_the_table_as_it_is_declared() -> None:
     page = (ROOT / "docs" / "guides" / "metrics.md").read_text(encoding="utf-8")
-    again = "python -m koala.metrics.document docs/guides/metrics.md writes it anew"
+    again = "python -m koala.metrics.document docs/guides/metrics.md rewrites it"
     assert inserted(page) == page, again

@@ -5,8 +5,10 @@ from collections import Counter
 
 import pytest
 
-from tests.tidy.sources import Module, module_of, other_modules, shipped_modules
+from tests.tidy.documents import documents
+from tests.tidy.sources import ROOT, Module, module_of, other_modules, shipped_modules
 from tests.tidy.words import (
+    archaic_words,
     bad_habits,
     bad_tests,
     bad_words,
@@ -39,6 +41,15 @@ def test_no_name_is_retired_and_none_stands_twice_in_a_layer() -> None:
 def test_a_folder_has_no_more_modules_than_its_names_can_explain() -> None:
     folders = Counter(module.path.parent for module in shipped_modules())
     assert {str(path) for path, count in folders.items() if count > MODULES_MAX} == set()
+
+
+def test_no_word_of_source_or_document_is_archaic() -> None:
+    sources = {module.path: module.text for module in all_modules()}
+    own = {ROOT / "tests/tidy/words.py", ROOT / "tests/tidy/test_words.py"}
+    texts = {**sources, **{path: path.read_text(encoding="utf-8") for path in documents()}}
+    places = {str(path): text for path, text in texts.items() if ROOT / path not in own}
+    assert [one for place, text in places.items() for one in archaic_words(place, text)] == []
+    assert len(list(archaic_words("here", "It begins_anew.\nHence it renews."))) == 2
 
 
 @pytest.mark.parametrize("text", ["What a job is.", "Whether it fits.", "Where it runs."])

@@ -94,6 +94,19 @@ RETIRED = {
 """Names of an older private language; docs/glossary.md has the field's terms."""
 
 
+ARCHAIC = re.compile(
+    r"(?<![A-Za-z])(anew|hence|thereby|therein|vouch\w*|whence|whereof)(?![A-Za-z])", re.IGNORECASE
+)
+"""Words of older English; names of tests have them with underscores."""
+
+
+def archaic_words(place: str, text: str) -> Iterator[str]:
+    """Find words of older English in a source or document."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for found in ARCHAIC.findall(line):
+            yield f"{place}:{number}: {found!r} is archaic; say it in plain words"
+
+
 def retired_names(module: Module) -> Iterator[str]:
     """Find modules and classes that bear a retired name."""
     if module.path.stem in RETIRED:

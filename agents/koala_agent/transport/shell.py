@@ -26,12 +26,10 @@ END_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Way to become an account: words before a command. `environment` identifies the account.
-    `is_own_process`: the words become the command, with the same process id."""
+    """Way to become an account: words before a command. `environment` identifies the account."""
 
     prefix: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    is_own_process: bool = False
 
     def over(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return these variables, adapted to the account."""

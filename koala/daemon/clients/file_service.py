@@ -28,7 +28,6 @@ from koala.protocol.names import SHARED
 from koala.views.documents import files_picture
 from koala.wire.v1 import koala_pb2 as pb
 
-DATA_BYTES_MAX = 1024 * 1024
 STALLED_S = 60.0
 REPLY_S = 1.0
 """Longest time between two replies about an addition."""

@@ -54,7 +54,7 @@ SPOOL = "spool"
 _HIDDEN = ".koala-part-"
 ENDPOINT = "endpoint"
 TAR = (".tar", ".tar.gz", ".tgz")
-_MADE_ANEW = {FILE, f"{FILE}-wal", f"{FILE}-shm", MARK, LOCK, ENDPOINT, BALLAST, RESTORED, SPOOL}
+_MADE_AGAIN = {FILE, f"{FILE}-wal", f"{FILE}-shm", MARK, LOCK, ENDPOINT, BALLAST, RESTORED, SPOOL}
 _NO_TAR = (tarfile.TarError, FileNotFoundError, EOFError, BadGzipFile, zlib.error, LZMAError)
 _GZIP = b"\x1f\x8b"
 _READ_BYTES = 1 << 20
@@ -281,7 +281,7 @@ def _copy_database(source: Path, target: Path) -> JournalPosition:
 
 def _copy_others(state_dir: Path, folder: Path) -> Iterator[str]:
     for path in sorted(state_dir.iterdir()):
-        if path.name in _MADE_ANEW or path.name.endswith(".new"):
+        if path.name in _MADE_AGAIN or path.name.endswith(".new"):
             continue
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
             continue

@@ -79,7 +79,6 @@ class CopyNote:
     ended_at: Instant | None = None
     took_s: Seconds = 0.0
     failure: ev.TransferFailed | None = None
-    is_cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,11 +228,13 @@ class Chronicle:
                     _note_order(known, action, now)
             case act.StartTransfer():
                 self.copies[action.transfer] = CopyNote(order=action, started_at=now)
-            case act.CancelTransfer():
-                copy = self.copies.get(action.transfer)
-                if copy is not None and copy.ended_at is None:
-                    copy.is_cancelled = True
-            case act.PaceClaim() | act.AcknowledgeClaim() | act.PublishOutputs() | act.Announce():
+            case (
+                act.CancelTransfer()
+                | act.PaceClaim()
+                | act.AcknowledgeClaim()
+                | act.PublishOutputs()
+                | act.Announce()
+            ):
                 pass
 
 

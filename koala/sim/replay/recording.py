@@ -233,7 +233,7 @@ def _runs(
 ) -> tuple[dict[Part, list[ProgramRun]], dict[Part, Seconds]]:
     runs: dict[Part, list[ProgramRun]] = {}
     ran_s: dict[Part, Seconds] = {}
-    for claim in claims:  # in the order of asking, hence of attempts
+    for claim in claims:  # in the order of asking and so of attempts
         if claim.passed_at is None:
             continue
         ended_at = claim.freed_at if claim.freed_at is not None else last_at

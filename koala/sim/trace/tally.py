@@ -46,12 +46,8 @@ class Distribution:
             [v if v < _EXACT else v >> (n := v.bit_length() - _DIGITS) << n for v in values]
         )
 
-    def percentile(self, percent: float) -> int:
-        """Return the smallest value that at least so many percent do not exceed."""
-        return self.percentiles((percent,))[0]
-
     def percentiles(self, percents: Sequence[float]) -> list[int]:
-        """Return several percentiles; the values are sorted once."""
+        """Return for each percentage the smallest value that so many percent do not exceed."""
         values = sorted(self.values)
         counts = [*accumulate([self.values[value] for value in values])]
         needed = [max(1, math.ceil(self.count * percent / 100)) for percent in percents]

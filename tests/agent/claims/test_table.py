@@ -157,7 +157,7 @@ def test_where_a_starter_checked_in_is_told_for_as_long_as_it_may_matter(
     hosts = (("n7", 2), ("n8", 1))
     first = CheckedIn(claim=CLAIM, nonce="n", address="10.0.0.7", hosts=hosts)
     found = reports(script.tell(a_hold(), first))
-    # A connection that is made anew comes from wherever it comes from.
+    # A connection that is made again comes from wherever it comes from.
     script.tell(replace(first, address="192.168.0.1", hosts=()))
     found += [said for said in script.table.inventory() if isinstance(said, Report)]
     assert [(said.address, said.hosts) for said in found] == [("10.0.0.7", hosts)] * 2

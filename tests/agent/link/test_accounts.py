@@ -142,7 +142,6 @@ def test_words_of_the_site_s_own_become_an_account() -> None:
     text = site_mode(f"map = {{ ann = 'nobody' }}\n{become}")
     found = served_by(f"{text}[lrm]\nkind = 'slurm'\n")
     assert found.entries["nobody"].prefix == ("sudo", "-n", "-u", "nobody", "--")
-    assert not found.entries["nobody"].is_own_process
     told = refusal(text)
     assert "accounts.become = ['sudo', '-n', '-u', '{account}', '--']: allowed is none with" in told
 

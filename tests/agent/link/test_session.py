@@ -238,7 +238,7 @@ def test_a_silent_daemon_is_cut_and_dialled_again() -> None:
     script.wake(Dial(2))
 
 
-def test_back_off_doubles_to_a_second_and_begins_anew_after_success() -> None:
+def test_back_off_doubles_to_a_second_and_begins_again_after_success() -> None:
     script = SessionScript()
     waits = []
     script.wake(Dial(1))
@@ -346,7 +346,7 @@ def test_site_figures_are_owed_after_an_ask_even_when_they_are_the_same() -> Non
     script.tell(SiteChanged(figures(3, through=2), is_owed=True), Send(figures(3, through=2)))
 
 
-def test_site_figures_are_told_anew_in_each_session() -> None:
+def test_site_figures_are_told_again_in_each_session() -> None:
     script = SessionScript()
     script.tell(SiteChanged(figures(5)))
     for number in (1, 2):

@@ -172,7 +172,7 @@ async def test_a_daemon_that_says_nothing_is_left_for_another_try() -> None:
         await patiently(first.is_over.wait())
 
 
-async def test_a_link_that_dials_anew_says_goodbye_and_tells_everything_again() -> None:
+async def test_a_link_that_dials_again_says_goodbye_and_tells_everything_again() -> None:
     agent = NotedAgent()
     async with fake_daemon() as daemon, linked(daemon, agent) as link:
         first = await daemon.live()

@@ -460,7 +460,7 @@ def test_what_could_not_be_read_of_outputs_is_left_to_the_agent() -> None:
     assert (end["kind"], end["reason"]) == ("exited", "out: no such file")
 
 
-def test_a_line_on_which_nothing_is_answered_is_dialled_anew() -> None:
+def test_a_line_on_which_nothing_is_answered_is_dialled_again() -> None:
     """It may be half-open, while daemon and agent live."""
     script = StarterScript()
     script.running()

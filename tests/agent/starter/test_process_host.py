@@ -54,7 +54,7 @@ def test_who_has_the_number_of_a_process_that_was_measured_is_not_held() -> None
             os.sched_yield()
 
 
-def test_a_file_that_is_empty_while_it_is_written_anew_takes_nothing_back(tmp_path: Path) -> None:
+def test_a_file_that_is_empty_while_it_is_rewritten_takes_nothing_back(tmp_path: Path) -> None:
     program: Any = SimpleNamespace(
         processes=2,
         layout=((2,),),

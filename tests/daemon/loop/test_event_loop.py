@@ -211,7 +211,7 @@ async def test_a_full_inbox_makes_askers_wait_and_loses_none(tmp_path: Path) -> 
         assert sorted(task.result() for task in asked) == sorted(f"j{n}" for n in range(1, 51))
 
 
-async def test_a_hanging_commit_stops_vouching_for_leases(tmp_path: Path) -> None:
+async def test_a_hanging_commit_renews_no_leases(tmp_path: Path) -> None:
     async with bench(tmp_path) as the:
         blocking = asyncio.Event()
         commit = the.journal.commit

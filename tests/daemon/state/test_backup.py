@@ -293,7 +293,7 @@ async def test_an_archived_job_that_is_damaged_is_found_before_the_backup_counts
 
 
 def test_a_backup_ends_beside_a_daemon_that_commits_all_the_time(tmp_path: Path) -> None:
-    """A journal of sixty megabytes, so that others commit while it is copied. One that begins anew
+    """A journal of sixty megabytes, so that others commit while it is copied. One that begins again
     after each commit would end when nobody commits any more."""
     journal = Journal.open(tmp_path / "state")
     assert list(journal.records()) == []
@@ -436,7 +436,7 @@ def test_a_journal_that_lost_its_end_or_its_mark_gets_no_backup(whole: Path) -> 
 
 
 def test_each_file_of_a_backup_that_was_changed_is_named(whole: Path, tmp_path: Path) -> None:
-    """No journal vouches for keys, users, notices and outputs."""
+    """No journal protects keys, users, notices and outputs."""
     names = [
         path.relative_to(whole / "backup")
         for path in (whole / "backup").rglob("*")

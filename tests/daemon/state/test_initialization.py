@@ -43,7 +43,7 @@ def test_a_new_one_needs_no_word(place: Path, *, is_made: bool) -> None:
 
 
 @pytest.mark.parametrize("is_mount_point", [False, True])
-def test_one_that_was_there_and_is_away_is_not_begun_anew(
+def test_one_that_was_there_and_is_away_is_not_begun_again(
     place: Path, *, is_mount_point: bool
 ) -> None:
     state = place / "state"

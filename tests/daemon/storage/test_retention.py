@@ -125,7 +125,7 @@ def test_a_damaged_snapshot_is_none_to_fall_back_on(state: Path) -> None:
 def test_a_damaged_digest_of_the_state_has_a_way_out(
     made: State, state: Path, tmp_path: Path, which: str
 ) -> None:
-    """Nothing vouches for it but a replay; only the newest is looked at by a start."""
+    """Only a replay verifies it; only the newest is looked at by a start."""
     change(
         state,
         "UPDATE digest SET digest = iif(digest LIKE '0%', '1', '0') || substr(digest, 2)"

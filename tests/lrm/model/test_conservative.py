@@ -44,7 +44,7 @@ def test_an_early_end_moves_reservations_forward_in_queue_order() -> None:
 
 
 def test_an_early_end_never_puts_a_reservation_off() -> None:
-    """Made anew in queue order, the reservation of the third job would go to the second."""
+    """Made again in queue order, the reservation of the third job would go to the second."""
     jobs = (
         TraceJob(0, 4, 60, 60),
         TraceJob(0, 4, 1, 100),  # ends at 1

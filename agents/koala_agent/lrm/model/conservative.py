@@ -22,8 +22,8 @@ class ConservativeQueue(LocalQueue[Key]):
     When a job overruns its estimate it is taken to leave now, at each instant from then on until it
     leaves. Reservations that counted on its processors cannot be kept; so while there is such a
     job, and when processors come or go past the queue or a job is put back at its head, all
-    reservations are made anew, in queue order. A reservation for now whose processors are not there
-    yet waits for them.
+    reservations are made again, in queue order. A reservation for now whose processors are not
+    there yet waits for them.
     """
 
     discipline = Discipline.CONSERVATIVE

@@ -1,7 +1,7 @@
 """The hints paper's model a second time, as plainly as it can be said, to be compared job by job.
 
 It shares nothing with koala.papers.hints.simulation but the drawn jobs: the policies are written
-anew from the paper in Mb/s and MB, every instant is found by looking at everything, and bandwidth
+again from the paper in Mb/s and MB, every instant is found by looking at everything, and bandwidth
 is shared by raising all shares together until nobody can have more.
 """
 
