@@ -255,19 +255,25 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
 
     async def _wait_all(self, jobs: Sequence[str], phases: dict[str, str]) -> None:
         """Wait until all jobs are over, and note their phases."""
-        for job in jobs:
-            phases[job] = (await self.show(job)).phase
+        await self._note_phases(jobs, phases)
         only = jobs[0] if len(jobs) == 1 else ""
         while not all(phase in ENDS for phase in phases.values()):
             async for notice in self._watch(after=-1, job=only, is_marked=True):
                 if not notice:  # the watch has started: fetch the phases of before, once
                     with suppress(UnreachableError):  # the watch reconnects and repeats this
-                        for job in [job for job, phase in phases.items() if phase not in ENDS]:
-                            phases[job] = (await self.show(job)).phase
+                        left = [job for job, phase in phases.items() if phase not in ENDS]
+                        await self._note_phases(left, phases)
                 elif notice.job in phases and notice.phase:
                     phases[notice.job] = notice.phase
                 if all(phase in ENDS for phase in phases.values()):
                     break
+
+    async def _note_phases(self, jobs: Sequence[str], phases: dict[str, str]) -> None:
+        """Fetch the phases of jobs, in one call but for jobs that are archived. Raises
+        UnknownJobError."""
+        listed = {each.job: each.phase for each in await self.list_jobs(jobs=jobs)} if jobs else {}
+        for job in jobs:
+            phases[job] = listed[job] if job in listed else (await self.show(job)).phase
 
     def logs(
         self,
