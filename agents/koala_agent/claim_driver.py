@@ -103,7 +103,7 @@ RECORD_TRIES, RECORD_AGAIN_S = 60, 1.0
 """
 SWEEP_S = 60.0
 WATERMARK_S = 10.0
-"""Longest time before a new watermark is stored on its own."""
+"""Longest time before a new watermark, or that a claim is forgotten, is stored on its own."""
 
 log = structlog.get_logger()
 
@@ -242,6 +242,7 @@ class ClaimDriver:
             ask=None if folders.is_shared else self._handle_file_request,
             machines=self._machines,
         )
+        self._unstored: list[StoreClaim | Forget] = []  # changes that may be lost
         self._tasks = asyncio.TaskGroup()
         self._listening = asyncio.Event()
         self._reconciled = asyncio.Event()
@@ -350,20 +351,28 @@ class ClaimDriver:
     # Outputs of the table ------------------------------------------------------------------------
 
     async def _carry_out_all(self, outputs: Sequence[Output]) -> None:
-        """Store all changes of a batch, then carry out the rest."""
+        """Store all changes of a batch, then carry out the rest.
+
+        That claims are forgotten is stored with the next change: an agent that dies before reports
+        them as gone once more, and they are acknowledged again.
+        """
         writes = [output for output in outputs if isinstance(output, StoreClaim | Forget)]
-        if writes:
+        if any(isinstance(write, StoreClaim) for write in writes):
+            writes, self._unstored = [*self._unstored, *writes], []
             await self._ports.commit(writes)
+        else:
+            self._unstored += writes
         for output in outputs:
             self._carry_out(output)
 
     async def _store_watermarks(self) -> None:
-        """Store watermarks that arrived while nothing else was written: one write in a while for
-        all."""
+        """Store what waits for another change when there is none: watermarks, and which claims are
+        forgotten."""
         while True:
             await asyncio.sleep(WATERMARK_S)
-            if self._store.has_new_watermark:
-                await self._ports.commit(())
+            if self._unstored or self._store.has_new_watermark:
+                writes, self._unstored = self._unstored, []
+                await self._ports.commit(writes)
 
     def _carry_out(self, output: Output) -> None:
         match output:

@@ -17,9 +17,10 @@ import structlog
 
 from koala.protocol.names import ClaimId
 from koala.runtime import clock
+from koala_agent.claims import states
 from koala_agent.claims.folder import StarterRecord, folder_name
 from koala_agent.claims.settings import Leases
-from koala_agent.claims.states import Claim, Collecting, Gone
+from koala_agent.claims.states import Claim
 from koala_agent.lrm.port import Ended, Placeholder
 from koala_agent.placeholders import submission as placeholders
 from koala_agent.placeholders.cleanup import remove_all
@@ -120,7 +121,7 @@ class ClaimFolders:
     def log_source(self, claim: ClaimId, stored: Claim | None) -> LogSource | None:
         """Locate the claim's output, also after the claim was forgotten; None when its folder is
         gone."""
-        is_ended = stored is None or isinstance(stored.state, Gone | Collecting)
+        is_ended = stored is None or isinstance(stored.state, states.Ended | states.Gone)
         return placeholders.log_source(claim, self._settings, is_ended=is_ended)
 
     def find_old(self, keep_s: float) -> list[Path]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 _Event = TypeVar("_Event")
@@ -50,28 +49,52 @@ class Driver(Generic[_Event, _Output]):
         self._carry_out = carry_out
         self._clock = clock
         self._batch_max = batch_max
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
 
     async def run(self) -> None:
         """Drive the machine until cancelled. An error of the machine or of an output ends it."""
-        while True:
-            outputs: list[_Output] = []
-            for event in await self._wait():
-                outputs += self._machine.handle(event, self._clock())
-            wake_at = self._machine.wake_at
-            if wake_at is not None and wake_at <= self._clock():
-                outputs += self._machine.handle(self._woken, self._clock())
-            await self._carry_out(outputs)
+        try:
+            while True:
+                outputs: list[_Output] = []
+                for event in await self._wait():
+                    if event is not self._woken:
+                        outputs += self._machine.handle(event, self._clock())
+                wake_at = self._machine.wake_at
+                if wake_at is not None and wake_at <= self._clock():
+                    outputs += self._machine.handle(self._woken, self._clock())
+                await self._carry_out(outputs)
+        finally:
+            self._cancel_timer()
 
     async def _wait(self) -> list[_Event]:
         """Wait for an event or the timer; return the events to handle now."""
-        events: list[_Event] = []
         if self._inbox.empty():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_seconds_until(self._machine.wake_at, self._clock)):
-                    events.append(await self._inbox.get())
+            self._set_timer()
+        events = [await self._inbox.get()]
         while len(events) < self._batch_max and not self._inbox.empty():
             events.append(self._inbox.get_nowait())
         return events
+
+    def _set_timer(self) -> None:
+        """Set the timer to the machine's instant, unless it fires earlier: most events postpone
+        that instant, and a timer that fires too early costs less than setting it for each."""
+        wake_at = self._machine.wake_at
+        if wake_at is None or (self._timer is not None and self._timer_at <= wake_at):
+            return
+        self._cancel_timer()
+        self._timer_at = wake_at
+        delay_s = max(0.0, wake_at - self._clock())
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._inbox.put_nowait(self._woken)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 async def wait_until(

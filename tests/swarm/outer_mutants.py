@@ -140,7 +140,7 @@ def a_check_in_after_the_withdrawal() -> Patches:
     def check_in(self: Any, event: Any) -> None:
         claim = self.claims.get(event.claim)
         if claim is not None and isinstance(claim.state, Withdrawing):
-            self.claims[event.claim] = structs.replace(claim, state=Asked(grace_until=self._now))
+            self._put(structs.replace(claim, state=Asked(grace_until=self._now)))
         real(self, event)
 
     with replaced((claims.ClaimTable, "_check_in"), by=check_in):

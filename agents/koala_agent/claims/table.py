@@ -151,7 +151,11 @@ class ClaimTable:
         self._paths: dict[ClaimId, TryPaths] = {}  # to be tried; the daemon repeats them
         self._paces: dict[ClaimId, Pace] = {}  # for a starter that connects; repeated, too
         self._forgotten: dict[ClaimId, None] = dict.fromkeys(forgotten)
-        self.claims: dict[ClaimId, Claim] = {claim.id: self._restored(claim) for claim in restored}
+        self.claims: dict[ClaimId, Claim] = {}
+        self._dues: dict[ClaimId, float] = {}  # of the claims that have a timer
+        self._collected_claims: set[ClaimId] = set()  # for which the agent pings
+        for claim in restored:
+            self._put(self._restored(claim))
 
     def handle(self, event: Event, now: float) -> list[Output]:
         """Handle one event and return its outputs in order; writes must be carried out before all
@@ -164,12 +168,10 @@ class ClaimTable:
     @property
     def wake_at(self) -> float | None:
         """The next instant at which `Woken` is due."""
-        dues = [
-            due for claim in self.claims.values() if (due := due_at_of(claim.state)) is not None
-        ]
-        if any(_is_collected(claim.state) for claim in self.claims.values()):
-            dues.append(self._ping_at)
-        return min(dues, default=None)
+        due = min(self._dues.values(), default=None)
+        if not self._collected_claims:
+            return due
+        return self._ping_at if due is None else min(due, self._ping_at)
 
     def inventory(self) -> list[Report | KvPut]:
         """Return all reports and all stored values, for the start of a session."""
@@ -341,6 +343,8 @@ class ClaimTable:
 
     def _forget(self, claim: Claim) -> None:
         del self.claims[claim.id]
+        self._dues.pop(claim.id, None)
+        self._collected_claims.discard(claim.id)
         self._connected.pop(claim.id, None)
         self._paces.pop(claim.id, None)
         self._forgotten[claim.id] = None
@@ -643,7 +647,10 @@ class ClaimTable:
             case Ended(end=end, collects=True, nonce=nonce, passed_at=passed_at):
                 due_at = self._now + self._limits.collect_max_s
                 state = Collecting(nonce=nonce, passed_at=passed_at, end=end, due_at=due_at)
-                self._emit(Collect(claim=self._store(claim, state)))
+                # No write: a restored table would collect from the beginning anyway.
+                claim = msgspec.structs.replace(claim, state=state)
+                self._put(claim)
+                self._emit(Collect(claim=claim))
             case Ended(end=end):
                 self._finish(claim, end)
             case Collecting() | Gone():
@@ -713,8 +720,8 @@ class ClaimTable:
     # Time ------------------------------------------------------------------------------------
 
     def _wake_all(self) -> None:
-        for claim in list(self.claims.values()):
-            self._wake(claim)
+        for claim_id in [name for name, due_at in self._dues.items() if due_at <= self._now]:
+            self._wake(self.claims[claim_id])
         if self._now >= self._ping_at:
             self._ping()
 
@@ -749,7 +756,7 @@ class ClaimTable:
     ) -> None:
         """Move a timer without a write: a restored table resets all timers."""
         later = msgspec.structs.replace(state, due_at=due_at)
-        self.claims[claim.id] = msgspec.structs.replace(claim, state=later)
+        self._put(msgspec.structs.replace(claim, state=later))
 
     def _restored(self, claim: Claim) -> Claim:
         """Reset the timers of a claim from an earlier life of the agent or of the machine."""
@@ -778,9 +785,22 @@ class ClaimTable:
     def _store(self, claim: Claim, state: State | None = None) -> Claim:
         if state is not None:
             claim = msgspec.structs.replace(claim, state=state)
-        self.claims[claim.id] = claim
+        self._put(claim)
         self._emit(StoreClaim(claim=claim))
         return claim
+
+    def _put(self, claim: Claim) -> None:
+        """Put a claim into the table in place of its former self, without a write."""
+        self.claims[claim.id] = claim
+        due_at = due_at_of(claim.state)
+        if due_at is None:
+            self._dues.pop(claim.id, None)
+        else:
+            self._dues[claim.id] = due_at
+        if _is_collected(claim.state):
+            self._collected_claims.add(claim.id)
+        else:
+            self._collected_claims.discard(claim.id)
 
     def _finish(self, claim: Claim, end: ClaimEnd) -> None:
         state = Gone(

@@ -2,8 +2,9 @@
 
 - One stream at a time, each on a channel of its own: a failed channel keeps its own back-off, which
   would add to the session's.
-- Outgoing messages wait in a bounded queue for one writer. A full queue means that the daemon does
-  not read, and cuts the stream (backpressure).
+- Outgoing messages wait in a bounded queue for one writer, which sends all that wait together
+  (`koala.wire.packing`). A full queue means that the daemon does not read, and cuts the stream
+  (backpressure).
 - Reads and writes have no time-out, because gRPC would then cancel the whole stream; the session's
   silence limit ends it. Keepalive only finds dead machines; a hanging event loop is found by
   unanswered heartbeats.
@@ -19,7 +20,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Protocol, TypeAlias
 
 import grpc
@@ -30,6 +31,7 @@ from koala.identity.tls import IdentityFile
 from koala.protocol.messages import SiteFigures, Watermark, Welcome
 from koala.protocol.versions import PROTOCOL
 from koala.runtime.driver import Driver
+from koala.wire.packing import PACK_MAX, PACKS, can_unpack, packed, unpacked
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent.link.endpoints import dial, why_refused
@@ -328,6 +330,7 @@ class _GrpcStream:
         self._outbox: asyncio.Queue[Sequence[object]] = asyncio.Queue(wire.queue_max)
         self._ended = asyncio.Event()
         self._is_orderly = False
+        self._is_packing = False  # the daemon reads packed messages
         self._reason = "hung up"
 
     def send(self, batch: Sequence[object]) -> bool:
@@ -401,7 +404,7 @@ class _GrpcStream:
     async def _run_stream(
         self, channel: grpc.aio.Channel, startable: Callable[[], int], ending: asyncio.Task[bool]
     ) -> None:
-        call = AgentLinkStub(channel).Connect(metadata=(("koala-protocol", str(PROTOCOL)),))
+        call = AgentLinkStub(channel).Connect(metadata=(("koala-protocol", str(PROTOCOL)), *PACKS))
         session = secrets.token_hex(8)
         self._post(Dialled(connection=self._connection, session=session, idle=startable()))
         async with asyncio.TaskGroup() as group:
@@ -423,10 +426,15 @@ class _GrpcStream:
 
     async def _read(self, call: Call) -> None:
         """Pass on messages until the stream ends."""
+        has_metadata = False
         try:
             while (message := await call.read()) is not grpc.aio.EOF:
                 assert isinstance(message, link_pb2.ToAgent)
-                self._receive(message)
+                if not has_metadata:
+                    has_metadata = True  # it came with the first message
+                    self._is_packing = can_unpack(await call.initial_metadata())
+                for part in unpacked(message):
+                    self._receive(part)
         except grpc.aio.AioRpcError as error:
             self._reason = describe_error(error)
         else:
@@ -451,9 +459,14 @@ class _GrpcStream:
     async def _write(self, call: Call) -> None:
         try:
             while True:
-                for message in await self._outbox.get():
-                    await call.write(self._wire.encode(message))
-                self._outbox.task_done()
+                batches = [await self._outbox.get()]
+                while self._is_packing and len(batches) < PACK_MAX and not self._outbox.empty():
+                    batches.append(self._outbox.get_nowait())
+                encoded = map(self._wire.encode, chain.from_iterable(batches))
+                for message in packed(encoded) if self._is_packing else encoded:
+                    await call.write(message)
+                for _ in batches:
+                    self._outbox.task_done()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the reader has the reason
 

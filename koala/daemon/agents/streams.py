@@ -3,6 +3,7 @@
 - Each stream has one handler with a reader, a writer behind a bounded outbox, and a timer. The
   registry makes all decisions, and calls the sessions itself: no driver (`koala.runtime.driver`)
   stands between them, because a report is rate-limited after it is handled.
+- What waits in an outbox is sent together (`koala.wire.packing`).
 - No read or write has a timeout, because gRPC would then cancel the whole stream. A peer that does
   not read fills its outbox; beats detect one that is silent.
 - Leaving a handler never waits: it may be cancelled anywhere.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import chain
 from math import inf
 from typing import TypeAlias
 
@@ -27,6 +29,7 @@ from koala.daemon.clock import Clock, wall_s
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.quotas import RateLimits
 from koala.runtime.driver import wait_until
+from koala.wire.packing import PACK_MAX, PACKS, can_unpack, packed, unpacked
 from koala.wire.v1 import link_pb2 as pb
 from koala.wire.v1.link_pb2_grpc import AgentLinkServicer
 
@@ -59,15 +62,16 @@ class Outbox:
         return True
 
     def close(self) -> None:
-        """Accept no more messages; `batches` ends after those that are queued."""
+        """Accept no more messages; `waiting` ends after those that are queued."""
         self._is_closed = True
         self._changed.set()
 
-    async def batches(self) -> AsyncIterator[Sequence[pb.ToAgent]]:
-        """Yield the queued batches until closed."""
+    async def waiting(self) -> AsyncIterator[Sequence[pb.ToAgent]]:
+        """Yield queued messages in order, some batches at a time, until closed."""
         while self._batches or not self._is_closed:
             if self._batches:
-                yield self._batches.popleft()
+                count = min(PACK_MAX, len(self._batches))
+                yield [*chain.from_iterable(self._batches.popleft() for _ in range(count))]
             else:
                 self._changed.clear()
                 await self._changed.wait()
@@ -194,14 +198,17 @@ class Streams(AgentLinkServicer):
         """Yield messages as long as they can be decoded."""
         try:
             async for message in requests:
-                yield message
+                for part in unpacked(message):
+                    yield part
         except DecodeError as error:
             self._registry.refuse(connection, f"what came is no message: {error}")
 
     async def _write(self, stream: Stream, context: Context) -> None:
+        is_packing = can_unpack(context.invocation_metadata())
         try:
-            async for batch in stream.outbox.batches():
-                for message in batch:
+            await context.send_initial_metadata(PACKS)
+            async for messages in stream.outbox.waiting():
+                for message in packed(messages) if is_packing else messages:
                     await context.write(message)
         except (grpc.aio.BaseError, grpc.RpcError, asyncio.InvalidStateError):
             pass  # the agent is gone; the reader ends, too

@@ -25,9 +25,9 @@ REPORTS = ["granted", "armed", "passed", "gone"]
 ORDERS = {"Hold": 1, "Arm": 1, "Release": 1, "Acknowledge": 1}
 PINGS_MAX = BURST + 3 + 3
 """Pings where the agent has not measured the daemon's clock: adopted, armed, released."""
-COMMITS_MAX = 9
-"""Commits of the claim store: asked, granted, armed, released, passed, ended, collected, gone,
-forgotten; those of one moment are one."""
+COMMITS_MAX = 7
+"""Commits of the claim store: asked, granted, armed, released, passed, ended, gone; those of one
+moment are one. That it is forgotten is stored with the next claim's."""
 ROWS_MAX = 3
 """Changes of the local manager's job table: the job is started, it runs, it is over."""
 COMPONENTS = 4
