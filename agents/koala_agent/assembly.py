@@ -348,6 +348,15 @@ def dialect_of(config: Config) -> Dialect:
             options=lrm.options,
             native=native,
         )
+    if lrm.kind == "htcondor":
+        from koala_agent.lrm.batch.htcondor import HTCondor  # noqa: PLC0415
+
+        return HTCondor(
+            project=lrm.project,
+            requirements=lrm.requirements,
+            options=lrm.options,
+            native=native,
+        )
     from koala_agent.lrm.batch.gridengine import GridEngine  # noqa: PLC0415
 
     return GridEngine(

@@ -43,6 +43,7 @@ PROGRAMS = {
     "emulated": (),
     "slurm": ("sbatch", "squeue", "scancel", "sinfo", "scontrol", "srun"),
     "gridengine": ("qsub", "qstat", "qdel", "qacct", "qconf", "qrsh"),
+    "htcondor": ("condor_submit", "condor_q", "condor_rm", "condor_history", "condor_status"),
 }
 """Commands of each batch system that the agent and its starters use."""
 

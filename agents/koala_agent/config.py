@@ -139,10 +139,10 @@ class LRMTable(Table, frozen=True):
     SGE_ROOT, SGE_CELL, ...); `options` are added to each submission; `launcher` starts the ranks of
     an MPI program. `native` lists the options that jobs may pass on to the batch system, "*" all;
     by default all with accounts.mode = "user", else none. `gpu_resource` is the complex that counts
-    a cell's GPUs.
+    a cell's GPUs. Of an HTCondor pool only machines that meet `requirements` are used.
     """
 
-    kind: Literal["emulated", "slurm", "gridengine"] = "emulated"
+    kind: Literal["emulated", "slurm", "gridengine", "htcondor"] = "emulated"
     discipline: str = "fcfs"
     speed: Positive = 1.0
     fault_rate: Share = 0.0
@@ -154,6 +154,7 @@ class LRMTable(Table, frozen=True):
     queue: str = ""
     parallel_environment: str = ""
     project: str = ""
+    requirements: str = ""
     gpu_resource: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,63}$")] = "gpu"
     options: tuple[str, ...] = ()
     native: tuple[str, ...] | None = None
@@ -168,8 +169,12 @@ LRM_KEYS: dict[str, tuple[str, ...]] = {
     "emulated": ("discipline", "speed", "fault_rate", "seed", "may_kill_local"),
     "slurm": ("account", "partition", "qos", *_BATCH),
     "gridengine": ("queue", "parallel_environment", "project", "gpu_resource", *_BATCH),
+    "htcondor": ("project", "requirements", *_BATCH),
 }
 """Valid keys of each kind."""
+
+GPU_LISTERS = {"slurm": "Slurm", "htcondor": "HTCondor"}
+"""Batch systems that list their GPUs."""
 
 
 class LoadTable(Table, frozen=True):
@@ -320,7 +325,12 @@ def _by_transport(config: Config, source: str, tree: Mapping[str, object]) -> Co
         allowed = "a host of your ssh configuration, as in host = 'atlas'"
         _refuse(source, key="transport.host", value="", allowed=allowed)
     for key, value, is_right, allowed in (
-        ("lrm.kind", config.lrm.kind, config.lrm.kind != "emulated", "slurm or gridengine"),
+        (
+            "lrm.kind",
+            config.lrm.kind,
+            config.lrm.kind != "emulated",
+            "slurm, gridengine or htcondor",
+        ),
         ("accounts.mode", config.accounts.mode, config.accounts.mode != "site", "user or anyone"),
         (
             "starter.listen",
@@ -455,8 +465,9 @@ def _check_manager(config: Config, source: str, *, given: object) -> None:
                 f"{source}: lrm.{key} means nothing with kind = {kind!r}: allowed are {allowed}"
             )
             raise ConfigError(message)
-    if kind == "slurm" and config.site.gpus:
-        _refuse(source, key="site.gpus", value=config.site.gpus, allowed="none: Slurm lists GPUs")
+    if kind in GPU_LISTERS and config.site.gpus:
+        allowed = f"none: {GPU_LISTERS[kind]} lists GPUs"
+        _refuse(source, key="site.gpus", value=config.site.gpus, allowed=allowed)
     if kind == "emulated":
         from koala_agent.lrm.model import local_scheduler  # noqa: PLC0415 - not for batch systems
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Tests in front of real batch systems (tests/batch). Debian's packages are installed when this runs
 # as root on a Debian; otherwise the tests of what is missing are skipped, and say what they need.
+# HTCondor comes from Debian 13 (trixie), in the folder KOALA_DEV_ROOT (default: build/trixie), which root
+# makes once: 2 minutes and 600 MB.
 # KOALA_LRM_TESTS chooses by marks: "lrm and slow" are those that wait for minutes.
 set -euo pipefail
 
@@ -28,5 +30,17 @@ if ! command -v slurmctld >/dev/null || ! command -v sge_qmaster >/dev/null || !
   else
     say "slurmctld, sge_qmaster or mpicc.mpich is missing, and only root on a Debian can install them here"
   fi
+fi
+
+here=$(cd "$(dirname "$0")" && pwd)
+export KOALA_DEV_ROOT=${KOALA_DEV_ROOT:-$(pwd)/build/trixie}
+if [ "$(id -u)" = 0 ] && [ "$KOALA_DEV_ROOT" != / ]; then
+  if ! command -v debootstrap >/dev/null && command -v apt-get >/dev/null; then
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
+  fi
+  [ -e "$KOALA_DEV_ROOT/.made" ] || say "making $KOALA_DEV_ROOT with HTCondor: about 2 minutes, once"
+  "$here/debian-root.sh" trixie "$KOALA_DEV_ROOT" condor ||
+    say "there is no HTCondor: its tests are skipped"
 fi
 exec "$python" -m pytest -q -m "${KOALA_LRM_TESTS:-lrm and not slow}" -n 0 tests/batch "$@"

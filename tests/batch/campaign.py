@@ -24,7 +24,10 @@ from random import Random
 from koala.client import AsyncClient
 from koala.errors import UnreachableError
 from koala_agent.placeholders.submission import STARTERS
-from tests.batch.systems import System, grid_engine_cells, grid_over, slurm_clusters
+from tests.batch.systems.gridengine import grid_engine_cells
+from tests.batch.systems.grids import grid_over
+from tests.batch.systems.slurm import slurm_clusters
+from tests.batch.systems.system import System
 from tests.harness.moments import moment
 from tests.live.chaos import submit_surely
 from tests.live.grid import Grid

@@ -16,9 +16,14 @@ import pytest
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.port import serving
 from koala_agent.transport.shell import Shell, plain_environment
-from tests.batch.systems import System, grid_engine_cells, slurm_clusters
+from tests.batch.systems.gridengine import grid_engine_cells
+from tests.batch.systems.htcondor import condor_pools
+from tests.batch.systems.slurm import slurm_clusters
+from tests.batch.systems.system import System
 from tests.lrm.harness import Ask, Pipe, Witness, asking, boot_clock
 
+CONDOR_ROOT = "KOALA_DEV_ROOT"
+"""Variable with the folder of the Debian that has HTCondor; empty: this one."""
 PACKAGES = {
     "slurm": ("/usr/sbin/slurmctld", "slurm-wlm"),
     "gridengine": ("/usr/sbin/sge_qmaster", "gridengine-master gridengine-exec"),
@@ -27,6 +32,10 @@ PACKAGES = {
 
 def need(kind: str) -> None:
     """Skips the test where a batch system is not installed."""
+    if kind == "htcondor":
+        if not Path(os.environ.get(CONDOR_ROOT, ""), "usr/sbin/condor_master").exists():
+            raise SkipTest(f"condor_master is not installed, and {CONDOR_ROOT} names no Debian")
+        return
     path, packages = PACKAGES[kind]
     program = Path(path).name
     if not Path(path).exists() and shutil.which(program) is None:
@@ -64,13 +73,30 @@ def wide_cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sy
         yield systems
 
 
-@pytest.fixture(params=["slurm", "gridengine"])
+@pytest.fixture(scope="session")
+def pool() -> Iterator[dict[str, System]]:
+    """kappa, an HTCondor pool with one machine of 16 processors."""
+    need("htcondor")
+    with tempfile.TemporaryDirectory(prefix="koala-pool-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        with condor_pools(folder, "kappa:1x16") as systems:
+            yield systems
+
+
+ONE_OF_EACH = {
+    "slurm": ("slurm", "alpha"),
+    "gridengine": ("cell", "gamma"),
+    "htcondor": ("pool", "kappa"),
+}
+"""Fixture and name of a system of each kind."""
+
+
+@pytest.fixture(params=list(ONE_OF_EACH))
 def system(request: pytest.FixtureRequest) -> Iterator[System]:
     """One of each kind, 16 processors; empty before and after each test."""
-    if request.param == "slurm":
-        system: System = request.getfixturevalue("slurm")["alpha"]
-    else:
-        system = request.getfixturevalue("cell")["gamma"]
+    fixture, name = ONE_OF_EACH[request.param]
+    system: System = request.getfixturevalue(fixture)[name]
     yield system
     system.clear()
 

@@ -18,7 +18,9 @@ from tests.agent.accounts import ANN, BOB, a_scratch, need_root, owners, python
 from tests.agent.live.agent_process import AgentProcess, a_job, agent_process, until
 from tests.agent.live.fake_daemon import GONE, PASSED, FakeDaemon, FakeSession, fake_daemon, hold
 from tests.batch.conftest import need
-from tests.batch.systems import System, grid_engine_cells, slurm_clusters
+from tests.batch.systems.gridengine import grid_engine_cells
+from tests.batch.systems.slurm import slurm_clusters
+from tests.batch.systems.system import System
 
 pytestmark = pytest.mark.lrm
 

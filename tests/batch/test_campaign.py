@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.batch.campaign import KEEP_S, Plan, campaign
-from tests.batch.systems import System, grid_over
+from tests.batch.systems.grids import grid_over
+from tests.batch.systems.system import System
 from tests.live.grid import CALM
 
 pytestmark = pytest.mark.lrm

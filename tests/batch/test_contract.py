@@ -24,7 +24,7 @@ from koala_agent.lrm.port import (
     Running,
 )
 from tests.batch.conftest import Serve
-from tests.batch.systems import GPUS, System
+from tests.batch.systems.system import GPUS, System
 from tests.lrm.harness import Ask, Pipe
 
 pytestmark = pytest.mark.lrm
@@ -200,6 +200,17 @@ WISHES: dict[str, tuple[dict[str, Any], ...]] = {
         {"constraint": "sse"},
         {"licenses": (("matlab", 4),)},
         {"native": "-l h_rt=99"},
+    ),
+    "htcondor": (
+        {"memory_min_mb": 100, "project": "physics", "native": "+WantFlocking=True"},
+        {"memory_min_mb": 100_000_000},
+        {"gpus": GPUS + 1},
+        {"gpus": 1, "gpu_type": "h100"},
+        {"constraint": "sse"},
+        {"constraint": "ib|sse"},
+        {"native": "+MaxHosts=2"},
+        {"native": "queue=2"},
+        {"native": "+WantFlocking=$ENV(HOME)"},
     ),
 }
 """What can be granted, and what never can."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.live.agent_process import COMMAND, environment
-from tests.batch.systems import System
+from tests.batch.systems.system import System
 from tests.live.grid import until
 
 pytestmark = pytest.mark.lrm

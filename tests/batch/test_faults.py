@@ -12,7 +12,8 @@ import pytest
 import pytest_asyncio
 
 from koala.client import AsyncClient
-from tests.batch.systems import System, grid_over
+from tests.batch.systems.grids import grid_over
+from tests.batch.systems.system import System
 from tests.live.grid import Grid, until
 from tests.live.test_jobs import submitted
 

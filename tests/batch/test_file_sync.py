@@ -19,7 +19,10 @@ import pytest
 from koala.client import AsyncClient
 from koala.client.records import JobDetails
 from tests.agent.watching import Ear
-from tests.batch.systems import System, grid_engine_cells, grid_over, slurm_clusters
+from tests.batch.systems.gridengine import grid_engine_cells
+from tests.batch.systems.grids import grid_over
+from tests.batch.systems.slurm import slurm_clusters
+from tests.batch.systems.system import System
 from tests.batch.test_runners import mpi_program, ranks
 from tests.live.grid import Grid, until
 

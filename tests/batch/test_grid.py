@@ -10,7 +10,8 @@ import pytest
 
 from koala.client import AsyncClient
 from koala.errors import RejectedError
-from tests.batch.systems import System, grid_over
+from tests.batch.systems.grids import grid_over
+from tests.batch.systems.system import System
 from tests.harness.ports import free_port
 from tests.live.grid import Grid
 

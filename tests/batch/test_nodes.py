@@ -12,7 +12,8 @@ import pytest
 from koala.client import AsyncClient
 from koala.client.records import JobDetails
 from tests.agent.watching import Ear, process_ended
-from tests.batch.systems import System, grid_over
+from tests.batch.systems.grids import grid_over
+from tests.batch.systems.system import System
 from tests.live.grid import Grid, until
 
 pytestmark = pytest.mark.lrm

@@ -14,7 +14,8 @@ from unittest import SkipTest
 
 import pytest
 
-from tests.batch.systems import System, grid_over
+from tests.batch.systems.grids import grid_over
+from tests.batch.systems.system import System
 from tests.live.grid import Grid
 
 pytestmark = pytest.mark.lrm

@@ -20,7 +20,10 @@ from koala_agent.config import read_config
 from koala_agent.site_access import ssh_settings
 from koala_agent.transport.ssh_connection import SSHSettings
 from tests.agent.transport.servers import a_server, close, kill_holder
-from tests.batch.systems import System, grid_engine_cells, grid_over, slurm_clusters
+from tests.batch.systems.gridengine import grid_engine_cells
+from tests.batch.systems.grids import grid_over
+from tests.batch.systems.slurm import slurm_clusters
+from tests.batch.systems.system import System
 from tests.batch.test_grid import job
 from tests.harness.moments import moment
 from tests.harness.ssh_server import HOST, SSHServer

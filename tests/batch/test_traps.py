@@ -16,7 +16,7 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.dialect import job_name
 from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Queued, RequestRefusedError, Running
 from tests.batch.conftest import Serve
-from tests.batch.systems import System
+from tests.batch.systems.system import System
 from tests.live.grid import until
 from tests.lrm.harness import Ask, Pipe
 

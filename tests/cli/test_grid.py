@@ -110,7 +110,7 @@ def test_every_file_in_deploy_is_a_configuration(path: Path, tmp_path: Path) -> 
     match path.name:
         case "daemon.toml":
             read_daemon(path)
-        case "agent.toml" | "agent-slurm.toml" | "agent-gridengine.toml":
+        case name if name.startswith("agent"):
             read_agent(path)
         case _:
             lay_out(read_grid(path), tmp_path, address=ANY_PORT)

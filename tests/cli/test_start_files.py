@@ -46,7 +46,7 @@ def test_each_template_is_valid(tmp_path: Path, kind: str) -> None:
     elif kind == "daemon":
         assert read_daemon(path).listen == "0.0.0.0:7740"
     else:
-        expected = kind if kind in ("gridengine", "emulated") else "slurm"
+        expected = "slurm" if kind == "site-mode" else kind
         assert read_agent(path).lrm.kind == expected
 
 

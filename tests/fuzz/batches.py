@@ -1,4 +1,5 @@
-"""Hostile answers of batch systems: Slurm's tables and records, Grid Engine's XML and accounts."""
+"""Hostile answers of batch systems: Slurm's tables and records, Grid Engine's XML and accounts,
+HTCondor's ads."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from typing import TypeAlias
 from koala.errors import LocalManagerError
 from koala.protocol.messages import SiteFigures
 from koala_agent.lrm.batch.claim_tracking import idle_of
-from koala_agent.lrm.batch.dialect import BatchJob
+from koala_agent.lrm.batch.dialect import BatchJob, Dialect
 from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.batch.htcondor import HTCondor
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.transport.port import Answer
 from tests.fuzz.making import spoilt_text
@@ -19,6 +21,7 @@ from tests.fuzz.target import Target, require_readable
 
 SAMPLES = Path(__file__).parents[1] / "lrm" / "batch" / "samples"
 SLURM, CELL = SAMPLES / "slurm-22.05", SAMPLES / "sge-8.1.9"
+POOL = SAMPLES / "condor-23.9"
 PIECES = (
     "\n", " ", "|", "=", "-1", "\t", "<", ">", "</job_list>", "<!DOCTYPE a>", "&lol;", "²", "٣",
     "9" * 5_000, "1.2.3", ".", "COMPLETED", "JobState=", "ExitCode=9:9", "0/0/0/0", "N/A", "*",
@@ -39,7 +42,18 @@ QUESTIONS: dict[str, tuple[Path, ...]] = {
     "cell record": (CELL / "qacct.txt",),
     "cell figures": (CELL / "queues.xml", CELL / "qstat.xml"),
     "cell submitted": (CELL / "qacct.txt",),
+    "pool jobs": (POOL / "jobs.json",),
+    "pool record": (POOL / "history.json",),
+    "pool figures": (POOL / "slots.json", POOL / "totals.txt", POOL / "schedds.json"),
+    "pool submitted": (POOL / "totals.txt",),
 }
+SYSTEMS: dict[str, Dialect] = {
+    "slurm": Slurm(),
+    "cell": GridEngine(parallel_environment="mpi"),
+    "pool": HTCondor(),
+}
+NAMES = {"pool record": "koala-ab-j1.1.1.1"}
+"""Names of jobs in the records."""
 TEXTS = {path: path.read_text(encoding="utf-8") for paths in QUESTIONS.values() for path in paths}
 
 
@@ -49,7 +63,7 @@ def a_case(random: Random) -> Case:
     for path in QUESTIONS[name]:
         out = TEXTS[path]
         if name.endswith("submitted"):
-            out = random.choice(("12", "12;cluster", "", "Your job 5", "²", "5\n"))
+            out = random.choice(("12", "12;cluster", "", "Your job 5", "²", "5\n", "5.0 - 5.0\n"))
         status = random.choice((0, 0, 0, 0, 0, 1, -9, 255))
         spoilt = spoilt_text(random, out, PIECES) if random.randrange(5) else out
         error = spoilt_text(random, "error: no", PIECES)
@@ -65,14 +79,14 @@ def _decoded(text: str) -> str:
 def check(case: Case) -> None:
     name, said = case
     answers = tuple(Answer(status=status, out=out, err=err) for status, out, err in said)
-    system = Slurm() if name.startswith("slurm") else GridEngine(parallel_environment="mpi")
+    system = SYSTEMS[name.partition(" ")[0]]
     try:
         match name.partition(" ")[2]:
             case "jobs":
                 for job in system.read_jobs(answers[0]):
                     _require_job(job)
             case "record":
-                found = system.read_record(answers[0], number="27", name="n")
+                found = system.read_record(answers[0], number="27", name=NAMES.get(name, "n"))
                 if found is not None:
                     _require_job(found)
             case "figures":

@@ -44,15 +44,15 @@ def needs(survey: Survey, wishes: Wishes) -> list[Need]:
     system = Need(
         name="batch system",
         is_met=True,
-        text=f"{kind}: {survey.commands.get('sbatch') or survey.commands.get('qsub')}",
+        text=f"{kind}: {survey.submit_command}",
     )
     if not kind and wishes.is_there:
         text = f"none: the agent gets a queue of its own with {survey.processors} processors"
         system = Need(name="batch system", is_met=True, text=text)
     elif not kind:
         text = (
-            "neither sbatch nor qsub is in the PATH of a login shell there; a host without a batch"
-            " system can run an agent: --agent there"
+            "none of sbatch, qsub and condor_submit is in the PATH of a login shell there; a host"
+            " without a batch system can run an agent: --agent there"
         )
         system = Need(name="batch system", is_met=False, text=text)
     found = [system, _python(survey, is_there=wishes.is_there)]

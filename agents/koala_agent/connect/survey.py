@@ -11,8 +11,11 @@ from koala_agent.transport.port import Answer, Command
 MARK = "koala-survey"
 """Begins each line, because profiles write to the output, too."""
 PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3")
-COMMANDS = ("sbatch", "sinfo", "qsub", "qconf", "uv", "timeout")
-VARIABLES = ("SLURM_CONF", "SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "SGE_ARCH")
+COMMANDS = ("sbatch", "sinfo", "qsub", "qconf", "condor_submit", "condor_q", "uv", "timeout")
+VARIABLES = (
+    *("SLURM_CONF", "SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "SGE_ARCH"),
+    "CONDOR_CONFIG",
+)
 AGENT_MIN, STARTER_MIN = (3, 11), (3, 6)
 
 SCRIPT = f"""\
@@ -57,7 +60,15 @@ class Survey:
         """The kind of `[lrm]`; empty when there is none."""
         if "sbatch" in self.commands:
             return "slurm"
-        return "gridengine" if "qsub" in self.commands and "qconf" in self.commands else ""
+        if "qsub" in self.commands and "qconf" in self.commands:
+            return "gridengine"
+        return "htcondor" if "condor_submit" in self.commands else ""
+
+    @property
+    def submit_command(self) -> str:
+        """The path of that system's command of submission."""
+        name = {"slurm": "sbatch", "gridengine": "qsub", "htcondor": "condor_submit"}
+        return self.commands.get(name.get(self.batch_system, ""), "")
 
     def python(self, least: tuple[int, int]) -> str:
         """Return the best interpreter from a version on; empty when there is none."""

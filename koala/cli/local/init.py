@@ -16,6 +16,7 @@ TEMPLATES = {
     "daemon": "daemon.toml",
     "slurm": "agent-slurm.toml",
     "gridengine": "agent-gridengine.toml",
+    "htcondor": "agent-htcondor.toml",
     "emulated": "agent.toml",
     "site-mode": "site/agent.toml",
     "policy": "policy/my_policy.py",
@@ -42,6 +43,7 @@ def init(*, kind: str | None, path: Path | None, site: str | None, daemon: str |
     daemon      the daemon of a laptop or a head node
     slurm       an agent in front of a Slurm cluster, for your own jobs
     gridengine  an agent in front of a Grid Engine cell, for your own jobs
+    htcondor    an agent in front of an HTCondor pool, for your own jobs
     emulated    an agent with a queue of its own on this machine
     site-mode   an agent that an administrator runs for several users
     policy      policies of your own in Python, with a test

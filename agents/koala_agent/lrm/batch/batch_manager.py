@@ -404,9 +404,11 @@ class BatchManager:
             self._cancel_hopeless(tracked, own)
 
     def _cancel_hopeless(self, tracked: TrackedClaim, job: BatchJob) -> None:
-        """Cancel a job that can never start, or that the batch system starts again."""
+        """Cancel a job that can never start, is held, or that the batch system starts again."""
         if job.state is JobState.STUCK:
             verdict = (job.cause, f"it would never start: {job.reason}")
+        elif job.state is JobState.HELD:
+            verdict = (job.cause, job.reason)
         elif job.is_again:
             verdict = (EndCause.CANCELLED_BY_SITE, "the batch system put it back into its queue")
         else:

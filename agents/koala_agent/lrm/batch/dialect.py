@@ -33,6 +33,8 @@ class JobState(StrEnum):
     RUNNING = "running"
     STUCK = "stuck"
     """It can never start, and stays in the queue until it is cancelled."""
+    HELD = "held"
+    """It was started, runs no more, and stays in the queue until it is cancelled."""
     ENDED = "ended"
 
 
@@ -40,10 +42,10 @@ class JobState(StrEnum):
 class BatchJob:
     """Row of a listing: a job of any user.
 
-    `cause` counts when it has ended or is stuck: WITHDRAWN where the request can never be met, LOST
-    where the site failed. `is_again`: the batch system runs it, or will, for a second time.
-    `is_limited`: it waits because its user has reached a limit. `owner` is empty where only jobs of
-    the account are listed.
+    `cause` counts when it has ended, is stuck or held: WITHDRAWN where the request can never be
+    met, LOST where the site failed. `is_again`: the batch system runs it, or will, for a second
+    time. `is_limited`: it waits because its user has reached a limit. `owner` is empty where only
+    jobs of the account are listed.
     """
 
     number: str

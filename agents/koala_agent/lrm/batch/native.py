@@ -35,6 +35,19 @@ GRID_ENGINE_OPTIONS = (
 GRID_ENGINE_OWN = ("h_rt", "s_rt")
 """Resources of `-l` that Koala sets."""
 
+CONDOR_OWN = (
+    *("accounting_group", "allowed_", "arguments", "batch_name", "concurrency_limits", "container"),
+    *("cron_", "deferral_", "docker_", "elif", "else", "endif", "env", "error", "executable"),
+    *("getenv", "hold", "if", "include", "initial", "input", "job_lease", "job_max_vacate"),
+    *("keep_claim_idle", "kill_sig", "koalaclaim", "leave_in_queue", "log", "machine_count"),
+    *("max_idle", "max_materialize", "max_retries", "next_job_start", "noop_job", "notif"),
+    *("on_exit", "output", "periodic_", "preserve_relative", "queue", "remove_kill", "request_"),
+    *("require", "retry_", "should_transfer", "stream_", "success_exit", "transfer_", "universe"),
+    *("use", "want_graceful", "warning", "when_to_transfer"),
+)
+"""Beginnings of submit commands that Koala sets or counts, or that would change how its batch job
+runs; an attribute is called as its command is, or without `_`."""
+
 
 def slurm_options(text: str, allowed: tuple[str, ...]) -> list[str]:
     """Return a job's options for `sbatch`. Raises RequestRefusedError."""
@@ -63,6 +76,21 @@ def grid_engine_options(text: str, allowed: tuple[str, ...], counted: str) -> li
         if option == "-l" and any(name in own for name in resources):
             _refuse(f"-l {value}", f"resources but {', '.join(own)}, which Koala sets")
         _check_allowed(option, allowed)
+    return words
+
+
+def condor_commands(text: str, allowed: tuple[str, ...]) -> list[str]:
+    """Return a job's commands for `condor_submit`, as `NAME=VALUE`. Raises RequestRefusedError."""
+    words = _words(text)
+    for word in words:
+        name, _, value = word.partition("=")
+        if not re.fullmatch(r"\+?[A-Za-z][A-Za-z0-9_]*", name) or not value or "$" in value:
+            _refuse(word, "submit commands with their value and no $, as in +WantFlocking=True")
+        plain = name.lower().lstrip("+")
+        own = (*CONDOR_OWN, *(word.replace("_", "") for word in CONDOR_OWN))
+        if plain.startswith(own):
+            _refuse(word, "commands that Koala neither sets nor counts (docs: attributes of jobs)")
+        _check_allowed(name, allowed)
     return words
 
 

@@ -1,0 +1,431 @@
+"""The dialect of HTCondor: `condor_submit`, `condor_q`, `condor_rm`, `condor_history`.
+
+- A job's claim is its attribute `KoalaClaim`. A claim is one job of the vanilla universe, which has
+  all its processors on one machine.
+- `condor_submit -spool` with the script on standard input: the schedd keeps the script in a folder
+  of the job's owner, so that nothing on the login node has to live as long as the claim, and a
+  claim's secret is in no attribute (everybody may read those). Until the script has arrived the job
+  is held with a code of its own.
+- HTCondor by itself runs a job again after an eviction, and keeps a failed one held. So a job
+  matches no machine after its first start, and the schedd removes one that was evicted or held,
+  with or without an agent.
+- A job that ends leaves `condor_q` at once, for `condor_history`.
+- HTCondor accepts requests that no machine can ever meet: `condor_status` is asked before. Limits
+  that are shared over the pool (licences) it does not list.
+- A schedd that is away ends each command with 1, and one that stands still blocks it: an error that
+  may pass, never an empty listing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from dataclasses import dataclass
+from signal import SIGKILL
+from typing import Any
+
+from koala.errors import LocalManagerError
+from koala.protocol.messages import Resources, SiteResources
+from koala_agent.lrm.batch.dialect import (
+    PROCESSORS_MAX,
+    BatchJob,
+    Figures,
+    JobState,
+    is_count,
+)
+from koala_agent.lrm.batch.native import condor_commands
+from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
+from koala_agent.transport.port import Answer, Command
+
+SUBMIT = """\
+umask 077
+d=$(mktemp -d "${TMPDIR:-/tmp}/koala-XXXXXXXX") || exit 71
+trap 'rm -rf "$d"' EXIT
+trap 'exit 71' HUP INT TERM
+cd "$d" && cat > job && chmod 700 job || exit 71
+printf '%s\\n' "$1" | condor_submit -terse -spool -
+"""
+"""$1 is the description of the job, standard input is its script."""
+
+DESCRIPTION = (
+    "universe = vanilla",
+    "executable = job",
+    "should_transfer_files = YES",
+    "when_to_transfer_output = ON_EXIT",
+    'transfer_output_files = ""',
+    "output = /dev/null",
+    "error = /dev/null",
+    "notification = never",
+    "getenv = HOME, USER, LOGNAME, SHELL, PATH, LANG, TZ",
+    "kill_sig = SIGTERM",
+    "want_graceful_removal = True",
+    "leave_in_queue = False",
+    "max_retries = 0",
+)
+"""Submit commands of all jobs. `leave_in_queue`: spooled jobs stay for days else."""
+
+JOB_COLUMNS = (
+    *("ClusterId", "KoalaClaim", "Owner", "JobStatus", "NumShadowStarts", "ServerTime"),
+    *("EnteredCurrentStatus", "ExitBySignal", "ExitCode", "ExitSignal", "HoldReason"),
+    *("HoldReasonCode", "LastHoldReason", "LastHoldReasonCode", "RemoveReason"),
+    *("VacateReason", "VacateReasonCode"),
+)
+SLOT_COLUMNS = (
+    *("Name", "State", "Activity", "PartitionableSlot", "DynamicSlot", "Cpus", "TotalSlotCpus"),
+    *("Memory", "TotalSlotMemory", "GPUs", "TotalSlotGPUs", "Offline", "GPUs_DeviceName"),
+)
+
+IDLE, RUNNING, REMOVED, COMPLETED, HELD, TRANSFERRING, SUSPENDED = range(1, 8)
+"""Values of `JobStatus`."""
+
+BY_USER, TOO_LONG, RAN_TOO_LONG, MEMORY, SPOOLING = 1, 46, 47, 34, 16
+"""Hold codes: by a person, at `allowed_job_duration` or its sibling for execution, too much memory,
+and the script that has not arrived."""
+SPOOL_S = 60
+"""Longest time that a script may take to arrive; its agent may have been killed."""
+NUMBER_MAX = 2**31
+VACATE_S = 20
+"""Seconds between TERM and KILL."""
+LEASE_S = 600
+"""Seconds for which a job outlives the sight of its schedd. A job whose machine is silent counts as
+running for so long, and its programs have ended then. (HTCondor's default is 40 minutes.)"""
+HISTORY_MAX = 100_000
+"""Records of ended jobs that are looked through, the last first."""
+
+ONCE = "(NumShadowStarts ?: 0) < 1"
+"""Requirement of a job that has not been started yet."""
+FAILED = (
+    f"(JobStatus == {IDLE} && NumShadowStarts > 0) || (JobStatus == {HELD} &&"
+    f" (HoldReasonCode =!= {SPOOLING} || time() - EnteredCurrentStatus > {5 * SPOOL_S}))"
+)
+"""Condition on which the schedd removes a job by itself."""
+WHY_FAILED = f'JobStatus == {HELD} ? strcat("it was held: ", HoldReason) : "it was evicted"'
+
+HONOURED = ("cpusPerTask", "minMemory", "gpus", "gpuType", "constraint", "licenses")
+"""Resources of jobs that it always acts on."""
+
+WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+ -]{0,199}")
+FEATURE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+
+REFUSALS = re.compile(r"(?i)exceed|\blimit|submit_requirement|rejected")
+"""Messages of condor_submit for a request that the schedd refuses (for now); the site works."""
+
+FAULTS = re.compile(r"(?i)invalid|not a valid|unknown|not allowed|denied|illegal|syntax|parse")
+"""Messages for wrong submit commands, which stay wrong. Any other error is transient."""
+
+AWAY = re.compile(r"(?i)SECMAN|AUTHENTICATE|connect|find address|communicat|timed? ?out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTCondor:
+    """Submission options of the site; empty ones are left to HTCondor.
+
+    `requirements` is an expression on machines: only those that meet it are used and counted.
+    `options` are submit commands, as in `+SingularityImage = "lab.sif"`.
+    """
+
+    project: str = ""
+    requirements: str = ""
+    options: tuple[str, ...] = ()
+    native: tuple[str, ...] = ()
+
+    @property
+    def honours(self) -> tuple[str, ...]:
+        """See Dialect. HTCondor has no queues, and no claim has several machines."""
+        some = ["project"] if not self.project else []
+        return (*HONOURED, *some, *(["native"] if self.native else []))
+
+    def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
+        """See Dialect."""
+        description = "\n".join([*self._description(placeholder, name=name), "queue"])
+        if not placeholder.body:
+            script = _with_output(placeholder, script)
+        return Command(argv=("/bin/sh", "-c", SUBMIT, "koala-submit", description), stdin=script)
+
+    def _description(self, placeholder: Placeholder, *, name: str) -> list[str]:
+        """Return the submit commands. Raises RequestRefusedError for wishes that HTCondor has no
+        words for."""
+        asked = placeholder.resources
+        lines = [
+            *DESCRIPTION,
+            f'+KoalaClaim = "{name}"',
+            f'batch_name = "{name}"',
+            f"request_cpus = {placeholder.processors}",
+            f"requirements = {_all_of([ONCE, *self._wishes(asked)])}",
+            f"periodic_remove = {FAILED}",
+            f"+PeriodicRemoveReason = {WHY_FAILED}",
+            f"job_max_vacate_time = {VACATE_S}",
+            f"job_lease_duration = {LEASE_S}",
+        ]
+        if placeholder.time_limit_s < math.inf:
+            lines.append(f"allowed_job_duration = {math.ceil(placeholder.time_limit_s)}")
+        if memory_mb := _memory_mb(placeholder):
+            lines.append(f"request_memory = {memory_mb}M")
+        if asked.gpus:
+            lines.append(f"request_gpus = {asked.gpus}")
+            if asked.gpu_type:
+                kind = _word("gpuType", asked.gpu_type)
+                lines.append(f'require_gpus = DeviceName == "{kind}"')
+        if asked.licenses:
+            shares = (f"{_word('licenses', name)}:{count}" for name, count in asked.licenses)
+            lines.append(f"concurrency_limits = {','.join(shares)}")
+        if project := self.project or asked.project:
+            lines.append(f"accounting_group = {_word('project', project)}")
+        native = condor_commands(asked.native, self.native) if asked.native else ()
+        return [*lines, *self.options, *native]
+
+    def _wishes(self, asked: Resources) -> list[str]:
+        """Return what is demanded of a machine. Raises RequestRefusedError for a constraint that is
+        no list of features."""
+        features = asked.constraint.split("&") if asked.constraint else []
+        if wrong := next((word for word in features if not FEATURE.fullmatch(word)), ""):
+            message = f"constraint: {wrong!r} is refused: allowed are attributes joined by &"
+            raise RequestRefusedError(message)
+        own = [self.requirements] if self.requirements else []
+        return [*own, *(f"{word} =?= True" for word in features)]
+
+    def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
+        """See Dialect: is there one machine that could meet it, were it empty?"""
+        asked = placeholder.resources
+        wishes = [f"TotalSlotCpus >= {placeholder.processors}", *self._wishes(asked)]
+        if memory_mb := _memory_mb(placeholder):
+            wishes.append(f"TotalSlotMemory >= {memory_mb}")
+        if asked.gpus:
+            wishes.append(f"TotalSlotGPUs >= {asked.gpus}")
+            if asked.gpu_type:
+                wishes.append(f'GPUs_DeviceName == "{_word("gpuType", asked.gpu_type)}"')
+        which = ("-constraint", _all_of(wishes))
+        return Command(argv=("condor_status", "-limit", "1", *which, "-af", "Name"))
+
+    def read_asked(self, answer: Answer) -> None:
+        """See Dialect."""
+        _check(answer, "condor_status")
+        if not answer.out.strip():
+            message = "no machine of the pool has what the claim asks for (condor_status)"
+            raise RequestRefusedError(message)
+
+    def read_submitted(self, answer: Answer) -> str:
+        """See Dialect; the answer is the first and the last job, as in `12.0 - 12.0`."""
+        found = re.search(r"^([0-9]{1,15})\.0 - \1\.0\s*$", answer.out, re.MULTILINE)
+        if answer.status == 0 and found is not None:
+            return found[1]
+        message = f"condor_submit: {answer.complaint()}"
+        is_away = AWAY.search(answer.err) is not None
+        if REFUSALS.search(answer.err) is not None and not is_away:
+            raise RequestRefusedError(message)
+        is_final = FAULTS.search(answer.err) is not None and not is_away
+        raise LocalManagerError(message, transient=not is_final)
+
+    def list_jobs(self) -> Command:
+        """See Dialect: the account's own, even where a site lists all by default."""
+        own = ("env", "_CONDOR_CONDOR_Q_ONLY_MY_JOBS=True", "condor_q", "-json")
+        which = ("-constraint", "KoalaClaim isnt undefined", "-attributes", ",".join(JOB_COLUMNS))
+        return Command(argv=(*own, *which))
+
+    def read_jobs(self, answer: Answer) -> list[BatchJob]:
+        """See Dialect. The owner may be called otherwise than the account is, and is not read."""
+        rows = [_row(ad) for ad in _ads(answer, "condor_q")]
+        return sorted(rows, key=lambda job: int(job.number))
+
+    def withdraw(self, number: str) -> Command:
+        """See Dialect."""
+        return Command(argv=("condor_rm", number))
+
+    def read_withdrawn(self, answer: Answer) -> None:
+        """See Dialect; condor_rm exits with 1 for a job that has ended, and with more words for a
+        schedd that is away."""
+        if answer.status != 0 and (
+            "Couldn't find" not in answer.err or AWAY.search(answer.err) is not None
+        ):
+            raise LocalManagerError(f"condor_rm: {answer.complaint()}", transient=True)
+
+    def record(self, number: str) -> Command:
+        """See Dialect."""
+        bounds = ("-limit", "1", "-scanlimit", str(HISTORY_MAX))
+        columns = ("-attributes", ",".join(JOB_COLUMNS))
+        return Command(argv=("condor_history", "-json", *bounds, *columns, number))
+
+    def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
+        """See Dialect."""
+        for ad in _ads(answer, "condor_history"):
+            if ad.get("KoalaClaim") == name:
+                return _ended(number, name, ad)
+        return None
+
+    def figures(self) -> tuple[Command, ...]:
+        """See Dialect: the slots; the jobs of our schedd, which are exact; and those of others,
+        which the collector hears of from time to time."""
+        which = ("-constraint", self.requirements) if self.requirements else ()
+        slots = ("condor_status", "-json", *which, "-attributes", ",".join(SLOT_COLUMNS))
+        schedds = ("condor_status", "-schedd", "-json", "-attributes", "Name,TotalIdleJobs")
+        return (
+            Command(argv=slots),
+            Command(argv=("condor_q", "-allusers", "-totals")),
+            Command(argv=schedds),
+        )
+
+    def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
+        """See Dialect. A slot that is claimed counts as in use, for a claim of its owner alone may
+        have it."""
+        ads, totals, schedds = answers
+        slots = [ad for ad in _ads(ads, "condor_status") if not _is_true(ad, "Offline")]
+        whole = [ad for ad in slots if not _is_true(ad, "DynamicSlot")]
+        free = [
+            ad
+            for ad in whole
+            if ad.get("State") == "Unclaimed" or _is_true(ad, "PartitionableSlot")
+        ]
+        free = [ad for ad in free if ad.get("State") not in ("Owner", "Drained", "Matched")]
+        kinds = {str(ad["GPUs_DeviceName"]) for ad in whole if ad.get("GPUs_DeviceName")}
+        return Figures(
+            processors=_sum(whole, "TotalSlotCpus"),
+            idle=_sum(free, "Cpus"),
+            queued_jobs=_idle_jobs(totals, _ads(schedds, "condor_status")),
+            idle_gpus=_sum([ad for ad in free if _number(ad, "Cpus")], "GPUs"),
+            resources=SiteResources(
+                gpus=_sum(whole, "TotalSlotGPUs"),
+                host_gpus=max((_number(ad, "TotalSlotGPUs") for ad in whole), default=0),
+                gpu_types=tuple(sorted(kinds)),
+                host_memory_mb=max((_number(ad, "TotalSlotMemory") for ad in whole), default=0),
+            ),
+        )
+
+
+def _with_output(placeholder: Placeholder, script: str) -> str:
+    """Let the script itself write its output: HTCondor would bring it to its schedd."""
+    first, rest = script.split("\n", 1)
+    out = shlex.quote(str(placeholder.directory / OUTPUT_FILE))
+    return f"{first}\nexec >> {out} 2>&1 || exit 71\n{rest}"
+
+
+def _memory_mb(placeholder: Placeholder) -> int:
+    """Return the memory of the whole job, 0 for no wish."""
+    return (placeholder.resources.memory_min_mb or 0) * placeholder.processes
+
+
+def _all_of(terms: list[str]) -> str:
+    return " && ".join(f"({term})" for term in terms)
+
+
+def _word(key: str, text: str) -> str:
+    """Check a word that becomes part of a description. Raises RequestRefusedError."""
+    if not WORD.fullmatch(text):
+        message = f"{key}: {text[:80]!r} is refused: allowed are letters, digits and _ . @ + -"
+        raise RequestRefusedError(message)
+    return text
+
+
+def _check(answer: Answer, command: str) -> None:
+    """Check the status of a read-only command. Any error is transient: mostly a daemon is away."""
+    if answer.status != 0:
+        raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
+
+
+def _ads(answer: Answer, command: str) -> list[dict[str, Any]]:
+    """Parse a listing; one without rows is empty, or an empty list."""
+    _check(answer, command)
+    try:
+        ads = json.loads(answer.out) if answer.out.strip() else []
+    except (ValueError, RecursionError) as error:
+        message = f"{command}: its answer is no JSON: {error}"
+        raise LocalManagerError(message, transient=True) from error
+    if not isinstance(ads, list) or not all(isinstance(ad, dict) for ad in ads):
+        raise LocalManagerError(f"{command}: its answer is no list of ads", transient=True)
+    return ads
+
+
+def _number(ad: dict[str, Any], name: str) -> int:
+    """Return a number of an ad; 0 where it is missing or is none."""
+    value = ad.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if 0 <= value < NUMBER_MAX else 0
+
+
+def _sum(ads: list[dict[str, Any]], name: str) -> int:
+    return min(PROCESSORS_MAX, sum(_number(ad, name) for ad in ads))
+
+
+def _is_true(ad: dict[str, Any], name: str) -> bool:
+    return ad.get(name) is True
+
+
+def _words(ad: dict[str, Any], name: str) -> str:
+    value = ad.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _idle_jobs(totals: Answer, schedds: list[dict[str, Any]]) -> int:
+    """Sum up the jobs that wait at our schedd, and those that other schedds report."""
+    _check(totals, "condor_q")
+    ours = re.search(r"^-- Schedd: (\S+)", totals.out, re.MULTILINE)
+    counts = re.findall(r"^Total for .*?([0-9]{1,9}) idle", totals.out, re.MULTILINE)
+    if ours is None or not counts:
+        raise LocalManagerError("condor_q: its totals cannot be read", transient=True)
+    others = (ad for ad in schedds if ad.get("Name") != ours[1])
+    return max(map(int, counts)) + _sum(list(others), "TotalIdleJobs")
+
+
+def _row(ad: dict[str, Any]) -> BatchJob:
+    number, name = str(ad.get("ClusterId")), _words(ad, "KoalaClaim")
+    status = _number(ad, "JobStatus")
+    if not is_count(number) or not status:
+        raise LocalManagerError("condor_q: an ad lacks its ClusterId or JobStatus", transient=True)
+    if status == COMPLETED:
+        return _ended(number, name, ad)
+    has_started = _number(ad, "NumShadowStarts") > 0
+    state, cause, reason = JobState.RUNNING, EndCause.LOST, ""
+    if status == IDLE:
+        state, reason = JobState.QUEUED, _words(ad, "VacateReason")
+    elif status == HELD:
+        cause, reason = _hold(_number(ad, "HoldReasonCode"), _words(ad, "HoldReason"))
+        state = JobState.HELD if has_started else JobState.STUCK
+        if _number(ad, "HoldReasonCode") == SPOOLING:
+            waited_s = _number(ad, "ServerTime") - _number(ad, "EnteredCurrentStatus")
+            state = JobState.STUCK if waited_s > SPOOL_S else JobState.QUEUED
+    return BatchJob(
+        number=number,
+        name=name,
+        state=state,
+        cause=cause,
+        reason=reason,
+        is_again=status == IDLE and has_started,
+    )
+
+
+def _hold(code: int, reason: str) -> tuple[EndCause, str]:
+    """Return the cause of a hold, and words for it."""
+    cause = {
+        BY_USER: EndCause.CANCELLED_BY_SITE,
+        TOO_LONG: EndCause.TIME_LIMIT,
+        RAN_TOO_LONG: EndCause.TIME_LIMIT,
+        MEMORY: EndCause.EXITED,
+    }.get(code, EndCause.LOST)
+    return cause, f"HTCondor: held: {reason}"
+
+
+def _ended(number: str, name: str, ad: dict[str, Any]) -> BatchJob:
+    """Read the end of a job: by itself, after a hold or an eviction, or removed."""
+    cause, exit_status, reason = EndCause.CANCELLED_BY_SITE, None, ""
+    code = _number(ad, "HoldReasonCode") or _number(ad, "LastHoldReasonCode")
+    held = _words(ad, "HoldReason") or _words(ad, "LastHoldReason")
+    if _number(ad, "JobStatus") == COMPLETED:
+        is_signal = _is_true(ad, "ExitBySignal")
+        cause = EndCause.EXITED
+        exit_status = -_number(ad, "ExitSignal") if is_signal else _number(ad, "ExitCode")
+    elif code not in (0, SPOOLING):
+        cause, reason = _hold(code, held)
+        exit_status = -SIGKILL if cause is EndCause.EXITED else None
+    else:
+        removed = _words(ad, "VacateReason") or _words(ad, "RemoveReason")
+        reason = f"HTCondor: removed: {removed}"
+    return BatchJob(
+        number=number,
+        name=name,
+        state=JobState.ENDED,
+        cause=cause,
+        exit_status=exit_status,
+        reason=reason,
+    )

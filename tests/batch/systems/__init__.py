@@ -1,0 +1,8 @@
+"""Real batch systems on this machine, brought up by the scripts in deploy/dev.
+
+system      what all have
+slurm       Slurm clusters
+gridengine  Grid Engine cells
+htcondor    HTCondor pools
+grids       daemon and agents in front of them
+"""

@@ -1,0 +1,51 @@
+"""Daemon and agents in front of batch systems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.batch.systems.system import System
+from tests.live.grid import CALM, MARK, Grid
+
+SLOW_BPS = 1_000_000.0
+SLOW_S = 12.0
+
+
+@contextmanager
+def grid_over(
+    folder: Path,
+    systems: dict[str, System],
+    *,
+    more: Mapping[str, str] | None = None,
+    keep_s: float = 3600.0,
+    grace_s: float = 30.0,
+    slow_file: str = "",
+) -> Iterator[Grid]:
+    """Daemon and agents in front of these systems; nothing may be left of their jobs. `more` is for
+    their tables `[lrm]`; `slow_file` is at the first of them, and takes `SLOW_S` to another."""
+    sizes = {name: system.processors for name, system in systems.items()}
+    parameters = {**CALM, "hold_s": 60.0, "bandwidth_default_bps": SLOW_BPS}
+    grid = Grid(folder, sites=sizes, parameters=parameters, grace_s=grace_s)
+    if slow_file:
+        store = grid.store(grid.sites[0])
+        store.mkdir(parents=True)
+        (store / slow_file).write_bytes(b"\0" * int(SLOW_S * SLOW_BPS))
+    for name, system in systems.items():
+        text = grid.config(name).read_text(encoding="utf-8")
+        text = text.replace("[agent]\n", f"[agent]\nkeep_s = {keep_s}\n")
+        text = text.replace("[files]\n", f"[files]\nrate = {SLOW_BPS}\n")
+        text = text.replace("gpus = 0\n", f"gpus = {system.site_gpus}\n")
+        lrm = system.lrm_table(f"{MARK}={grid.mark}") + (more or {}).get(name, "")
+        grid.config(name).write_text(text + lrm, encoding="utf-8")
+    try:
+        grid.start()
+        yield grid
+    finally:
+        grid.stop()
+        left = {name: system.numbers("koala-") for name, system in systems.items()}
+        for system in systems.values():
+            system.clear()
+    grid.check()
+    assert left == {name: [] for name in systems}

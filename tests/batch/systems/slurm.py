@@ -1,0 +1,101 @@
+"""Slurm clusters on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from koala_agent.lrm.batch.slurm import Slurm
+from tests.batch.systems.system import GPUS, RESOURCES, System, brought_up, sizes_in
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmCluster(System):
+    """See System."""
+
+    kind: ClassVar[str] = "slurm"
+
+    @property
+    def dialect(self) -> Slurm:
+        """See System."""
+        return Slurm(native=("--nice",))
+
+    def submit(self, script: str, *, processors: int = 1, name: str = "other") -> str:
+        """See System."""
+        size = ("-n", str(processors), "-J", name, "-o", "/dev/null")
+        return self.run("sbatch", "--parsable", *size, text=f"#!/bin/sh\n{script}")
+
+    def numbers(self, name: str = "") -> list[str]:
+        """See System."""
+        rows = [line.split(" ", 1) for line in self.run("squeue", "-h", "-o", "%i %j").split("\n")]
+        whole = [row for row in rows if len(row) > 1]  # names may have line ends
+        return [number for number, job in whole if job.startswith(name)]
+
+    def cancel(self, *numbers: str) -> None:
+        """See System."""
+        self.run("scancel", *numbers)
+
+    def suspend(self, number: str, *, is_over: bool = False) -> None:
+        """See System."""
+        self.run("scontrol", "resume" if is_over else "suspend", number)
+
+    @contextmanager
+    def drained(self) -> Iterator[None]:
+        """See System: the first node."""
+        node = f"NodeName={self.name}1"
+        self.run("scontrol", "update", node, "State=DRAIN", "Reason=a fan; with blanks")
+        try:
+            yield
+        finally:
+            self.run("scontrol", "update", node, "State=RESUME")
+
+    @contextmanager
+    def without_daemon_on(self, node: str) -> Iterator[None]:
+        """See System."""
+        os.kill(int((self.folder / f"slurmd-{node}.pid").read_text()), signal.SIGKILL)
+        try:
+            yield
+        finally:
+            self.run("slurmd", "-f", str(self.folder / "slurm.conf"), "-N", node)
+
+    def has_saved(self) -> bool:
+        """See System; it takes seconds."""
+        state = (self.folder / "state" / "job_state").read_bytes()
+        names = self.run("squeue", "-h", "-o", "%j").splitlines()
+        return all(name.encode() in state for name in names)
+
+    def controller(self) -> int:
+        """See System."""
+        return int((self.folder / "slurmctld.pid").read_text())
+
+    def start_controller(self) -> None:
+        """See System."""
+        self.run("slurmctld", "-f", str(self.folder / "slurm.conf"))
+
+    def words_with(self, name: str, value: str) -> tuple[list[str], dict[str, str]]:
+        """See System: sbatch hands its environment on."""
+        return [], {name: value}
+
+
+@contextmanager
+def slurm_clusters(
+    folder: Path, clusters: str, *, hidden: Path | None = None
+) -> Iterator[dict[str, System]]:
+    """Clusters by name; `clusters` as in "alpha:2x8 beta:2x16". Their jobs do not see what is in
+    the folder `hidden`."""
+    variables = {"KOALA_DEV_CLUSTERS": clusters, "KOALA_DEV_GPUS": f"a100:{GPUS // 2}", **RESOURCES}
+    with brought_up("slurm-clusters.sh", folder, variables, hidden=hidden):
+        yield {
+            name: SlurmCluster(
+                name=name,
+                processors=processors,
+                environment={"SLURM_CONF": str(folder / name / "slurm.conf")},
+                folder=folder / name,
+            )
+            for name, processors in sizes_in(clusters)
+        }

@@ -1,0 +1,174 @@
+"""One batch system on this machine, as its users, its administrator and an agent see it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from koala_agent.lrm.batch.dialect import Dialect
+
+DEV = Path(__file__).parents[3] / "deploy" / "dev"
+UP_S = 180.0
+CLEAR_S = 90.0
+GPUS = 4
+"""Those of each system; a cluster has two nodes."""
+RESOURCES = {"KOALA_DEV_FEATURES": "ib,rome", "KOALA_DEV_LICENSES": "matlab:3"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class System(ABC):
+    """One cluster, cell or pool: what its commands need, and how it is disturbed."""
+
+    kind: ClassVar[str]
+    site_gpus: ClassVar[int] = 0
+    """GPUs that the agent's configuration must name, because the system does not list them."""
+
+    name: str
+    processors: int
+    environment: dict[str, str]
+    folder: Path
+
+    @property
+    @abstractmethod
+    def dialect(self) -> Dialect:
+        """Its words."""
+
+    def run(self, *argv: str, text: str = "") -> str:
+        """One of its commands, as one of its users would run it."""
+        done = subprocess.run(
+            argv,
+            input=text,
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, (argv, done.stderr, done.stdout)
+        return done.stdout.strip()
+
+    @abstractmethod
+    def submit(self, script: str, *, processors: int = 1, name: str = "other") -> str:
+        """A job of somebody else; its number."""
+
+    @abstractmethod
+    def numbers(self, name: str = "") -> list[str]:
+        """Numbers of the jobs that have not ended and whose name begins like this."""
+
+    @abstractmethod
+    def cancel(self, *numbers: str) -> None:
+        """Ends any jobs."""
+
+    @abstractmethod
+    def suspend(self, number: str, *, is_over: bool = False) -> None:
+        """Takes a job's processors away for a while, or gives them back."""
+
+    @abstractmethod
+    def drained(self) -> AbstractContextManager[None]:
+        """Half of the nodes, or the queue, take no new jobs."""
+
+    @abstractmethod
+    def without_daemon_on(self, node: str) -> AbstractContextManager[None]:
+        """SIGKILL for the daemon of a node; jobs are none of its children. It is started again."""
+
+    def has_saved(self) -> bool:
+        """True when the controller has written down all jobs that it has."""
+        return True
+
+    @abstractmethod
+    def controller(self) -> int:
+        """Process id of the daemon that has the queue."""
+
+    def restart_controller(self) -> None:
+        """SIGKILL, and another one with the state that it has saved."""
+        os.kill(self.controller(), signal.SIGKILL)
+        self.start_controller()
+
+    @abstractmethod
+    def start_controller(self) -> None:
+        """Starts the controller that was killed."""
+
+    @contextmanager
+    def controller_away(self) -> Iterator[None]:
+        """The controller stands still: its commands get no answer."""
+        process = self.controller()
+        os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(process, signal.SIGCONT)
+
+    def clear(self) -> None:
+        """Everybody's jobs are ended; returns when none is left."""
+        until = time.monotonic() + CLEAR_S
+        while numbers := self.numbers():
+            assert time.monotonic() < until, numbers
+            with suppress(AssertionError):  # one that ended meanwhile
+                self.cancel(*numbers)
+
+    @abstractmethod
+    def words_with(self, name: str, value: str) -> tuple[list[str], dict[str, str]]:
+        """Lines of the agent's `[lrm]`, and more of its environment, with which every batch job has
+        this variable."""
+
+    def lrm_table(self, mark: str) -> str:
+        """The agent's `[lrm]` for this system; `mark` is a variable of every batch job."""
+        name, _, value = mark.partition("=")
+        lines = [f'kind = "{self.kind}"', "poll_s = 0.3", "command_limit_s = 4.0"]
+        more, variables = self.words_with(name, value)
+        given = {**self.environment, **variables}
+        pairs = ", ".join(f'{key} = "{text}"' for key, text in given.items())
+        return "\n".join(["[lrm]", *lines, *more, f"environment = {{ {pairs} }}", ""])
+
+
+@contextmanager
+def brought_up(
+    script: str, folder: Path, variables: Mapping[str, str], *, hidden: Path | None = None
+) -> Iterator[None]:
+    """With `hidden` in a mount namespace of its own, in which an empty folder lies over it."""
+    over = 'mount -t tmpfs none "$0" && exec "$@"'
+    alone = [] if hidden is None else ["unshare", "--mount", "sh", "-c", over, str(hidden)]
+
+    def call(verb: str) -> None:
+        subprocess.run(
+            [*alone, DEV / script, verb, str(folder)],
+            env={**os.environ, **variables},
+            check=True,
+            timeout=UP_S,
+            stdout=subprocess.DEVNULL,
+        )
+
+    call("up")
+    try:
+        yield
+    finally:
+        call("down")
+
+
+def sizes_in(text: str) -> Iterator[tuple[str, int]]:
+    """Names and processors of "alpha:2x8 beta:2x16"."""
+    for word in text.split():
+        name, _, size = word.partition(":")
+        nodes, _, processors = size.partition("x")
+        yield name, int(nodes) * int(processors)
+
+
+def settings_of(path: Path, names: tuple[str, ...]) -> dict[str, str]:
+    """The variables that a shell's settings set."""
+    words = " ".join(f'"${name}"' for name in names)
+    out = subprocess.run(
+        ["bash", "-c", f". {path}; printf '%s\\n' {words}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return dict(zip(names, out.splitlines(), strict=True))
