@@ -49,7 +49,8 @@ from koala.daemon.clients.site_status import SiteStatus
 from koala.daemon.clients.submit_service import SubmitService
 from koala.daemon.config import MB, Config, read_config
 from koala.daemon.files.additions import Additions
-from koala.daemon.files.relay import Relay, RelaySettings, RunRelay, run_relay_process
+from koala.daemon.files.relay_process import Relay, RunRelay, run_relay_process
+from koala.daemon.files.relay_settings import RelaySettings
 from koala.daemon.files.spool import EndedJob, Spool
 from koala.daemon.files.uploads import Uploads
 from koala.daemon.listeners import Listeners, check_state

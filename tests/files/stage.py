@@ -13,6 +13,7 @@ from typing import TypeVar
 from grpc import aio
 
 from koala.daemon.files import relay
+from koala.daemon.files.relay_settings import RelaySettings
 from koala.daemon.files.spool import Purpose, token
 from koala.files.channels import CHANNEL_OPTIONS
 from koala.files.orders import Report
@@ -130,7 +131,7 @@ async def running(settings: FilesSettings) -> AsyncIterator[SiteOfFiles]:
 @asynccontextmanager
 async def a_relay(spool: Path, **changes: object) -> AsyncIterator[str]:
     """A relay in this process; its address."""
-    settings = relay.RelaySettings(secret=SECRET.hex(), spool=str(spool))
+    settings = RelaySettings(secret=SECRET.hex(), spool=str(spool))
     listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     async with asyncio.TaskGroup() as group:
         settings = replace(settings, **changes)  # type: ignore[arg-type]

@@ -15,7 +15,9 @@ import msgspec
 import pytest
 from grpc import aio
 
-from koala.daemon.files.relay import Pipe, PipeClosedError, RelayProcess, RelaySettings
+from koala.daemon.files.relay_meetings import Pipe, PipeClosedError
+from koala.daemon.files.relay_process import RelayProcess
+from koala.daemon.files.relay_settings import RelaySettings
 from koala.daemon.files.spool import Purpose, token
 from koala.errors import UnreachableError
 from koala.files.rate_limits import RateLimits

@@ -2,10 +2,10 @@
 
 It is a separate process, so that file bytes do not pass through the daemon's event loop:
 
-    python -m koala.daemon.files.relay    reads one line of JSON (RelaySettings) from standard
-    input,
-                                    prints {"port": N}, or {"error": WHY} at its end, and ends when
-                                    its standard input closes
+    python -m koala.daemon.files.relay
+
+reads one line of JSON (RelaySettings) from standard input, prints {"port": N}, or {"error": WHY} at
+its end, and ends when its standard input closes.
 
 - `Files.Read` of a target and `Relay.Offer` of its source are joined by the transfer's id. The
   first to arrive waits, a reader only for a bounded time.
@@ -21,10 +21,9 @@ import json
 import os
 import secrets
 import sys
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -34,10 +33,12 @@ import msgspec
 import structlog
 from grpc import aio
 
+from koala.daemon.files.relay_meetings import Meeting, Meetings, PipeClosedError
+from koala.daemon.files.relay_settings import RelaySettings
 from koala.daemon.files.relay_usage import RelayUsage
 from koala.daemon.files.spool import Purpose, Spool, is_token
 from koala.daemon.files.uploads import served
-from koala.errors import ConfigError, SpecError, UnreachableError, first_error
+from koala.errors import ConfigError, SpecError, first_error
 from koala.files.channels import SERVER_OPTIONS, RefusalError
 from koala.files.confined_folder import Descriptor, Folder, UnusableFileError
 from koala.files.incoming import Digest
@@ -45,7 +46,6 @@ from koala.files.names import shown
 from koala.files.rate_limits import CHUNK_BYTES, chunk_bytes
 from koala.files.replica_store import PartReader
 from koala.files.threads import in_steps, in_thread
-from koala.files.uploads import LOG_BYTES_MAX
 from koala.identity.tls import IdentityFile, server_credentials
 from koala.metrics.settings import MetricsSettings
 from koala.protocol.names import is_upload
@@ -66,172 +66,14 @@ _StoreContext: TypeAlias = "aio.ServicerContext[files_pb2.StoreUp, files_pb2.Sto
 
 log = structlog.get_logger(__name__)
 
-_PIPE_CHUNKS = 4
 _LARGE_BYTES = 64 * 2**20
 """Larger outputs must leave `free_bytes_min`; smaller ones fit, or the write fails."""
 _NO_START = RefusalError(grpc.StatusCode.INVALID_ARGUMENT, "the first message is `start`")
-_START_S = 30.0
-_END_S = 1.0
-_RESTART_S = 0.2
-_RESTART_S_MAX = 10.0
 _PART_OF_SITE = 4
 """One site has at most a quarter of the slots for readers or stores: a peer that moves a byte a
 minute could occupy its slots indefinitely."""
 _NOTE_BYTES_MAX = 1024
 """Allowance for the agent's note, in a log of the greatest size, that a part was left out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelaySettings:
-    """Settings of the relay process.
-
-    - `listen` is host:port, port 0 for any; `spool` a folder; `secret` the tokens' key, in hex.
-    - `identity` is the file of the relay's certificate. With it clients must show a certificate,
-      too; empty means plain text.
-    - `bytes_per_s` bounds all copies together (None: no limit).
-    - A reader waits `offer_wait_s` for its source. A peer that moves no byte for `stalled_s` is
-      cut.
-    - `metrics` is where its metrics are served, if they are.
-    """
-
-    secret: str = field(repr=False)
-    identity: str = ""
-    listen: str = "127.0.0.1:0"
-    spool: str
-    bytes_per_s: float | None = None
-    offer_wait_s: float = 20.0
-    stalled_s: float = 60.0
-    offers_max: int = 4000
-    readers_max: int = 32
-    stores_max: int = 32
-    output_bytes_max: int = 2**40
-    log_bytes_max: int = LOG_BYTES_MAX
-    free_bytes_min: int = 0
-    """Free space that a large file must leave: the journal may be on the same disk."""
-    kept_bytes: int = 0
-    """Free space that every file must leave: the space of the ballast is for the journal alone."""
-    metrics: MetricsSettings | None = None
-
-
-class PipeClosedError(Exception):
-    """The other end of the pipe has closed it."""
-
-
-class Pipe:
-    """Bounded queue of messages between two tasks; either end may close it at any time."""
-
-    def __init__(self, chunks_max: int) -> None:
-        self._chunks: deque[files_pb2.Chunk] = deque()
-        self._chunks_max = chunks_max
-        self._changed = asyncio.Event()
-        self._is_closed = False
-
-    async def put(self, chunk: files_pb2.Chunk) -> None:
-        """Wait for room, and queue a message. Raises PipeClosedError."""
-        while len(self._chunks) >= self._chunks_max and not self._is_closed:
-            await self._change()
-        if self._is_closed:
-            raise PipeClosedError
-        self._chunks.append(chunk)
-        self._changed.set()
-
-    async def get(self) -> files_pb2.Chunk:
-        """Wait for a message. Raises PipeClosedError once a closed pipe is drained."""
-        while not self._chunks and not self._is_closed:
-            await self._change()
-        if not self._chunks:
-            raise PipeClosedError
-        self._changed.set()
-        return self._chunks.popleft()
-
-    def close(self) -> None:
-        """Close both ends. Idempotent."""
-        self._is_closed = True
-        self._changed.set()
-
-    async def _change(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
-
-    @property
-    def is_closed(self) -> bool:
-        """True when either end has closed the pipe."""
-        return self._is_closed
-
-
-@dataclass(kw_only=True, eq=False)
-class _Meeting:
-    """Reader and, once it has arrived, its source. `hang_up` ends the source's call early."""
-
-    offset: int
-    pipe: Pipe
-    reader: str
-    joined: asyncio.Event = field(default_factory=asyncio.Event)
-    hang_up: Callable[[], None] | None = None
-
-    def end(self) -> None:
-        self.pipe.close()
-        if self.hang_up is not None:
-            self.hang_up()
-
-
-class _Meetings:
-    """Rendezvous of readers and sources, by transfer. The newest of each kind wins."""
-
-    def __init__(self) -> None:
-        self._readers: dict[str, _Meeting] = {}
-        self._sources: dict[str, asyncio.Future[_Meeting]] = {}
-
-    @property
-    def readers(self) -> int:
-        """Number of readers that read or wait for their source."""
-        return len(self._readers)
-
-    @property
-    def sources(self) -> int:
-        """Number of sources that wait for their reader."""
-        return len(self._sources)
-
-    def readers_of(self, reader: str, but: str) -> int:
-        """Number of one site's readers, without that of the transfer `but`."""
-        found = [name for name, one in self._readers.items() if one.reader == reader]
-        return len(found) - (but in found)
-
-    def enter(self, transfer: str, offset: int, reader: str) -> _Meeting:
-        """Register a reader; it replaces an older one of the transfer."""
-        if (older := self._readers.get(transfer)) is not None:
-            older.end()
-        meeting = self._readers[transfer] = _Meeting(
-            offset=offset, pipe=Pipe(_PIPE_CHUNKS), reader=reader
-        )
-        source = self._sources.pop(transfer, None)
-        if source is not None and not source.done():
-            source.set_result(meeting)
-        return meeting
-
-    def leave(self, transfer: str, meeting: _Meeting) -> None:
-        """Remove a reader."""
-        meeting.end()
-        if self._readers.get(transfer) is meeting:
-            del self._readers[transfer]
-
-    async def reader_for(self, transfer: str) -> _Meeting | None:
-        """Wait, as a source, for the reader; None when a newer source replaced this one."""
-        meeting = self._readers.get(transfer)
-        if meeting is not None and not meeting.joined.is_set():
-            return meeting
-        if meeting is not None:
-            meeting.end()  # a source that offers again has lost its earlier call
-        if (older := self._sources.pop(transfer, None)) is not None:
-            older.cancel()
-        waiting: asyncio.Future[_Meeting] = asyncio.get_running_loop().create_future()
-        self._sources[transfer] = waiting
-        try:
-            await asyncio.wait([waiting])
-            return None if waiting.cancelled() else waiting.result()
-        finally:
-            if self._sources.get(transfer) is waiting:
-                del self._sources[transfer]
 
 
 class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
@@ -242,7 +84,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         self._secret = bytes.fromhex(settings.secret)
         self._spool = spool
         self._moved_bytes: Counter[str] = Counter()  # since the start, by direction
-        self._meetings = _Meetings()
+        self._meetings = Meetings()
         self._stores: Counter[str] = Counter()  # under way, of each site
         self._bucket: TokenBucket | None = None
         if settings.bytes_per_s is not None:
@@ -320,7 +162,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         finally:
             part.close()
 
-    async def _join(self, meeting: _Meeting) -> None:
+    async def _join(self, meeting: Meeting) -> None:
         """Wait for the source."""
         wait_s = self._settings.offer_wait_s
         try:
@@ -330,7 +172,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             reason = f"the source did not offer the file within {wait_s:g} s"
             raise RefusalError(grpc.StatusCode.ABORTED, reason) from error
 
-    async def _forward(self, meeting: _Meeting, context: _ReadContext) -> None:
+    async def _forward(self, meeting: Meeting, context: _ReadContext) -> None:
         async with asyncio.timeout(None) as limit:
             while True:
                 chunk = await meeting.pipe.get()
@@ -375,7 +217,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
 
     async def _receive_offer(
         self,
-        meeting: _Meeting,
+        meeting: Meeting,
         messages: AsyncIterator[files_pb2.OfferUp],
         context: _OfferContext,
     ) -> None:
@@ -552,119 +394,6 @@ def _metrics(settings: MetricsSettings | None, relay: RelayServer) -> RelayMetri
     from koala.daemon.files.relay_metrics import RelayMetrics  # noqa: PLC0415 - needs an extra
 
     return RelayMetrics(settings, relay.usage)
-
-
-class RelayProcess:
-    """Relay as a child process of the daemon, restarted on the same port when it dies.
-
-    Copies under way are cut, and resume when it is back.
-    """
-
-    def __init__(self, settings: RelaySettings, on_started: Callable[[int], None]) -> None:
-        self.process: asyncio.subprocess.Process | None = None
-        self._settings = settings
-        self._on_started = on_started
-        self._status = 0
-
-    async def run(self) -> None:
-        """Supervise the relay until cancelled.
-
-        Raises UnreachableError when the relay exits by itself at its first start: the port is in
-        use, or a folder is unusable. A relay that is killed or too slow is restarted.
-        """
-        has_started = False
-        pause_s = _RESTART_S
-        while True:
-            try:
-                async with self._child() as (process, port):
-                    host = self._settings.listen.rpartition(":")[0]
-                    self._settings = replace(self._settings, listen=f"{host}:{port}")
-                    self._on_started(port)
-                    has_started = True
-                    pause_s = _RESTART_S
-                    status = await process.wait()
-                    log.error("relay.ended", status=status)
-            except UnreachableError as error:
-                if not has_started and self._status > 0:
-                    raise
-                log.warning("relay.not_started", error=str(error))
-            await asyncio.sleep(pause_s)
-            pause_s = min(_RESTART_S_MAX, 2 * pause_s)
-
-    @asynccontextmanager
-    async def _child(self) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
-        """Run a relay for the length of the block; yields its process and port."""
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "koala.daemon.files.relay"),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                start_new_session=True,  # Ctrl-C at the daemon must not end it first
-            )
-        except OSError as error:  # a temporary lack of processes, descriptors or memory
-            reason = f"no process can be started for the relay: {error.strerror}"
-            raise UnreachableError(reason) from error
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self.process = process
-        try:
-            process.stdin.write(json.dumps(asdict(self._settings)).encode() + b"\n")
-            yield process, await _port(process.stdout)
-        finally:
-            self.process = None
-            process.stdin.close()
-            # The relay exits when its input closes. Wait for that, because a kill would hide its
-            # own status; but kill it if this task is cancelled again.
-            try:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_END_S):
-                        await process.wait()
-            finally:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                self._status = await process.wait()
-
-
-RunRelay: TypeAlias = Callable[[RelaySettings, Callable[[int], None]], Coroutine[None, None, None]]
-"""Run a relay until cancelled, and report its port: `serve` here, `run_relay_process` beside."""
-
-
-async def run_relay_process(settings: RelaySettings, on_started: Callable[[int], None]) -> None:
-    """Run the relay as a child process until cancelled."""
-    await RelayProcess(settings, on_started).run()
-
-
-class Relay:
-    """The relay of a daemon: `address` is as agents reach it, known once `started` is set."""
-
-    def __init__(self, settings: RelaySettings, *, host: str, run: RunRelay) -> None:
-        self.address = ""
-        self.started = asyncio.Event()
-        self._settings = settings
-        self._host = host
-        self._run = run
-
-    async def run(self) -> None:
-        """Run the relay until cancelled. Raises UnreachableError when it cannot start."""
-        await self._run(self._settings, self._on_started)
-
-    def _on_started(self, port: int) -> None:
-        self.address = f"{self._host}:{port}"
-        self.started.set()
-        log.info("relay.started", address=self.address)
-
-
-async def _port(stdout: asyncio.StreamReader) -> int:
-    try:
-        async with asyncio.timeout(_START_S):
-            reply = json.loads(await stdout.readline())
-        if reason := reply.get("error"):
-            raise UnreachableError(f"the relay did not start: {reason}")
-        return int(reply["port"])
-    except (TimeoutError, ValueError, KeyError, TypeError, ConnectionError) as error:
-        message = "the relay did not start; what it wrote to standard error says why"
-        raise UnreachableError(message) from error
 
 
 async def _main() -> None:
