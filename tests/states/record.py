@@ -4,8 +4,8 @@ TREE is a checkout of the release (`git worktree add TREE COMMIT`). Its daemon a
 fixed scenario below `/tmp/koala-recorded` and are ended twice, by TERM and by KILL. Each time
 `NAME-term.tar.gz` or `NAME-kill.tar.gz` is written beside this file: what the processes left on the
 disk, and `phases.json`, the phase of each job at that instant.
-`tests/daemon/storage/test_old_states.py` and `tests/live/test_old_states.py` start the present
-release on all of them.
+`tests/daemon/storage/test_old_states.py` and `tests/live/failures/test_old_states.py` start the
+present release on all of them.
 
 Record a new one whenever a number in `koala.runtime.disk_formats` or `koala_agent.formats` is
 raised: from the last commit before.

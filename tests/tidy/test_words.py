@@ -39,7 +39,7 @@ def test_no_name_is_retired_and_none_stands_twice_in_a_layer() -> None:
 
 
 def test_a_folder_has_no_more_modules_than_its_names_can_explain() -> None:
-    folders = Counter(module.path.parent for module in shipped_modules())
+    folders = Counter(module.path.parent for module in all_modules())
     assert {str(path) for path, count in folders.items() if count > MODULES_MAX} == set()
 
 

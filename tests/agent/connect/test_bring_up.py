@@ -1,4 +1,4 @@
-"""Steps of `koala site connect` here; `tests/cli/test_connect.py` types the whole command."""
+"""Steps of `koala site connect` here; `tests/cli/local/test_connect.py` types the whole command."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from koala.daemon.storage.records import Notice, Record
 from koala.metrics.declaration import Source
 from koala.metrics.meter import Meter
 from koala.metrics.readings import Readings
-from tests.core.test_claiming import high, preemptible
+from tests.core.pipeline.test_claiming import high, preemptible
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 from tests.metrics.scraping import rendered, samples, value

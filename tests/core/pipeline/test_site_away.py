@@ -34,7 +34,7 @@ from koala.core.model.events import (
 from koala.core.model.job import ArmNumber, ClaimEnd, EndKind
 from koala.core.model.values import ClaimId, FileName, SiteName, TransferId, UserName
 from tests.core.conftest import Begin
-from tests.core.test_site_errors import in_phase
+from tests.core.pipeline.test_site_errors import in_phase
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
 

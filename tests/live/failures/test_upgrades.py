@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from koala.runtime.disk_formats import CORE
+from tests.live.failures.test_faults import running_job
 from tests.live.grid import live_grid
-from tests.live.test_faults import running_job
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 

@@ -105,7 +105,7 @@ def test_what_was_forked_ends_with_the_process_that_asked_for_it(tmp_path: Path)
     """Though that is killed and says nothing to anybody."""
     told = tmp_path / "told"
     code = (
-        "import sys; from tests.live.test_forked import sleep\n"
+        "import sys; from tests.live.failures.test_forked import sleep\n"
         "open(sys.argv[1], 'w').write(f'{sleep(by_exec=False).pid}\\n'); sys.stdin.read()"
     )
     path = os.pathsep.join((str(ROOT), str(ROOT / "agents")))

@@ -14,7 +14,7 @@ from koala.core.policy_api import Policies
 from koala.policies import chosen
 from koala.views.explain import why
 from tests.core.conftest import Begin
-from tests.core.test_placing import order_of_claims
+from tests.core.pipeline.test_placing import order_of_claims
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import ANN, Script
 
