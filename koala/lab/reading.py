@@ -1,4 +1,4 @@
-"""Grids of files, as for `koala up`."""
+"""Read grid files, as `koala up` does."""
 
 from __future__ import annotations
 

@@ -153,5 +153,5 @@ def _claim(claim: Claim) -> list[Any]:
 
 
 def _is_told_of(transfer: Transfer) -> bool:
-    """Return True if a copy under way was reported, which early agents did not do."""
+    """Return True if the agent reported this copy while it was under way; early agents did not."""
     return transfer.told_at is not None and not transfer.is_done

@@ -1,4 +1,4 @@
-"""Identities: who looks, with the client and the model that show what the daemon allows them.
+"""Users who are signed in: each has a client and a model of what the daemon lets it see.
 
 The own identity is that of the account that runs the web process. Others come by their token, and
 the daemon decides on each of their calls, as it does for the command line.

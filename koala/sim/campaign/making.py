@@ -1,4 +1,4 @@
-"""Make the runs of a campaign: the store has some, the others are made and stored."""
+"""Execute the runs of a campaign that the store does not have, and store them."""
 
 from __future__ import annotations
 
