@@ -22,11 +22,18 @@ EVERY = 5
 """One in so many seeds is focused."""
 ENDINGS_EVERY = REFUSALS_EVERY = 20
 """One in so many seeds is about ends, and one about refusals."""
+FILES_EVERY = 40
+"""One in so many seeds is about starters that dial nobody."""
 
 
 def is_focused(seed: int) -> bool:
     """True if the seed is focused."""
-    return seed % EVERY == EVERY - 1 or _is_of_endings(seed) or _is_of_refusals(seed)
+    is_one_of_many = seed % EVERY == EVERY - 1
+    return is_one_of_many or any(f(seed) for f in (_is_of_endings, _is_of_refusals, _is_by_files))
+
+
+def _is_by_files(seed: int) -> bool:
+    return seed % FILES_EVERY == 21
 
 
 def _is_of_endings(seed: int) -> bool:
@@ -47,6 +54,8 @@ def focused(seed: int, drawn: Scenario) -> Scenario:
         return endings(random, drawn)
     if _is_of_refusals(seed):
         return refusals(random, drawn)
+    if _is_by_files(seed):
+        return by_files(random, drawn)
     return random.choice(FOCUSES)(random, drawn)
 
 
@@ -263,6 +272,53 @@ def refusals(random: Random, drawn: Scenario) -> Scenario:
         ),
         kinds=(Incident.LINK_DOWN, Incident.AGENT_CRASH),
         lasts_s_max=30.0,
+    )
+
+
+def by_files(random: Random, drawn: Scenario) -> Scenario:
+    """Focus on lines by files: messages become visible late, never, twice or in another order,
+    while agents and starters are killed. Leases and barrier have the times that such a line needs.
+    """
+    lease_s = random.choice((10.0, 20.0))
+    return replace(
+        drawn,
+        settings=tuple(
+            replace(s, is_by_files=n == 0 or random.random() < 0.6)
+            for n, s in enumerate(drawn.settings)
+        ),
+        specs={
+            job: replace(_strict(spec), deadline=None, connect=(), max_hold_s=None)
+            for job, spec in list(drawn.specs.items())[:6]
+        },
+        parameters=replace(
+            drawn.parameters,
+            hold_s=300.0,
+            hold_lease_s=lease_s,
+            run_lease_s=lease_s,
+            late_max_s=4.0,
+            lead_min_s=0.05,
+            lead_max_s=4.0,
+            arm_wait_s=1.0,
+            probe_after_s=30.0,
+        ),
+        chances=Chances(
+            file_late=random.choice((0.0, 0.02, 0.1)),
+            file_lost=random.choice((0.0, 0.01, 0.05)),
+            file_again=random.choice((0.0, 0.1, 0.5)),
+            file_full=random.choice((0.0, 0.02)),
+            crash_agent=random.choice((0.0, 0.001)),
+            requeue=random.choice((0.0, 0.5)),
+            incidents_per_s=random.choice((0.0, 0.05)),
+        ),
+        kinds=random.choice(
+            (
+                (Incident.STARTER_KILLED, Incident.AGENT_CRASH),
+                (Incident.LINK_DOWN, Incident.AGENT_CRASH),
+            )
+        ),
+        faults_s=100.0,
+        lasts_s_max=30.0,
+        locals_=(),
     )
 
 

@@ -64,6 +64,13 @@ FOUND_BY = {
     "an_end_before_the_program_is_dead": 8,
     "a_program_that_stays_held": 91,
 }
+FOUND_BY_FILES = {
+    "a_start_after_d": 21,
+    "a_lease_that_does_not_end": 381,
+    "a_lease_from_the_answer": 661,
+}
+"""Seeds of starters that dial nobody (`focus.by_files`): late, lost and repeated files show the
+same bugs."""
 GUARDS: dict[str, Callable[[], None]] = {
     "a_release_of_another_arm": test_barrier.test_a_release_of_another_number_is_ignored,
     "a_check_in_that_is_a_start": (
@@ -96,6 +103,13 @@ def test_every_mutant_is_tried_somewhere() -> None:
 @pytest.mark.parametrize("name", FOUND_BY)
 def test_the_swarm_finds(name: str) -> None:
     assert found_by(name, [FOUND_BY[name]]) is not None, f"{name} survives seed {FOUND_BY[name]}"
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("name", FOUND_BY_FILES)
+def test_the_swarm_finds_it_by_files_too(name: str) -> None:
+    assert found_by(name, [FOUND_BY_FILES[name]]) is not None, f"{name} survives"
 
 
 @pytest.mark.parametrize("name", GUARDS)

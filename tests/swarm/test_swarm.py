@@ -14,6 +14,7 @@ from tests.swarm.swarm import attempt
 
 SEEDS = 16
 BLOCK = 16
+BY_FILES = 21
 KEPT = [
     int(line.split(maxsplit=1)[0])
     for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines()
@@ -38,6 +39,11 @@ def test_all_promises_hold_whatever_goes_wrong(first: int) -> None:
     rare = ("Finished", "Failed", "Releasing", "Stopping", "passes", "restored")
     missing = [what for what in rare if not reached[what]]
     assert not missing, f"{BLOCK} seeds never reach {missing}: the swarm has lost its power"
+
+
+def test_all_promises_hold_where_starters_dial_nobody() -> None:
+    """A seed of lines by files (`focus.by_files`)."""
+    assert _run([BY_FILES])["Finished"]
 
 
 @pytest.mark.parametrize("seed", KEPT)

@@ -32,7 +32,7 @@ from koala_agent.starter.mailbox.layout import (
     seal,
     unseal,
 )
-from koala_agent.transport.port import SiteAwayError, Transport
+from koala_agent.transport.port import SiteAwayError, SiteFiles
 
 SILENCE_S = 300.0
 """Longest time without a message of a starter, which pings every minute at least."""
@@ -50,15 +50,15 @@ Secret = Callable[[ClaimId], str | None]
 
 
 class Mailbox:
-    """Mailbox of a site, below `folder` of its transport. Await `run` in a task."""
+    """Mailbox of a site, in a `folder` of its files. Await `run` in a task."""
 
     def __init__(
-        self, transport: Transport, folder: str, *, now: Callable[[], float] = clock.now
+        self, files: SiteFiles, folder: str, *, now: Callable[[], float] = clock.now
     ) -> None:
         self.folder = folder
         self.trouble = ""
         """Reason why no message reaches a starter; empty when they do."""
-        self._transport = transport
+        self._files = files
         self.now = now
         self._owner = -1
         self._is_begun = False
@@ -110,29 +110,29 @@ class Mailbox:
         for session in tuple(self._sessions.values()):
             session.lose("its folder is gone")
         for folder in (self.folder, f"{self.folder}/{UP}", f"{self.folder}/{DOWN}"):
-            self._owner = await make_private(self._transport, folder)
-        for name in await self._transport.list(f"{self.folder}/{UP}"):
+            self._owner = await make_private(self._files, folder)
+        for name in await self._files.list(f"{self.folder}/{UP}"):
             await self._remove(name)
-        for name in await self._transport.list(f"{self.folder}/{DOWN}"):
+        for name in await self._files.list(f"{self.folder}/{DOWN}"):
             await self._remove_session(name)
         self._is_begun = True
         log.info("mailbox.begun", folder=self.folder)
 
     async def _remove(self, name: str) -> None:
-        await self._transport.remove(f"{self.folder}/{UP}/{name}")
+        await self._files.remove(f"{self.folder}/{UP}/{name}")
 
     async def _remove_session(self, session: str) -> None:
         """Remove a session's folder. An error leaves the rest for the next look."""
         folder = f"{self.folder}/{DOWN}/{session}"
         with suppress(OSError, LocalManagerError):
-            for name in await self._transport.list(folder):
-                await self._transport.remove(f"{folder}/{name}")
-            await self._transport.remove_folder(folder)
+            for name in await self._files.list(folder):
+                await self._files.remove(f"{folder}/{name}")
+            await self._files.remove_folder(folder)
 
     async def _turn(self, accept: Accept, secret: Secret) -> None:
         """Read what is new, write what waits, and tidy up."""
         found: dict[str, list[int]] = defaultdict(list)
-        names = await self._transport.list(f"{self.folder}/{UP}")
+        names = await self._files.list(f"{self.folder}/{UP}")
         for name in names:
             session, _, number = name.rpartition(".")
             if number.isdigit() and claim_of(session) is not None:
@@ -184,7 +184,7 @@ class Mailbox:
     async def _read(self, name: str) -> bytes | None:
         """Read a message; None for one that is gone, or not our account's, which is removed."""
         path = f"{self.folder}/{UP}/{name}"
-        found = await self._transport.stat(path)
+        found = await self._files.stat(path)
         if found is None:
             return None
         is_ours = found.owner == self._owner and found.is_file and not found.mode & 0o022
@@ -193,14 +193,14 @@ class Mailbox:
             await self._remove(name)
             return None
         try:
-            return await self._transport.get(path, MESSAGE_MAX_BYTES)
+            return await self._files.get(path, MESSAGE_MAX_BYTES)
         except FileNotFoundError:
             return None
 
     async def _tidy(self, names: tuple[str, ...]) -> None:
         """Remove files and folders that nobody owned at the last look either."""
         files = {f"{UP}/{name}" for name in names if not self._is_known(name)}
-        listed = await self._transport.list(f"{self.folder}/{DOWN}")
+        listed = await self._files.list(f"{self.folder}/{DOWN}")
         folders = {f"{DOWN}/{name}" for name in listed if name not in self._sessions}
         for path in (files | folders) & self._strays:
             where, _, name = path.partition("/")
@@ -220,7 +220,7 @@ class Mailbox:
         content = seal(session.secret, DOWN, session.name, number, lines)
         path = f"{self.folder}/{DOWN}/{session.name}/{number}"
         async with self._slots:
-            await self._transport.put(path, content, is_durable=False)
+            await self._files.put(path, content, is_durable=False)
 
     def start(self, work: Any) -> None:  # noqa: ANN401 - a coroutine of any kind
         """Run a coroutine beside `run`; drop it when that is over."""
@@ -364,11 +364,11 @@ def too_short(leases: Leases) -> str:
     )
 
 
-async def make_private(transport: Transport, folder: str) -> int:
+async def make_private(files: SiteFiles, folder: str) -> int:
     """Make a folder for our account alone, or check the one that is there; return its owner. Raises
     OSError and LocalManagerError."""
-    await transport.make_folder(folder)
-    found = await transport.stat(folder)
+    await files.make_folder(folder)
+    found = await files.stat(folder)
     if found is None or not found.is_folder or found.mode & 0o022:
         mode = "missing" if found is None else f"of mode {found.mode:04o}"
         raise PermissionError(

@@ -64,11 +64,11 @@ class CommandRunner(Protocol):
         """
 
 
-class Transport(CommandRunner, Protocol):
-    """Access to a site: commands and files.
+class SiteFiles(Protocol):
+    """Files of a site.
 
     Paths are those of the site; a relative one begins at the home directory of the agent's account
-    there. The file calls raise OSError as the functions of `os` do, and LocalManagerError when the
+    there. The calls raise OSError as the functions of `os` do, and LocalManagerError when the
     site cannot be reached.
     """
 
@@ -93,3 +93,7 @@ class Transport(CommandRunner, Protocol):
 
     async def remove_folder(self, path: str) -> None:
         """Remove an empty folder; one that is not there is no error."""
+
+
+class Transport(CommandRunner, SiteFiles, Protocol):
+    """Access to a site: commands and files."""

@@ -35,16 +35,19 @@ from koala_agent.lrm.port import Idle, Listed, Placeholder
 from koala_agent.placeholders import submission as placeholders
 from koala_agent.placeholders.submission import LaunchSettings
 from koala_agent.site import Site, SiteSettings, Surroundings
+from koala_agent.starter_link.mailbox import Mailbox
 from tests.swarm.system import disk
 from tests.swarm.system.batch import Answer, BatchSystem, Job, Runs
 from tests.swarm.system.copies import RIGHT, Copies, Sources, Spool
 from tests.swarm.system.loop import SimulatedLoop
 from tests.swarm.system.machines import CrashedError, Machine, Process
+from tests.swarm.system.mailboxes import AgentsMailbox, SharedFolder
 from tests.swarm.system.network import End, Pipe
 from tests.swarm.system.starters import Folder
 from tests.swarm.system.table import require_follows, require_stored
 
 PORT = 1
+MAILBOX = "box"
 RESTART_S = 1.0
 """Delay after which a supervisor restarts a process that ended by itself."""
 
@@ -117,6 +120,7 @@ class Agent(Process):
         sources: Sources,
         begin: Callable[[str, dict[str, Any], Job], Runs],
         dial: Callable[[Agent, Callable[[Pipe[Any] | None], None]], None],
+        shared: SharedFolder | None = None,
     ) -> None:
         super().__init__(sources.network.engine, sources.network.plan, machine)
         self.site = site
@@ -138,7 +142,10 @@ class Agent(Process):
         self.sources = sources
         self.begin = begin
         self.dial = dial
-        self.launch = LaunchSettings(root=Path("/site"), site=site)
+        self.shared = shared
+        self.launch = LaunchSettings(
+            root=Path("/site"), site=site, mailbox="" if shared is None else MAILBOX
+        )
         told = messages.Facts(
             processors=facts.processors,
             grace_s=facts.grace_s,
@@ -213,7 +220,12 @@ class Agent(Process):
             stream=lambda connection, post: SimulatedStream(self, connection, post),
             presence=Presence(machine),
             clock=self.machine.boot,
+            mailbox=None if self.shared is None else self._mailbox(self.shared),
         )
+
+    def _mailbox(self, shared: SharedFolder) -> Mailbox:
+        transport = AgentsMailbox(shared, wait=pass_time, adopted=self.require_bound)
+        return Mailbox(transport, MAILBOX, now=self.machine.boot)
 
     def crash(self) -> None:
         """Kill the agent (SIGKILL)."""

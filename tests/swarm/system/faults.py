@@ -105,6 +105,10 @@ class Chances:
     requeue: float = 0.0
     slow_end: float = 0.0
     closed_path: float = 0.0
+    file_late: float = 0.0  # in a shared folder: other machines see it after a while
+    file_lost: float = 0.0  # they never do
+    file_again: float = 0.0  # one that was removed is still there for a while
+    file_full: float = 0.0  # its quota
     incidents_per_s: float = 0.0
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
 from koala.sim.engine import Engine, Entry
@@ -47,10 +48,13 @@ from koala_agent.starter.events import (
     WriteEnd,
 )
 from koala_agent.starter.machine import StarterMachine
+from koala_agent.starter.mailbox.layout import POLL_S
+from koala_agent.starter.mailbox.postman import Mailbox, Postman
 from koala_agent.starter.program import Specification
 from koala_agent.starter_link import codec as starter_codec
 from tests.swarm.system.faults import FaultPlan
 from tests.swarm.system.machines import Machine, Process, Timer
+from tests.swarm.system.mailboxes import NodesMailbox, SharedFolder
 from tests.swarm.system.network import End
 
 if TYPE_CHECKING:
@@ -103,7 +107,8 @@ class Witness(Protocol):
 @dataclass(slots=True, kw_only=True)
 class Node:
     """Node of a starter. `dial` returns the end of a new connection, None without an answer;
-    `exited` is called when its last process has ended by itself."""
+    `exited` is called when its last process has ended by itself. With a `shared` folder it dials
+    nobody."""
 
     site: SiteName
     machine: Machine
@@ -113,6 +118,7 @@ class Node:
     dial: Callable[[Starter], End[bytes] | None]
     exited: Callable[[], None]
     witness: Witness
+    shared: SharedFolder | None = None
     said: list[bytes] = field(default_factory=list)
 
 
@@ -208,6 +214,9 @@ class Starter(Process):
         self._is_over = False
         self._program_end: Entry | None = None
         self._end: End[bytes] | None = None
+        self._postman: Postman | None = None
+        self._box: NodesMailbox | None = None
+        self._sessions = 0
         self._unread = b""
         self._timer = Timer(self, self._woken)
         self._last_pause_at: Instant = float("-inf")
@@ -264,6 +273,9 @@ class Starter(Process):
         if self._end is not None:
             self._end.reset()
             self._end = None
+        if self.is_up:
+            self._end_session()
+        self._postman = self._box = None  # a killed one leaves its files
 
     # --- the machine, driven (koala_agent.starter.Carrier) ---
 
@@ -436,6 +448,9 @@ class Starter(Process):
 
     def _dial(self) -> None:
         self._hang_up()
+        if self._node.shared is not None:
+            self._open_files(self._node.shared)
+            return
         end = self._node.dial(self)
         if end is None:
             self.after(0.01, lambda: self._handle(Disconnected()))
@@ -444,6 +459,46 @@ class Starter(Process):
         self._unread = b""
         end.take = lambda data: self.run(lambda: self._receive(end, data))
         end.lost = lambda: self.run(lambda: self._lost(end))
+
+    def _open_files(self, shared: SharedFolder) -> None:
+        """Begin a session, as a postman does when it starts."""
+        self._sessions += 1
+        session = f"{self.nonce.replace('/', '-').replace('#', '.')}x{self._sessions}"
+        mailbox = NodesMailbox(shared, str(self._spec["mailbox"]), session)
+        secret = str(self._spec["secret"])
+        postman = Postman(cast("Mailbox", mailbox), session, secret, tell=lambda _problem: None)
+        try:
+            mailbox.begin()
+        except OSError:
+            self.after(0.01, lambda: self._handle(Disconnected()))
+            return
+        self._postman, self._box, self._unread = postman, mailbox, b""
+        self.after(0.0, lambda: self._handle(Connected()))
+        self.after(POLL_S, lambda: self._look(postman))
+
+    def _look(self, postman: Postman) -> None:
+        """Let the postman take a turn."""
+        if self._postman is not postman:
+            return
+        try:
+            postman.deliver()
+            data = postman.collect()
+        except OSError:
+            postman.is_over, data = True, b""
+        self._take(data)
+        if self._postman is not postman:
+            return
+        if postman.is_over:
+            self._end_session()
+            self._handle(Disconnected())
+        else:
+            self.after(POLL_S, lambda: self._look(postman))
+
+    def _end_session(self) -> None:
+        if self._box is not None:
+            with suppress(OSError):
+                self._box.end()
+        self._postman = self._box = None
 
     def reached(self, end: End[bytes]) -> None:
         """Handle the agent's acceptance of the connection."""
@@ -456,8 +511,10 @@ class Starter(Process):
             self._handle(Disconnected())
 
     def _receive(self, end: End[bytes], data: bytes) -> None:
-        if self._end is not end:
-            return
+        if self._end is end:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             if self.is_up:
@@ -473,8 +530,13 @@ class Starter(Process):
                 self._watch.promised(self.armed)
                 self._node.witness.armed(self._node.site, self)
             self.point()
+        line = json.dumps(message).encode() + b"\n"
         if self._end is not None:
-            self._end.send(json.dumps(message).encode() + b"\n")
+            self._end.send(line)
+        if self._postman is not None:
+            self._postman.post(line)
+            with suppress(OSError):  # found at the next turn
+                self._postman.deliver()
 
     # --- what happens to it ---
 

@@ -38,6 +38,7 @@ from tests.swarm.system.copies import Sources
 from tests.swarm.system.daemons import STANDARD_CUSTODY, Custody, Daemon, Overseer, Settings
 from tests.swarm.system.faults import FaultPlan, Happening, Incident
 from tests.swarm.system.machines import Machine
+from tests.swarm.system.mailboxes import SharedFolder
 from tests.swarm.system.network import NEAR, End, Network, Pipe
 from tests.swarm.system.starters import Folder, Node, Starter, Witness
 
@@ -67,6 +68,7 @@ class Setting:
     rate: float = 1.0  # of the agent's clock; 1 is the daemon's
     node_rate: float = 1.0  # of its nodes' clocks
     offset_s: Seconds = 0.0  # error of its nodes' wall clocks
+    is_by_files: bool = False  # its starters dial nobody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,7 @@ class Site:
 
     def __init__(self, world: World, setting: Setting, pace: Pace) -> None:
         engine, plan = world.engine, world.plan
+        self._shared = SharedFolder(engine, plan) if setting.is_by_files else None
         self.setting = setting
         self.name = setting.name
         self.starters: dict[str, Starter] = {}
@@ -109,6 +112,7 @@ class Site:
             sources=world.sources,
             begin=self._begin,
             dial=world.dial_daemon,
+            shared=self._shared,
         )
         self._world = world
         self._node = Machine(
@@ -127,6 +131,7 @@ class Site:
             pause_max_s=world.pause_max_s,
             program=world.program(ClaimId(claim)),
             dial=self._dial_agent,
+            shared=self._shared,
             exited=lambda: self.batch.exited(job),
             witness=world.onlooker,
         )

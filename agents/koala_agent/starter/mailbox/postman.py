@@ -24,6 +24,7 @@ from koala_agent.starter.process_tree import die_with_parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
 IDLE_S, IDLE_POLL_S = 30.0, 1.0
@@ -110,15 +111,18 @@ class Mailbox:
 class Postman:
     """The starter's end of a session: turns bytes of the line into messages, and back.
 
-    `deliver` and `collect` raise OSError when the line is lost.
+    `deliver` and `collect` raise OSError when the line is lost. `tell` logs what goes wrong.
     """
 
-    def __init__(self, mailbox: Mailbox, session: str, secret: str) -> None:
+    def __init__(
+        self, mailbox: Mailbox, session: str, secret: str, tell: Callable[[str], None] = log
+    ) -> None:
         self.is_over = False
         """True when the agent has ended the session."""
         self._mailbox = mailbox
         self._session = session
         self._secret = secret
+        self._tell = tell
         self._unsent = b""
         self._next_up = self._next_down = 0
         self._is_sealed = False
@@ -190,7 +194,7 @@ class Postman:
     def _log_once(self, problem: str) -> None:
         if problem != self._problem:
             self._problem = problem
-            log(f"mailbox: {problem}")
+            self._tell(f"mailbox: {problem}")
 
 
 class FileLine:

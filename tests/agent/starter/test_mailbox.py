@@ -1,0 +1,273 @@
+"""Lines by files: both ends over a real folder, and what others put there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from koala.protocol.names import ClaimId
+from koala_agent.claims.settings import Leases
+from koala_agent.starter.mailbox.layout import UP, seal, session_of
+from koala_agent.starter.mailbox.postman import FileLine, Postman
+from koala_agent.starter.mailbox.postman import Mailbox as NodesMailbox
+from koala_agent.starter_link.mailbox import Mailbox, too_short
+from koala_agent.transport.local import LocalTransport
+from tests.harness.moments import moment
+from tests.harness.small_disk import fill, small_disk
+
+CLAIM, SECRET = ClaimId("j1/1/0/1"), "a secret"
+LIMIT_S = 60.0
+
+
+class Line(asyncio.Protocol):
+    """A connection of the agent, which keeps what it gets."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self.data = b""
+        self.is_lost = False
+        self.transport: asyncio.Transport | None = None
+        lines.append(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        assert exc is None
+        self.is_lost = True
+
+    def say(self, data: bytes) -> None:
+        assert self.transport is not None
+        self.transport.write(data)
+
+
+@asynccontextmanager
+async def agent_of(folder: Path) -> AsyncIterator[tuple[Mailbox, list[Line]]]:
+    """The agent's end of a mailbox, and its connections."""
+    lines: list[Line] = []
+    mailbox = Mailbox(LocalTransport(environment={}), str(folder))
+    secrets = {CLAIM: SECRET}
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(
+            mailbox.run(lambda: Line(lines), secrets.get, changed=lambda: None)
+        )
+        try:
+            await until(lambda: (folder / "down").is_dir() or bool(mailbox.trouble))
+            yield mailbox, lines
+        finally:
+            running.cancel()
+
+
+def postman_of(folder: Path, secret: str = SECRET) -> tuple[Postman, str]:
+    """A starter's end, which has begun a session."""
+    session = session_of(CLAIM)
+    mailbox = NodesMailbox(str(folder), session)
+    mailbox.begin()
+    return Postman(mailbox, session, secret), session
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while not condition():
+            await moment()
+
+
+async def heard(postman: Postman, data: bytes) -> None:
+    """Wait until the starter's end has received exactly this."""
+    found = b""
+    async with asyncio.timeout(LIMIT_S):
+        while found != data:
+            found += postman.collect()
+            await moment()
+
+
+def test_a_session_is_named_by_its_claim_and_never_twice() -> None:
+    first, second = session_of(CLAIM), session_of(CLAIM)
+    assert first != second
+    assert first.startswith("j1-1-0-1.")
+
+
+async def test_messages_go_both_ways_and_nothing_of_them_is_left(tmp_path: Path) -> None:
+    async with agent_of(tmp_path) as (mailbox, lines):
+        postman, session = postman_of(tmp_path)
+        for word in (b"one\n", b"two\n", b"half of"):
+            postman.post(word)
+            postman.deliver()
+        await until(lambda: bool(lines) and lines[0].data == b"one\ntwo\n")
+        lines[0].say(b"yes\n")
+        lines[0].say(b"no\n")
+        await heard(postman, b"yes\nno\n")
+        assert list((tmp_path / "up").iterdir()) == []
+        assert list((tmp_path / "down" / session).iterdir()) == []
+        assert lines[0].transport is not None
+        lines[0].transport.close()
+        await until(lambda: lines[0].is_lost)
+        postman.collect()
+        assert postman.is_over
+        assert mailbox.trouble == ""
+
+
+async def test_a_message_counts_once_and_in_its_turn_whenever_it_is_visible(
+    tmp_path: Path,
+) -> None:
+    async with agent_of(tmp_path) as (_mailbox, lines):
+        session = session_of(CLAIM)
+        NodesMailbox(str(tmp_path), session).begin()
+        put(tmp_path, f"{session}.1", seal(SECRET, UP, session, 1, b"two\n"))
+        put(tmp_path, f"{session}.0", seal(SECRET, UP, session, 0, b"one\n"))
+        await until(lambda: bool(lines) and lines[0].data == b"one\ntwo\n")
+        put(tmp_path, f"{session}.0", seal(SECRET, UP, session, 0, b"one\n"))
+        put(tmp_path, f"{session}.2", seal(SECRET, UP, session, 2, b"three\n"))
+        await until(lambda: not list((tmp_path / "up").iterdir()))
+        assert lines[0].data == b"one\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize(
+    "forged", ["other number", "other session", "other way", "no seal", "open"]
+)
+async def test_what_the_starter_did_not_write_there_is_refused(tmp_path: Path, forged: str) -> None:
+    async with agent_of(tmp_path) as (_mailbox, lines):
+        postman, session = postman_of(tmp_path)
+        postman.post(b"one\n")
+        postman.deliver()
+        await until(lambda: bool(lines) and lines[0].data == b"one\n")
+        content = {
+            "other number": seal(SECRET, UP, session, 0, b"one\n"),
+            "other session": seal(SECRET, UP, session_of(CLAIM), 1, b"two\n"),
+            "other way": seal(SECRET, "down", session, 1, b"two\n"),
+            "no seal": seal("", UP, session, 1, b"two\n"),
+            "open": seal(SECRET, UP, session, 1, b"two\n"),
+        }[forged]
+        put(tmp_path, f"{session}.1", content, mode=0o666 if forged == "open" else 0o600)
+        await until(lambda: not list((tmp_path / "up").iterdir()))
+        postman.post(b"mine\n")
+        postman.deliver()
+        await until(lambda: lines[0].data == b"one\nmine\n")
+
+
+async def test_no_link_is_followed(tmp_path: Path) -> None:
+    async with agent_of(tmp_path / "box") as (_mailbox, lines):
+        postman, session = postman_of(tmp_path / "box")
+        target = tmp_path / "target"
+        target.write_bytes(seal(SECRET, UP, session, 0, b"one\n"))
+        (tmp_path / "box" / "up" / f"{session}.0").symlink_to(target)
+        await until(lambda: not list((tmp_path / "box" / "up").iterdir()))
+        assert [line.data for line in lines] == [b""]
+        (tmp_path / "box" / "down" / session / "0").symlink_to(target)
+        with pytest.raises(OSError, match="symbolic links"):
+            postman.collect()
+
+
+async def test_a_forged_answer_is_refused_and_the_agents_own_counts(tmp_path: Path) -> None:
+    async with agent_of(tmp_path) as (_mailbox, lines):
+        postman, session = postman_of(tmp_path)
+        postman.post(b"one\n")
+        postman.deliver()
+        await until(lambda: bool(lines))
+        lines[0].say(b"yes\n")
+        await heard(postman, b"yes\n")
+        down = tmp_path / "down" / session / "1"
+        for content in (
+            seal("", "down", session, 1, b"no\n"),
+            seal("guess", "down", session, 1, b"no\n"),
+        ):
+            down.write_bytes(content)
+            down.chmod(0o600)
+            assert postman.collect() == b""
+        lines[0].say(b"well\n")
+        await heard(postman, b"well\n")
+
+
+async def test_a_folder_that_others_may_write_is_told_and_not_used(tmp_path: Path) -> None:
+    os.chmod(tmp_path, 0o777)  # noqa: PTH101 - in a coroutine
+    async with agent_of(tmp_path) as (mailbox, _lines):
+        assert "mode 0777" in mailbox.trouble
+        assert "chmod 700" in mailbox.trouble
+        os.chmod(tmp_path, 0o700)  # noqa: PTH101 - see above
+        await until(lambda: not mailbox.trouble)
+        (tmp_path / "up").chmod(0o770)
+        with pytest.raises(PermissionError, match="0770"):
+            postman_of(tmp_path)
+
+
+async def test_an_agent_that_is_new_ends_the_sessions_of_the_one_before(tmp_path: Path) -> None:
+    async with agent_of(tmp_path):
+        postman, _session = postman_of(tmp_path)
+    postman.post(b"to nobody\n")
+    postman.deliver()
+    async with agent_of(tmp_path) as (_mailbox, lines):
+        await until(lambda: not list((tmp_path / "down").iterdir()))
+        with pytest.raises(FileNotFoundError):
+            postman.collect()
+        assert lines == []
+
+
+async def test_a_folder_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "box"
+    async with agent_of(folder) as (mailbox, lines):
+        postman, _session = postman_of(folder)
+        postman.post(b"one\n")
+        postman.deliver()
+        await until(lambda: bool(lines))
+        shutil.rmtree(folder)
+        await until(lambda: lines[0].is_lost and (folder / "down").is_dir())
+        await until(lambda: not mailbox.trouble)
+
+
+@pytest.mark.root
+async def test_messages_wait_while_the_quota_is_full(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "box", megabytes=1) as folder:
+        async with agent_of(folder) as (_mailbox, lines):
+            postman, _session = postman_of(folder)
+            postman.post(b"one\n")
+            postman.deliver()
+            await until(lambda: bool(lines))
+            filler = fill(folder, 0)
+            lines[0].say(b"yes\n")
+            postman.post(b"two\n")
+            for _ in range(3):
+                postman.deliver()
+                assert postman.collect() == b""
+            filler.unlink()
+            await heard(postman, b"yes\n")
+            postman.deliver()
+            await until(lambda: lines[0].data == b"one\ntwo\n")
+
+
+async def test_a_starter_talks_to_its_postman_as_to_the_agent(tmp_path: Path) -> None:
+    async with agent_of(tmp_path) as (_mailbox, lines):
+        line = FileLine(str(tmp_path), CLAIM, SECRET)
+        connection = line.open()
+        connection.settimeout(LIMIT_S)
+        connection.sendall(b"one\n")
+        await until(lambda: bool(lines) and lines[0].data == b"one\n")
+        lines[0].say(b"yes\n")
+        assert await asyncio.to_thread(connection.recv, 100) == b"yes\n"
+        connection.close()
+        await asyncio.to_thread(line.close)
+        await until(lambda: not list((tmp_path / "down").iterdir()))
+        for pid in line.helpers:
+            await asyncio.to_thread(os.waitpid, pid, 0)
+
+
+def test_leases_that_files_cannot_renew_are_told() -> None:
+    kept = Leases(hold_lease_s=60.0, run_lease_s=600.0, kill_s=5.0)
+    assert too_short(kept) == ""
+    assert "leases of 2 s" in too_short(Leases(hold_lease_s=60.0, run_lease_s=2.0, kill_s=5.0))
+
+
+def put(folder: Path, name: str, content: bytes, *, mode: int = 0o600) -> None:
+    """Put a message there as any process of this account can."""
+    new = folder / f".{name}"
+    new.write_bytes(content)
+    new.chmod(mode)
+    new.rename(folder / "up" / name)
