@@ -43,7 +43,7 @@ $(EXAMPLES): pyproject.toml
 	@PYTHON="$(PYTHON)" deploy/dev/install.sh $(VENV) examples
 
 .PHONY: test
-test: $(STAMP)  ## Run the tests, lint and types among them, but the long ones (ARGS="-k name" narrows)
+test: $(STAMP)  ## Run the tests, lint among them, but the long ones (ARGS="-k name" narrows)
 	@$(BIN)/python -m pytest -q --numprocesses 3 $(ARGS)
 
 .PHONY: test-long

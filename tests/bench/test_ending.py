@@ -21,7 +21,13 @@ LIMIT_S = 60.0
 
 @pytest.mark.live
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(n, marks=pytest.mark.long) for n in (signal.SIGINT, signal.SIGKILL)),
+    ],
+)
 def test_the_grid_of_a_benchmark_ends_with_it(tmp_path: Path, number: signal.Signals) -> None:
     """It is ended as soon as its daemon and its agent are there, alone as by `kill`."""
     with begun(tmp_path, "submissions") as process:
@@ -36,6 +42,7 @@ def test_the_grid_of_a_benchmark_ends_with_it(tmp_path: Path, number: signal.Sig
 
 @pytest.mark.live
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_second_signal_does_not_interrupt_the_end(tmp_path: Path) -> None:
     """`timeout make bench` sends one to the group, and make passes its own on."""
     with begun(tmp_path, "latency") as process:

@@ -12,8 +12,8 @@ import pytest
 
 from tests.swarm.swarm import attempt
 
-SEEDS = 16
-BLOCK = 16
+SEEDS = 8
+BLOCK = 8
 BY_FILES = 21
 KEPT = [
     int(line.split(maxsplit=1)[0])

@@ -1,4 +1,4 @@
-"""Lint, form, types and generated code are tests, so that one command tells all."""
+"""Lint, form and generated code are tests, so that one command tells all; `make types` checks types."""
 
 import faulthandler
 import importlib.util
@@ -14,7 +14,7 @@ from tests.tidy.sources import ROOT
 pytestmark = pytest.mark.slow  # long, so it begins early
 
 TOOL_S = 1_200.0
-"""A tool may take so long: mypy without its cache, on a machine that is busy."""
+"""A tool may take so long, on a machine that is busy."""
 
 
 def test_ruff_finds_no_breach_of_the_rules() -> None:
@@ -23,10 +23,6 @@ def test_ruff_finds_no_breach_of_the_rules() -> None:
 
 def test_every_file_has_the_form_that_ruff_gives_it() -> None:
     run_tool("ruff", "format", "--check", "--output-format", "concise", ".")
-
-
-def test_mypy_strict_finds_no_wrong_type() -> None:
-    run_tool("mypy")
 
 
 def test_the_generated_code_is_what_the_proto_files_give(tmp_path: Path) -> None:
