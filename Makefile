@@ -9,6 +9,7 @@ SHELL := /bin/bash
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.has-dev
+LONG   := $(VENV)/.has-long
 BROWSER := $(VENV)/.has-browser
 EXAMPLES := $(VENV)/.has-examples
 SEEDS  ?= 10000
@@ -36,6 +37,9 @@ setup: $(STAMP)  ## Make .venv with Koala and its tools (the other targets do it
 $(STAMP): pyproject.toml
 	@PYTHON="$(PYTHON)" deploy/dev/install.sh $(VENV) dev examples
 
+$(LONG): pyproject.toml
+	@PYTHON="$(PYTHON)" deploy/dev/install.sh $(VENV) dev examples long
+
 $(BROWSER): pyproject.toml
 	@PYTHON="$(PYTHON)" deploy/dev/install.sh $(VENV) dev examples browser
 
@@ -47,7 +51,7 @@ test: $(STAMP)  ## Run the tests, lint among them, but the long ones (ARGS="-k n
 	@$(BIN)/python -m pytest -q --numprocesses 3 $(ARGS)
 
 .PHONY: test-long
-test-long: $(STAMP)  ## The tests that `make test` leaves out because they take long: faults of processes, campaigns in small
+test-long: $(LONG)  ## The tests that `make test` leaves out because they take long: faults of processes, campaigns in small
 	@$(BIN)/python -m pytest -q --numprocesses 2 -m "long and not lrm and not bench" $(ARGS)
 
 .PHONY: test-stalls

@@ -17,17 +17,16 @@ from tests.cli.command import environment
 from tests.tidy.sources import ROOT
 
 LIMIT_S = 60.0
+SIGNALS = (
+    signal.SIGTERM,
+    pytest.param(signal.SIGINT, marks=pytest.mark.long),
+    pytest.param(signal.SIGKILL, marks=pytest.mark.long),
+)
 
 
 @pytest.mark.live
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGTERM,
-        *(pytest.param(n, marks=pytest.mark.long) for n in (signal.SIGINT, signal.SIGKILL)),
-    ],
-)
+@pytest.mark.parametrize("number", SIGNALS)
 def test_the_grid_of_a_benchmark_ends_with_it(tmp_path: Path, number: signal.Signals) -> None:
     """It is ended as soon as its daemon and its agent are there, alone as by `kill`."""
     with begun(tmp_path, "submissions") as process:

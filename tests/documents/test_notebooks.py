@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from tests.tidy.sources import ROOT
 
@@ -41,9 +40,9 @@ def test_the_documents_have_three_notebooks_with_outputs() -> None:
     for path in NOTEBOOKS:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"/(tmp|home|root|work)/", text), f"{path.name} names a path"
-        cells = [one for one in nbformat.reads(text, as_version=4).cells if one.cell_type == "code"]
-        assert sum(bool(one.outputs) for one in cells) >= 4
-        kinds = {out["output_type"] for one in cells for out in one.outputs}
+        cells = [one for one in json.loads(text)["cells"] if one["cell_type"] == "code"]
+        assert sum(bool(one["outputs"]) for one in cells) >= 4
+        kinds = {out["output_type"] for one in cells for out in one["outputs"]}
         assert "error" not in kinds
 
 
@@ -51,6 +50,9 @@ def test_the_documents_have_three_notebooks_with_outputs() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_shows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'agents'}")
     notebook = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
     shown = shapes(notebook)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-import polars
 import pytest
 
 from koala import lab
@@ -223,15 +222,24 @@ def test_a_log_gives_the_numbers_of_the_command(tmp_path: Path) -> None:
     assert found.document == {k: v for k, v in of_grid.items() if k not in ("grid", "split")}
 
 
+def test_rows_are_shown_and_give_their_columns() -> None:
+    rows = OWN.run().jobs
+    assert list(rows.to_dict()) == list(rows.columns)
+    assert sum(rows.to_dict()["processors"]) == 26
+    assert "first" in repr(rows)
+    assert "<td>first</td>" in rows._repr_html_()
+
+
+@pytest.mark.long
 def test_rows_become_tables_of_pandas_and_polars() -> None:
+    import polars
+
     rows = OWN.run().jobs
     frame = rows.to_pandas()
     assert list(frame.columns) == list(rows.columns)
     assert frame["processors"].sum() == 26
     assert polars.DataFrame(rows.to_dict(), strict=False)["processors"].sum() == 26
     assert isnan(lab.Rows([{"a": float("nan")}]).to_pandas()["a"][0])
-    assert "first" in repr(rows)
-    assert "<td>first</td>" in rows._repr_html_()
 
 
 def test_pictures_are_drawn_by_one_call(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Lint, form and generated code are tests, so that one command tells all; `make types` checks types."""
+"""Lint, form and generated code are tests, so that one command tells all."""
 
 import faulthandler
 import importlib.util
