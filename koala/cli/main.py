@@ -60,6 +60,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "reproduce": "koala.cli.research.reproduce:reproduce",
         "sweep": "koala.cli.research.sweep:sweep",
         "twin": "koala.cli.research.twin:twin",
+        "yardstick": "koala.cli.research.yardstick:yardstick",
     },
 }
 """Place of each command, in the sections and the order of the help text."""
@@ -95,7 +96,7 @@ LONG_RUNNING = ("demo", "up", "daemon", "web")
 """Commands that exit through the interpreter's normal shutdown; the others skip it, see `main`."""
 WITH_TEMPORARY_FOLDERS = ("demo", "up", "backup", "restore", "admin")
 """Commands that remove temporary folders on exit. They react to the first ending signal only."""
-WITH_WORKERS = ("simulate", "reproduce", "sweep", "twin")
+WITH_WORKERS = ("simulate", "reproduce", "sweep", "twin", "yardstick")
 """Commands with worker processes and partial files. They clean both up when a signal ends them."""
 
 

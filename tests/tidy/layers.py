@@ -61,6 +61,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "koala.cli",
         "koala.lab",
         "koala.twin",
+        "koala.yardstick",
         "koala.papers.deadlines.command",
         "koala.papers.hints.command",
         "koala.papers.koala.command",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -207,6 +208,17 @@ def on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def plain_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows for JSON, which has no infinity and no not-a-number."""
+    return [
+        {
+            name: None if isinstance(value, float) and not isfinite(value) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
 
 
 def show(document: Mapping[str, Any], *, as_json: bool, text: Callable[[], str]) -> None:

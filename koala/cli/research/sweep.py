@@ -199,8 +199,8 @@ def _report(found: SweepFile, made: Sweep, folder: Path, *, as_json: bool) -> No
         "folder": str(folder),
         "runs": {"finished": len(made.made.finished), "stored": made.made.stored},
         "interrupted": made.is_interrupted,
-        "means": _plain(means),
-        "comparisons": _plain(compared),
+        "means": shared.plain_rows(means),
+        "comparisons": shared.plain_rows(compared),
     }
 
     def text() -> str:
@@ -219,16 +219,3 @@ def _table(rows: Rows) -> str:
 
     cells = [[text(value) for value in row] for row in rows.cells()]
     return table(columns(*(name.upper() for name in rows.columns)), cells)
-
-
-def _plain(rows: Rows) -> list[dict[str, Any]]:
-    """Return the rows for JSON, which has no infinity and no not-a-number."""
-    from math import isfinite
-
-    return [
-        {
-            name: None if isinstance(value, float) and not isfinite(value) else value
-            for name, value in row.items()
-        }
-        for row in rows
-    ]

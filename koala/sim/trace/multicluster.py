@@ -192,6 +192,7 @@ class GridReplay:
             / capacity_s
             if capacity_s
             else None,
+            "local_wait_mean": _mean_local_wait(report),
             "makespan": report.ended_at,
             "sites": {
                 name: {
@@ -240,6 +241,12 @@ class GridReplay:
 
 def _mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
+
+
+def _mean_local_wait(report: ExperimentReport) -> float | None:
+    """Return the mean wait of the sites' own users' jobs that were started."""
+    started = sum(users.started for users in report.users.values())
+    return sum(users.waited_s for users in report.users.values()) / started if started else None
 
 
 def _moments(values: Sequence[float]) -> dict[str, float | None]:
