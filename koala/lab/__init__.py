@@ -16,6 +16,7 @@
 - `results`, `rows`: what a run measured, as tables.
 - `sweeps`: many settings with the same seeds, and paired comparisons; `sweep_files` reads them
   from files.
+- `engines`, `on_koala`: where runs are made; runs at the user's own sites.
 - `drawing`, `progress`: pictures, and progress in terminals and notebooks.
 """
 

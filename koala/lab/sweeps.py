@@ -15,6 +15,7 @@ from typing import Any
 
 from koala.errors import ConfigError
 from koala.lab.drawing import Picture
+from koala.lab.engines import engine_of
 from koala.lab.experiments import Experiment, label
 from koala.lab.models import KINDS, Model
 from koala.lab.progress import shown
@@ -24,7 +25,6 @@ from koala.papers.paper import Panel
 from koala.papers.results import Results
 from koala.papers.runs import Effort, Outcome, Quantity, Run
 from koala.sim.campaign.code import code_of_module, own_code
-from koala.sim.campaign.engines import engine_of
 from koala.sim.campaign.identity import Plain, canonical, run_id
 from koala.sim.campaign.making import Campaign, Engine, StoreChoice, key_of, make
 from koala.sim.campaign.records import Made

@@ -87,7 +87,7 @@ ONLY_FROM = {
     "prometheus_client": ("koala.metrics",),
     "rich": ("koala.cli",),
     **dict.fromkeys(("cloudpickle", "pandas", "IPython"), ("koala.lab",)),
-    "distributed": ("koala.sim.campaign.on_dask",),
+    "distributed": ("koala.sim.campaign.on_dask", "koala.lab.on_koala"),
     **dict.fromkeys(("starlette", "uvicorn", "jinja2"), ("koala.web",)),
     **dict.fromkeys(
         ("scipy", "numpy", "matplotlib"),

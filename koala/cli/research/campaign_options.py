@@ -22,9 +22,9 @@ def campaign_options(command: F) -> F:
         workers_option,
         option(
             "--on", default="processes", metavar="ENGINE",
-            help="Where runs are made: processes of this machine, or dask://HOST:PORT, a scheduler"
-            " of dask.distributed (extra `sweep`).",
-            words=("processes", "dask://"),
+            help="Where runs are made: processes of this machine; dask://HOST:PORT, a scheduler of"
+            " dask.distributed; koala, the sites of your daemon (both: extra `sweep`).",
+            words=("processes", "dask://", "koala"),
         ),
         option(
             "--store", type=file, metavar="DIR",

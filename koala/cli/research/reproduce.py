@@ -114,8 +114,8 @@ def reproduce(
         raise SpecError(f"PAPER {' '.join(words)!r}: allowed is one of {', '.join(PAPERS)}")
     found = _paper(words[0])
     effort = _effort(found.efforts["full" if full else "quick"], reps=reps, length=length)
+    from koala.lab.engines import engine_of
     from koala.papers.sweep import make_runs, plan
-    from koala.sim.campaign.engines import engine_of
 
     wanted = plan(found, effort, figure=figure, seed=seed)
     share = part_of(part)

@@ -70,9 +70,9 @@ def sweep(
     means.csv, comparisons.csv and provenance.json. Finished runs are stored: after Ctrl-C the same
     command makes the other runs.
     """
+    from koala.lab.engines import engine_of
     from koala.lab.sweep_files import read_sweep
     from koala.lab.sweeps import Sweep, make_tasks, tasks_of
-    from koala.sim.campaign.engines import engine_of
 
     found = read_sweep(source, reps=reps, seed=seed)
     tasks = tasks_of(found.points, found.seeds)

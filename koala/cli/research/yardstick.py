@@ -63,8 +63,8 @@ def yardstick(
     koala yardstick --policy my_policies:best_fit
     koala yardstick --policy queueing=sjf --full --out mine
     """
+    from koala.lab.engines import engine_of
     from koala.lab.sweeps import Sweep, make_tasks, tasks_of
-    from koala.sim.campaign.engines import engine_of
     from koala.yardstick.entries import all_entries, entry_of, with_reference
     from koala.yardstick.grids import GRIDS
     from koala.yardstick.scores import points, table

@@ -6,5 +6,5 @@
 - `records`: writes finished runs as JSON lines and reads them.
 - `making`: makes the runs that the store does not have.
 - `parts`: writes and reads folders of runs with their provenance, and merges them.
-- `engines`, `on_dask`: where runs are made.
+- `on_dask`: runs on a scheduler of Dask; `koala.lab.engines` names all engines.
 """

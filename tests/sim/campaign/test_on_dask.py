@@ -15,8 +15,8 @@ from typing import NamedTuple
 import pytest
 
 from koala.errors import ConfigError
+from koala.lab.engines import engine_of
 from koala.sim.campaign import on_dask
-from koala.sim.campaign.engines import engine_of
 from tests.cli.command import environment, koala
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]

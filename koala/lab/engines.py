@@ -7,15 +7,23 @@ from koala.sim.campaign.making import Engine, Processes
 
 PROCESSES = "processes"
 DASK = "dask://"
+KOALA = "koala"
 
 
 def engine_of(text: str, workers: int = 0) -> Engine:
-    """Return the engine of this name; `workers` limits processes of this machine. Raises
-    ConfigError."""
+    """Return the engine of this name; `workers` limits processes of this machine, and workers at
+    Koala's sites. Raises ConfigError."""
     if text == PROCESSES:
         return Processes(workers=workers)
     if text.startswith(DASK) and len(text) > len(DASK):
         from koala.sim.campaign.on_dask import Dask  # noqa: PLC0415 - of the extra `sweep`
 
         return Dask(address=text.removeprefix(DASK))
-    raise ConfigError(f"--on {text}: allowed are {PROCESSES} and {DASK}HOST:PORT")
+    name, _, python = text.partition(":")
+    if name == KOALA and (python or name == text):
+        from koala.lab.on_koala import OnKoala  # noqa: PLC0415 - of the extra `sweep`
+
+        return OnKoala(workers=workers, python=python) if python else OnKoala(workers=workers)
+    raise ConfigError(
+        f"--on {text}: allowed are {PROCESSES}, {DASK}HOST:PORT, {KOALA} and {KOALA}:PYTHON"
+    )
