@@ -9,8 +9,10 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 from koala.errors import ConfigError
@@ -47,11 +49,13 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A run of a sweep: the place of its point, its seed, and its pickled setting."""
+    """A run of a sweep: the place of its point, its seed, and its pickled setting; `own` is the
+    digest of the user's functions in it, as they are here."""
 
     place: int
     seed: int
     setting: bytes
+    own: str = ""
 
 
 def points_of(base: Base, over: Over | Sequence[Mapping[str, Any]]) -> tuple[Point, ...]:
@@ -111,11 +115,14 @@ def sweep(
 
 def tasks_of(points: Sequence[Point], seeds: Iterable[int]) -> tuple[Task, ...]:
     """List the runs: all settings with the first seed, then with the second."""
-    pickled = [_pickled(point.base) for point in points]
+    settings = [
+        (place, _pickled(point.base), own_code(_canonical(point.base)))
+        for place, point in enumerate(points)
+    ]
     return tuple(
-        Task(place=place, seed=seed, setting=setting)
+        Task(place=place, seed=seed, setting=setting, own=own)
         for seed in seeds
-        for place, setting in enumerate(pickled)
+        for place, setting, own in settings
     )
 
 
@@ -129,9 +136,8 @@ def make_tasks(
     """Make runs of a sweep."""
     code = code_of(points[0].base)
     names = ids_of(points, tasks)
-    own = [own_code(_canonical(point)) for point in points]
     keys = [
-        None if name is None else key_of(name, code, own[task.place])
+        None if name is None else key_of(name, code, task.own)
         for name, task in zip(names, tasks, strict=True)
     ]
     return make(
@@ -141,16 +147,16 @@ def make_tasks(
 
 def ids_of(points: Sequence[Point], tasks: Iterable[Task]) -> list[str | None]:
     """Name runs; None where a setting has functions of the session."""
-    settings = [_canonical(point) for point in points]
+    settings = [_canonical(point.base) for point in points]
     return [
         None if (one := settings[task.place]) is None else run_id("lab", one, seed=task.seed)
         for task in tasks
     ]
 
 
-def _canonical(point: Point) -> Plain:
+def _canonical(base: Base) -> Plain:
     try:
-        return canonical(point.base)
+        return canonical(base)
     except ConfigError:
         return None
 
@@ -167,10 +173,26 @@ def code_of(base: Base) -> str:
 
 
 def run_task(task: Task) -> Outcome:
-    """Make one run, in any process."""
-    base: Base = pickle.loads(task.setting)
+    """Make one run, in any process. Raises ConfigError if the user's functions are not those with
+    which the sweep was begun, as a machine's may be."""
+    base, own = _loaded(task.setting)
+    if own != task.own:
+        raise ConfigError(
+            f"{base}: {gethostname()} has other code of your own functions: allowed are workers"
+            " with the same modules"
+        )
     found = base.run(task.seed, has_jobs=False)
     return Outcome(values=found.metrics, is_saturated=found.is_saturated, notes=tuple(found.notes))
+
+
+@lru_cache(maxsize=64)
+def _loaded(setting: bytes) -> tuple[Base, str]:
+    """Return a setting, and the digest of the user's functions in it as they are here."""
+    try:
+        base: Base = pickle.loads(setting)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{gethostname()} lacks a module of your own: {error}") from error
+    return base, own_code(_canonical(base))
 
 
 def _pickled(base: Base) -> bytes:

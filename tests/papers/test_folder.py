@@ -43,9 +43,13 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return made
 
 
+def merging(*folders: str) -> list[str]:
+    return [word for folder in folders for word in ("--merge", folder)]
+
+
 def test_parts_merge_to_the_bytes_of_one_run(whole: Path, parts: list[str], tmp_path: Path) -> None:
     assert sorted(path.name for path in Path(parts[0]).iterdir()) == [HOST_FACTS, "runs.jsonl"]
-    done = koala("reproduce", "--merge", *reversed(parts), "--out", str(tmp_path))
+    done = koala("reproduce", "hints", *merging(*reversed(parts)), "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert bytes_of(tmp_path) == bytes_of(whole)
 
@@ -53,14 +57,15 @@ def test_parts_merge_to_the_bytes_of_one_run(whole: Path, parts: list[str], tmp_
 def test_what_does_not_fit_together_is_refused(
     whole: Path, parts: list[str], tmp_path: Path
 ) -> None:
-    def refusal(*words: str) -> str:
-        done = koala("reproduce", "--merge", *words, "--out", str(tmp_path / "out"))
+    def refusal(*folders: str, words: tuple[str, ...] = (), paper: str = "hints") -> str:
+        out = ("--out", str(tmp_path / "out"))
+        done = koala("reproduce", paper, *merging(*folders), *words, *out)
         assert done.returncode == 2, done.stderr
         return done.stderr
 
     assert "runs are missing" in refusal(*parts[:2])
     assert "there are parts 1/3, 2/3" in refusal(*parts[:2])
-    assert "is of the paper hints, not sq" in refusal("sq", *parts)
+    assert "is of the paper hints, not sq" in refusal(*parts, paper="sq")
     assert "allowed are folders of a part" in refusal(str(tmp_path))
     other = tmp_path / "other"
     other.mkdir()
@@ -76,8 +81,8 @@ def test_what_does_not_fit_together_is_refused(
     (other / HOST_FACTS).write_text(json.dumps(document))
     (other / "runs.jsonl").write_text(json.dumps(row) + "\n")
     assert "differs from the same run" in refusal(str(whole), str(other))
-    assert "--merge and --part cannot be combined" in refusal("--part", "1/2", *parts)
-    assert "--merge and --quick cannot be combined" in refusal("--quick", *parts)
+    assert "--merge and --part cannot be combined" in refusal(*parts, words=("--part", "1/2"))
+    assert "--merge and --quick cannot be combined" in refusal(*parts, words=("--quick",))
 
 
 def test_each_run_is_a_line_and_the_provenance_has_the_rest(whole: Path) -> None:

@@ -39,10 +39,7 @@ PAPERS: dict[str, str] = {
 
 
 @click.command
-@click.argument(
-    "words", nargs=-1, metavar="PAPER|DIR...",
-    help=", ".join(PAPERS) + ". With --merge: the folders of the parts.", **offered(*PAPERS),
-)  # fmt: skip
+@click.argument("name", metavar="PAPER", help=", ".join(PAPERS) + ".", **offered(*PAPERS))
 @option(
     "--figure", type=Whole(), metavar="N",
     help="Only this figure of the paper and the claims about it.",
@@ -61,15 +58,15 @@ PAPERS: dict[str, str] = {
     help="Make only part K of N, on this machine; --merge puts the parts together.",
 )  # fmt: skip
 @option(
-    "--merge", is_flag=True,
-    help="Make the report from the folders of all parts, without a run.",
+    "--merge", type=file, metavar="DIR", multiple=True,
+    help="Take the runs from the folder of a part, and make none; once for each part.",
 )  # fmt: skip
 @campaign_options
 @shared.json_option
 @needs_sim
 def reproduce(
     *,
-    words: tuple[str, ...],
+    name: str,
     figure: int | None,
     full: bool,
     quick: bool,
@@ -78,7 +75,7 @@ def reproduce(
     reps: int | None,
     length: float | None,
     part: str | None,
-    merge: bool,
+    merge: tuple[Path, ...],
     workers: int,
     on: str,
     store: Path | None,
@@ -108,11 +105,9 @@ def reproduce(
             raise SpecError(
                 f"--merge and {wrong[0]} cannot be combined: the parts have their options"
             )
-        _merge(words, out, as_json=as_json)
+        _merge(name, merge, out, as_json=as_json)
         return
-    if len(words) != 1:
-        raise SpecError(f"PAPER {' '.join(words)!r}: allowed is one of {', '.join(PAPERS)}")
-    found = _paper(words[0])
+    found = _paper(name)
     effort = _effort(found.efforts["full" if full else "quick"], reps=reps, length=length)
     from koala.lab.engines import engine_of
     from koala.papers.sweep import make_runs, plan
@@ -120,8 +115,8 @@ def reproduce(
     wanted = plan(found, effort, figure=figure, seed=seed)
     share = part_of(part)
     runs = wanted.runs() if share is None else wanted.part(*share)
-    name = found.name if share is None else f"{found.name}-part-{share[0]}-of-{share[1]}"
-    folder = _make(out if out is not None else Path("reproduction") / name)
+    last = found.name if share is None else f"{found.name}-part-{share[0]}-of-{share[1]}"
+    folder = _make(out if out is not None else Path("reproduction") / last)
     kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
     begin = clock.wall_at()
     with progress(f"{len(runs)} runs", len(runs)) as update:
@@ -142,20 +137,17 @@ def reproduce(
         raise Exit(shared.INTERRUPTED)
 
 
-def _merge(words: tuple[str, ...], out: Path | None, *, as_json: bool) -> None:
+def _merge(name: str, folders: tuple[Path, ...], out: Path | None, *, as_json: bool) -> None:
     """Report on the runs of all parts."""
     from koala.papers.folder import merge
     from koala.papers.sweep import plan
     from koala.sim.campaign.parts import read_parts
 
-    named, folders = (words[:1], words[1:]) if words and words[0] in PAPERS else ((), words)
-    if not folders:
-        raise SpecError("--merge: allowed are the folders of all parts, made with --part")
-    parts = read_parts([Path(one) for one in folders])
+    found = _paper(name)
+    parts = read_parts(folders)
     options = parts[0].options
-    if named and named[0] != options["paper"]:
-        raise ConfigError(f"{parts[0].folder}: is of the paper {options['paper']}, not {named[0]}")
-    found = _paper(options["paper"])
+    if name != options["paper"]:
+        raise ConfigError(f"{parts[0].folder}: is of the paper {options['paper']}, not {name}")
     if options["effort"] not in found.efforts:
         raise ConfigError(f"{parts[0].folder}: effort {options['effort']} is unknown")
     effort = _effort(
