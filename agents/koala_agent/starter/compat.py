@@ -24,15 +24,13 @@ else:
         def decorate(cls: type) -> type:
             names = tuple(getattr(cls, "__annotations__", ()))
             defaults = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
+            allowed, needed = frozenset(names), frozenset(names) - frozenset(defaults)
 
             def init(self: object, **given: object) -> None:
-                unknown = set(given) - set(names)
-                if unknown:
-                    raise TypeError(f"{cls.__name__} has no {', '.join(sorted(unknown))}")
+                if not needed <= given.keys() <= allowed:
+                    raise TypeError(_wrong(cls.__name__, given, allowed, needed))
                 for name in names:
-                    if name not in given and name not in defaults:
-                        raise TypeError(f"{cls.__name__} needs {name}")
-                    setattr(self, name, given.get(name, defaults.get(name)))
+                    setattr(self, name, given[name] if name in given else defaults[name])
 
             cls.__init__ = init
             cls.__eq__ = lambda self, other: type(self) is type(other) and vars(self) == vars(other)
@@ -43,7 +41,18 @@ else:
         return decorate
 
 
+def _wrong(
+    name: str, given: dict[str, object], allowed: frozenset[str], needed: frozenset[str]
+) -> str:
+    """Return what is wrong with the fields given for a record."""
+    unknown = sorted(given.keys() - allowed)
+    if unknown:
+        return f"{name} has no {', '.join(unknown)}"
+    return f"{name} needs {', '.join(sorted(needed - given.keys()))}"
+
+
 WHOLE_MAX = 2**63 - 1
+PART_BYTES = 8192
 CLOCK_BOOTTIME = 7
 """Number of the clock in Linux; `time` names it from Python 3.7 on."""
 
@@ -69,6 +78,27 @@ def to_shell(command: list[str]) -> str:
     import shlex  # noqa: PLC0415 - late: no check-in waits for it
 
     return " ".join(map(shlex.quote, command))
+
+
+def read_file(path: str) -> bytes:
+    """Read a small file, without the objects of `open`: a starter's memory is a copy of its
+    parent's, made page by page as it is used. Raises OSError.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        content = part = os.read(descriptor, PART_BYTES)
+        while part:
+            part = os.read(descriptor, PART_BYTES)
+            content += part
+        return content
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all of this to a file. Raises OSError."""
+    while content:
+        content = content[os.write(descriptor, content) :]
 
 
 def log(text: str) -> None:

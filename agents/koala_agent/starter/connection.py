@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     _Found: TypeAlias = "tuple[int, tuple[Any, ...]]"
     """A family of addresses and one of them."""
 
+_READ = bytearray(65536)
+"""Buffer of all reads: a large block that is allocated for each would be mapped again each time."""
 LINE_MAX_BYTES = 4 * 1024 * 1024
 OUTBOX_MAX_BYTES = 4 * 1024 * 1024
 
@@ -104,6 +106,7 @@ class JsonSocket:
         self._unread = b""
         self._unsent = b""
         self._is_open = True
+        self._is_choked = False  # the peer takes no more for now
         watch.add(connection.fileno(), select.POLLIN, self._ready)
 
     @property
@@ -142,7 +145,7 @@ class JsonSocket:
 
     def _read(self) -> None:
         try:
-            part = self._socket.recv(65536)
+            part = bytes(memoryview(_READ)[: self._socket.recv_into(_READ)])
         except BlockingIOError:
             return
         except OSError as error:
@@ -177,8 +180,10 @@ class JsonSocket:
             self._lost(str(error.strerror))
             return
         self._unsent = self._unsent[sent:]
-        wanted = select.POLLIN | (select.POLLOUT if self._unsent else 0)
-        self._watch.add(self._socket.fileno(), wanted, self._ready)
+        if bool(self._unsent) != self._is_choked:
+            self._is_choked = not self._is_choked
+            wanted = select.POLLIN | (select.POLLOUT if self._is_choked else 0)
+            self._watch.add(self._socket.fileno(), wanted, self._ready)
 
     def _lost(self, reason: str) -> None:
         self.close()
@@ -287,14 +292,20 @@ class Connection:
         self._begin(line)
 
     def _resolve(self, host: str, port: int) -> _Found | None:
+        found: _Found
         try:
-            family, _kind, _proto, _name, address = socket.getaddrinfo(
-                host, port, type=socket.SOCK_STREAM
-            )[0]
-        except OSError as error:
-            log(f"{host}:{port}: {error}")
-            return None
-        self._resolved[host, port] = found = (family, address)
+            socket.inet_pton(socket.AF_INET, host)
+            found = (socket.AF_INET, (host, port))  # no name, so no resolver is loaded
+        except OSError:
+            try:
+                family, _kind, _proto, _name, address = socket.getaddrinfo(
+                    host, port, type=socket.SOCK_STREAM
+                )[0]
+            except OSError as error:
+                log(f"{host}:{port}: {error}")
+                return None
+            found = (family, address)
+        self._resolved[host, port] = found
         return found
 
     def _connected(self, _events: int) -> None:

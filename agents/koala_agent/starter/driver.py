@@ -6,7 +6,7 @@ import json
 import os
 import time
 
-from koala_agent.starter.compat import boot_now, log, to_object
+from koala_agent.starter.compat import boot_now, log, read_file, to_object
 from koala_agent.starter.connection import Connection, Watch
 from koala_agent.starter.events import (
     QUESTION_BITS,
@@ -378,8 +378,7 @@ def main(arguments: list[str]) -> int:
 
 def _run(path: str) -> StarterDriver:
     """Run the starter of this specification to its end."""
-    with open(path, "rb") as file:
-        spec = json.load(file)
+    spec = json.loads(read_file(path))
     keeper = keep_for(str(spec["manager"]))
     driver = StarterDriver(spec, os.urandom(12).hex(), keeper=keeper)
     driver.run()

@@ -9,9 +9,10 @@ import os
 import select
 import signal
 import sys
+from _signal import signal as set_action  # without the enumerations around it
 
 from koala_agent.starter.blocked.process import PAUSE_SIGNALS, SITE_SIGNALS
-from koala_agent.starter.compat import boot_now, log
+from koala_agent.starter.compat import boot_now, log, write_all
 from koala_agent.starter.connection import Watch
 from koala_agent.starter.events import (
     Delivered,
@@ -337,11 +338,12 @@ class ProcessHost:
         if os.path.lexists(new):
             os.unlink(new)
         opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(opened, "w", encoding="utf-8") as file:
-            json.dump(content, file)
-            file.flush()
+        try:
+            write_all(opened, json.dumps(content).encode())
             if is_durable:
-                os.fsync(file.fileno())
+                os.fsync(opened)
+        finally:
+            os.close(opened)
         os.replace(new, path)
         return path
 
@@ -357,8 +359,8 @@ class ProcessHost:
         else:
             signal.set_wakeup_fd(writing)
         for name in (*SITE_SIGNALS, *PAUSE_SIGNALS, "SIGCHLD"):
-            signal.signal(getattr(signal, name), lambda _number, _frame: None)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            set_action(int(getattr(signal, name)), lambda _number, _frame: None)
+        set_action(int(signal.SIGHUP), int(signal.SIG_IGN))
         self._watch.add(reading, select.POLLIN, lambda _events: self._signalled(reading))
 
     def reap(self) -> list[Event]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from koala_agent.starter.compat import read_file
+
 
 def read(pid: int, name: str) -> bytes:
     """Read a file of /proc/PID; empty when the process is gone, one NUL when it is another user's.
@@ -11,8 +13,7 @@ def read(pid: int, name: str) -> bytes:
     Raises OSError when the fault is ours: then nothing is known.
     """
     try:
-        with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
-            return file.read()
+        return read_file(f"/proc/{pid}/{name}")
     except (FileNotFoundError, ProcessLookupError):
         return b""
     except PermissionError:
@@ -36,8 +37,7 @@ def pids() -> list[int]:
 def boot_id() -> str:
     """Return the identifier of this boot of the machine; empty when it cannot be read."""
     try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
+        return read_file("/proc/sys/kernel/random/boot_id").decode().strip()
     except OSError:
         return ""
 

@@ -103,6 +103,7 @@ class _Parent:
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(writing)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        self._packet = bytearray(ORDER_MAX_BYTES)  # mapped once, not for each order
         self._poll = select.poll()
         self._poll.register(0, select.POLLIN)
         self._poll.register(self._woken, select.POLLIN)
@@ -115,7 +116,7 @@ class _Parent:
             self._reap()
         if 0 not in ready:
             return True
-        packet = os.read(0, ORDER_MAX_BYTES)
+        packet = bytes(memoryview(self._packet)[: os.readv(0, [self._packet])])
         if packet:
             self._launch(to_object(json.loads(packet)))
         return bool(packet)
