@@ -28,7 +28,8 @@ else:
 
             def init(self: object, **given: object) -> None:
                 if not needed <= given.keys() <= allowed:
-                    raise TypeError(_wrong(cls.__name__, given, allowed, needed))
+                    wrong = sorted((needed - given.keys()) | (given.keys() - allowed))
+                    raise TypeError(f"{cls.__name__}: {wrong} missing or unknown")
                 for name in names:
                     setattr(self, name, given[name] if name in given else defaults[name])
 
@@ -39,16 +40,6 @@ else:
             return cls
 
         return decorate
-
-
-def _wrong(
-    name: str, given: dict[str, object], allowed: frozenset[str], needed: frozenset[str]
-) -> str:
-    """Return what is wrong with the fields given for a record."""
-    unknown = sorted(given.keys() - allowed)
-    if unknown:
-        return f"{name} has no {', '.join(unknown)}"
-    return f"{name} needs {', '.join(sorted(needed - given.keys()))}"
 
 
 WHOLE_MAX = 2**63 - 1
@@ -86,11 +77,7 @@ def read_file(path: str) -> bytes:
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        content = part = os.read(descriptor, PART_BYTES)
-        while part:
-            part = os.read(descriptor, PART_BYTES)
-            content += part
-        return content
+        return b"".join(iter(lambda: os.read(descriptor, PART_BYTES), b""))
     finally:
         os.close(descriptor)
 

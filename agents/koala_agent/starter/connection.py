@@ -106,7 +106,6 @@ class JsonSocket:
         self._unread = b""
         self._unsent = b""
         self._is_open = True
-        self._is_choked = False  # the peer takes no more for now
         watch.add(connection.fileno(), select.POLLIN, self._ready)
 
     @property
@@ -180,10 +179,8 @@ class JsonSocket:
             self._lost(str(error.strerror))
             return
         self._unsent = self._unsent[sent:]
-        if bool(self._unsent) != self._is_choked:
-            self._is_choked = not self._is_choked
-            wanted = select.POLLIN | (select.POLLOUT if self._is_choked else 0)
-            self._watch.add(self._socket.fileno(), wanted, self._ready)
+        wanted = select.POLLIN | (select.POLLOUT if self._unsent else 0)
+        self._watch.add(self._socket.fileno(), wanted, self._ready)
 
     def _lost(self, reason: str) -> None:
         self.close()
