@@ -54,7 +54,7 @@ class Parameters:
     late_max_s: Seconds = 2.0
     lead_min_s: Seconds = 0.005
     lead_max_s: Seconds = 2.0
-    lead_rounds: float = 1.5  # of the time that the answers to the Arm took
+    lead_rounds: float = 1.0  # of the time that the answers to the Arm took, longer than a Release
     arm_wait_s: Seconds = 0.25  # after T, for answers to an Arm; at most a quarter of late_max_s
     arms_max: int = 20
     hold_lease_s: Seconds = 60.0
