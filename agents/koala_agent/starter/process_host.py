@@ -9,7 +9,9 @@ import os
 import select
 import signal
 import sys
-from _signal import signal as set_action  # without the enumerations around it
+from _signal import (  # type: ignore[import-not-found] # without the enumerations around it
+    signal as set_action,
+)
 
 from koala_agent.starter.blocked.process import PAUSE_SIGNALS, SITE_SIGNALS
 from koala_agent.starter.compat import boot_now, log, write_all
