@@ -1,4 +1,4 @@
-"""Co-allocated jobs in a row over two Slurm clusters and a cell, while parts are killed.
+"""Co-allocated jobs in a row over two Slurm clusters, a cell and a pool, while parts are killed.
 
     python -m tests.batch.campaign --jobs 200 --kills 80 --away 60
 
@@ -26,6 +26,7 @@ from koala.errors import UnreachableError
 from koala_agent.placeholders.submission import STARTERS
 from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.grids import grid_over
+from tests.batch.systems.htcondor import condor_pools
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.system import System
 from tests.harness.moments import moment
@@ -142,8 +143,8 @@ async def kill(grid: Grid, plan: Plan) -> None:
 
 
 async def send_controllers_away(systems: dict[str, System], plan: Plan) -> None:
-    """First that of a Slurm cluster, then that of a cell."""
-    for kind in ("slurm", "gridengine"):
+    """First that of a Slurm cluster, then those of a cell and of a pool."""
+    for kind in ("slurm", "gridengine", "htcondor"):
         found = [system for system in systems.values() if system.kind == kind]
         if plan.away_s > 0 and found:
             await moment(2.0)
@@ -195,9 +196,11 @@ def main() -> int:
         folder: Path = options.folder or Path(passing)
         (folder / "slurm").mkdir(parents=True)
         (folder / "cell").mkdir()
+        (folder / "pool").mkdir()
         systems = {
             **stack.enter_context(slurm_clusters(folder / "slurm", "alpha:2x8 beta:2x16")),
             **stack.enter_context(grid_engine_cells(folder / "cell", "gamma:1x16")),
+            **stack.enter_context(condor_pools(folder / "pool", "kappa:1x16")),
         }
         grid = stack.enter_context(grid_over(folder / "grid", systems, keep_s=KEEP_S))
         course = asyncio.run(campaign(grid, systems, plan))

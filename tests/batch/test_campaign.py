@@ -15,9 +15,9 @@ pytestmark = pytest.mark.lrm
 
 
 async def test_jobs_in_a_row_are_neither_lost_nor_alive_twice_and_leave_nothing(
-    tmp_path: Path, slurm: dict[str, System], cell: dict[str, System]
+    tmp_path: Path, slurm: dict[str, System], cell: dict[str, System], pool: dict[str, System]
 ) -> None:
-    systems = {**slurm, **cell}
+    systems = {**slurm, **cell, **pool}
     with grid_over(tmp_path, systems, keep_s=KEEP_S) as grid:
         plan = Plan(jobs=20, calm=8, kills=6, away_s=12.0, seed=1)
         course = await campaign(grid, systems, plan)

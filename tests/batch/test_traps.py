@@ -27,9 +27,10 @@ async def test_our_jobs_are_not_put_back_into_the_queue(
     serve: Serve, ask: Ask, system: System, pipe: Pipe
 ) -> None:
     """Slurm's administrators cannot, unless they allow it first; a status of 99 makes Grid Engine
-    run a job again in spite of `-r n`. Either way it is taken out."""
+    run a job again in spite of `-r n`; HTCondor's evict jobs. Either way it is taken out."""
     is_slurm = system.kind == "slurm"
-    script = f"echo ran > {pipe.path}; " + ("sleep 1000" if is_slurm else "exit 99")
+    is_cell = system.kind == "gridengine"
+    script = f"echo ran > {pipe.path}; " + ("exit 99" if is_cell else "sleep 1000")
     async with serve() as (manager, witness):
         await manager.submit(ask("j1/1/0/1", "sh", "-c", script))
         assert await pipe.line() == "ran"
@@ -40,15 +41,23 @@ async def test_our_jobs_are_not_put_back_into_the_queue(
                 system.run("scontrol", "requeue", number)
             system.run("scontrol", "update", f"JobId={number}", "Requeue=1")
             system.run("scontrol", "requeue", number)
+        elif not is_cell:
+            await witness.running("j1/1/0/1")
+            system.run("condor_vacate_job", manager.number("j1/1/0/1"))
         end = await witness.ended("j1/1/0/1")
     assert end.cause is EndCause.CANCELLED_BY_SITE
-    assert end.reason == "the batch system put it back into its queue"
+    # HTCondor's schedd takes it out itself, when it comes to it first.
+    assert end.reason in (
+        "the batch system put it back into its queue",
+        "HTCondor: removed: it was evicted",
+    )
 
 
 async def test_an_output_that_cannot_be_written_is_the_sites_error(
     serve: Serve, ask: Ask, system: System
 ) -> None:
-    """Slurm ends the job with 0:53; Grid Engine keeps it in the queue, in state E."""
+    """Slurm ends the job with 0:53; Grid Engine keeps it in the queue, in state E; at HTCondor the
+    script writes it."""
     placeholder = ask("j1/1/0/1")
     system.submit("sleep 1000\n", processors=16)
     async with serve() as (manager, witness):
@@ -61,6 +70,8 @@ async def test_an_output_that_cannot_be_written_is_the_sites_error(
         end = await witness.ended("j1/1/0/1")
         if system.kind == "slurm":
             assert (end.cause, end.exit_status) == (EndCause.EXITED, -53)
+        elif system.kind == "htcondor":
+            assert (end.cause, end.exit_status) == (EndCause.EXITED, 71)
         else:
             assert (end.cause, end.reason) == (
                 EndCause.LOST,
@@ -75,7 +86,7 @@ async def test_a_status_of_100_leaves_nothing_in_the_queue(
     async with serve() as (manager, witness):
         await manager.submit(ask("j1/1/0/1", "sh", "-c", "exit 100"))
         end = await witness.ended("j1/1/0/1")
-        expected = EndCause.EXITED if system.kind == "slurm" else EndCause.LOST
+        expected = EndCause.LOST if system.kind == "gridengine" else EndCause.EXITED
         assert end.cause is expected
     assert system.numbers("koala-") == []
 
@@ -246,7 +257,9 @@ async def test_more_than_the_cell_has_is_refused_at_submission(
 
 
 @pytest.mark.parametrize(
-    "system", ["slurm", pytest.param("gridengine", marks=pytest.mark.slow)], indirect=True
+    "system",
+    ["slurm", "htcondor", pytest.param("gridengine", marks=pytest.mark.slow)],
+    indirect=True,
 )
 async def test_a_controller_that_starts_again_knows_all_jobs(
     serve: Serve, ask: Ask, system: System

@@ -48,9 +48,9 @@ class CondorPool(System):
     def submit(self, script: str, *, processors: int = 1, name: str = "other") -> str:
         """See System; the script becomes an argument of the shell."""
         words = script.strip().replace("\n", "; ").replace("'", "''").replace('"', '""')
-        lines = f"{QUEUED}arguments = \"-c '{words}'\"\nrequest_cpus = {processors}\n"
-        lines += f'batch_name = "{name}"\n+KoalaClaim = "{name}"\nqueue\n'
-        return self.run("condor_submit", "-terse", "-", text=lines).partition(".")[0]
+        lines = f"{QUEUED}arguments = \"-c '{words}'\"\nrequest_cpus = {processors}\nqueue\n"
+        called = ("-append", f'+KoalaClaim = "{name}"')
+        return self.run("condor_submit", "-terse", *called, "-", text=lines).partition(".")[0]
 
     def numbers(self, name: str = "") -> list[str]:
         """See System; one that is being removed counts, until its processes are gone."""
@@ -72,14 +72,17 @@ class CondorPool(System):
     @contextmanager
     def drained(self) -> Iterator[None]:
         """See System: the machine."""
-        self.run("condor_drain", "-graceful", "-resume-on-completion", self._machine())
+        self._set_start("False")
         try:
             yield
         finally:
-            self.run("condor_drain", "-cancel", self._machine())
+            self._set_start("True")
 
-    def _machine(self) -> str:
-        return self.run("condor_status", "-limit", "1", "-af", "Machine")
+    def _set_start(self, value: str) -> None:
+        path = self.folder / "condor_config"
+        text = re.sub(r"(?m)^START = .*$", f"START = {value}", path.read_text(encoding="utf-8"))
+        path.write_text(text, encoding="utf-8")
+        self.run("condor_reconfig", "-daemon", "startd")
 
     @contextmanager
     def without_daemon_on(self, node: str) -> Iterator[None]:
@@ -89,6 +92,10 @@ class CondorPool(System):
             yield
         finally:
             self._until_answered("condor_status", "-af", "Name")
+
+    def has_saved(self) -> bool:
+        """See System: until then a job is held, and would stay so."""
+        return self.run("condor_q", "-af", "ClusterId", "-constraint", "JobStatus == 5") == ""
 
     def controller(self) -> int:
         """See System."""

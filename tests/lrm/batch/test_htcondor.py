@@ -78,7 +78,7 @@ def test_the_script_comes_by_standard_input_and_is_in_no_attribute() -> None:
     assert command.stdin == "#!/bin/sh\nsecret"
     assert not [word for word in command.argv if "secret" in word]
     plain = POOL.submit(FIRST, name=NAME, script="#!/bin/sh\ntrue\n").stdin
-    assert "exec >> '/work/it'\"'\"'s/placeholder.out' 2>&1" in plain.splitlines()[1]
+    assert "exec >> '/work/it'\"'\"'s/placeholder.out' 2>&1" in plain.splitlines()
 
 
 def test_resources_in_the_words_of_htcondor() -> None:
@@ -282,8 +282,9 @@ def test_processors_that_no_job_can_have_are_not_idle() -> None:
     static = {"State": "Unclaimed", "Cpus": 1, "TotalSlotCpus": 1}
     assert figures([whole, static]) == (9, 9, 0)
     assert figures([whole, {**static, "State": "Claimed", "Activity": "Idle"}]) == (9, 8, 0)
-    assert figures([{**whole, "State": "Owner"}, static]) == (9, 1, 0)
-    assert figures([{**whole, "State": "Drained"}, {**static, "Offline": True}]) == (8, 0, 0)
+    assert figures([{**whole, "State": "Owner"}, static]) == (1, 1, 0)
+    drained = {**whole, "State": "Drained", "Cpus": 3}
+    assert figures([drained, {**static, "Offline": True}]) == (5, 0, 0)
     assert figures([{**whole, "GPUs": 2, "Cpus": 0}]) == (8, 0, 0)
 
 

@@ -80,6 +80,9 @@ SLOT_COLUMNS = (
 IDLE, RUNNING, REMOVED, COMPLETED, HELD, TRANSFERRING, SUSPENDED = range(1, 8)
 """Values of `JobStatus`."""
 
+CLOSED = ("Owner", "Drained", "Delete")
+"""States of slots that take no jobs."""
+
 BY_USER, TOO_LONG, RAN_TOO_LONG, MEMORY, SPOOLING = 1, 46, 47, 34, 16
 """Hold codes: by a person, at `allowed_job_duration` or its sibling for execution, too much memory,
 and the script that has not arrived."""
@@ -267,20 +270,16 @@ class HTCondor:
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
-        """See Dialect. A slot that is claimed counts as in use, for a claim of its owner alone may
-        have it."""
+        """See Dialect. Of a machine that takes no jobs now only what is in use is there. A slot
+        that is claimed counts as in use, for a claim of its owner alone may have it."""
         ads, totals, schedds = answers
         slots = [ad for ad in _ads(ads, "condor_status") if not _is_true(ad, "Offline")]
         whole = [ad for ad in slots if not _is_true(ad, "DynamicSlot")]
-        free = [
-            ad
-            for ad in whole
-            if ad.get("State") == "Unclaimed" or _is_true(ad, "PartitionableSlot")
-        ]
-        free = [ad for ad in free if ad.get("State") not in ("Owner", "Drained", "Matched")]
+        closed = [ad for ad in whole if ad.get("State") in CLOSED]
+        free = [ad for ad in whole if ad not in closed and _is_free(ad)]
         kinds = {str(ad["GPUs_DeviceName"]) for ad in whole if ad.get("GPUs_DeviceName")}
         return Figures(
-            processors=_sum(whole, "TotalSlotCpus"),
+            processors=max(0, _sum(whole, "TotalSlotCpus") - _sum(closed, "Cpus")),
             idle=_sum(free, "Cpus"),
             queued_jobs=_idle_jobs(totals, _ads(schedds, "condor_status")),
             idle_gpus=_sum([ad for ad in free if _number(ad, "Cpus")], "GPUs"),
@@ -297,7 +296,8 @@ def _with_output(placeholder: Placeholder, script: str) -> str:
     """Let the script itself write its output: HTCondor would bring it to its schedd."""
     first, rest = script.split("\n", 1)
     out = shlex.quote(str(placeholder.directory / OUTPUT_FILE))
-    return f"{first}\nexec >> {out} 2>&1 || exit 71\n{rest}"
+    # One of `exec` that fails ends some shells with a status of their own.
+    return f"{first}\ntrue >> {out} || exit 71\nexec >> {out} 2>&1\n{rest}"
 
 
 def _memory_mb(placeholder: Placeholder) -> int:
@@ -350,6 +350,11 @@ def _sum(ads: list[dict[str, Any]], name: str) -> int:
 
 def _is_true(ad: dict[str, Any], name: str) -> bool:
     return ad.get(name) is True
+
+
+def _is_free(ad: dict[str, Any]) -> bool:
+    """Test for a slot whose processors nobody has; a partitionable one has what is left."""
+    return ad.get("State") == "Unclaimed" or _is_true(ad, "PartitionableSlot")
 
 
 def _words(ad: dict[str, Any], name: str) -> str:
