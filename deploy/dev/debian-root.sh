@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # debian-root.sh - the packages of another Debian in a folder, for tests in front of their programs.
 #
-#   debian-root.sh SUITE DIR PACKAGE...   e.g.: debian-root.sh trixie build/trixie condor
+#   debian-root.sh SUITE DIR PACKAGE...   e.g.: debian-root.sh trixie /var/cache/koala/trixie condor
 #
 # The folder is made once: a second call with the same packages does nothing. Needs root and
 # debootstrap (apt install debootstrap); trixie with HTCondor and Slurm takes 2 minutes and 600 MB.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests in front of real batch systems (tests/batch). Debian's packages are installed when this runs
 # as root on a Debian; otherwise the tests of what is missing are skipped, and say what they need.
-# HTCondor comes from Debian 13 (trixie), in the folder KOALA_DEV_ROOT (default: build/trixie), which root
+# HTCondor comes from Debian 13 (trixie), in the folder KOALA_DEV_ROOT (/var/cache/koala/trixie), which root
 # makes once: 2 minutes and 600 MB.
 # KOALA_LRM_TESTS chooses by marks: "lrm and slow" are those that wait for minutes.
 set -euo pipefail
@@ -33,7 +33,7 @@ if ! command -v slurmctld >/dev/null || ! command -v sge_qmaster >/dev/null || !
 fi
 
 here=$(cd "$(dirname "$0")" && pwd)
-export KOALA_DEV_ROOT=${KOALA_DEV_ROOT:-$(pwd)/build/trixie}
+export KOALA_DEV_ROOT=${KOALA_DEV_ROOT:-/var/cache/koala/trixie}
 if [ "$(id -u)" = 0 ] && [ "$KOALA_DEV_ROOT" != / ]; then
   if ! command -v debootstrap >/dev/null && command -v apt-get >/dev/null; then
     apt-get update -qq

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pwd
 import subprocess
@@ -19,6 +20,7 @@ from tests.agent.live.agent_process import AgentProcess, a_job, agent_process, u
 from tests.agent.live.fake_daemon import GONE, PASSED, FakeDaemon, FakeSession, fake_daemon, hold
 from tests.batch.conftest import need
 from tests.batch.systems.gridengine import grid_engine_cells
+from tests.batch.systems.htcondor import condor_pools
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.system import System
 
@@ -39,13 +41,16 @@ def open_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.fixture(scope="module", params=["slurm", "gridengine"])
+@pytest.fixture(scope="module", params=["slurm", "gridengine", "htcondor"])
 def site(request: pytest.FixtureRequest, open_folder: Path) -> Iterator[System]:
     """A cluster or cell of 4 processors that all accounts may use."""
     need(request.param)
     if request.param == "slurm":
         with slurm_clusters(open_folder / "slurm", "epsilon:1x4") as systems:
             yield systems["epsilon"]
+    elif request.param == "htcondor":
+        with condor_pools(open_folder / "pool", "mu:1x4", accounts=True) as systems:
+            yield systems["mu"]
     else:
         folder = open_folder / "cell"
         with grid_engine_cells(folder, "zeta:1x4", first_group=67_000) as systems:
@@ -82,6 +87,10 @@ def jobs(site: System) -> dict[str, tuple[str, str]]:
     if site.kind == "slurm":
         rows = [line.split() for line in site.run("squeue", "-h", "-o", "%i %u %j").splitlines()]
         return {number: (user, name) for number, user, name in rows}
+    if site.kind == "htcondor":
+        columns = "ClusterId,Owner,KoalaClaim"
+        ads = json.loads(site.run("condor_q", "-allusers", "-json", "-attributes", columns) or "[]")
+        return {str(ad["ClusterId"]): (ad["Owner"], ad["KoalaClaim"]) for ad in ads}
     from xml.etree import ElementTree
 
     tree = ElementTree.fromstring(site.run("qstat", "-u", "*", "-xml"))
@@ -97,15 +106,19 @@ def jobs(site: System) -> dict[str, tuple[str, str]]:
 def submit_as(site: System, account: str, name: str) -> None:
     """A job of the account's own, under a name of its choice."""
     entry = pwd.getpwnam(account)
+    script = "#!/bin/sh\nsleep 600\n"
     words = ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups"]
     if site.kind == "slurm":
         command = ["sbatch", "-n", "1", "-J", name, "-o", "/dev/null", "-D", "/"]
+    elif site.kind == "htcondor":
+        command = ["condor_submit", "-terse", "-append", f'+KoalaClaim = "{name}"', "-"]
+        script = "executable = /bin/sleep\ntransfer_executable = False\narguments = 600\nqueue\n"
     else:
         command = ["qsub", "-N", name, "-pe", "grid", "1", "-j", "y", "-o", "/dev/null"]
         command += ["-S", "/bin/sh"]
     subprocess.run(
         [*words, "--", *command],
-        input="#!/bin/sh\nsleep 600\n",
+        input=script,
         text=True,
         env={**os.environ, **site.environment, "USER": account, "HOME": "/"},
         cwd="/",

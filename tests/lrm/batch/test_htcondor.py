@@ -283,6 +283,7 @@ def test_processors_that_no_job_can_have_are_not_idle() -> None:
     assert figures([whole, static]) == (9, 9, 0)
     assert figures([whole, {**static, "State": "Claimed", "Activity": "Idle"}]) == (9, 8, 0)
     assert figures([{**whole, "State": "Owner"}, static]) == (1, 1, 0)
+    assert figures([{**whole, "Start": False}, static]) == (1, 1, 0)
     drained = {**whole, "State": "Drained", "Cpus": 3}
     assert figures([drained, {**static, "Offline": True}]) == (5, 0, 0)
     assert figures([{**whole, "GPUs": 2, "Cpus": 0}]) == (8, 0, 0)

@@ -74,7 +74,7 @@ JOB_COLUMNS = (
 )
 SLOT_COLUMNS = (
     *("Name", "State", "Activity", "PartitionableSlot", "DynamicSlot", "Cpus", "TotalSlotCpus"),
-    *("Memory", "TotalSlotMemory", "GPUs", "TotalSlotGPUs", "Offline", "GPUs_DeviceName"),
+    *("Memory", "TotalSlotMemory", "GPUs", "TotalSlotGPUs", "Offline", "GPUs_DeviceName", "Start"),
 )
 
 IDLE, RUNNING, REMOVED, COMPLETED, HELD, TRANSFERRING, SUSPENDED = range(1, 8)
@@ -275,7 +275,7 @@ class HTCondor:
         ads, totals, schedds = answers
         slots = [ad for ad in _ads(ads, "condor_status") if not _is_true(ad, "Offline")]
         whole = [ad for ad in slots if not _is_true(ad, "DynamicSlot")]
-        closed = [ad for ad in whole if ad.get("State") in CLOSED]
+        closed = [ad for ad in whole if ad.get("State") in CLOSED or ad.get("Start") is False]
         free = [ad for ad in whole if ad not in closed and _is_free(ad)]
         kinds = {str(ad["GPUs_DeviceName"]) for ad in whole if ad.get("GPUs_DeviceName")}
         return Figures(
