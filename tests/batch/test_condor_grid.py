@@ -56,7 +56,7 @@ async def test_a_job_over_both_starts_at_one_moment(
 async def test_nothing_outlives_its_batch_job(
     grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path, way: str
 ) -> None:
-    """What has left session and parent dies with the claim, whoever ends it."""
+    """A process that has left session and parent dies with the claim, whoever ends it."""
     ear, end, starters = tmp_path / "ear", tmp_path / "end", tmp_path / "starters"
     program = ESCAPE.format(ear=ear) + f"; echo $PPID >> {starters}"
     program += f"; while ! test -e {end}; do sleep 0.1; done"
