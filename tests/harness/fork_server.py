@@ -24,9 +24,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import TypeAlias
 
+from koala.daemon.files import relay_process
 from koala.runtime.child_lifetime import end_with
+from tests.harness.launch import launch_words
 
 MODULES = (
     "koala.daemon.main",
@@ -84,62 +85,87 @@ class _Child:
             self.report.send(str(os.waitstatus_to_exitcode(status)).encode())
         self.release()
 
+    def kill(self) -> None:
+        """Kill the process, as its launcher was killed."""
+        signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
     def release(self) -> None:
         """Close what belongs to the server."""
         os.close(self.pidfd)
         self.report.close()
 
 
-_Asked: TypeAlias = tuple[Order, list[int], socket.socket]
-"""An order, its streams, and where its process is told."""
-
-
 def serve(control: socket.socket, listener: socket.socket | None = None) -> Order | None:
     """Return in each forked process its order, and None in the server at its end."""
-    children: dict[int, _Child] = {}
-    sources = {one.fileno(): one for one in (control, listener) if one is not None}
-    while True:
-        ready, _, _ = select.select([*sources, *children], [], [])
-        for pidfd in children.keys() & ready:
-            children.pop(pidfd).tell_end()
-        for source in sources.keys() & ready:
-            asked = _launched(listener) if sources[source] is listener else _ordered(control)
-            if asked is None:
-                return None
-            order, streams, report = asked
-            for module in order.modules:
-                import_module(module)
-            server = os.getpid()
-            pid = os.fork()
-            if pid == 0:
-                for open_here in (*sources.values(), report):
-                    open_here.close()
-                for child in children.values():
-                    child.release()
-                _become(order, streams, server)
-                return order
-            for stream in streams:
-                os.close(stream)
-            pidfd = os.pidfd_open(pid)
-            children[pidfd] = _Child(pid=pid, pidfd=pidfd, report=report)
-            with suppress(OSError):  # nobody waits for it any more
-                socket.send_fds(report, [str(pid).encode()], [pidfd])
+    return _Server(control, listener).serve()
 
 
-def _ordered(control: socket.socket) -> _Asked | None:
-    """Receive an order of the process that started this server; None when it has ended."""
-    text, descriptors = _receive(control, STREAMS + 1)
-    if not text:
+class _Server:
+    def __init__(self, control: socket.socket, listener: socket.socket | None) -> None:
+        self._control = control
+        self._listener = listener
+        self._sources = [one for one in (control, listener) if one is not None]
+        self._children: dict[int, _Child] = {}
+        """By the descriptor of the process, which is ready at its end."""
+        self._launched: dict[int, _Child] = {}
+        """By the descriptor of the connection to the launcher, which is ready at its end."""
+
+    def serve(self) -> Order | None:
+        while True:
+            numbers = [source.fileno() for source in self._sources]
+            ready, _, _ = select.select([*numbers, *self._children, *self._launched], [], [])
+            for pidfd in self._children.keys() & ready:
+                child = self._children.pop(pidfd)
+                self._launched.pop(child.report.fileno(), None)
+                child.tell_end()
+            for launcher in self._launched.keys() & ready:
+                self._launched.pop(launcher).kill()
+            if self._control.fileno() in ready:
+                text, descriptors = _receive(self._control, STREAMS + 1)
+                if not text:  # who started this server has ended
+                    return None
+                *streams, told = descriptors
+                asked = self._fork(Order.decode(text), streams, socket.socket(fileno=told))
+            elif self._listener is not None and self._listener.fileno() in ready:
+                asked = self._launch(self._listener)
+            else:
+                continue
+            if asked is not None:
+                return asked
+
+    def _launch(self, listener: socket.socket) -> Order | None:
+        """Carry out an order of `tests.harness.launch`; return it in its process."""
+        report, _address = listener.accept()
+        text, streams = _receive(report, STREAMS)
+        if not text:  # the launcher was killed before it could say anything
+            report.close()
+            return None
+        return self._fork(Order.decode(text), streams, report, is_launched=True)
+
+    def _fork(
+        self, order: Order, streams: list[int], report: socket.socket, *, is_launched: bool = False
+    ) -> Order | None:
+        """Fork the process of an order; return the order there, and None in the server."""
+        for module in order.modules:
+            import_module(module)
+        server = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            for open_here in (*self._sources, report):
+                open_here.close()
+            for other in self._children.values():
+                other.release()
+            _become(order, streams, server)
+            return order
+        for stream in streams:
+            os.close(stream)
+        child = _Child(pid=pid, pidfd=os.pidfd_open(pid), report=report)
+        self._children[child.pidfd] = child
+        if is_launched:
+            self._launched[report.fileno()] = child
+        with suppress(OSError):  # nobody waits for it any more
+            socket.send_fds(report, [str(pid).encode()], [child.pidfd])
         return None
-    *streams, told = descriptors
-    return Order.decode(text), streams, socket.socket(fileno=told)
-
-
-def _launched(listener: socket.socket) -> _Asked:
-    """Receive an order of `tests.harness.launch`."""
-    report, _address = listener.accept()
-    text, streams = _receive(report, STREAMS)
-    return Order.decode(text), streams, report
 
 
 def _receive(source: socket.socket, count: int) -> tuple[bytes, list[int]]:
@@ -180,6 +206,9 @@ def main() -> int:
     control, listener = (socket.socket(fileno=int(word)) for word in sys.argv[1:])
     for module in MODULES:
         import_module(module)
+    # Daemons start their relays through the server as well.
+    relay = "from koala.daemon.files.relay import main; main()"
+    relay_process.PROGRAM = launch_words(listener.getsockname(), relay)
     gc.freeze()
     order = serve(control, listener)
     if order is not None:

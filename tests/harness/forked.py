@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import IO, TypeAlias
 
 from tests.harness.fork_server import STREAMS, Order, run, serve
+from tests.harness.launch import launch_words
 
 ROOT = Path(__file__).parents[2]
 FORKS = "KOALA_TEST_FORKS"
 TIE = "import signal; from koala.runtime.child_lifetime import end_with; end_with"
 REPORT_BYTES_MAX = 64
-LAUNCH = Path(__file__).with_name("launch.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +181,8 @@ def write_launcher(path: Path, module: str, *modules: str) -> None:
     The server imports the other modules first."""
     _server()
     program = f"from {module} import main\nraise SystemExit(main())"
-    words = (sys.executable, "-IS", str(LAUNCH), _address(), program, ",".join(modules))
-    path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+    words = shlex.join(launch_words(_address(), program, *modules))
+    path.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
     path.chmod(0o755)
 
 

@@ -1,10 +1,11 @@
-"""Run a program in a process of the fork server, with the streams and the folder of this process.
+"""Run a program in a process of the fork server, with streams, folder and umask of this process.
 
     python -IS launch.py SERVER PROGRAM MODULES WORDS...
 
 For commands in shells, which start a process each: this one imports next to nothing. SERVER is the
 path of the server's socket, PROGRAM the source text, MODULES what the server imports first, with
-commas between. Signals are passed on, and the exit status is that of the program.
+commas between. Signals are passed on, the exit status is that of the program, and the program is
+killed when this process is.
 """
 
 from __future__ import annotations
@@ -16,26 +17,35 @@ import socket
 import sys
 
 REPORT_BYTES_MAX = 64
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def launch_words(server: str, program: str, *modules: str) -> tuple[str, ...]:
+    """Return the command that runs a program so, to which its words may be added."""
+    return (sys.executable, "-IS", os.path.abspath(__file__), server, program, ",".join(modules))  # noqa: PTH100
 
 
 def main() -> int:
     """Order the process and wait for its end."""
     server, program, modules, *words = sys.argv[1:]
+    umask = os.umask(0o077)
     order = {
         "program": program,
         "words": words,
         "environment": dict(os.environ),
         "folder": os.getcwd(),  # noqa: PTH109 - pathlib takes as long to import as all the rest
-        "umask": -1,
+        "umask": umask,
         "is_session": False,
         "modules": [one for one in modules.split(",") if one],
     }
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # until it is known to whom
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as report:
         report.connect(server)
         socket.send_fds(report, [json.dumps(order).encode()], [0, 1, 2])
         pid = int(report.recv(REPORT_BYTES_MAX))
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in PASSED_ON:
             signal.signal(number, lambda given, _frame: os.kill(pid, given))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         status = int(report.recv(REPORT_BYTES_MAX))
     if status < 0:
         signal.signal(-status, signal.SIG_DFL)

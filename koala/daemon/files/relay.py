@@ -455,6 +455,11 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the relay that a daemon has started as its child process."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     asyncio.run(to_the_end(_main()))
+
+
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,10 @@ _RESTART_S = 0.2
 _RESTART_S_MAX = 10.0
 
 
+PROGRAM: tuple[str, ...] = (sys.executable, "-m", "koala.daemon.files.relay")
+"""The command of the child process."""
+
+
 class RelayProcess:
     """Relay as a child process of the daemon, restarted on the same port when it dies.
 
@@ -66,7 +70,7 @@ class RelayProcess:
         """Run a relay for the length of the block; yields its process and port."""
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "koala.daemon.files.relay"),
+                *PROGRAM,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import psutil
 import pytest
 
 from tests.files.stage import comes_true
-from tests.harness.forked import FORKS, ROOT, Process, Surroundings, start
+from tests.harness.forked import FORKS, ROOT, Process, Surroundings, start, write_launcher
 
 pytestmark = pytest.mark.live
 
@@ -118,6 +119,37 @@ def test_what_was_forked_ends_with_the_process_that_asked_for_it(tmp_path: Path)
         forked = psutil.Process(int(told.read_text()))
         asking.kill()
     assert psutil.wait_procs([forked], timeout=LIMIT_S)[1] == []
+
+
+LAUNCHED = """
+import os, signal, sys
+def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))
+    print(*sys.argv[1:], os.getcwd(), oct(os.umask(0)), flush=True)
+    signal.pause()
+"""
+
+
+def test_what_a_launcher_runs_has_its_words_and_umask_and_ends_with_it(tmp_path: Path) -> None:
+    """As a command in a shell does: it gets signals, and is killed when its launcher is."""
+    tmp_path.joinpath("launched.py").write_text(LAUNCHED)
+    program = tmp_path / "program"
+    write_launcher(program, "launched")
+    path = os.pathsep.join((str(ROOT), str(ROOT / "agents"), str(tmp_path)))
+    for number, status in ((signal.SIGTERM, 9), (signal.SIGKILL, -signal.SIGKILL)):
+        with subprocess.Popen(
+            [program, "a", "b c"],
+            stdout=subprocess.PIPE,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path},
+            umask=0o027,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().decode() == f"a b c {tmp_path} 0o27\n"
+            process.send_signal(number)
+            assert process.wait(LIMIT_S) == status
+            assert select.select([process.stdout], [], [], LIMIT_S)[0], "the program runs on"
+            assert process.stdout.read() == b""
 
 
 def sleep(*, by_exec: bool) -> Process:
