@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import grpc
 
 from koala.identity.tls import IdentityFile
+from koala.wire.packing import PACKS, unpacked
 from koala.wire.v1 import link_pb2 as pb
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent.link.endpoints import dial
@@ -39,6 +40,8 @@ class FakeAgent:
     ask_number: int = 0
     outbox: "asyncio.Queue[pb.FromAgent | None]" = field(default_factory=asyncio.Queue)
     identity: IdentityFile | None = None
+    unpacks: bool = False
+    messages: int = 0  # of the stream; one may be a pack
 
     async def stay(self) -> None:
         """Connect, and connect again, until cancelled."""
@@ -52,10 +55,13 @@ class FakeAgent:
         self.outbox = asyncio.Queue()
         async with await dial(self.address, self.identity, options=OPTIONS) as channel:
             stub = AgentLinkStub(channel)
-            call = stub.Connect(self._requests(), wait_for_ready=True)
+            metadata = PACKS if self.unpacks else ()
+            call = stub.Connect(self._requests(), metadata=metadata, wait_for_ready=True)
             try:
                 async for message in call:
-                    self.hear(message)
+                    self.messages += 1
+                    for part in unpacked(message):
+                        self.hear(part)
             finally:
                 call.cancel()
 
