@@ -10,9 +10,10 @@ from typing import Any, Self
 
 from koala.cli.research.setting_options import SIMULATIONS, Declared
 from koala.errors import ConfigError
-from koala.lab.experiments import job_rows
+from koala.lab.experiments import job_rows, label
 from koala.lab.results import Result
 from koala.lab.rows import Rows
+from koala.runtime.own_functions import is_of_session, name_of
 from koala.sim.options import option_name
 
 Measured = tuple[Mapping[str, float], bool, Sequence[Any]]
@@ -24,7 +25,8 @@ class Model:
     """A simulation of a paper: `Model("koala", jobs=100, local_load=0.4)`.
 
     The options are those of `koala simulate NAME`, with underscores, in its units and words; lists
-    stand for words with commas between. What is not given has the command's default.
+    stand for words with commas between, functions for module:function. What is not given has the
+    command's default.
     """
 
     name: str
@@ -65,11 +67,15 @@ class Model:
         )
 
     def identity(self) -> object:
-        """Return what results depend on: the whole setting, defaults included."""
+        """Return what results depend on: the whole setting, defaults included. Raises ConfigError
+        for functions of the session, whose names say nothing elsewhere."""
+        for name, value in self.options.items():
+            if callable(value) and is_of_session(value):
+                raise ConfigError(f"{name} = {value!r}: has no name in other sessions")
         return [self.name, self.setting()]
 
     def __str__(self) -> str:
-        given = (f"{name} {value}" for name, value in self.options.items())
+        given = (f"{name} {label(value)}" for name, value in self.options.items())
         return ", ".join([self.name, *given])
 
 
@@ -93,12 +99,7 @@ def _value(name: str, kind: str, value: Any) -> Any:  # noqa: ANN401
         return value
     if kind == "text":
         if callable(value):
-            if value.__module__ == "__main__" or "<" in value.__qualname__:
-                raise ConfigError(
-                    f"{name} = {value.__qualname__}: a paper's simulation takes functions of"
-                    " modules; lab.Experiment takes functions of the session, too"
-                )
-            return f"{value.__module__}:{value.__qualname__}"
+            return name_of(value)
         return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     if kind == "file":
         return value

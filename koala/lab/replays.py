@@ -8,11 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from koala.lab.experiments import changed
+from koala.lab.experiments import Policy, changed, label
 from koala.lab.fields import check_fields
 from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
 from koala.lab.workloads import Log, format_of
+from koala.runtime.own_functions import name_of
 from koala.sim.options import policy_name
 from koala.sim.trace import replay as traces
 from koala.workload.arrivals import Overrun
@@ -22,19 +23,23 @@ from koala.workload.arrivals import Overrun
 class Replay:
     """A log of jobs on one site (`koala simulate trace`). The seed has no effect.
 
-    - `policy`: local scheduler: fcfs, easy, conservative, an order, or module:function.
+    - `policy`: local scheduler: fcfs, easy, conservative, an order, module:function, or a function.
     - `processors`: of the site; None for what the log says, else its largest job.
     - `until`: simulated second at which it stops.
     """
 
     log: Log
-    policy: str = "easy"
+    policy: Policy = "easy"
     processors: int | None = None
     until: int | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
-        policy_name("policy", "local", self.policy)
+        self._policy()
+
+    def _policy(self) -> str:
+        named = self.policy if isinstance(self.policy, str) else name_of(self.policy)
+        return policy_name("policy", "local", named)
 
     def changed(self, **changes: Any) -> Self:  # noqa: ANN401 - values of any field
         """Return the replay with other values of fields. Raises ConfigError."""
@@ -53,7 +58,7 @@ class Replay:
         setting = traces.ReplaySetting(
             path=path,
             form=format_of(path, self.log.format),
-            discipline=policy_name("policy", "local", self.policy),
+            discipline=self._policy(),
             processors=self.processors,
             overrun=Overrun(self.log.overrun),
             until=self.until,
@@ -67,7 +72,7 @@ class Replay:
         )
 
     def __str__(self) -> str:
-        return f"{self.log} under {self.policy}"
+        return f"{self.log} under {label(self.policy)}"
 
 
 def _ignore(_done: float) -> None:

@@ -13,6 +13,7 @@ from koala.runtime.atomic_file import whole_file
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow
 
 Row = dict[str, Any]
 SHOWN_MAX = 20
@@ -68,6 +69,19 @@ class Rows(Sequence[Row]):
         import pandas  # noqa: PLC0415 - optional
 
         return pandas.DataFrame(self.to_dict(), columns=list(self.columns))
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return an Arrow table, of which most data frames are made without a copy. A column with
+        values of several kinds becomes text. Raises ModuleNotFoundError without pyarrow."""
+        import pyarrow  # noqa: PLC0415 - optional
+
+        arrays = []
+        for values in self.to_dict().values():
+            try:
+                arrays.append(pyarrow.array(values))
+            except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
+                arrays.append(pyarrow.array([None if one is None else str(one) for one in values]))
+        return pyarrow.table(arrays, names=list(self.columns))
 
     def to_csv(self, path: str | Path) -> None:
         """Write a CSV file, whole or not at all."""

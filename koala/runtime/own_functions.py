@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import import_module
+from itertools import count
 from operator import attrgetter
 from pathlib import Path
 from types import FunctionType
@@ -50,6 +51,29 @@ def find_function(
         return _load(what, point.value, point.load, arguments, other)
     names = ", ".join([*known, *outside_names(slot)])
     raise ConfigError(f"{what}: known are {names}, and functions as module:function")
+
+
+_SESSION = "<session>"
+_of_session: dict[str, Callable[..., Any]] = {}
+
+
+def is_of_session(function: Callable[..., Any]) -> bool:
+    """Return True for a function that no other process could import by its name."""
+    name = getattr(function, "__qualname__", "<")
+    return "<" in name or getattr(function, "__module__", "__main__") == "__main__"
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name by which `find_function` finds a function: module:function, or for one of the
+    session a name that holds in this process."""
+    if not is_of_session(function):
+        return f"{function.__module__}:{function.__qualname__}"
+    short = getattr(function, "__name__", type(function).__name__).strip("<>")
+    for number in count(1):
+        name = f"{_SESSION}:{short}" if number == 1 else f"{_SESSION}:{short}-{number}"
+        if _of_session.setdefault(name, function) is function:
+            return name
+    raise AssertionError
 
 
 def outside_names(slot: str) -> list[str]:
@@ -103,6 +127,8 @@ def _load(
 def _of_module(name: str) -> Any:  # noqa: ANN401
     """Load `module:function`; modules are also looked for in the present folder, last. For the
     parts that `koala up` starts, that is the folder where it was called."""
+    if name in _of_session:
+        return _of_session[name]
     module, _, function = name.partition(":")
     if not module or not function:
         message = "allowed is module:function"

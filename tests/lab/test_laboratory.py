@@ -250,3 +250,42 @@ def test_pictures_are_drawn_by_one_call(tmp_path: Path) -> None:
     assert "Waits" in (tmp_path / "one.svg").read_text()
     picture = OWN.run().plot("ended_at")
     assert picture._repr_png_().startswith(b"\x89PNG")
+
+
+def test_models_and_replays_take_functions_of_the_session(tmp_path: Path) -> None:
+    def place(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+        return last_site(request, view)
+
+    koala_model = lab.Model("koala", jobs=4, local_load=0.0)
+
+    def longest_first(job: Any) -> Any:
+        return (-job.estimate_s,)
+
+    found = lab.sweep(koala_model, over={"placement": {"mine": place, "WF": "WF"}}, reps=1)
+    assert found.rows().column("placement") == ["mine", "WF"]
+    log = tmp_path / "log.swf"
+    log.write_text(
+        "1 0 -1 100 4 -1 -1 4 100 -1 1 1 -1 -1 -1 -1 -1 -1\n"
+        "2 1 -1 10 4 -1 -1 4 10 -1 1 1 -1 -1 -1 -1 -1 -1\n"
+        "3 2 -1 50 4 -1 -1 4 50 -1 1 1 -1 -1 -1 -1 -1 -1\n"
+    )
+    own = lab.Replay(log=lab.Log(log), policy=longest_first, processors=4)
+    starts = {row["job"]: row["start"] for row in own.run().jobs}
+    assert starts == {1: 0, 3: 100, 2: 150}
+    again = lab.sweep(own, over={"policy": {"mine": longest_first, "fcfs": "fcfs"}}, reps=1)
+    assert again.rows().column("wait.mean") == [pytest.approx(247 / 3), pytest.approx(207 / 3)]
+    assert again.made.stored == 0
+
+
+@pytest.mark.long  # pyarrow is installed for long tests only
+def test_rows_are_an_arrow_table() -> None:
+    rows = lab.Rows([{"a": 1, "b": "x", "c": (1, 2)}, {"a": 2.5, "b": None, "c": ()}, {"b": "y"}])
+    found = rows.to_arrow()
+    assert found.column_names == ["a", "b", "c"]
+    assert found.to_pydict() == {
+        "a": [1.0, 2.5, None],
+        "b": ["x", None, "y"],
+        "c": [[1, 2], [], None],
+    }
+    mixed = lab.Rows([{"label": "mine"}, {"label": 0.5}]).to_arrow()
+    assert mixed.to_pydict() == {"label": ["mine", "0.5"]}

@@ -86,7 +86,7 @@ ONLY_FROM = {
     "cryptography": ("koala.identity", "koala.wire", "koala.daemon", "koala_agent", "koala.cli"),
     "prometheus_client": ("koala.metrics",),
     "rich": ("koala.cli",),
-    **dict.fromkeys(("cloudpickle", "pandas", "IPython"), ("koala.lab",)),
+    **dict.fromkeys(("cloudpickle", "pandas", "pyarrow", "IPython"), ("koala.lab",)),
     "distributed": ("koala.sim.campaign.on_dask", "koala.lab.on_koala"),
     **dict.fromkeys(("starlette", "uvicorn", "jinja2"), ("koala.web",)),
     **dict.fromkeys(
