@@ -14,6 +14,7 @@ import pytest
 from koala import lab
 from koala.core.model.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
 from koala.errors import ConfigError
+from koala.lab import sweeps
 from koala.sim.metrics import JobRecord
 from tests.cli.command import koala
 
@@ -261,8 +262,12 @@ def test_models_and_replays_take_functions_of_the_session(tmp_path: Path) -> Non
     def longest_first(job: Any) -> Any:
         return (-job.estimate_s,)
 
-    found = lab.sweep(koala_model, over={"placement": {"mine": place, "WF": "WF"}}, reps=1)
+    over = {"placement": {"mine": place, "WF": "WF"}}
+    found = lab.sweep(koala_model, over=over, reps=1)
     assert found.rows().column("placement") == ["mine", "WF"]
+    points = sweeps.points_of(koala_model, over)
+    ids = sweeps.ids_of(points, sweeps.tasks_of(points, [1]))
+    assert [one is None for one in ids] == [True, False], "functions of the session are not stored"
     log = tmp_path / "log.swf"
     log.write_text(
         "1 0 -1 100 4 -1 -1 4 100 -1 1 1 -1 -1 -1 -1 -1 -1\n"
