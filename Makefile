@@ -119,6 +119,10 @@ fuzz: $(STAMP)  ## Hostile texts, messages and files (ARGS="--cases 1000000 --on
 corruption: $(STAMP)  ## Flip bits and cut files of a journal (FLIPS=2000 CUTS=500)
 	@$(BIN)/python -m tests.daemon.storage.corruption --flips $(FLIPS) --cuts $(CUTS) $(ARGS)
 
+.PHONY: check-reproduction
+check-reproduction: $(STAMP)  ## Compute some rows of the published reproductions again, and compare them byte for byte
+	@$(BIN)/python -m tests.papers.published
+
 .PHONY: bench-sim
 bench-sim: $(STAMP)  ## Measure the simulator beside plain loops (ARGS="--log FILE")
 	@$(BIN)/python -m tests.bench --only multiqueue --only traces $(ARGS)

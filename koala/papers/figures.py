@@ -37,6 +37,8 @@ COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#b
 """Seven colours that people with any colour vision can tell apart (Paul Tol's bright scheme)."""
 DENSE = 30
 """A line with more points than this gets a band instead of bars for its intervals."""
+NAMES = 7
+"""Names in a row of the legend."""
 TICKS = 8
 """A chart over at most so many whole numbers has its ticks at these."""
 
@@ -109,9 +111,7 @@ def compose(panels: Sequence[Panel], title: str, results: Results, caption: str 
         for index, panel in enumerate(shown, start=1):
             _draw_panel(drawing.add_subplot(rows, columns, index), panel, results)
         drawing.suptitle(title, fontsize=10)
-        if caption:
-            drawing.supxlabel(fill(caption, round(22 * width)), fontsize=6.5)
-        _add_legend(drawing)
+        _add_legend(drawing, fill(caption, round(22 * width)))
     return drawing
 
 
@@ -131,16 +131,19 @@ def _stem(figure: Figure, folder: Path) -> Path:
     return folder / f"figure-{figure.number:02d}"
 
 
-def _add_legend(drawing: Drawing) -> None:
-    """Add one legend for all panels, each name once."""
+def _add_legend(drawing: Drawing, caption: str) -> None:
+    """Add one legend for all panels, each name once, below the caption."""
     found: dict[str, Any] = {}
     for axes in drawing.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     if len(found) > 1:
         drawing.legend(
-            list(found.values()), list(found), loc="outside lower center", ncols=len(found)
-        )
+            list(found.values()), list(found), loc="outside lower center",
+            ncols=min(len(found), NAMES), title=caption, title_fontsize=6.5,
+        )  # fmt: skip
+    elif caption:
+        drawing.supxlabel(caption, fontsize=6.5)
 
 
 def _has_something(panel: Panel, results: Results) -> bool:

@@ -5,7 +5,7 @@ Each function yields blocks; an empty line comes between two of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from math import floor, inf, isfinite, log10
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from koala.papers.claims import (
 )
 from koala.papers.paper import Claim, Figure, Panel, Part, Rule
 from koala.papers.results import Results
+from koala.papers.runs import Level
 from koala.papers.sweep import Plan
 from koala.sim.statistics import Interval
 
@@ -149,22 +150,32 @@ def _counterexamples(found: Report) -> Iterator[str]:
 def _readings(found: Report) -> Iterator[str]:
     """Tabulate the verdict of each claim under each reading; those that differ from the first
     column are bold."""
-    readings = found.plan.readings
+    readings, paper = found.plan.readings, found.plan.paper
     rows = []
     for one in found.claims:
-        near = [level for level in one.levels if level.level.is_near]
-        usual = over_parts(over_levels(near, part) for part in one.verdicts)
+        near = [level.level for level in one.levels if level.level.is_near]
         by_level = {reading.level: reading for reading in one.readings}
-        cells = [_read(by_level.get(reading), usual) for reading in readings]
+        cells = [
+            _read(by_level.get(reading), _as_read(one, paper.readings_at.get(reading, near)))
+            for reading in readings
+        ]
         if one.readings:
-            rows.append([f"{one.claim.id}. {_cell(one.claim.text)}", str(usual), *cells])
+            usual = str(_as_read(one, near))
+            rows.append([f"{one.claim.id}. {_cell(one.claim.text)}", usual, *cells])
     if rows:
         yield "### What the verdicts depend on"
         yield (
             "The same claims under other readings of what the paper leaves open, one changed at a "
-            "time. They have no say in the verdicts above; bold is what differs from them."
+            "time. They have no say in the verdicts above; bold is what differs from the verdict "
+            "as read, at the same levels."
         )
         yield _table(("claim", "as read", *map(str, readings)), rows)
+
+
+def _as_read(found: ClaimFinding, levels: Collection[Level]) -> Verdict:
+    """Return the verdict as the paper is read, of these levels alone."""
+    chosen = [level for level in found.levels if level.level in levels]
+    return over_parts(over_levels(chosen, part) for part in found.verdicts)
 
 
 def _read(found: LevelFinding | None, usual: Verdict) -> str:
@@ -357,7 +368,7 @@ def caption(wanted: Plan, figure: Figure) -> str:
     marks = any(panel.marks for panel in figure.panels)
     return (
         f"Means over {effort.replications} replications of length {effort.length:g}, seeds"
-        f" {wanted.seed} to {last}; bars are 95 % confidence intervals (Student's t). SAT:"
-        " saturated, so there is no mean."
+        f" {wanted.seed} to {last}; error bars are 95 % confidence intervals (Student's t)."
+        + (" SAT: saturated, so there is no mean." if wanted.paper.diverging else "")
         + (" Broken lines and bands are numbers that the paper prints." if marks else "")
     )

@@ -204,6 +204,8 @@ class Paper:
     readings: tuple[Level, ...] = ()
     """Other readings of what the paper leaves open. Claims are judged under them too, without
     effect on their verdicts; that shows how far verdicts depend on the reading."""
+    readings_at: Mapping[Level, tuple[Level, ...]] = field(default_factory=dict)
+    """Levels of which a reading is another version, where it is not one of all near saturation."""
     are_readings_quick: bool = True
     """If False, readings are left to the effort `full`: they take too long for a quick look."""
     reasons: Mapping[str, str] = field(default_factory=dict)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from functools import partial
-from math import inf
+from math import inf, isnan
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,17 @@ import pytest
 from koala.papers import figures, report
 from koala.papers.claims import Verdict
 from koala.papers.deadlines import PAPER
-from koala.papers.deadlines.points import LEVELS, Beginning, Point, Watched, run
+from koala.papers.deadlines.points import (
+    LEAD_BINS_S,
+    LEVELS,
+    READINGS,
+    Beginning,
+    Point,
+    Watched,
+    at,
+    run,
+)
+from koala.papers.deadlines.quantities import PURE
 from koala.papers.markdown import as_markdown
 from koala.papers.paper import Claim, parts_of
 from koala.papers.results import Results
@@ -177,3 +188,44 @@ def test_what_moves_without_bound_is_drawn_but_not_compared() -> None:
     results = Results(finished, diverging=PAPER.diverging)
     assert results.is_divergent(point)
     assert not results.is_divergent(Quantity(Point(), "measured_response"))
+
+
+def test_a_reading_is_compared_with_the_same_loads_as_read() -> None:
+    for reading in READINGS:
+        as_read = PAPER.readings_at[reading]
+        assert [str(one) for one in as_read] == [str(one) for one in reading.levels]
+        assert all(one in LEVELS and one.is_near for one in as_read)
+        point = at(reading.levels[0])
+        assert point != at(as_read[0])
+        assert point == replace(
+            at(as_read[0]),
+            **{
+                name: getattr(reading.levels[0].reading, name)
+                for name in ("policy", "tries_max", "killed", "victims")
+            },
+        )
+
+
+def test_every_reading_changes_a_run() -> None:
+    """Mp = 50 needs a small Lp, the fate of those killed a job that is killed."""
+    effort = Effort(name="one", replications=1, length=30_000.0, levels=LEVELS)
+    for reading in READINGS:
+        usual = replace(PURE, fraction=0.1, global_load=0.4)
+        if reading.levels[0].reading.policy == "LP":
+            assert at(reading.levels[0]).policy == "LP"
+            continue
+        read = at(reading.levels[0], usual)
+        one, other = (run(Run(setting=point, seed=1, effort=effort)) for point in (usual, read))
+        assert one.values != other.values, str(reading)
+
+
+def test_jobs_count_in_the_class_of_their_own_lead() -> None:
+    effort = Effort(name="one", replications=1, length=40_000.0, levels=LEVELS)
+    uniform = Watched(point=Point(policy="LP", global_load=0.4))
+    values = run(Run(setting=uniform, seed=1, effort=effort)).values
+    for _, high_s in LEAD_BINS_S:
+        assert 0 <= values[f"success.lead.{high_s:g}"] <= 100
+    one_lead = Watched(point=Point(policy="LP", global_load=0.4, lead_s=300.0))
+    values = run(Run(setting=one_lead, seed=1, effort=effort)).values
+    assert values["success.lead.300"] == pytest.approx(values["success_rate"], abs=1)
+    assert isnan(values["success.lead.900"])

@@ -12,6 +12,7 @@ from koala.papers.multiqueue import PAPER
 from koala.papers.multiqueue.charts import (
     BEYOND,
     CASES,
+    EIGHTY,
     FIGURES_9_TO_14,
     HIGH,
     LOW,
@@ -143,6 +144,21 @@ def test_the_job_stream_of_a_seed_does_not_depend_on_the_policy() -> None:
         for policy in ("GS", "LS-DO", "LP-GF", "LQ")
     }
     assert len(set(found.values())) == 1
+
+
+def test_reversed_local_queues_change_what_depends_on_their_order_alone() -> None:
+    effort = Effort(name="tiny", replications=1, length=4000, levels=TINY.levels)
+
+    def queues(policy: str, *, is_reversed: bool) -> list[float]:
+        point = Point(policy=policy, case=EIGHTY, utilization=0.8, is_reversed=is_reversed)
+        values = run(Run(setting=point, seed=1, effort=effort)).values
+        return [values[f"response.queue{number}"] for number in range(1, 5)]
+
+    forward, backward = (queues("LS-OR", is_reversed=one) for one in (False, True))
+    assert forward[0] < forward[3]
+    assert backward[0] > backward[3], "the queue that is visited first is favoured"
+    for policy in ("GP", "LP-GF", "EQ-GF"):
+        assert queues(policy, is_reversed=False) == queues(policy, is_reversed=True)
 
 
 def test_what_loses_a_twentieth_of_its_jobs_is_saturated_and_what_keeps_up_is_not() -> None:

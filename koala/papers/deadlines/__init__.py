@@ -10,6 +10,8 @@
 from koala.papers.deadlines.claims import CLAIMS, UNTESTABLE
 from koala.papers.deadlines.figures import FIGURES
 from koala.papers.deadlines.points import LEVELS, READINGS, run
+from koala.papers.deadlines.quantities import same_loads
+from koala.papers.deadlines.reasons import REASONS
 from koala.papers.paper import Paper
 from koala.papers.runs import Effort
 
@@ -24,6 +26,8 @@ PAPER = Paper(
     figures=FIGURES,
     claims=CLAIMS,
     readings=READINGS,
+    readings_at={one: same_loads(one) for one in READINGS},
+    reasons=REASONS,
     untestable=UNTESTABLE,
     ours="""\
 The paper prints neither the length of a run, the warm-up, the number of replications, nor Mp, the

@@ -10,6 +10,7 @@ from math import inf
 from koala.core.model.values import Seconds
 from koala.papers.claims import higher, shown
 from koala.papers.deadlines.points import (
+    LEVELS,
     Beginning,
     LoadLevel,
     Point,
@@ -111,6 +112,12 @@ def everywhere(test: Phrase) -> Test:
 
 def _where(level: LoadLevel, one: Comparison) -> str:
     return f"{level}, {one.where}" if one.where else str(level)
+
+
+def same_loads(reading: ReadLevel) -> tuple[Level, ...]:
+    """Return the levels with the loads of a reading, at which the paper is read as usual."""
+    names = {loads.name for loads in reading.levels}
+    return tuple(level for level in LEVELS if level.name in names)
 
 
 def low(test: Phrase) -> Test:

@@ -8,6 +8,7 @@
 from koala.papers.hints.claims import CLAIMS, UNTESTABLE
 from koala.papers.hints.figures import FIGURES
 from koala.papers.hints.points import LEVELS, READINGS, run
+from koala.papers.hints.reasons import REASONS
 from koala.papers.paper import Paper
 from koala.papers.runs import Effort
 
@@ -22,6 +23,7 @@ PAPER = Paper(
     figures=FIGURES,
     claims=CLAIMS,
     readings=READINGS,
+    reasons=REASONS,
     untestable=UNTESTABLE,
     ours="""\
 The paper's table of the simulated grid is lost, and it prints neither the arrival rate, the number

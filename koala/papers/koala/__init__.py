@@ -9,6 +9,7 @@
 from koala.papers.koala.claims import CLAIMS, UNTESTABLE
 from koala.papers.koala.figures import figures, time_line
 from koala.papers.koala.points import BUSY, EXPERIMENT, LIGHT, MIDDLE, READINGS, run
+from koala.papers.koala.reasons import REASONS
 from koala.papers.koala.simulation.setting import OURS
 from koala.papers.paper import Paper
 from koala.papers.runs import ANY, Effort
@@ -25,6 +26,7 @@ PAPER = Paper(
     claims=CLAIMS,
     readings=READINGS,
     are_readings_quick=False,
+    reasons=REASONS,
     untestable=UNTESTABLE,
     ours="The paper prints none of these; what is ours, and why:\n\n"
     + "\n".join(f"- {name}: {why}." for name, why in OURS.items()),

@@ -18,6 +18,7 @@ from koala.papers.multiqueue.claims_versions import GLOBAL_FIRST, LOCAL_SCHEDULE
 from koala.papers.multiqueue.figures import FIGURES
 from koala.papers.multiqueue.maxima import MAXIMA
 from koala.papers.multiqueue.points import WARMUP, Case, run, saturation
+from koala.papers.multiqueue.reasons import REASONS
 from koala.papers.multiqueue.untestable import UNTESTABLE
 from koala.papers.paper import Paper, numbered
 from koala.papers.runs import Effort
@@ -86,6 +87,7 @@ PAPER = Paper(
     ours=OURS,
     levels=LEVELS,
     diverging=("response.",),
+    reasons=REASONS,
     untestable=UNTESTABLE,
     saturation=saturation,
 )

@@ -10,6 +10,7 @@ from koala.papers.runs import Effort
 from koala.papers.synchronous.claims import CLAIMS, UNTESTABLE
 from koala.papers.synchronous.figures import FIGURES
 from koala.papers.synchronous.points import LEVELS, READINGS, run
+from koala.papers.synchronous.reasons import REASONS
 
 PAPER = Paper(
     name="sq",
@@ -22,6 +23,7 @@ PAPER = Paper(
     figures=FIGURES,
     claims=CLAIMS,
     readings=READINGS,
+    reasons=REASONS,
     untestable=UNTESTABLE,
     ours="""\
 The length is that of the generators at a mean interarrival time of 500 s, in tasks of each kind; at

@@ -109,6 +109,19 @@ def test_local_jobs_make_room_the_youngest_first_and_no_more_than_needed() -> No
     assert areas["local"] == pytest.approx(500 + 98 + 2 * 97 + 4 * 500)
 
 
+def test_the_oldest_local_jobs_make_room_if_that_is_asked_for() -> None:
+    """The jobs of 1 that started first go first; then that of 2 has to go as well."""
+    local = [
+        [LocalArrival(1, 1, 500), LocalArrival(2, 1, 500), LocalArrival(3, 2, 500)],
+        [LocalArrival(1, 4, 500)],
+    ]
+    job = GlobalArrival(at=0, deadline_at=100, components=1, processors=2, run_s=50)
+    for is_oldest_first, killed in ((True, [1, 2]), (False, [3])):
+        setting = replace(TWO, components=(1, 1), is_oldest_first=is_oldest_first)
+        outcomes, _ = trace(setting, local, [job])
+        assert [o.submitted_at for o in outcomes if o.outcome == "killed"] == killed
+
+
 def test_what_a_kill_frees_beyond_need_is_offered_to_the_local_queue_at_once() -> None:
     """A job of 4 dies for a component of 3; the queue's head, of 1, starts at that instant."""
     local = [[LocalArrival(1, 4, 500), LocalArrival(2, 1, 10)], [LocalArrival(1, 4, 500)]]

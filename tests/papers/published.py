@@ -1,0 +1,110 @@
+"""Published reproductions below docs/papers: publish one, and check that it can be made again.
+
+`python -m tests.papers.published FOLDER` publishes what `koala reproduce` wrote: the report, its
+tables and drawings, the provenance, and some rows of `runs.jsonl`. Without a folder all published
+rows are computed again and compared byte for byte (`make check-reproduction`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from koala.cli.research.reproduce import PAPERS
+from koala.papers.paper import Paper
+from koala.papers.runs import Run
+from koala.papers.sweep import plan
+from koala.sim.campaign.records import as_plain
+
+FOLDER = Path(__file__).parents[2] / "docs" / "papers"
+SAMPLE, PROVENANCE = "sample.jsonl", "provenance.json"
+ROWS = 12
+"""Rows that are published of a paper: those whose names have the least digests."""
+
+
+def paper_of(name: str) -> Paper:
+    """Load a paper by its name on the command line."""
+    found: Paper = importlib.import_module(PAPERS[name]).PAPER
+    return found
+
+
+def published() -> tuple[Path, ...]:
+    """List the folders of published reproductions."""
+    return tuple(sorted(path.parent for path in FOLDER.glob(f"*/{PROVENANCE}")))
+
+
+def publish(source: Path) -> Path:
+    """Copy a reproduction to the documents; return its folder there."""
+    provenance = json.loads((source / PROVENANCE).read_text(encoding="utf-8"))
+    assert not provenance["interrupted"], "it is not whole"
+    provenance.pop("cpu_s_by_run")
+    target = FOLDER / provenance["options"]["paper"]
+    target.mkdir(exist_ok=True)
+    for old in target.iterdir():
+        old.unlink()
+    (target / PROVENANCE).write_text(f"{json.dumps(provenance, indent=1)}\n", encoding="utf-8")
+    for path in sorted((*source.glob("*.csv"), *source.glob("*.svg"))):
+        (target / path.name).write_bytes(path.read_bytes())
+    report = (source / "report.md").read_text(encoding="utf-8")
+    for picture in source.glob("*.png"):
+        report = report.replace(f"[PNG]({picture.name}), ", "")
+    (target / "report.md").write_text(report, encoding="utf-8")
+    lines = (source / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+    sample = sorted(lines, key=lambda line: _digest(json.loads(line)["id"]))[:ROWS]
+    (target / SAMPLE).write_text("".join(f"{line}\n" for line in sample), encoding="utf-8")
+    return target
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def rows(folder: Path) -> Iterator[tuple[str, Run]]:
+    """Yield each published row of a paper, and the run that gives it."""
+    options = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["options"]
+    paper = paper_of(options["paper"])
+    effort = replace(
+        paper.efforts[options["effort"]], replications=options["reps"], length=options["length"]
+    )
+    wanted = plan(paper, effort, seed=options["seed"])
+    runs = wanted.runs()
+    by_id = dict(zip(wanted.ids(runs), runs, strict=True))
+    for line in (folder / SAMPLE).read_text(encoding="utf-8").splitlines():
+        yield line, by_id[json.loads(line)["id"]]
+
+
+def computed(line: str, run: Run, paper: Paper) -> str:
+    """Compute a row again."""
+    row = {
+        "id": json.loads(line)["id"],
+        "setting": str(run.setting),
+        "seed": run.seed,
+        "length": run.effort.length,
+        **as_plain(paper.run(run)),
+    }
+    return json.dumps(row, allow_nan=False, ensure_ascii=False)
+
+
+def check() -> int:
+    """Compute all published rows again; return the number of those that differ."""
+    wrong = 0
+    for folder in published():
+        found = [(line, computed(line, run, paper_of(folder.name))) for line, run in rows(folder)]
+        different = [line for line, now in found if line != now]
+        wrong += len(different)
+        print(f"{folder.name}: {len(found)} rows computed again, {len(different)} differ")
+        for line in different:
+            print(f"  {json.loads(line)['setting']}, seed {json.loads(line)['seed']}")
+    return wrong
+
+
+if __name__ == "__main__":
+    folders = [Path(word) for word in sys.argv[1:]]
+    for folder in folders:
+        print(publish(folder))
+    sys.exit(0 if folders else min(1, check()))
