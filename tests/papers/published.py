@@ -43,7 +43,7 @@ def publish(source: Path) -> Path:
     provenance = json.loads((source / PROVENANCE).read_text(encoding="utf-8"))
     assert not provenance["interrupted"], "it is not whole"
     provenance.pop("cpu_s_by_run")
-    target = FOLDER / provenance["options"]["paper"]
+    target: Path = FOLDER / provenance["options"]["paper"]
     target.mkdir(exist_ok=True)
     for old in target.iterdir():
         old.unlink()

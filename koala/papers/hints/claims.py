@@ -331,6 +331,14 @@ UNTESTABLE = numbered(
             "Service can be seen as delivering the same service to each job of a class.",
             "a way of seeing it, with nothing to measure",
         ),
+        "5.2-1": Untestable(
+            "I/O-bound jobs are better off with local resources alone.",
+            "the meaning of their hint, and an input; 5.3-1 and 5.4-6 test what follows",
+        ),
+        "5.4-11": Untestable(
+            "CPU-bound jobs use up the local resources.",
+            "an explanation; its consequence is tested as 5.4-6",
+        ),
         "5.1-1": Untestable(
             "Control traffic goes over dedicated links.",
             "the model has no control traffic",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 REASONS = {
+    "5.3-4": "they have 72 to 74 % of it in the mean: the hints accept the half, which is ours, "
+    "and such a job gets what is left of a site; with three quarters accepted the claim holds",
     "5.3-5": "at 74 % of its preferred rate a CPU-bound job takes 34,000 s instead of 25,000, and "
     "PreferLocal makes the same jobs wait for less than that; from 0.0006 jobs a second on they "
     "would wait for longer, and the claim holds",

@@ -48,6 +48,10 @@ UNTESTABLE = numbered(
             "Imposing an order among queues lets jobs fit better than mixing them at random.",
             f"{MECHANISM} 3.2.1-11",
         ),
+        "3.3-23": Untestable(
+            "LQ limits the delay of the jobs behind a large one.",
+            "who waits behind whom is not among the results; the means of the queues are (3.3-11)",
+        ),
         "3.3-22": Untestable(
             "Owners of clusters would not like their local jobs to be delayed for global ones.",
             "about people",

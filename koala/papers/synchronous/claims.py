@@ -289,6 +289,10 @@ UNTESTABLE = numbered(
             "SQ can serve rate-sensitive and aggregate-sensitive applications, hard and soft.",
             "all tasks of the simulation are of one kind",
         ),
+        "5.4-11": Untestable(
+            "SQ does not perform well in the underloaded system, although there is room.",
+            "how well it could perform is not said; 5.4-3 tests that its skew is higher there",
+        ),
         "7-2": Untestable(
             "The queues can be implemented at the application level, without the operating system.",
             "not for simulated time; `(progress=sq)` of a live job is such an implementation",
