@@ -147,8 +147,11 @@ def _add_legend(drawing: Drawing, caption: str) -> None:
 
 
 def _has_something(panel: Panel, results: Results) -> bool:
+    """Return True if there is a mean, or SAT in its place; two saturated systems have no
+    difference, so charts of differences need a mean."""
     return any(
-        isfinite(results.drawn(one).mean) or results.is_drawn_saturated(one)
+        isfinite(results.drawn(one).mean)
+        or (results.is_drawn_saturated(one) and not isinstance(one, Difference))
         for _, _, one in panel.points
     )
 

@@ -63,7 +63,9 @@ def test_numbers_of_the_paper_are_drawn_and_named(made: Results, tmp_path: Path)
 def test_a_chart_of_which_nothing_was_measured_is_left_out(made: Results, tmp_path: Path) -> None:
     series = {"slow": (response("slow", 0.5),)}
     empty = Panel("nothing here", ("0.5",), {"slow": (None,)})
-    figure = Figure(1, "Charts", (empty, Panel("something", ("0.5",), series)))
+    worst = response("worst", 0.9)
+    void = Panel("nothing here", ("0.9",), {"none": (Difference(worst, worst),)})
+    figure = Figure(1, "Charts", (empty, void, Panel("something", ("0.5",), series)))
     vector, _ = figures.draw(figure, made, tmp_path)
     found = vector.read_text(encoding="utf-8")
     assert "something" in found

@@ -1,4 +1,4 @@
-"""What is published of the reproductions: it can be made again, and documents agree with it."""
+"""Published reproductions: they can be made again, and documents agree with them."""
 
 from __future__ import annotations
 

@@ -113,8 +113,8 @@ EXTREMES = {
     "2.5-6": claim(
         "With local and global schedulers, the order of the local queues does not matter.",
         each(FIGURES_9_TO_14, lambda at: unmoved_by_reversal(at, BOTH)),
-        reading="another test of the same sentence: with the order reversed, local jobs respond "
-        "the same in every run, under each policy that has both queues",
+        reading="another test of the same sentence: with the order reversed and all else equal, "
+        "local jobs respond the same, under each policy that has both queues",
     ),
 }
 
