@@ -9,7 +9,7 @@ KILLS = (
 NOT_STOPPED = (
     "under GP a full system does not stop a job at its deadline, since local jobs are killed for "
     "it; what stops it are processors that other global jobs hold, and with Lp = 1 none is held "
-    "before its deadline"
+    "before its deadline. Under LP it holds, see *What the verdicts depend on*"
 )
 
 REASONS = {

@@ -21,7 +21,7 @@ REASONS = {
     "5.2-3": STUCK,
     "7-1": STUCK,
     "5.2-7": "a job of low priority waits longer for its placement, and is tried for as long as it "
-    "waits; in each hour of waiting, high priority is tried more often (5.2-13)",
+    "waits; 5.2-13 asks the same of each hour of waiting",
     "5.3-19": ONE_CLAIM,
     "5.3-20": ONE_CLAIM,
 }
