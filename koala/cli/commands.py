@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -47,7 +48,14 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the called command and note its path, which begins its messages."""
+        """Find the called command and note its path, which begins its messages.
+
+        The error about an unknown one names the nearest.
+        """
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], [*self.places, *self._hidden], n=1)
+            if near:
+                ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]}?")
         name, command, rest = super().resolve_command(ctx, args)
         ctx.ensure_object(dict)[CALLED] = f"{ctx.command_path} {name}"
         return name, command, rest

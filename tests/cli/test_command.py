@@ -303,3 +303,20 @@ def test_a_query_imports_only_what_it_needs() -> None:
     code = f"from koala.cli.main import main; main(['list', '--address', '{NOBODY}'])"
     heavy = {"rich", "msgspec", "structlog", "psutil", "koala.rsl", "koala.core", "pydantic"}
     assert heavy & modules_after(code) == set()
+
+
+def test_the_nearest_command_is_named_when_one_is_mistyped() -> None:
+    for words, near in ((("sumbit", "job.yaml"), "submit"), (("site", "drian", "delft"), "drain")):
+        run = koala_here(*words)
+        assert run.returncode == 2
+        assert f"; did you mean {near}?" in run.stderr
+    assert "did you mean" not in koala_here("xyzzy").stderr
+
+
+def test_a_wrong_option_of_run_is_named_once_and_not_by_a_line_of_a_description() -> None:
+    run = koala_here("run", "--sites", "3", "--time", "1x", "--memory", "lots", "--", "date")
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith("koala run: --time: found '1x', expected whole minutes")
+    assert "\n--memory: found 'lots'" in run.stderr
+    assert run.stderr.count("--time") == 1
+    assert "line " not in run.stderr

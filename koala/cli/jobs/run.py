@@ -27,6 +27,20 @@ if TYPE_CHECKING:
 STATUS_MAX = 125
 """Largest exit status that is passed on; shells use those above."""
 
+OPTIONS = {
+    "wall_time": "--time",
+    "memory": "--memory",
+    "gpus": "--gpus",
+    "processors": "--processes",
+    "site": "--site",
+    "name": "--name",
+    "after": "--after",
+    "output_files": "--output",
+    "outputs": "--output",
+    "stage": "--stage",
+}
+"""Maps attributes of the job that is made to the options that set them."""
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @option("--site", multiple=True, metavar="SITE", help="Run on this site. Repeat for more sites.")
@@ -101,7 +115,10 @@ def run(
         after=after,
         components=components,
     )
-    job.check()
+    try:
+        job.check()
+    except SpecError as error:
+        raise _in_options(error) from error
     interrupt = InterruptNotice(address)
     interrupt.before = "nothing was submitted"
     try:
@@ -115,6 +132,15 @@ def run(
     if end is not None and end["phase"] != "Finished":
         note(f"{end['job']} {end['phase']}: {end['text']}")
         raise Exit(end["status"] if 0 < end["status"] <= STATUS_MAX else 1)
+
+
+def _in_options(error: SpecError) -> SpecError:
+    """Name options in place of a description's attributes and lines, and each mistake once."""
+    mistakes = []
+    for one in (error, *error.others):
+        attribute, colon, text = one.message.partition(":")
+        mistakes.append(f"{OPTIONS.get(attribute, attribute)}{colon}{text}")
+    return SpecError("\n".join(dict.fromkeys(mistakes)))
 
 
 async def _run(
