@@ -47,6 +47,14 @@ PROGRAMS = {
 }
 """Commands of each batch system that the agent and its starters use."""
 
+VARIABLES = {
+    "slurm": ("SLURM_CONF",),
+    "gridengine": ("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT"),
+    "htcondor": ("CONDOR_CONFIG",),
+}
+"""Variables by which a shell finds a batch system. An agent passes on those of its configuration
+only, because its own shell is not the one that restarts it."""
+
 JSON_VERSION = 1
 Need = Callable[[Config], Awaitable[str]]
 
@@ -93,15 +101,35 @@ async def _batch_system(config: Config) -> str:
     if lrm.kind == "emulated":
         return f"emulated, {config.site.processors} processors on this machine"
     dialect = dialect_of(config)
-    async with reached(config) as site:
-        await _check_programs(config, site)
-        await _check_environment_of(lrm, site)
-        dialect.read_jobs(await site.run(dialect.list_jobs()))
-        answers = tuple([await site.run(command) for command in dialect.figures()])
-    figures = dialect.read_figures(answers)
+    try:
+        async with reached(config) as site:
+            await _check_programs(config, site)
+            await _check_environment_of(lrm, site)
+            dialect.read_jobs(await site.run(dialect.list_jobs()))
+            answers = tuple([await site.run(command) for command in dialect.figures()])
+        figures = dialect.read_figures(answers)
+    except LocalManagerError as error:
+        if isinstance(error, SiteAwayError) or not (advice := _variables_left_out(config)):
+            raise
+        raise LocalManagerError(f"{error}; {advice}") from error
     gpus = figures.resources.gpus
     more = f", {figures.idle_gpus} of {gpus} GPUs" if gpus else ""
     return f"{lrm.kind} answers: {figures.idle} of {figures.processors} processors are idle{more}"
+
+
+def _variables_left_out(config: Config) -> str:
+    """Advise to configure the variables of this shell that the agent does not pass on."""
+    if config.transport.kind == "ssh":
+        return ""
+    names = VARIABLES.get(config.lrm.kind, ())
+    left_out = [one for one in names if one in os.environ and one not in config.lrm.environment]
+    if not left_out:
+        return ""
+    pairs = ", ".join(f"{name} = {json.dumps(os.environ[name])}" for name in left_out)
+    return (
+        f"the agent does not pass on {', '.join(left_out)} of this shell: write environment ="
+        f" {{ {pairs} }} into [lrm]"
+    )
 
 
 async def _check_programs(config: Config, site: CommandRunner) -> None:

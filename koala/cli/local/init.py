@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import tomllib
 from pathlib import Path
 
@@ -48,7 +50,8 @@ def init(*, kind: str | None, path: Path | None, site: str | None, daemon: str |
     site-mode   an agent that an administrator runs for several users
     policy      policies of your own in Python, with a test
 
-    Without a kind: the job, the daemon and the Slurm agent.
+    Without a kind: the job, the daemon and the Slurm agent. An agent's file takes over SLURM_CONF,
+    SGE_ROOT and the like from this shell.
     """
     from koala.cli.local.folders import shipped
 
@@ -67,7 +70,7 @@ def init(*, kind: str | None, path: Path | None, site: str | None, daemon: str |
     for one, target in targets.items():
         text = (shipped("deploy") / TEMPLATES[one]).read_text(encoding="utf-8")
         if one in AGENTS:
-            text = _filled_in(text, target, site=site, daemon=daemon)
+            text = _filled_in(text, target, one, site=site, daemon=daemon)
         _write(target, text)
     if "job" in kinds:
         note(f"submit it with: koala submit --watch {targets['job']}")
@@ -104,14 +107,22 @@ def _test_of(path: Path) -> Path:
     return path.with_name(f"test_{path.name}")
 
 
-def _filled_in(text: str, target: Path, *, site: str | None, daemon: str | None) -> str:
-    """Put the site and the daemon's address into an agent's template, and its name into the steps.
-    Raises ConfigError."""
+def _filled_in(text: str, target: Path, kind: str, *, site: str | None, daemon: str | None) -> str:
+    """Put the site, the daemon's address and the shell's variables of the batch system into an
+    agent's template, and its name into the steps. Raises ConfigError."""
+    from koala.cli.local.toml_writer import toml_string
+    from koala_agent.checks import VARIABLES
     from koala_agent.config import parse_config
 
     agent = tomllib.loads(text)["agent"]
     text = text.replace(TEMPLATE_NAME, str(target))
     text = text.replace(agent["site"], site or agent["site"])
     text = text.replace(agent["daemon"], daemon or agent["daemon"])
+    found = {name: os.environ[name] for name in VARIABLES.get(kind, ()) if os.environ.get(name)}
+    if found:
+        pairs = ", ".join(f"{name} = {toml_string(value)}" for name, value in found.items())
+        line = f"environment = {{ {pairs} }}  # of the shell that wrote this file"
+        text = re.sub(r"^# environment = .*$", lambda _: line, text, flags=re.MULTILINE)
+        note(f"{target}: environment has {', '.join(found)} of this shell")
     parse_config(text, source=str(target), folder=target.resolve().parent)
     return text

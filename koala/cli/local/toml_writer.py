@@ -27,7 +27,7 @@ def _section(tree: Mapping[str, object], path: tuple[str, ...]) -> list[str]:
 
 
 def _key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else _string(key)
+    return key if _BARE_KEY.fullmatch(key) else toml_string(key)
 
 
 def _value(value: object) -> str:
@@ -35,7 +35,7 @@ def _value(value: object) -> str:
         case bool():
             return str(value).lower()
         case str():
-            return _string(value)
+            return toml_string(value)
         case int():
             return str(value)
         case float():
@@ -49,6 +49,6 @@ def _value(value: object) -> str:
             return str(value)  # dates and times
 
 
-def _string(text: str) -> str:
+def toml_string(text: str) -> str:
     """Format a basic string: TOML has JSON's escapes, and also requires one for DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -64,6 +64,21 @@ def test_init_fills_in_the_site_and_the_daemon(tmp_path: Path, kind: str) -> Non
         assert "koala-agent start boreas.toml" in text
 
 
+def test_init_takes_over_the_variables_by_which_this_shell_finds_its_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", 'C:\\"atlas".conf')
+    monkeypatch.setenv("SGE_CELL", "red")
+    monkeypatch.delenv("SGE_ROOT", raising=False)
+    for kind, expected in (
+        ("slurm", {"SLURM_CONF": 'C:\\"atlas".conf'}),
+        ("gridengine", {"SGE_CELL": "red"}),
+    ):
+        run = init(tmp_path, kind, "--site", kind)
+        assert f"environment has {next(iter(expected))} of this shell" in run.stderr
+        assert read_agent(tmp_path / f"{kind}.toml").lrm.environment == expected
+
+
 def test_what_init_cannot_fill_in_is_refused(tmp_path: Path) -> None:
     run = init(tmp_path, "slurm", "--daemon", "nowhere")
     assert (run.returncode, "agent.daemon = 'nowhere'" in run.stderr) == (2, True)
