@@ -45,7 +45,7 @@ def agent(folder: Path, *words: str, stdin: str = "") -> subprocess.CompletedPro
 
 
 def agent_file(folder: Path, address: str, site: str = "leiden") -> None:
-    (folder / "CONFIG.toml").write_text(
+    (folder / f"{site}.toml").write_text(
         f'[agent]\nsite = "{site}"\ndaemon = "{address}"\nstate_dir = "agent"\n'
         "[site]\nprocessors = 2\n"
     )
@@ -53,7 +53,7 @@ def agent_file(folder: Path, address: str, site: str = "leiden") -> None:
 
 def test_the_command_that_is_printed_lets_a_site_join(grid: Up, tmp_path: Path) -> None:
     agent_file(tmp_path, grid.address)
-    without = agent(tmp_path, "CONFIG.toml")
+    without = agent(tmp_path, "leiden.toml")
     assert without.returncode == 2
     assert "koala site add leiden" in without.stderr
 
@@ -61,7 +61,7 @@ def test_the_command_that_is_printed_lets_a_site_join(grid: Up, tmp_path: Path) 
     assert added.returncode == 0, added.stderr
     assert "within 2h" in added.stderr
     command = added.stdout.replace("koala-agent", f"{sys.executable} -m koala_agent.main")
-    assert added.stdout.startswith("koala-agent join CONFIG.toml <<'TOKEN'\nkoala-join|")
+    assert added.stdout.startswith("koala-agent join leiden.toml <<'TOKEN'\nkoala-join|")
     joined = subprocess.run(
         ["bash", "-c", command], cwd=tmp_path, env=environment(), capture_output=True, text=True,
         timeout=LIMIT_S, check=False,
@@ -80,7 +80,7 @@ def test_the_command_that_is_printed_lets_a_site_join(grid: Up, tmp_path: Path) 
     assert {row["site"]: row["state"] for row in listed}["leiden"] == "enrolled"
     assert "ann" in grid.koala("site", "list").stdout
     assert grid.koala("site", "revoke", "leiden").stdout.split() == ["leiden", "revoked"]
-    refused = agent(tmp_path, "join", "CONFIG.toml", stdin="nonsense\n")
+    refused = agent(tmp_path, "join", "leiden.toml", stdin="nonsense\n")
     assert refused.returncode == 2
     assert "no join token" in refused.stderr
 

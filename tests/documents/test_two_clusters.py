@@ -79,7 +79,7 @@ def test_the_steps_lead_to_the_first_job(reader: Reader) -> None:
         told = reader.type(reader.block("koala site add"), site)
         join = re.search(r"^koala-agent join.*", told, re.DOTALL | re.MULTILINE)
         assert join is not None, told
-        reader.type(join[0].replace("CONFIG.toml", f"{site}.toml"), site)
+        reader.type(join[0], site)
         started = reader.type(reader.block("koala-agent doctor"), site)
         assert "FAILED" not in started
         assert "registered" in started

@@ -102,8 +102,8 @@ def add(*, site: str, owner: str, ttl: str, json: bool, address: str | None) -> 
     if json:
         show_json(enrolment)
         return
-    note(f"on the login node of {site}, within {ttl}, where its CONFIG.toml is:")
-    print(f"koala-agent join CONFIG.toml <<'TOKEN'\n{enrolment['token']}\nTOKEN")
+    note(f"on the login node of {site}, within {ttl}, where its {site}.toml is:")
+    print(f"koala-agent join {site}.toml <<'TOKEN'\n{enrolment['token']}\nTOKEN")
 
 
 @click.command("list")
