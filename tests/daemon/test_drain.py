@@ -117,6 +117,23 @@ async def test_what_a_later_agent_says_besides_is_passed_over(tmp_path: Path) ->
         staying.cancel()
 
 
+async def test_why_names_the_trouble_of_a_site_that_takes_no_claims(tmp_path: Path) -> None:
+    """A batch system that gives no answer looks like a site without idle processors."""
+    silent = pb.SiteReport(idle=0, processors=8, queued_jobs=0, trouble="slurm gives no answer")
+    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
+        agent = FakeAgent(daemon.address)
+        staying = group.create_task(agent.stay())
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
+            await agent.until("wanted_end")
+            agent.outbox.put_nowait(pb.FromAgent(site=silent))
+            while not (site := (await client.sites())[0])["trouble"] or site["idle"]:
+                await client.hello()
+            job = (await client.submit("&(executable=/bin/true)(count=2)")).job
+            lines = (await client.why(job)).why
+            assert f"{site['site']} needs its administrator: slurm gives no answer" in lines
+        staying.cancel()
+
+
 async def test_two_agents_that_contend_for_a_site_are_its_trouble(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

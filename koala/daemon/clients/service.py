@@ -25,7 +25,7 @@ from koala.core.model.events import (
     SiteDrained,
     SiteResumed,
 )
-from koala.core.model.job import TERMINAL, Cancelled, JobSpec
+from koala.core.model.job import TERMINAL, Cancelled, Claiming, JobSpec, Placing
 from koala.core.model.values import JobId, SiteName, UserName
 from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller, caller_of_call
@@ -198,9 +198,11 @@ class Service(KoalaServicer):
         caller = caller_of_call()
 
         def explain(batch: BatchContext) -> dict[str, Any]:
-            job = _known(batch, request.job, caller)
-            phase = batch.scheduler.jobs[job].phase_name
-            return {"job": job, "phase": phase, "why": why(batch.scheduler, job, batch.now)}
+            job = batch.scheduler.jobs[_known(batch, request.job, caller)]
+            lines = why(batch.scheduler, job.id, batch.now)
+            if isinstance(job.phase, (Placing, Claiming)):
+                lines += self.site_status.troubles(batch.scheduler, job.spec.owner)
+            return {"job": job.id, "phase": job.phase_name, "why": lines}
 
         return _document(await self._query_job(request.job, explain))
 

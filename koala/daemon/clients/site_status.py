@@ -37,6 +37,14 @@ class SiteStatus:
             for picture in sites_picture(scheduler, now)
         ]
 
+    def troubles(self, scheduler: Scheduler, user: str) -> list[str]:
+        """Describe the problems of the sites that serve a user, one in a line."""
+        return [
+            f"{site.name} needs its administrator: {trouble}"
+            for site in scheduler.sites.values()
+            if site.facts.admits(user) and (trouble := self.registry.trouble(site.name))
+        ]
+
     def _enrolment(self, site: str) -> dict[str, Any]:
         record = self.enrolled.get(site)
         if record is None:
