@@ -282,24 +282,28 @@ def describe_misfit(pieces: Sequence[Piece], needed: int, rooms: Sequence[Room])
     words = [f"{count} x {word}" if count > 1 else word for word, count in groups.items()]
     told = " + ".join(words[:SITES_TOLD]) + (" + ..." if len(words) > SITES_TOLD else "")
     if len(pieces) == 1:
-        return f"its component ({told} processors): they {_room_text(rooms)}"
+        (one,) = pieces
+        at = "" if one.site is None else f" at {one.site}"
+        return f"its component ({one.processors} processors{at}) does not {_room_text(rooms)}"
     asked = sum(piece.processors for piece in pieces)
     of = "" if needed == len(pieces) else f", of which it needs {needed},"
-    return f"its {len(pieces)} components ({told} = {asked} processors){of} {_room_text(rooms)}"
+    return (
+        f"its {len(pieces)} components ({told} = {asked} processors){of} do not {_room_text(rooms)}"
+    )
 
 
 def _room_text(rooms: Sequence[Room]) -> str:
     if not rooms:
-        return "find no site"
+        return "find a site"
     largest = max(rooms, key=lambda room: room.processors)
     if len(rooms) == 1:
-        return f"do not fit into {largest.name}, which has {largest.processors:g}{_slots(largest)}"
+        return f"fit into {largest.name}, which has {largest.processors:g}{_slots(largest)}"
     ordered = sorted(rooms, key=lambda room: -room.processors)
     each = ", ".join(f"{r.name} {r.processors:g}{_slots(r)}" for r in ordered[:SITES_TOLD])
     more = ", ..." if len(ordered) > SITES_TOLD else ""
     total = sum(room.processors for room in rooms)
     return (
-        f"do not fit into {len(rooms)} idle sites: the largest is {largest.name} with"
+        f"fit into {len(rooms)} idle sites: the largest is {largest.name} with"
         f" {largest.processors:g}, all have {total:g} ({each}{more})"
     )
 

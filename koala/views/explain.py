@@ -120,7 +120,8 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     picture = open_to(state, job, grid_view_of(state), now)
     answer = placement_policy(state, job)(whole_request(state, job, now), picture)
     misfit = _misfit(state, job)
-    tries = f"{job.placement_tries} placement tries"
+    count = job.placement_tries
+    tries = "1 placement try" if count == 1 else f"{count} placement tries"
     if now < job.not_before:
         lines.append(f"{_pause(job, now)}; {tries}")
     elif misfit:

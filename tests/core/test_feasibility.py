@@ -108,7 +108,7 @@ def test_a_policy_that_uses_each_site_once_is_known_by_what_it_does() -> None:
         (
             pieces(9),
             rooms(4),
-            "its component (9 processors): they do not fit into s0, which has 4",
+            "its component (9 processors) does not fit into s0, which has 4",
         ),
     ],
 )
@@ -132,7 +132,7 @@ def test_of_a_job_that_never_fits_no_idle_site_is_named_as_if_it_were_soon(scrip
     assert (
         "its 3 components (3 x 12 = 36 processors) do not fit into 3 idle sites: the largest is a"
         " with 12, all have 34 (a 12, b 12, c 10); it cannot start before a site grows or another"
-        " registers; 1 placement tries" in told
+        " registers; 1 placement try" in told
     )
     assert "largest idle" not in told
 

@@ -307,7 +307,7 @@ async def test_where_nobody_listens_nobody_is_accused(
         async with AsyncClient(address, credentials=daemon.administrator) as client:
             with pytest.raises(UnreachableError, match=f"no daemon answers at {address}") as caught:
                 await client.hello()
-    assert f"of yours here: {daemon.address})" in str(caught.value)
+    assert f"yours on this machine: {daemon.address})" in str(caught.value)
 
 
 @pytest.mark.parametrize("is_after_the_handshake", [False, True])

@@ -66,6 +66,6 @@ async def test_without_any_the_usual_address_is_dialled_and_that_is_said() -> No
     client = AsyncClient(credentials=None)
     assert client.address == clients.DEFAULT_ADDRESS
     async with client:
-        with pytest.raises(UnreachableError, match="none of yours serves here"):
+        with pytest.raises(UnreachableError, match="you run none on this machine"):
             await client.sites()
     assert AsyncClient(credentials=PLAIN).address == clients.DEFAULT_ADDRESS
