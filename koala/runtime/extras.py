@@ -19,6 +19,6 @@ def missing_text(extra: str, packages: tuple[str, ...]) -> str:
     if not missing:
         return ""
     return (
-        f"needs the extra: pip install 'koala-scheduler[{extra}]', in a clone: pip install '.[{extra}]'"
-        f" ({sys.executable} does not have {' and '.join(missing)})"
+        f"needs the extra: pip install 'koala-scheduler[{extra}]', in a clone:"
+        f" pip install '.[{extra}]' ({sys.executable} does not have {' and '.join(missing)})"
     )

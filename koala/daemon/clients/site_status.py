@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from koala.core.model.values import Instant
+from koala.core.model.values import Instant, UserName
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.auth.enrolments import SiteRecord
@@ -37,7 +37,7 @@ class SiteStatus:
             for picture in sites_picture(scheduler, now)
         ]
 
-    def troubles(self, scheduler: Scheduler, user: str) -> list[str]:
+    def troubles(self, scheduler: Scheduler, user: UserName) -> list[str]:
         """Describe the problems of the sites that serve a user, one in a line."""
         return [
             f"{site.name} needs its administrator: {trouble}"
