@@ -35,6 +35,7 @@ class AsyncGridCalls:
             "user": reply.user,
             "role": reply.role,
             "now": reply.now or None,
+            "relay": reply.relay,
         }
         return read_record(DaemonInfo, document)
 

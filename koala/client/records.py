@@ -85,6 +85,8 @@ class DaemonInfo(Record):
     role: str
     now: datetime | None = None
     """The daemon's clock; None of an older daemon."""
+    relay: str = ""
+    """Address at which agents reach the daemon's relay of files; empty of an older daemon."""
 
 
 # --- jobs -----------------------------------------------------------------------------------------

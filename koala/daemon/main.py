@@ -329,6 +329,7 @@ class Daemon:
         )
         service = Service(
             version=parts.version,
+            relay=lambda: relay.address,
             scheduler=scheduler,
             event_loop=event_loop,
             event_feed=notices,

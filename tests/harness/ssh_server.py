@@ -2,6 +2,7 @@
 
 Where the tests are root it runs in a mount namespace in which the account `games` has a shell and a
 home, so that sites behind ssh belong to another account. Else the account is that of the tests.
+A server that is apart is a host of its own: it has its own network, which leads nowhere.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class SSHServer:
     home: Path
     port: int = field(default_factory=free_port)
     settings: str = ""
+    is_apart: bool = False
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -116,8 +118,25 @@ Host {HOST}
         content = (self.folder / key).read_text(encoding="utf-8")
         self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {content}", encoding="utf-8")
 
+    def _start_apart(self) -> None:
+        """Start a host without a network; each connection gets a server of its own there."""
+        places = ("unshare", "-m", "-n", "--propagation", "slave")
+        script = f"mount --bind {self._accounts()} /etc/passwd && ip link set lo up && echo && cat"
+        self.process = subprocess.Popen(
+            [*places, "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"\n"
+        server = f"{sshd()} -i -e -f {self.folder}/sshd_config 2>>{self.folder}/sshd.log"
+        enter = f"nsenter --target {self.process.pid} --mount --net"
+        with self.config.open("a", encoding="utf-8") as config:
+            config.write(f"  ProxyCommand {enter} {server}\n")
+
     def start(self) -> None:
         """Start the server; return when it listens."""
+        if self.is_apart:
+            self._start_apart()
+            return
         command = [sshd(), "-D", "-e", "-f", str(self.folder / "sshd_config")]
         if self.is_other:
             passwd = self._accounts()
@@ -143,6 +162,8 @@ Host {HOST}
         if self.process is not None:
             self.process.kill()
             self.process.wait(timeout=LIMIT_S)
+            for pipe in filter(None, (self.process.stdin, self.process.stdout)):
+                pipe.close()
             self.process = None
         for session in sessions:
             with suppress(psutil.NoSuchProcess):
@@ -185,7 +206,9 @@ def _passwd(account: str, home: Path) -> str:
 
 
 @contextmanager
-def ssh_server(folder: Path, *, settings: str = "", account: str = "") -> Iterator[SSHServer]:
+def ssh_server(
+    folder: Path, *, settings: str = "", account: str = "", is_apart: bool = False
+) -> Iterator[SSHServer]:
     """A running server; `folder` must be one that other accounts may enter."""
     sshd()
     own = pwd.getpwuid(os.geteuid())
@@ -195,7 +218,9 @@ def ssh_server(folder: Path, *, settings: str = "", account: str = "") -> Iterat
         home = folder / "home"
         home.mkdir()
         shutil.chown(home, account)
-    server = SSHServer(folder=folder, account=account, home=home, settings=settings)
+    server = SSHServer(
+        folder=folder, account=account, home=home, settings=settings, is_apart=is_apart
+    )
     server.prepare()
     server.start()
     try:

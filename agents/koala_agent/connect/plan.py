@@ -9,13 +9,15 @@ from koala_agent.connect.survey import AGENT_MIN, STARTER_MIN, Survey
 FOLDER = ".local/share/koala"
 """Folder of the program, below the home directory of the account at the host."""
 
+_LOOPBACK = ("127.0.0.1", "localhost")
+
 Tree = dict[str, dict[str, object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
     """Options of the command. `is_there`: the agent runs at the host, else here. `daemon` is the
-    address that the agent dials."""
+    address that the agent dials, `relay` that of the daemon's relay of files (empty: unknown)."""
 
     site: str
     host: str
@@ -23,6 +25,7 @@ class Wishes:
     daemon: str
     state_dir: str
     user: str
+    relay: str = ""
     options: tuple[str, ...] = ()
     processors: int | None = None
     partition: str = ""
@@ -119,8 +122,10 @@ def configuration(survey: Survey, wishes: Wishes, *, processors: int) -> Tree:
     return tree
 
 
-def tunnel_ports(daemon: str, agents_port: int) -> tuple[int, ...]:
-    """Return the ports that a host can only reach through the connection: those of a daemon that
-    listens for its own machine alone."""
-    host, _, port = daemon.rpartition(":")
-    return (int(port), agents_port) if host in ("127.0.0.1", "localhost") else ()
+def tunnel_ports(wishes: Wishes, agents_port: int) -> tuple[int, ...]:
+    """Return the ports that a host can only reach through the connection: those of a daemon, and of
+    its relay, that listen for their own machine alone."""
+    host, _, port = wishes.daemon.rpartition(":")
+    relay_host, _, relay_port = wishes.relay.rpartition(":")
+    ports = (int(port), agents_port) if host in _LOOPBACK else ()
+    return (*ports, int(relay_port)) if relay_host in _LOOPBACK else ports

@@ -119,7 +119,7 @@ def connect(
     from koala_agent.transport.ssh_connection import log_in
 
     name = _site_name(site, host)
-    daemon, user = ask(address, _caller)
+    daemon, user, relay = ask(address, _caller)
     record = SiteRecord(
         site=name, host=host, state_dir=str(Path.home() / STATE / name), options=options
     )
@@ -129,6 +129,7 @@ def connect(
         host=host,
         is_there=where == "there",
         daemon=daemon,
+        relay=relay,
         state_dir=f"~/{STATE}/{name}",
         user=user,
         options=options,
@@ -153,8 +154,9 @@ def _site_name(given: str | None, host: str) -> str:
     return name
 
 
-async def _caller(client: AsyncClient) -> tuple[str, str]:
-    return client.address, (await client.hello()).user
+async def _caller(client: AsyncClient) -> tuple[str, str, str]:
+    daemon = await client.hello()
+    return client.address, daemon.user, daemon.relay
 
 
 class Connecting:
@@ -277,7 +279,7 @@ class Connecting:
         python = f"{agent.rpartition('/')[0]}/python"
         ports = [
             one
-            for one in plan.tunnel_ports(self._wishes.daemon, port)
+            for one in plan.tunnel_ports(self._wishes, port)
             if not await host.reaches(python, one)
         ]
         earlier = site_record.tunnel_of(self._wishes.site)

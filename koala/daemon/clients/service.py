@@ -84,6 +84,7 @@ class Service(KoalaServicer):
     """
 
     version: str
+    relay: Callable[[], str]
     scheduler: Scheduler
     event_loop: EventLoop
     event_feed: EventFeed
@@ -109,6 +110,7 @@ class Service(KoalaServicer):
             user=caller.name,
             role=caller.role.value,
             now=now,
+            relay=self.relay(),
         )
 
     # --- submit and cancel ------------------------------------------------------------------------

@@ -60,6 +60,7 @@ class HelloReply(_message.Message):
     USER_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     NOW_FIELD_NUMBER: _builtins.int
+    RELAY_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     version: _builtins.str
     epoch: _builtins.int
@@ -68,6 +69,8 @@ class HelloReply(_message.Message):
     role: _builtins.str
     now: _builtins.float
     """the daemon's clock, in seconds of the epoch; 0: an older daemon"""
+    relay: _builtins.str
+    """where agents reach its relay of files; empty while it starts"""
     def __init__(
         self,
         *,
@@ -77,10 +80,11 @@ class HelloReply(_message.Message):
         user: _builtins.str = ...,
         role: _builtins.str = ...,
         now: _builtins.float = ...,
+        relay: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "now", b"now", "protocol", b"protocol", "role", b"role", "user", b"user", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "now", b"now", "protocol", b"protocol", "relay", b"relay", "role", b"role", "user", b"user", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

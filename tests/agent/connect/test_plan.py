@@ -1,0 +1,118 @@
+"""Plan of `koala site connect`: needs, the agent's file, and ports to be led."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from koala_agent.connect.plan import Wishes, configuration, needs, tunnel_ports
+from koala_agent.connect.survey import Survey
+
+HERE = Wishes(
+    site="atlas",
+    host="login1",
+    is_there=False,
+    daemon="127.0.0.1:7740",
+    state_dir="~/s",
+    user="ann",
+)
+THERE = replace(HERE, is_there=True)
+SLURM = Survey(
+    name="login1.example.org",
+    home="/home/ann",
+    path="/opt/slurm/bin:/usr/bin",
+    processors=16,
+    commands={"sbatch": "/opt/slurm/bin/sbatch", "timeout": "/usr/bin/timeout"},
+    pythons=(((3, 9), "/usr/bin/python3"),),
+    variables={"SLURM_CONF": "/etc/slurm.conf"},
+)
+GRID_ENGINE = replace(
+    SLURM,
+    commands={"qsub": "/sge/qsub", "qconf": "/sge/qconf", "timeout": "/usr/bin/timeout"},
+    environments=("mpi", "smp"),
+)
+BARE = replace(SLURM, commands={"timeout": "/usr/bin/timeout"})
+
+
+def told(survey: Survey, wishes: Wishes) -> dict[str, tuple[bool, str]]:
+    return {need.name: (need.is_met, need.text) for need in needs(survey, wishes)}
+
+
+def test_an_old_interpreter_is_enough_for_programs_and_not_for_an_agent() -> None:
+    assert told(SLURM, HERE)["interpreter"] == (True, "/usr/bin/python3")
+    is_met, text = told(SLURM, THERE)["interpreter"]
+    assert not is_met
+    assert "Python 3.11 or newer is missing there; uv would fetch one" in text
+    with_uv = replace(SLURM, commands={**SLURM.commands, "uv": "/home/ann/bin/uv"})
+    assert told(with_uv, THERE)["interpreter"] == (True, "none from Python 3.11 on: uv fetches one")
+    new = replace(SLURM, pythons=(((3, 12), "/opt/python3.12"), *SLURM.pythons))
+    assert told(new, THERE)["interpreter"] == (True, "/opt/python3.12")
+    assert not told(replace(SLURM, pythons=()), HERE)["interpreter"][0]
+
+
+def test_only_an_agent_there_does_without_a_batch_system() -> None:
+    assert told(SLURM, HERE)["batch system"] == (True, "slurm: /opt/slurm/bin/sbatch")
+    is_met, text = told(BARE, HERE)["batch system"]
+    assert not is_met
+    assert "--agent there" in text
+    assert told(BARE, THERE)["batch system"][0]
+
+
+def test_commands_over_ssh_need_a_time_limit_there() -> None:
+    without = replace(SLURM, commands={"sbatch": "/opt/slurm/bin/sbatch"})
+    assert "commands" not in told(SLURM, HERE)
+    assert not told(without, HERE)["commands"][0]
+    assert "commands" not in told(without, THERE)
+
+
+def test_a_parallel_environment_is_chosen_where_there_are_several() -> None:
+    is_met, text = told(GRID_ENGINE, HERE)["parallel environment"]
+    assert (is_met, text) == (
+        False, "several: choose one with --parallel-environment: mpi, smp"
+    )  # fmt: skip
+    chosen = replace(HERE, parallel_environment="smp")
+    assert told(GRID_ENGINE, chosen)["parallel environment"] == (True, "smp")
+    assert not told(GRID_ENGINE, replace(HERE, parallel_environment="x"))["parallel environment"][0]
+    single = replace(GRID_ENGINE, environments=("mpi",))
+    assert configuration(single, HERE, processors=4)["lrm"]["parallel_environment"] == "mpi"
+
+
+def test_the_file_of_an_agent_here_leads_every_command_over_ssh() -> None:
+    wishes = replace(HERE, options=("-F", "/x"), partition="long")
+    tree = configuration(SLURM, wishes, processors=8)
+    assert tree["transport"] == {"kind": "ssh", "host": "login1", "options": ["-F", "/x"]}
+    assert tree["starter"] == {"python": "/usr/bin/python3"}
+    assert tree["lrm"] == {
+        "kind": "slurm",
+        "environment": {"SLURM_CONF": "/etc/slurm.conf", "PATH": "/opt/slurm/bin:/usr/bin"},
+        "partition": "long",
+    }
+    assert tree["site"] == {"processors": 8, "address": "login1.example.org", "grace_s": 60.0}
+
+
+def test_the_file_of_an_agent_there() -> None:
+    tree = configuration(SLURM, THERE, processors=8)
+    assert tree["starter"] == {"listen": "0.0.0.0"}, "compute nodes dial it"
+    assert "transport" not in tree
+    assert configuration(BARE, THERE, processors=2) == {
+        "agent": {"site": "atlas", "daemon": "127.0.0.1:7740", "state_dir": "~/s"},
+        "site": {"processors": 2},
+        "accounts": {"user": "ann"},
+        "lrm": {"kind": "emulated"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("daemon", "relay", "ports"),
+    [
+        ("127.0.0.1:7740", "127.0.0.1:7742", (7740, 7741, 7742)),
+        ("localhost:7740", "", (7740, 7741)),
+        ("grid.example.org:7740", "grid.example.org:7742", ()),
+        ("grid.example.org:7740", "127.0.0.1:7742", (7742,)),
+    ],
+)
+def test_the_ports_of_a_daemon_for_its_own_machine_are_led(
+    daemon: str, relay: str, ports: tuple[int, ...]
+) -> None:
+    assert tunnel_ports(replace(THERE, daemon=daemon, relay=relay), 7741) == ports

@@ -1,0 +1,76 @@
+"""Survey of a host: what its script says in a login shell, and how that is read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from koala_agent.connect.survey import MARK, read_survey, survey_command
+from koala_agent.transport.port import Answer
+
+SAID = f"""\
+Welcome to atlas
+{MARK} name atlas.example.org
+{MARK} home /home/ann
+{MARK} path /opt/slurm/bin:/usr/bin
+{MARK} processors 16
+{MARK} command sbatch /opt/slurm/bin/sbatch
+{MARK} command qsub /opt/slurm/bin/qsub
+{MARK} python 3 9 /usr/bin/python3
+{MARK} python 3 12 /opt/python 3.12/bin/python3.12
+{MARK} python Traceback: broken
+{MARK} variable SLURM_CONF /etc/a b.conf
+{MARK} environment mpi
+{MARK} end
+"""
+
+
+def test_the_lines_of_a_profile_are_skipped_and_the_best_interpreter_comes_first() -> None:
+    found = read_survey(Answer(status=0, out=SAID, err=""))
+    assert found is not None
+    assert (found.name, found.home, found.processors) == ("atlas.example.org", "/home/ann", 16)
+    assert found.python((3, 11)) == "/opt/python 3.12/bin/python3.12"
+    assert found.python((3, 13)) == ""
+    assert found.pythons[-1] == ((3, 9), "/usr/bin/python3")
+    assert found.variables == {"SLURM_CONF": "/etc/a b.conf"}
+    assert found.batch_system == "slurm", "and not Grid Engine, whose qsub Slurm brings, too"
+
+
+def test_an_answer_that_was_cut_is_none() -> None:
+    cut = SAID.replace(f"{MARK} end\n", "")
+    assert read_survey(Answer(status=0, out=cut, err="")) is None
+    assert read_survey(Answer(status=1, out="", err="no shell")) is None
+    assert read_survey(Answer(status=0, out=SAID.replace("home /", "house /"), err="")) is None
+
+
+def test_the_script_finds_what_the_login_shell_has(tmp_path: Path) -> None:
+    """The host has one interpreter, that says 3.9, and commands in a folder with a blank."""
+    folder = tmp_path / "my tools"
+    folder.mkdir()
+    for name in ("getconf", "hostname", "sh"):
+        found = shutil.which(name)
+        assert found
+        (folder / name).symlink_to(found)
+    for name, text in (("python3", "echo 3 9"), ("sbatch", ":"), ("uv", ":")):
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (folder / name).chmod(0o755)
+    profile = f'PATH="{folder}"\necho Welcome\nexport SLURM_CONF="/a b"\n'
+    (tmp_path / ".profile").write_text(profile, encoding="utf-8")
+    asked = survey_command()
+    run = subprocess.run(
+        asked.argv,
+        input=asked.stdin,
+        env={"HOME": str(tmp_path), "SHELL": "/bin/sh", "PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    survey = read_survey(Answer(status=run.returncode, out=run.stdout, err=run.stderr))
+    assert survey is not None, run.stderr
+    assert (survey.home, survey.path) == (str(tmp_path), str(folder))
+    assert survey.processors == os.sysconf("SC_NPROCESSORS_ONLN")
+    assert survey.commands == {"sbatch": f"{folder}/sbatch", "uv": f"{folder}/uv"}
+    assert survey.pythons == (((3, 9), f"{folder}/python3"),)
+    assert survey.variables == {"SLURM_CONF": "/a b"}
