@@ -23,7 +23,7 @@ from tests.harness.ssh_server import HOST, SSHServer
 pytestmark = [
     pytest.mark.live,
     pytest.mark.long,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a network of its own is root's to make"),
+    pytest.mark.root,
 ]
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ Tree = dict[str, dict[str, object]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
     """Options of the command. `is_there`: the agent runs at the host, else here. `daemon` is the
-    address that the agent dials, `relay` that of the daemon's relay of files (empty: unknown)."""
+    address that the agent dials."""
 
     site: str
     host: str
@@ -25,7 +25,6 @@ class Wishes:
     daemon: str
     state_dir: str
     user: str
-    relay: str = ""
     options: tuple[str, ...] = ()
     processors: int | None = None
     partition: str = ""
@@ -122,10 +121,10 @@ def configuration(survey: Survey, wishes: Wishes, *, processors: int) -> Tree:
     return tree
 
 
-def tunnel_ports(wishes: Wishes, agents_port: int) -> tuple[int, ...]:
+def tunnel_ports(daemon: str, relay: str, agents_port: int) -> tuple[int, ...]:
     """Return the ports that a host can only reach through the connection: those of a daemon, and of
-    its relay, that listen for their own machine alone."""
-    host, _, port = wishes.daemon.rpartition(":")
-    relay_host, _, relay_port = wishes.relay.rpartition(":")
+    its relay of files (empty: unknown), that listen for their own machine alone."""
+    host, _, port = daemon.rpartition(":")
+    relay_host, _, relay_port = relay.rpartition(":")
     ports = (int(port), agents_port) if host in _LOOPBACK else ()
     return (*ports, int(relay_port)) if relay_host in _LOOPBACK else ports

@@ -119,7 +119,7 @@ def connect(
     from koala_agent.transport.ssh_connection import log_in
 
     name = _site_name(site, host)
-    daemon, user, relay = ask(address, _caller)
+    daemon, user = ask(address, _caller)
     record = SiteRecord(
         site=name, host=host, state_dir=str(Path.home() / STATE / name), options=options
     )
@@ -129,7 +129,6 @@ def connect(
         host=host,
         is_there=where == "there",
         daemon=daemon,
-        relay=relay,
         state_dir=f"~/{STATE}/{name}",
         user=user,
         options=options,
@@ -154,9 +153,8 @@ def _site_name(given: str | None, host: str) -> str:
     return name
 
 
-async def _caller(client: AsyncClient) -> tuple[str, str, str]:
-    daemon = await client.hello()
-    return client.address, daemon.user, daemon.relay
+async def _caller(client: AsyncClient) -> tuple[str, str]:
+    return client.address, (await client.hello()).user
 
 
 class Connecting:
@@ -233,6 +231,13 @@ class Connecting:
         async with AsyncClient(self._address) as client:
             return str((await client.add_site(self._wishes.site)).token)
 
+    async def _relay(self) -> str:
+        """Return the address of the daemon's relay, which starts a little later than the daemon."""
+        from koala.client import AsyncClient
+
+        async with AsyncClient(self._address) as client:
+            return (await client.hello()).relay
+
     async def _bring_up_here(self, tree: Tree) -> None:
         import asyncio
 
@@ -279,7 +284,7 @@ class Connecting:
         python = f"{agent.rpartition('/')[0]}/python"
         ports = [
             one
-            for one in plan.tunnel_ports(self._wishes, port)
+            for one in plan.tunnel_ports(self._wishes.daemon, await self._relay(), port)
             if not await host.reaches(python, one)
         ]
         earlier = site_record.tunnel_of(self._wishes.site)

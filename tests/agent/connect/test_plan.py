@@ -115,4 +115,4 @@ def test_the_file_of_an_agent_there() -> None:
 def test_the_ports_of_a_daemon_for_its_own_machine_are_led(
     daemon: str, relay: str, ports: tuple[int, ...]
 ) -> None:
-    assert tunnel_ports(replace(THERE, daemon=daemon, relay=relay), 7741) == ports
+    assert tunnel_ports(daemon, relay, 7741) == ports
