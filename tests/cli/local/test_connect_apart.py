@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.transport.servers import a_server
-from tests.cli.test_connect import Terminal, a_terminal, tools
+from tests.cli.local.test_connect import Terminal, a_terminal, tools
 from tests.harness.ssh_server import HOST, SSHServer
 
 pytestmark = [
@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.root,
 ]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PYTHON = "/usr/bin/python3"
 RUNNING = "echo $KOALA_SITE goes on; mkfifo over; cat over; echo still"
 
