@@ -28,7 +28,9 @@ from koala_agent.config import Config, LRMTable, read_config
 from koala_agent.link.endpoints import certified_address, why_refused
 from koala_agent.link.enrolment import find_identity, identity_path
 from koala_agent.probe import LIMIT_S, may_submit, run_probe
-from koala_agent.site_access import reached, starter_line
+from koala_agent.site_access import mailbox_of, reached, starter_line
+from koala_agent.starter.mailbox.layout import POLL_S, UP
+from koala_agent.starter_link.mailbox import make_mailbox
 from koala_agent.state_folder import check_state
 from koala_agent.transport.port import Command, CommandRunner, SiteAwayError, Transport
 
@@ -70,6 +72,8 @@ def doctor(path: Path, *, is_probed: bool, as_json: bool) -> int:
     needs = {**NEEDS, "probe job": run_probe} if is_probed else NEEDS
     if config.transport.kind == "ssh":
         needs = {"login node": _login_node, **needs}
+    if config.starter.line == "files":
+        needs["mailbox"] = _mailbox
     checks = {name: partial(need, config) for name, need in needs.items()}
 
     def show(finding: Finding) -> None:
@@ -185,6 +189,10 @@ async def _login_node(config: Config) -> str:
     """Connect to the login node, write a file in the home directory there, and look at the port
     that it opens for starters."""
     host = config.transport.host
+    if config.starter.line == "files":
+        async with reached(config) as site:
+            await _try_home(site, host)
+        return f"{host} answers; starters dial nobody"
     async with reached(config, agent_port=DISCARD_PORT) as site:
         line = starter_line(config, site, agent_port=DISCARD_PORT)
         await _try_home(site, host)
@@ -196,6 +204,32 @@ async def _login_node(config: Config) -> str:
             " clientspecified; --probe tries it"
         )
     return f"{host} answers; starters dial {', '.join(line.addresses)}"
+
+
+async def _mailbox(config: Config) -> str:
+    """Make the mailbox as the agent does, and exchange a message with it."""
+    folder, content = mailbox_of(config), os.urandom(TRIAL_BYTES)
+    name = f".koala-doctor-{secrets.token_hex(4)}"
+    began_at = clock.now()
+    try:
+        async with reached(config) as site:
+            await make_mailbox(site, folder)
+            path = f"{folder}/{UP}/{name}"
+            await site.put(path, content, is_durable=False)
+            is_there = name in await site.list(f"{folder}/{UP}")
+            is_same = await site.get(path, TRIAL_BYTES) == content
+            await site.remove(path)
+    except OSError as error:
+        raise ConfigError(
+            f"starter.mailbox {folder}: {error.strerror or error}: allowed is a folder of this"
+            " account with room in it, which the compute nodes see under the same path"
+        ) from error
+    if not (is_there and is_same):
+        raise ConfigError(f"starter.mailbox {folder}: a file that was written cannot be read back")
+    return (
+        f"{folder} takes messages, here in {clock.now() - began_at:.2f} s; starters look every"
+        f" {POLL_S:g} s (--probe tries a compute node)"
+    )
 
 
 async def _sockets(site: Transport, protocol: str) -> bytes:
@@ -237,7 +271,8 @@ async def _ports(config: Config) -> str:
             check_free(key, address)
     said = ", ".join(f"{key} {address}" for key, address in fixed.items())
     free = f"in use by this agent (process {running.pid})" if running else "free"
-    return f"{said}: {free}" if said else "any free port for starters; none for files"
+    starters = "no port" if config.starter.line == "files" else "any free port"
+    return f"{said}: {free}" if said else f"{starters} for starters; none for files"
 
 
 async def _daemon(config: Config) -> str:

@@ -232,7 +232,7 @@ class StarterTable(Table, frozen=True):
     shared: bool = True
     scratch: Annotated[str, msgspec.Meta(pattern=r"^$|^/[^\n]*$")] = ""
     line: Literal["tcp", "files"] = "tcp"
-    mailbox: Annotated[str, msgspec.Meta(pattern=r"^[^\n\0]*$", max_length=1024)] = ""
+    mailbox: Annotated[str, msgspec.Meta(pattern=r"^$|^[^~\n\0][^\n\0]*$", max_length=1024)] = ""
 
 
 DIALLED_KEYS = ("listen", "port", "addresses")

@@ -22,8 +22,10 @@ from koala_agent.assembly import dialect_of
 from koala_agent.config import Config
 from koala_agent.lrm.batch.dialect import Dialect, JobState, job_name, script
 from koala_agent.lrm.port import Placeholder
-from koala_agent.site_access import reached, starter_line
-from koala_agent.transport.port import CommandRunner
+from koala_agent.site_access import mailbox_of, reached, starter_line
+from koala_agent.starter.mailbox.layout import POLL_S, UP
+from koala_agent.starter_link.mailbox import make_mailbox
+from koala_agent.transport.port import CommandRunner, SiteFiles
 
 LIMIT_S = 300.0
 """Time limit of the whole probe; a busy queue takes longer."""
@@ -50,6 +52,19 @@ for address in sys.argv[4:]:
 sys.exit(3)
 """
 """Program of the job, for Python 3.6 or newer; exits with 3 if no address answers."""
+
+
+CALL_BY_FILES = """\
+import json, os, socket, sys
+token, folder, mailbox = sys.argv[1:]
+path = os.path.join(os.path.expanduser("~"), mailbox, "up", ".probe-" + token)
+said = {"token": token, "host": socket.gethostname(), "address": mailbox, "tried": [],
+        "python": ".".join(map(str, sys.version_info[:3])), "sees": os.path.isdir(folder)}
+with open(path + ".new", "w") as file:
+    json.dump(said, file)
+os.rename(path + ".new", path)
+"""
+"""The same for a site whose starters dial nobody; it fails where the node cannot write there."""
 
 
 def a_placeholder(config: Config, *, body: str) -> Placeholder:
@@ -85,12 +100,23 @@ async def run_probe(config: Config) -> str:
         return "an emulated queue starts jobs on this machine: nothing to probe"
     token = secrets.token_hex(16)
     said: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
+    python = config.starter.python or sys.executable
+    folder = config.agent.state_dir
+    if mailbox := mailbox_of(config):
+        words = [python, "-I", "-S", "-c", CALL_BY_FILES, token, folder, mailbox]
+        placeholder = a_placeholder(config, body=f"exec {shlex.join(words)}")
+        async with reached(config) as site, asyncio.TaskGroup() as group:
+            await make_mailbox(site, mailbox)
+            looking = group.create_task(_look(site, mailbox, token, said))
+            try:
+                heard = await _heard(config, placeholder, said, site=site, where=mailbox)
+            finally:
+                looking.cancel()
+        return _judged(config, heard)
     async with (
         _listening(config, token, said) as port,
         reached(config, agent_port=port) as site,
     ):
-        python = config.starter.python or sys.executable
-        folder = config.agent.state_dir
         line = starter_line(config, site, agent_port=port)
         words = [python, "-I", "-S", "-c", CALL, token, folder, str(line.port), *line.addresses]
         placeholder = a_placeholder(config, body=f"exec {shlex.join(words)}")
@@ -109,6 +135,17 @@ def _judged(config: Config, heard: dict[str, object]) -> str:
     if heard["tried"]:
         raise NotableError(f"{node}; others of starter.addresses failed: {heard['tried']}")
     return node
+
+
+async def _look(
+    site: SiteFiles, mailbox: str, token: str, said: asyncio.Future[dict[str, object]]
+) -> None:
+    """Look for the file of the job with this token until it is there."""
+    path = f"{mailbox}/{UP}/.probe-{token}"
+    while await site.stat(path) is None:  # noqa: ASYNC110 - nobody tells of a file
+        await asyncio.sleep(POLL_S)
+    said.set_result(json.loads(await site.get(path, LINE_BYTES_MAX)))
+    await site.remove(path)
 
 
 @asynccontextmanager
@@ -178,8 +215,17 @@ async def _heard(
             " processors are idle"
         )
     raise UnreachableError(
-        f"job {number} ran, and did not reach {where}: check starter.listen, starter.addresses and"
-        " the firewall between compute nodes and this machine, and starter.python on the nodes"
+        f"job {number} ran, and did not reach {where}: check {_keys_of(config)}, and"
+        " starter.python on the nodes"
+    )
+
+
+def _keys_of(config: Config) -> str:
+    if config.starter.line == "files":
+        return "that the nodes see starter.mailbox under the same path and may write there"
+    return (
+        "starter.listen, starter.addresses and the firewall between compute nodes and this machine"
+        " (starter.line = 'files' needs none)"
     )
 
 

@@ -109,8 +109,7 @@ class Mailbox:
         left."""
         for session in tuple(self._sessions.values()):
             session.lose("its folder is gone")
-        for folder in (self.folder, f"{self.folder}/{UP}", f"{self.folder}/{DOWN}"):
-            self._owner = await make_private(self._files, folder)
+        self._owner = await make_mailbox(self._files, self.folder)
         for name in await self._files.list(f"{self.folder}/{UP}"):
             await self._remove(name)
         for name in await self._files.list(f"{self.folder}/{DOWN}"):
@@ -364,7 +363,18 @@ def too_short(leases: Leases) -> str:
     )
 
 
-async def make_private(files: SiteFiles, folder: str) -> int:
+async def make_mailbox(files: SiteFiles, folder: str) -> int:
+    """Make the folders of a mailbox, or check those that are there; return their owner. Raises
+    OSError and LocalManagerError."""
+    above = folder.rpartition("/")[0]
+    await files.make_folder(above)
+    owner = await _make_private(files, folder)
+    for name in (UP, DOWN):
+        await _make_private(files, f"{folder}/{name}")
+    return owner
+
+
+async def _make_private(files: SiteFiles, folder: str) -> int:
     """Make a folder for our account alone, or check the one that is there; return its owner. Raises
     OSError and LocalManagerError."""
     await files.make_folder(folder)

@@ -9,6 +9,7 @@ import pytest
 
 from koala.errors import ConfigError
 from koala_agent.config import Config, largest_local_job, parse_config, read_config
+from koala_agent.site_access import mailbox_of
 
 MINIMAL = """
 [agent]
@@ -178,4 +179,40 @@ def test_a_site_behind_ssh_shares_no_folders_and_is_polled_less_often() -> None:
     ],
 )
 def test_what_means_nothing_behind_ssh_is_refused(text: str, said: str) -> None:
+    assert said in refusal(text)
+
+
+FILES = MINIMAL + '[starter]\nline = "files"\n'
+
+
+def test_a_mailbox_is_where_login_node_and_compute_nodes_see_it() -> None:
+    assert mailbox_of(parse(MINIMAL)) == ""
+    near = parse(FILES)
+    assert mailbox_of(near) == f"{near.agent.state_dir}/mailbox"
+    given = parse(FILES + 'shared = false\nmailbox = "/home/ann/koala"\n')
+    assert mailbox_of(given) == "/home/ann/koala/delft"
+    assert mailbox_of(parse(FAR + '[starter]\nline = "files"\n')) == ".koala-mailbox/delft"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            FILES.replace("files", "pigeons"),
+            "starter.line = 'pigeons': allowed is one of tcp, files",
+        ),
+        (FILES + "shared = false\n", "starter.mailbox = '': allowed is a folder"),
+        (FILES + "port = 7750\n", "starter.port means nothing with starter.line = 'files'"),
+        (FILES + 'mailbox = "~/koala"\n', "starter.mailbox = '~/koala'"),
+        (
+            MINIMAL + '[starter]\nmailbox = "/home/ann"\n',
+            "starter.mailbox means nothing with starter.line = 'tcp'",
+        ),
+        (
+            FILES + '[accounts]\nmode = "site"\nmap = { ann = "al" }\n',
+            "starter.line = 'files': allowed is tcp with accounts.mode = 'site'",
+        ),
+    ],
+)
+def test_what_cannot_go_by_files_is_refused(text: str, said: str) -> None:
     assert said in refusal(text)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from koala_agent.lrm.batch.slurm import Slurm
-from tests.batch.systems.system import GPUS, RESOURCES, System, brought_up, sizes_in
+from tests.batch.systems.system import GPUS, RESOURCES, System, brought_up, entering, sizes_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,19 +84,36 @@ class SlurmCluster(System):
         return [], {name: value}
 
 
+COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol", "sacct", "srun")
+
+
+def _entered(folder: Path, network: str) -> Path:
+    """Make Slurm's commands as they are where the network is another one; return their folder."""
+    commands = folder / "commands"
+    commands.mkdir()
+    for name in COMMANDS:
+        if (found := shutil.which(name)) is None:
+            continue
+        line = shlex.join([*entering(network), found])
+        (commands / name).write_text(f'#!/bin/sh\nexec {line} "$@"\n', encoding="utf-8")
+        (commands / name).chmod(0o755)
+    return commands
+
+
 @contextmanager
 def slurm_clusters(
-    folder: Path, clusters: str, *, hidden: Path | None = None
+    folder: Path, clusters: str, *, hidden: Path | None = None, network: str = ""
 ) -> Iterator[dict[str, System]]:
     """Clusters by name; `clusters` as in "alpha:2x8 beta:2x16". Their jobs do not see what is in
-    the folder `hidden`."""
+    the folder `hidden`. With a `network` namespace all of them is in there; commands enter it."""
+    more = {"PATH": f"{_entered(folder, network)}:{os.environ['PATH']}"} if network else {}
     variables = {"KOALA_DEV_CLUSTERS": clusters, "KOALA_DEV_GPUS": f"a100:{GPUS // 2}", **RESOURCES}
-    with brought_up("slurm-clusters.sh", folder, variables, hidden=hidden):
+    with brought_up("slurm-clusters.sh", folder, variables, hidden=hidden, network=network):
         yield {
             name: SlurmCluster(
                 name=name,
                 processors=processors,
-                environment={"SLURM_CONF": str(folder / name / "slurm.conf")},
+                environment={"SLURM_CONF": str(folder / name / "slurm.conf"), **more},
                 folder=folder / name,
             )
             for name, processors in sizes_in(clusters)

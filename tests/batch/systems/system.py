@@ -132,11 +132,18 @@ class System(ABC):
 
 @contextmanager
 def brought_up(
-    script: str, folder: Path, variables: Mapping[str, str], *, hidden: Path | None = None
+    script: str,
+    folder: Path,
+    variables: Mapping[str, str],
+    *,
+    hidden: Path | None = None,
+    network: str = "",
 ) -> Iterator[None]:
-    """With `hidden` in a mount namespace of its own, in which an empty folder lies over it."""
+    """With `hidden` in a mount namespace of its own, in which an empty folder lies over it; with
+    the path of a `network` namespace in that one."""
     over = 'mount -t tmpfs none "$0" && exec "$@"'
     alone = [] if hidden is None else ["unshare", "--mount", "sh", "-c", over, str(hidden)]
+    alone += entering(network)
 
     def call(verb: str) -> None:
         subprocess.run(
@@ -152,6 +159,25 @@ def brought_up(
         yield
     finally:
         call("down")
+
+
+def entering(network: str) -> list[str]:
+    """Return the words before a command that is to run in this network namespace."""
+    return ["nsenter", f"--net={network}"] if network else []
+
+
+@contextmanager
+def lonely_network(name: str) -> Iterator[str]:
+    """The path of a network namespace that has a loopback device and no route. The device has
+    another address, too: with 127.0.0.1 alone the C library resolves no address at all."""
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        address = ["addr", "add", "192.0.2.1/32", "dev", "lo"]
+        subprocess.run(["ip", "-n", name, *address], check=True)
+        yield f"/run/netns/{name}"
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=True)
 
 
 def sizes_in(text: str) -> Iterator[tuple[str, int]]:

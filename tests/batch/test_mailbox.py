@@ -1,0 +1,135 @@
+"""Compute nodes that can dial nobody: a Slurm cluster in a network namespace without a route.
+
+Its starters reach the agent by files in a folder that both see. A second cluster is behind ssh: its
+login node runs no agent either, and the agent's end of the files goes by sftp. It shares the
+network of this machine, since the account behind ssh may not enter a namespace.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from unittest import SkipTest
+
+import pytest
+
+from koala.client import AsyncClient
+from koala_agent.config import read_config
+from koala_agent.probe import run_probe
+from tests.agent.transport.servers import a_server, close
+from tests.batch.systems.grids import grid_over
+from tests.batch.systems.slurm import slurm_clusters
+from tests.batch.systems.system import System, lonely_network
+from tests.batch.test_ssh_sites import finished, log_of, settings_of
+from tests.harness.ssh_server import HOST, SSHServer
+from tests.live.grid import Grid
+
+pytestmark = pytest.mark.lrm
+
+SKEW_MAX_S = 0.25
+FILES = ("iota", "lambda")
+"""The clusters whose starters dial nobody; the second one is behind ssh."""
+
+
+@pytest.fixture(scope="module")
+def systems(slurm: object) -> Iterator[dict[str, System]]:
+    """iota, which is alone, lambda and alpha."""
+    assert isinstance(slurm, dict)
+    if os.geteuid() != 0:
+        raise SkipTest("network namespaces need root here")
+    with (
+        lonely_network(f"koala-{os.getpid()}") as network,
+        tempfile.TemporaryDirectory(prefix="koala-alone-") as name,
+    ):
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "far").mkdir(mode=0o755)
+        with (
+            slurm_clusters(folder, "iota:2x4", network=network) as alone,
+            slurm_clusters(folder / "far", "lambda:2x4") as far,
+        ):
+            yield {**alone, **far, "alpha": slurm["alpha"]}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SSHServer]:
+    with a_server(settings="MaxStartups 100") as server:
+        yield server
+
+
+@pytest.fixture
+def grid(tmp_path: Path, systems: dict[str, System], server: SSHServer) -> Iterator[Grid]:
+    """Daemon and agents in front of the three clusters."""
+    words = ", ".join(f'"{word}"' for word in server.options)
+    by_files = '[starter]\nline = "files"\n'
+    far = (
+        f'{by_files}python = "/usr/bin/python3"\nscratch = "/tmp"\n'
+        f'mailbox = "{server.home}/mail"\n'
+        f'[transport]\nkind = "ssh"\nhost = "{HOST}"\noptions = [{words}]\n'
+        "commands_per_minute = 1200\n"
+    )
+    with grid_over(tmp_path, systems, more={"iota": by_files, "lambda": far}) as grid:
+        try:
+            yield grid
+        finally:
+            grid.terminate("lambda")
+            close(settings_of(grid, "lambda"))
+
+
+@pytest.fixture
+async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
+    async with grid.client() as client:
+        await grid.ready(client)
+        yield client
+
+
+def job(program: str) -> str:
+    """Two processes at alpha, six on the two nodes of each of the others."""
+    parts = (
+        f'(&(executable=/bin/sh)(arguments=-c "{program}")(count={count})(maxWallTime=10)'
+        f"(resourceManagerContact={site}))"
+        for site, count in (("alpha", 2), *((site, 6) for site in FILES))
+    )
+    return "+" + "".join(parts)
+
+
+async def test_a_job_starts_on_nodes_without_a_route_with_one_that_dials(
+    grid: Grid, client: AsyncClient
+) -> None:
+    shown = await finished(client, job("grep -c : /proc/net/dev; echo out"))
+    assert shown["attempts"] == 1
+    assert shown["timeline"]["start_skew_s"] < SKEW_MAX_S, shown["timeline"]
+    assert (await log_of(client, shown["job"], 1)).splitlines() == ["1", "out"] * 6  # lo alone
+    assert (await log_of(client, shown["job"], 2)).splitlines()[1::2] == ["out"] * 6
+    await grid.at_rest(client)
+
+
+async def test_an_agent_that_is_killed_finds_the_starters_that_cannot_dial_it(
+    grid: Grid, client: AsyncClient, systems: dict[str, System]
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="koala-end-") as name:
+        os.chmod(name, 0o755)  # noqa: PTH101 - in a coroutine
+        end = Path(name) / "end"
+        program = f"while ! test -e {end}; do sleep 0.1; done; echo done"
+        submitted = await client.submit(job(program))
+        await grid.phase(client, submitted.job, "Running")
+        before = [systems[site].numbers("koala-") for site in FILES]
+        grid.kill(*FILES)
+        grid.start()
+        await grid.ready(client)
+        assert [systems[site].numbers("koala-") for site in FILES] == before
+        end.touch()
+        assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+        shown = await client.show(submitted.job)
+        assert shown["attempts"] == 1
+        assert await log_of(client, submitted.job, 1) == "done\n" * 6
+        assert await log_of(client, submitted.job, 2) == "done\n" * 6
+        await grid.at_rest(client)
+
+
+async def test_the_probe_job_answers_by_files(grid: Grid) -> None:
+    """Nothing of a running agent is in its way."""
+    said = await run_probe(read_config(grid.config("iota")))
+    assert "mailbox" in said
