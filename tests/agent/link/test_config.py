@@ -170,7 +170,7 @@ def test_a_site_behind_ssh_shares_no_folders_and_is_polled_less_often() -> None:
         (FAR.replace('"atlas"', '"-oProxyCommand=x"'), "transport.host = '-oProxyCommand=x'"),
         (FAR.replace('"atlas"', '"a b"'), "transport.host = 'a b'"),
         (FAR.replace('kind = "ssh"\n', ""), "transport.host means nothing with kind = 'local'"),
-        (FAR.replace('"slurm"', '"emulated"'), "lrm.kind = 'emulated': allowed is slurm or grid"),
+        (FAR.replace('"slurm"', '"emulated"'), "lrm.kind = 'emulated': allowed is slurm, grid"),
         (FAR + "[starter]\nshared = true\n", "starter.shared = True: allowed is false"),
         (FAR + '[starter]\nlisten = "0.0.0.0"\n', "starter.listen = '0.0.0.0': allowed is a loop"),
         (FAR + '[accounts]\nmode = "site"\nmap = { ann = "al" }\n', "accounts.mode = 'site'"),

@@ -22,7 +22,7 @@ ROOM_BYTES = 12_000
 """For what comes beside it: specification, addresses, hosts."""
 
 
-@pytest.mark.parametrize(("by_files", "room_bytes"), [(False, ROOM_BYTES), (True, 9_500)])
+@pytest.mark.parametrize(("by_files", "room_bytes"), [(False, ROOM_BYTES), (True, 9_000)])
 def test_it_fits_into_what_grid_engine_passes_on_to_a_helper(
     by_files: bool, room_bytes: int
 ) -> None:

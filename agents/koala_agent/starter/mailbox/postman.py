@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
+ANSWERED_S, ANSWER_POLL_S = 0.5, 0.05
+"""For so long after a message of its own a postman looks more often: an answer may come, or the
+Release that follows the last component's `armed`, and a look too late makes a start uneven."""
 IDLE_S, IDLE_POLL_S = 30.0, 1.0
-"""After so long without a message the starter's end looks less often."""
-PAUSE_S = 0.05
-"""Pause after a message that was written; what is said meanwhile goes into the next one."""
+"""After so long without a message it looks less often."""
 UNSENT_MAX_BYTES = 4 * 1024 * 1024
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -285,7 +286,7 @@ def carry(postman: Postman, line: socket.socket) -> None:
     """Carry messages between this socket and the mailbox until either ends. Raises OSError."""
     from time import monotonic, sleep  # noqa: PLC0415 - simulated time has neither
 
-    busy_at = look_at = monotonic()
+    said_at = busy_at = look_at = monotonic()
     while not postman.is_over:
         now = monotonic()
         ready = select.select([line], [], [], max(0.0, look_at - now))[0]
@@ -295,7 +296,9 @@ def carry(postman: Postman, line: socket.socket) -> None:
             if not data:
                 return  # the starter has hung up
             postman.post(data)
-            busy_at = now
+            sleep(max(0.0, said_at + ANSWER_POLL_S - now))  # at most 20 messages a second
+            said_at = busy_at = now = monotonic()
+            look_at = min(look_at, now + ANSWER_POLL_S)
         postman.deliver()
         if now >= look_at:
             found = postman.collect()
@@ -305,7 +308,5 @@ def carry(postman: Postman, line: socket.socket) -> None:
                 except BrokenPipeError:
                     return
                 busy_at = now
-            look_at = now + (POLL_S if now - busy_at < IDLE_S else IDLE_POLL_S)
-        elif ready:
-            sleep(PAUSE_S)
-            look_at = min(look_at, now + POLL_S)
+            pause_s = POLL_S if now - busy_at < IDLE_S else IDLE_POLL_S
+            look_at = now + (ANSWER_POLL_S if now - said_at < ANSWERED_S else pause_s)
