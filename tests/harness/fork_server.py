@@ -2,8 +2,8 @@
 
     python -m tests.harness.fork_server CONTROL LISTENER
 
-CONTROL is the descriptor of a socket from which `tests.harness.forked` sends orders. To LISTENER,
-another one, connects `tests.harness.launch`, which shells run. Each order is
+CONTROL and LISTENER are descriptors of sockets. `tests.harness.forked` sends orders through the
+first; `tests.harness.launch`, which shells run, connects to the second for one order. Each order is
 one real process, with its own arguments, environment, folder, streams and session. The server has
 one thread, and has made no channel and no event loop: gRPC starts with its first channel, so what
 is forked starts gRPC by itself. The server ends when its control socket closes, and TERM ends what
@@ -111,6 +111,7 @@ class _Server:
         """By the descriptor of the connection to the launcher, which is ready at its end."""
 
     def serve(self) -> Order | None:
+        """See `serve`."""
         while True:
             numbers = [source.fileno() for source in self._sources]
             ready, _, _ = select.select([*numbers, *self._children, *self._launched], [], [])
