@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import psutil
 import pytest
 
 from tests.cli.command import LIMIT_S, environment, koala, koala_here
-from tests.cli.grids import GRID, Up, marked_with, still_running, up
+from tests.cli.grids import GRID, Up, marked_with, up
 
 pytestmark = pytest.mark.live
 
@@ -567,61 +566,6 @@ def test_a_watch_of_a_job_goes_on_where_another_one_ended_and_ends(grid: Up, fin
     unknown = grid.koala("watch", "--job", "j999")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert "no job 'j999'" in unknown.stderr
-
-
-def watched(grid: Up, *words: str, until: str) -> list[dict[str, Any]]:
-    """The notices that `koala watch` prints up to one with this phase."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "koala.cli", "watch", "--json", *words],
-        env=environment(KOALA_ADDRESS=grid.address),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        notices: list[dict[str, Any]] = []
-        for line in process.stdout:
-            notices.append(json.loads(line))
-            if notices[-1]["phase"] == until:
-                break
-        process.terminate()
-    return notices
-
-
-def test_nothing_of_a_grid_is_left_after_a_signal(tmp_path: Path) -> None:
-    """SIGTERM. The end of the shared grid checks this for SIGINT, the demo for SIGHUP."""
-    with up(tmp_path) as grid:
-        job = grid.submit(SLEEP)
-        watched(grid, "--after", "0", "--job", job, until="Running")
-        children = grid.children()
-        assert len(children) >= 4
-        grid.process.send_signal(signal.SIGTERM)
-        assert grid.process.wait(timeout=LIMIT_S) == 0
-        assert still_running(children) == []
-    assert marked_with(str(tmp_path)) == []
-    assert [path for path in tmp_path.iterdir() if path.name != "grid.toml"] == []
-
-
-def test_a_killed_grid_takes_its_daemon_and_agents_along(tmp_path: Path) -> None:
-    with up(tmp_path, by_exec=True) as grid:
-        children = grid.children()
-        grid.process.kill()
-        _, alive = psutil.wait_procs(children, timeout=LIMIT_S)
-        assert alive == []
-
-
-def test_an_agent_that_dies_ends_the_grid_and_is_named(tmp_path: Path) -> None:
-    with up(tmp_path) as grid:
-        children = grid.children()
-        next(one for one in children if _writes_to(one, "vu.log")).kill()
-        assert grid.process.wait(timeout=LIMIT_S) == 1
-        assert still_running(children) == []
-    assert marked_with(str(tmp_path)) == []
-    assert "the agent of vu ended by itself with status -9" in "".join(grid.said)
-    assert "kept in" in "".join(grid.said)
-
-
-def _writes_to(process: psutil.Process, log: str) -> bool:
-    return any(Path(one.path).name == log for one in process.open_files())
 
 
 def test_a_grid_whose_port_is_taken_says_so(tmp_path: Path, grid: Up) -> None:
