@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.papers.published import FOLDER, PROVENANCE, computed, paper_of, published, rows
+from tests.papers.published import FOLDER, PROVENANCE, is_same, paper_of, published, rows
 
 SIZE_MAX = 5_000_000
 """Bytes of all published reproductions together."""
@@ -55,5 +55,5 @@ def test_the_page_of_results_counts_what_is_published(folder: Path) -> None:
 @pytest.mark.parametrize("folder", published(), ids=lambda path: path.name)
 def test_published_rows_can_be_made_again(folder: Path) -> None:
     paper = paper_of(folder.name)
-    for line, run in rows(folder):
-        assert computed(line, run, paper) == line
+    for line, runs in rows(folder):
+        assert is_same(line, runs, paper), line[:200]

@@ -304,12 +304,14 @@ def _watch(jobs: Sequence[JobOutcome], sites: int) -> dict[str, float]:
 
 
 def _success_by_lead(jobs: Sequence[JobOutcome]) -> dict[str, float]:
-    """Return the success rate of the jobs of each class of LEAD_BINS_S."""
+    """Return the success rate of the jobs of each class of LEAD_BINS_S; nan where there are
+    none."""
     found = {}
+    leads_s = [round(_deadline(job) - job.submitted_at, 6) for job in jobs]  # a sum less its part
     for low_s, high_s in LEAD_BINS_S:
-        group = [job for job in jobs if low_s < _deadline(job) - job.submitted_at <= high_s]
+        group = [job for job, lead_s in zip(jobs, leads_s, strict=True) if low_s < lead_s <= high_s]
         started = sum(job.outcome == "started" for job in group)
-        found[f"success.lead.{high_s:g}"] = percent(started, len(group))
+        found[f"success.lead.{high_s:g}"] = percent(started, len(group)) if group else nan
     return found
 
 
