@@ -193,8 +193,8 @@ def _check_together(
         )
     if unknown and not fits(pieces, needed, rooms):
         return [
-            f"{describe_misfit(pieces, needed, rooms)}; the job waits until more registers, and"
-            f" nobody knows how large that is: {_few(unseen)}"
+            f"{describe_misfit(pieces, needed, rooms)}; the job waits for sites that have not"
+            f" registered yet, so their sizes are unknown: {_few(unseen)}"
         ]
     gpus = gpu_pieces_of(spec)
     if gpus and not unseen and not fits(gpus, len(gpus), gpu_rooms := gpu_rooms_of(sites.values())):

@@ -298,8 +298,11 @@ def test_a_job_that_fits_only_with_sites_that_are_away_is_accepted_with_a_warnin
 
 def test_a_job_that_fits_only_with_sites_that_never_came_is_accepted_with_a_warning() -> None:
     (said,) = check(job(part(8), part(8)), grid(delft=8), {DELFT: None, LEIDEN: None})
-    assert "do not fit into delft, which has 8; the job waits until more registers" in said
-    assert said.endswith("nobody knows how large that is: leiden")
+    assert (
+        "do not fit into delft, which has 8; the job waits for sites that have not registered"
+        in said
+    )
+    assert said.endswith("so their sizes are unknown: leiden")
     with pytest.raises(RejectedError, match="delft has 8 processors; the job wants 16 there"):
         check(job(part(8, DELFT), part(8, DELFT)), grid(delft=8), {LEIDEN: None})
     with pytest.raises(RejectedError, match="2 x 8"):
