@@ -24,7 +24,11 @@
 #   KOALA_DEV_WAIT_S     patience for `up`          default 30
 #   KOALA_DEV_SCHED      extra SchedulerParameters  default see below
 #
+#   KOALA_DEV_SLURM_ROOT  folder of another Debian (debian-root.sh), whose Slurm is used with that
+#                        Debian's libraries, in the file system of this one  default: this machine's
+#
 # To use a cluster:   export SLURM_CONF=DIR/alpha/slurm.conf; sbatch ...
+# With KOALA_DEV_SLURM_ROOT, DIR/bin has the commands, and comes first in the PATH.
 # DIR/clusters.env has one  NAME=CONF  line per cluster.
 set -euo pipefail
 
@@ -36,6 +40,7 @@ KOALA_DEV_FEATURES=${KOALA_DEV_FEATURES:-}
 KOALA_DEV_LICENSES=${KOALA_DEV_LICENSES:-}
 KOALA_DEV_NODE_TIMEOUT=${KOALA_DEV_NODE_TIMEOUT:-10}
 KOALA_DEV_WAIT_S=${KOALA_DEV_WAIT_S:-30}
+KOALA_DEV_SLURM_ROOT=${KOALA_DEV_SLURM_ROOT:-}
 # Short periods: a test must not wait for the 30/60 s default loops.
 KOALA_DEV_SCHED=${KOALA_DEV_SCHED:-"bf_interval=1,bf_resolution=1,sched_interval=1,batch_sched_delay=0"}
 PATH=$PATH:/usr/sbin:/sbin
@@ -51,6 +56,20 @@ for x in s:
     x.bind(("127.0.0.1", 0))
 print(*[x.getsockname()[1] for x in s])
 PY
+}
+
+# The commands and daemons of the other Debian, in DIR/bin.
+make_programs() { # dir
+  local d=$1 r=$KOALA_DEV_SLURM_ROOT lib=$KOALA_DEV_SLURM_ROOT/usr/lib/x86_64-linux-gnu target name
+  mkdir -p "$d/bin"
+  for target in "$r"/usr/bin/{sbatch,squeue,scancel,sinfo,scontrol,srun,sacct} "$r"/usr/sbin/{slurmctld,slurmd,slurmstepd}; do
+    name=${target##*/}
+    # A link of the alternatives system would lead to this machine's program.
+    [ ! -L "$target" ] || target=$target-wlm
+    printf '#!/bin/sh\nexec %s --argv0 %s --library-path %s %s "$@"\n' \
+      "$r/lib64/ld-linux-x86-64.so.2" "$d/bin/$name" "$lib:$lib/slurm-wlm:$r/usr/lib" "$target" > "$d/bin/$name"
+    chmod 755 "$d/bin/$name"
+  done
 }
 
 start_munge() {   # a private munged: own key, own socket
@@ -116,6 +135,7 @@ InactiveLimit=0
 SlurmctldTimeout=60
 SlurmdTimeout=$KOALA_DEV_NODE_TIMEOUT
 CONF
+    [ -z "$KOALA_DEV_SLURM_ROOT" ] || echo "PluginDir=$KOALA_DEV_SLURM_ROOT/usr/lib/x86_64-linux-gnu/slurm-wlm"
     [ -z "$KOALA_DEV_GPUS" ] || echo "GresTypes=gpu"
     [ -z "$KOALA_DEV_LICENSES" ] || echo "Licenses=$KOALA_DEV_LICENSES"
     more="${KOALA_DEV_GPUS:+ Gres=gpu:$KOALA_DEV_GPUS}${KOALA_DEV_FEATURES:+ Feature=$KOALA_DEV_FEATURES}"
@@ -127,9 +147,15 @@ CONF
 }
 
 up() {
-  local dir=${1:-$(mktemp -d)} c name nodes cpus i d end spec
+  local dir=${1:-$(mktemp -d)} c name nodes cpus i d end spec stepd=()
   mkdir -p "$dir"; dir=$(cd "$dir" && pwd)
   : > "$dir/clusters.env"
+  if [ -n "$KOALA_DEV_SLURM_ROOT" ]; then
+    [ -e "$KOALA_DEV_SLURM_ROOT/usr/sbin/slurmctld" ] || die "$KOALA_DEV_SLURM_ROOT has no slurmctld"
+    make_programs "$dir"
+    PATH=$dir/bin:$PATH
+    stepd=(-d "$dir/bin/slurmstepd")
+  fi
   [ "$KOALA_DEV_AUTH" = munge ] && start_munge "$dir"
   for c in $KOALA_DEV_CLUSTERS; do
     name=${c%%:*}; spec=${c#*:}; nodes=${spec%x*}; cpus=${spec#*x}; d=$dir/$name
@@ -138,7 +164,7 @@ up() {
     : > "$d/jobcomp.txt"
     SLURM_CONF=$d/slurm.conf slurmctld -f "$d/slurm.conf" 2>>"$d/log/start.log"
     for i in $(seq 1 "$nodes"); do
-      SLURM_CONF=$d/slurm.conf slurmd -f "$d/slurm.conf" -N "$name$i" 2>>"$d/log/start.log"
+      SLURM_CONF=$d/slurm.conf slurmd -f "$d/slurm.conf" -N "$name$i" "${stepd[@]}" 2>>"$d/log/start.log"
     done
   done
   end=$(( $(date +%s) + KOALA_DEV_WAIT_S ))

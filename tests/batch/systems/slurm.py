@@ -15,6 +15,9 @@ from typing import ClassVar
 from koala_agent.lrm.batch.slurm import Slurm
 from tests.batch.systems.system import GPUS, RESOURCES, System, brought_up, entering, sizes_in
 
+PROGRAMS = "bin"
+"""Folder of the commands, where another Debian's Slurm is tried (KOALA_DEV_SLURM_ROOT)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmCluster(System):
@@ -63,7 +66,12 @@ class SlurmCluster(System):
         try:
             yield
         finally:
-            self.run("slurmd", "-f", str(self.folder / "slurm.conf"), "-N", node)
+            other = ("-d", str(self._programs / "slurmstepd")) if self._programs.exists() else ()
+            self.run("slurmd", "-f", str(self.folder / "slurm.conf"), "-N", node, *other)
+
+    @property
+    def _programs(self) -> Path:
+        return self.folder.parent / PROGRAMS
 
     def has_saved(self) -> bool:
         """See System; it takes seconds."""
@@ -109,6 +117,8 @@ def slurm_clusters(
     more = {"PATH": f"{_entered(folder, network)}:{os.environ['PATH']}"} if network else {}
     variables = {"KOALA_DEV_CLUSTERS": clusters, "KOALA_DEV_GPUS": f"a100:{GPUS // 2}", **RESOURCES}
     with brought_up("slurm-clusters.sh", folder, variables, hidden=hidden, network=network):
+        if not network and (folder / PROGRAMS).exists():
+            more = {"PATH": f"{folder / PROGRAMS}:{os.environ['PATH']}"}
         yield {
             name: SlurmCluster(
                 name=name,

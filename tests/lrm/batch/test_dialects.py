@@ -430,6 +430,26 @@ def test_every_state_of_slurm_has_its_meaning(
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("state", "old", "new", "status"),
+    [
+        ("COMPLETED", "0", "0:0", 0),
+        ("FAILED", "1792", "7:0", 7),
+        ("FAILED", "11", "0:11", -11),
+        ("OUT_OF_MEMORY", "0", "0:125", -125),
+    ],
+)
+def test_newer_slurm_has_another_form_of_the_exit_status(
+    state: str, old: str, new: str, status: int
+) -> None:
+    """22.05 has the wait status in its listings, 24.11 STATUS:SIGNAL, as `scontrol` always had."""
+    for code in (old, new)[state == "OUT_OF_MEMORY" :]:
+        (found,) = SLURM.read_jobs(said(slurm_row("7", "koala-ab-j1.1.0.1", state, code, "None")))
+        assert found.exit_status == status
+    with pytest.raises(LocalManagerError, match="no row of a listing"):
+        SLURM.read_jobs(said(slurm_row("7", "koala-ab-j1.1.0.1", state, f"{new}:0", "None")))
+
+
 def test_a_controller_that_is_away_is_no_empty_listing() -> None:
     err = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
     with pytest.raises(LocalManagerError, match="Unable to contact") as caught:

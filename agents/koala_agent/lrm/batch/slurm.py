@@ -3,9 +3,10 @@
 - `sbatch` with the script on standard input: nothing on the login node has to live as long as the
   claim. `--no-requeue`, because after a node failure Slurm starts a job again by itself, under the
   same number.
-- Listings have fixed columns, because reasons hold blanks. `exit_code` is the wait status. Names
-  are chosen by users and padded by bytes, so they come after all that is read of others' jobs; what
-  a name with a line break leaves behind is no row, and is passed over.
+- Listings have fixed columns, because reasons hold blanks. `exit_code` is the wait
+  status, or STATUS:SIGNAL (24.11). Names are chosen by users and padded by bytes, so they come
+  after all that is read of others' jobs; what a name with a line break leaves behind is no row, and
+  is passed over.
 - A state that this version does not know counts as running: a job that is believed to live too
   long costs less than one whose next attempt begins beside it.
 - `sbatch --test-only` says whether a request could be met as things are. When it would start is an
@@ -323,11 +324,12 @@ def _row(fields: list[str]) -> BatchJob:
     number, state, code, restarts, name, reason = fields
     # A member of a job array or of a heterogeneous job has its place behind the number.
     plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", number)
-    if plain is None or not is_count(code.removeprefix("-")):
+    wait_status = _wait_status(code)
+    if plain is None or wait_status is None:
         row = " ".join(fields)[:200]
         raise LocalManagerError(f"squeue: {row!r} is no row of a listing", transient=True)
     if state in ENDS:
-        return _ended(plain[1], name, state, int(code), reason)
+        return _ended(plain[1], name, state, wait_status, reason)
     now = STATES.get(state, JobState.RUNNING)
     cause = EndCause.LOST
     if now is JobState.QUEUED and reason.startswith(NEVER):
@@ -341,6 +343,14 @@ def _row(fields: list[str]) -> BatchJob:
         is_again=is_count(restarts) and int(restarts) > 0,
         is_limited=now is JobState.QUEUED and reason.startswith(LIMITS),
     )
+
+
+def _wait_status(code: str) -> int | None:
+    """Parse an `exit_code` of a listing; None when it is none."""
+    if is_count(code.removeprefix("-")):
+        return int(code)
+    both = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", code)
+    return None if both is None else int(both[1]) << 8 | int(both[2])
 
 
 def _ended(number: str, name: str, state: str, wait_status: int, reason: str) -> BatchJob:
