@@ -115,6 +115,16 @@ def option(
     )
 
 
+def examples(*lines: str) -> Callable[[click.Command], click.Command]:
+    """Decorate a command with lines that end its help text, each a way to call it."""
+
+    def add(command: click.Command) -> click.Command:
+        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+        return command
+
+    return add
+
+
 def source_argument(*, required: bool = True) -> Callable[[F], F]:
     """Decorate a command with the file of a description; without one it is empty."""
     attributes: dict[str, Any] = {} if required else {"default": ""}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import daemon_options, file, offered, option
+from koala.cli.arguments import daemon_options, examples, file, offered, option
 from koala.cli.commands import LazyGroup
 from koala.cli.connection import answer, answer_list, document, documents, note, show_json, width
 from koala.errors import RejectedError, SpecError
@@ -55,6 +55,10 @@ def list_files(*, json: bool, address: str | None) -> None:
     _list(json, address)
 
 
+@examples(
+    "koala files add ocean.nc --site delft",
+    "koala files add ocean --as 2029 --shared",
+)
 @click.command
 @click.argument("path", type=file, metavar="FILE", help="File or folder of this machine.")
 @option(

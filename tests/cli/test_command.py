@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from koala.cli.main import ALIASES, COMMANDS, application
@@ -320,3 +323,32 @@ def test_a_wrong_option_of_run_is_named_once_and_not_by_a_line_of_a_description(
     assert "\n--memory: found 'lots'" in run.stderr
     assert run.stderr.count("--time") == 1
     assert "line " not in run.stderr
+
+
+def commands_below(
+    group: click.Group, path: tuple[str, ...]
+) -> Iterator[tuple[str, click.Command]]:
+    """All listed commands, with the words that call them."""
+    context = click.Context(group, info_name=path[-1])
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield " ".join((*path, name)), command
+        if isinstance(command, click.Group):
+            yield from commands_below(command, (*path, name))
+
+
+def test_the_examples_of_help_texts_are_calls_of_their_commands() -> None:
+    count = 0
+    for words, command in commands_below(application, ("koala",)):
+        name = words.split()[-1]
+        for line in (command.epilog or "").splitlines()[2:]:
+            called = shlex.split(line.partition(" >")[0])
+            place = called.index(name) + 1
+            assert " ".join(called[:place]) in (words, f"koala {name}"), line
+            # Raises an error if the command has no such option, or takes fewer arguments.
+            parser = command.make_parser(click.Context(command, info_name=words))
+            _, left, _ = parser.parse_args(called[place:])
+            assert left == [], line
+            count += 1
+    assert count >= 30

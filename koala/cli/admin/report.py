@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from koala.cli.arguments import daemon_options, option, read_instant
+from koala.cli.arguments import daemon_options, examples, option, read_instant
 from koala.cli.connection import answer, document, width
 from koala.errors import SpecError
 
@@ -46,6 +46,10 @@ BY = ("user", "site", "day", "job", "claim")
 """Subjects of a report's rows."""
 
 
+@examples(
+    "koala report --by user",
+    "koala report --by site --since 2026-11-01",
+)
 @click.command
 @option(
     "--by", type=click.Choice(BY), default="user", help="Subject of the rows; days are UTC days."

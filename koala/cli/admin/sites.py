@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import daemon_options, offered, option, site_argument
+from koala.cli.arguments import daemon_options, examples, offered, option, site_argument
 from koala.cli.commands import LazyGroup
 from koala.cli.connection import (
     answer,
@@ -82,6 +82,10 @@ def lost(*, site: str, json: bool, address: str | None) -> None:
     _change(site, "lost", json, address)
 
 
+@examples(
+    "koala site add atlas",
+    "koala site add atlas --owner ann --ttl 2h",
+)
 @click.command
 @site_argument
 @option("--owner", default="", metavar="USER", help="Only jobs of this user use the site.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import address_option, file, option
+from koala.cli.arguments import address_option, examples, file, option
 from koala.cli.connection import ask, note
 from koala.errors import ConfigError, SpecError
 from koala.protocol.names import SITE
@@ -53,6 +53,9 @@ def login(*, site: str) -> None:
     print(f"ssh to {settings.host} is {'open' if is_new else 'open already'}{opened}")
 
 
+@examples(
+    "koala site connect --dry-run login.example.org",
+)
 @click.command
 @click.argument("host", help="A host of your ssh configuration.")
 @option("--site", metavar="SITE", help="Name of the site; default: the first part of HOST.")

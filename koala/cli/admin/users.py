@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from koala.cli.arguments import Whole, daemon_options, offered, option
+from koala.cli.arguments import Whole, daemon_options, examples, offered, option
 from koala.cli.commands import LazyGroup
 from koala.cli.connection import (
     answer,
@@ -34,6 +34,10 @@ ROLES = ("user", "operator", "administrator")
 name_argument = click.argument("name", help="The user's name.", **offered(names_of="user"))
 
 
+@examples(
+    "koala user add ann",
+    "koala user add oncall --role operator",
+)
 @click.command
 @name_argument
 @option(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import Whole, daemon_options, jobs_argument, option
+from koala.cli.arguments import Whole, daemon_options, examples, jobs_argument, option
 from koala.cli.connection import ENDS, QUIET_VARIABLE, ask, is_coloured, note, say, show_json
 from koala.errors import KoalaError
 
@@ -47,6 +47,10 @@ def wait(*, jobs: Sequence[str], json: bool, address: str | None) -> None:
         raise Exit(1)
 
 
+@examples(
+    "koala watch --site atlas",
+    "koala watch --after 0 --job j12",
+)
 @click.command
 @option(
     "--after", type=Whole(-1), default=-1,

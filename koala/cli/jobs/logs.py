@@ -15,6 +15,7 @@ from koala.cli.arguments import (
     chosen_component,
     component_option,
     daemon_options,
+    examples,
     job_argument,
     option,
 )
@@ -30,6 +31,10 @@ T = TypeVar("T")
 STREAMS = ("stdout", "stderr", "both")
 
 
+@examples(
+    "koala logs -f j12",
+    "koala logs --stream stderr -c left -p 0 j12",
+)
 @click.command
 @job_argument
 @option("-f", "--follow", is_flag=True, help="Follow the logs until the job is over.")

@@ -11,6 +11,7 @@ from koala.cli.arguments import (
     chosen_component,
     component_option,
     daemon_options,
+    examples,
     file,
     job_argument,
     option,
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from koala.client.records import OutputFile
 
 
+@examples(
+    "koala outputs j12",
+    "koala outputs --to results j12",
+)
 @click.command
 @job_argument
 @option("--to", type=file, metavar="FOLDER", help="Fetch the files into this folder.")

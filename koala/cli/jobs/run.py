@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import Whole, daemon_options, option, read_definitions
+from koala.cli.arguments import Whole, daemon_options, examples, option, read_definitions
 from koala.cli.connection import ask, note
 from koala.cli.jobs.follow import InterruptNotice, newest_notice, wait_until_over
 from koala.cli.jobs.logs import show_logs_meanwhile
@@ -42,6 +42,11 @@ OPTIONS = {
 """Maps attributes of the job that is made to the options that set them."""
 
 
+@examples(
+    "koala run --sites 2 -n 4 -- hostname",
+    "koala run --site atlas --site boreas --time 1h -- python train.py",
+    "koala run --stage tools --output 'results/*.csv' -- tools/measure.sh",
+)
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @option("--site", multiple=True, metavar="SITE", help="Run on this site. Repeat for more sites.")
 @option("--sites", type=Whole(1, 1000), metavar="N", help="Run on N different sites.")

@@ -13,6 +13,7 @@ from koala.cli.arguments import (
     STANDARD_INPUT,
     Whole,
     daemon_options,
+    examples,
     file,
     job_argument,
     jobs_argument,
@@ -53,6 +54,10 @@ PHASES = (
 )
 
 
+@examples(
+    "koala list --mine --phase running",
+    "koala list --last 10 --format job,phase,sites",
+)
 @click.command("list")
 @option(
     "--phase", multiple=True, metavar="PHASE", help="Only jobs in this phase; may be repeated.",
@@ -135,6 +140,10 @@ def why(*, job: str, json: bool, address: str | None) -> None:
     answer(shown, lambda: why_text(shown), as_json=json)
 
 
+@examples(
+    "koala timeline j12",
+    "koala timeline --svg j12.svg j12",
+)
 @click.command
 @job_argument
 @option("--svg", type=file, metavar="FILE", help="Write the course as a picture; - prints it.")
@@ -172,6 +181,9 @@ def _write_picture(shown: Document, path: Path) -> None:
         write_whole(path, text)
 
 
+@examples(
+    "koala cancel j12 j13",
+)
 @click.command
 @jobs_argument
 @daemon_options

@@ -20,6 +20,7 @@ from koala.cli.arguments import (
     daemon_options,
     define_option,
     definitions_of,
+    examples,
     option,
     read_text,
     source_argument,
@@ -36,6 +37,8 @@ Shown: TypeAlias = Literal["phases", "events", "log"]
 """Display of a waiting command."""
 TEXT_CHARACTERS_MAX = 1_000_000
 """Limit of `koala.rsl`, repeated here to avoid its import; longer texts are refused unsent."""
+SCRIPT_SUFFIXES = (".py", ".sh", ".sbatch", ".slurm")
+"""Ends of names that no job description has."""
 
 
 class Submitted(Protocol):
@@ -54,6 +57,11 @@ class Submitted(Protocol):
         """True if the key was used before."""
 
 
+@examples(
+    "koala submit --watch job.yaml",
+    "koala submit --dry-run -D STEPS=100 job.rsl",
+    "koala submit --component atlas:train.sbatch --component boreas:train.sbatch",
+)
 @click.command
 @source_argument(required=False)
 @option(
@@ -252,8 +260,9 @@ def _rsl_of_scripts(components: Sequence[str]) -> str:
 def _description(source: str, *, is_job: bool = False) -> str:
     """Read a description as UTF-8. Raises SpecError with the line of an invalid byte."""
     text = read_text(source)
-    if is_job and text.startswith((b"\x7fELF", b"#!")):
-        kind = "a script" if text.startswith(b"#!") else "a program"
+    is_script = text.startswith(b"#!") or source.endswith(SCRIPT_SUFFIXES)
+    if is_job and (is_script or text.startswith(b"\x7fELF")):
+        kind = "a script" if is_script else "a program"
         raise SpecError(
             f"{source!r} is {kind}, not a job description; run it with: koala run -- COMMAND;"
             " submit a batch script with: koala submit --component SITE:SCRIPT"

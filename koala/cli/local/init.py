@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from koala.cli.arguments import file, option
+from koala.cli.arguments import examples, file, option
 from koala.cli.connection import note
 from koala.errors import ConfigError
 
@@ -30,6 +30,10 @@ TEMPLATE_NAME = "AGENT.toml"
 AGENTS = tuple(kind for kind in TEMPLATES if kind not in ("job", "daemon", "policy"))
 
 
+@examples(
+    "koala init job",
+    "koala init slurm --site atlas --daemon head.example.org:7740",
+)
 @click.command
 @click.argument("kind", type=click.Choice(list(TEMPLATES)), required=False, help="What to write.")
 @click.argument(

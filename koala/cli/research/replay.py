@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from koala.cli.arguments import file, json_option, option
+from koala.cli.arguments import examples, file, json_option, option
 from koala.cli.connection import is_coloured, note, show_json, width
 from koala.errors import ConfigError, JournalError
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from koala.sim.replay.recording import Recording
 
 
+@examples(
+    "koala replay koala-state",
+    "koala replay koala-state --with claiming.T=1.0",
+)
 @click.command
 @click.argument("journal", type=file, help="A daemon's state directory, its journal, or a backup.")
 @option(

@@ -14,7 +14,7 @@ import click
 from click.exceptions import Exit
 
 from koala.cli import clock
-from koala.cli.arguments import Number, Whole, file, offered, option
+from koala.cli.arguments import Number, Whole, examples, file, offered, option
 from koala.cli.extras import needs_sim
 from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
@@ -38,6 +38,10 @@ PAPERS: dict[str, str] = {
 """Maps each paper to the module that defines its PAPER."""
 
 
+@examples(
+    "koala reproduce deadlines --quick",
+    "koala reproduce deadlines --figure 3",
+)
 @click.command
 @click.argument("name", metavar="PAPER", help=", ".join(PAPERS) + ".", **offered(*PAPERS))
 @option(

@@ -11,7 +11,7 @@ import click
 from click.exceptions import Exit
 
 from koala.cli import clock
-from koala.cli.arguments import Whole, file, option
+from koala.cli.arguments import Whole, examples, file, option
 from koala.cli.extras import needs_sim
 from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
@@ -31,6 +31,10 @@ USUAL_METRICS = ("wait.mean", "response.mean", "bounded_slowdown.mean", "utiliza
 """Metrics that are shown of replays and grids, if the file names none."""
 
 
+@examples(
+    "koala sweep --dry-run sweep.toml",
+    "koala sweep --part 1/4 sweep.toml",
+)
 @click.command
 @click.argument("source", type=file, metavar="FILE.toml", help="The sweep (docs/guides/sweeps.md).")
 @option("--reps", type=Whole(1), help="Replications of each setting.  [default: the file's]")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import Whole, option
+from koala.cli.arguments import Whole, examples, option
 from koala.cli.arguments import file as path_type
 from koala.cli.extras import needs_sim
 from koala.cli.render.progress_bar import progress
@@ -27,6 +27,10 @@ OVERRUNS = ("raise", "kill", "extend")
 FORMATS = ("swf", "gwf")
 
 
+@examples(
+    "koala simulate trace log.swf --policy easy --plot easy.svg",
+    "koala simulate trace log.swf --policy my_policy:small_first --jobs-out jobs.csv",
+)
 @click.command
 @click.argument(
     "file", type=path_type, metavar="FILE|-",

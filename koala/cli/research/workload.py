@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from koala.cli.arguments import Number, Whole, offered, option
+from koala.cli.arguments import Number, Whole, examples, offered, option
 from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
 from koala.errors import ConfigError, KoalaError
@@ -16,6 +16,9 @@ Job = tuple[int, int, int, int]
 """Submit, processors, run time, queue."""
 
 
+@examples(
+    "koala simulate workload lublin --jobs 5000 --processors 128 --seed 1 > log.swf",
+)
 @click.command
 @click.argument(
     "model",
