@@ -334,7 +334,8 @@ def _starting(state: State, job: Job, starting: Starting, now: Instant) -> list[
     if starting.arming is None:
         return [f"all components claimed; starts in {_span(attempt.start_at - now)}"]
     waiting = ", ".join(starting.arming.waiting)
-    return [f"arming (round {starting.arms}); waits for {waiting}"]
+    prepared = f"all components claimed; the start is prepared (round {starting.arms})"
+    return [f"{prepared}: waits for {waiting}"]
 
 
 def _running(job: Job, attempt: Attempt) -> str:

@@ -27,12 +27,17 @@ def test_batch_scripts_are_shown_as_the_job_that_they_make(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("content", "kind"), [(b"#!/bin/sh\ndate\n", "a script"), (b"\x7fELF\x02\x90", "a program")]
+    ("name", "content", "kind"),
+    [
+        ("thing", b"#!/bin/sh\ndate\n", "a script"),
+        ("train.py", b"import math\n", "a script"),
+        ("thing", b"\x7fELF\x02\x90", "a program"),
+    ],
 )
 def test_a_program_as_a_description_is_named_with_the_right_command(
-    tmp_path: Path, content: bytes, kind: str
+    tmp_path: Path, name: str, content: bytes, kind: str
 ) -> None:
-    path = tmp_path / "thing"
+    path = tmp_path / name
     path.write_bytes(content)
     run = koala_here("submit", str(path))
     assert run.returncode == 2

@@ -13,9 +13,9 @@ def enrolments_text(sites: Sequence[Document], *, width: int | None = None) -> s
     heads = (
         column("SITE", "site"),
         column("STATE", "state"),
-        column("FOR", lambda site: site["owner"] or "everybody", rank=1),
+        column("OWNER", lambda site: site["owner"] or "-", rank=1),
         column("JOINED", lambda site: moment(site["joined_at"]), rank=3),
-        column("GOOD UNTIL", lambda site: moment(site["expires_at"] or site["join_expires_at"])),
+        column("VALID UNTIL", lambda site: moment(site["expires_at"] or site["join_expires_at"])),
         column("BY", "by", rank=2),
     )
     return table(heads, sites, width=width)
@@ -27,7 +27,7 @@ def users_text(users: Sequence[Document], *, width: int | None = None) -> str:
         column("USER", "user"),
         column("ROLE", "role"),
         column("STATE", "state"),
-        column("GOOD UNTIL", lambda user: moment(user["expires_at"]), rank=1),
+        column("VALID UNTIL", lambda user: moment(user["expires_at"]), rank=1),
         column("BY", "by", rank=2),
     )
     return table(heads, users, width=width)
