@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 SECTION = re.compile(r"^## (koala[^\n]*)\n\n```text\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
-HEADING = re.compile(r"^([A-Za-z ]+):$")
+HEADING = re.compile(r"^(?:  (?=Examples))?([A-Za-z ]+):$")
 ROW = re.compile(r"^  (?P<term>\S(?:.*?\S)?)(?:  +(?P<text>\S.*))?$")
 
 
@@ -41,13 +41,15 @@ def escaped(text: str) -> str:
 
 def _body(lines: list[str]) -> Iterator[str]:
     """Translate description, arguments and options."""
-    in_rows = False
+    in_rows = in_examples = False
     for line in lines:
         if found := HEADING.match(line):
-            in_rows = True
+            in_rows, in_examples = True, found[1] == "Examples"
             yield f".SH {found[1].upper()}"
         elif not line.strip():
             yield ".PP"
+        elif in_examples:
+            yield from (escaped(line.strip()), ".br")
         elif in_rows and (row := ROW.match(line)):
             yield ".TP"
             yield rf"\fB{escaped(row['term'])}\fR"

@@ -347,8 +347,8 @@ def test_the_examples_of_help_texts_are_calls_of_their_commands() -> None:
             place = called.index(name) + 1
             assert " ".join(called[:place]) in (words, f"koala {name}"), line
             # Raises an error if the command has no such option, or takes fewer arguments.
-            parser = command.make_parser(click.Context(command, info_name=words))
-            _, left, _ = parser.parse_args(called[place:])
+            context = click.Context(command, help_option_names=["-h", "--help"])
+            _, left, _ = command.make_parser(context).parse_args(called[place:])
             assert left == [], line
             count += 1
     assert count >= 30

@@ -62,8 +62,10 @@ def test_a_page_has_the_parts_of_the_help(pages: dict[str, str]) -> None:
         "SYNOPSIS",
         "DESCRIPTION",
         "OPTIONS",
+        "EXAMPLES",
         "SEE ALSO",
     ]
+    assert ".SH EXAMPLES\nkoala run \\-\\-sites 2" in text
     assert "koala\\-run \\- Run a command on several sites at the same time" in text
     assert ".TP\n\\fB\\-\\-sites N\\fR\nRun on N different sites." in text
 
