@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Protocol
 
-from koala.errors import ConfigError
-from koala.identity.keys import expires_at
 from koala.identity.tls import IdentityFile
 from koala.metrics import table as m
 from koala.metrics.declaration import Source
 from koala.metrics.endpoint import MetricsEndpoint
 from koala.metrics.loop_lag import measure_lag
 from koala.metrics.meter import Meter
-from koala.metrics.readings import LoopReader, Readings
+from koala.metrics.readings import LoopReader, Readings, read_certificate_end
 from koala.metrics.settings import MetricsSettings
 from koala.protocol.messages import ReportState, TransferFailed, TransferFinished
 from koala.protocol.names import ClaimId
@@ -66,6 +63,7 @@ class AgentMetrics:
         """Listen. Raises ConfigError."""
         self._version = version
         self._reader: LoopReader | None = None
+        self._identity: IdentityFile | None = None
         self._states: dict[ClaimId, type[states.State]] = {}
         self._granted: set[ClaimId] = set()
         self._meter = Meter(Source.AGENT, read=self._read)
@@ -126,11 +124,9 @@ class AgentMetrics:
             readings.set(m.DISK_FREE, disk.free_bytes)
             readings.set(m.AGENT_LINK_UP, presence.is_live)
             readings.set(m.AGENT_CONNECTIONS, presence.connection)
-            if identity is not None:
-                with suppress(ConfigError, OSError):  # it is being replaced
-                    readings.set(m.CERTIFICATE_ENDS, expires_at(identity.read().certificate))
             return readings
 
+        self._identity = identity
         self._reader = LoopReader(asyncio.get_running_loop(), read)
         self._endpoint.start()
         try:
@@ -150,4 +146,7 @@ class AgentMetrics:
             readings.set(m.AGENT_QUEUED, figures.queued_jobs)
 
     def _read(self) -> Readings:
-        return Readings() if self._reader is None else self._reader.read()
+        readings = Readings() if self._reader is None else self._reader.read()
+        if self._identity is not None:
+            read_certificate_end(readings, self._identity)
+        return readings

@@ -58,6 +58,7 @@ from koala.daemon.loop.action_dispatcher import ActionDispatcher
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.gc_tuning import freeze_periodically, freeze_survivors, gc_paused
 from koala.daemon.loop.group_commit import Upkeep
+from koala.daemon.loop.observers import Observers
 from koala.daemon.metrics.parts import DaemonParts
 from koala.daemon.metrics.summary import metrics_picture
 from koala.daemon.notifications.notifier import Notifier, NotifyRules
@@ -252,7 +253,7 @@ class Daemon:
         receiver = _Receiver(dispatcher, publishers)
         event_loop = _event_loop(config, journal, recovered, receiver)
         if metrics is not None:
-            event_loop.observe = metrics.observe
+            event_loop.observe = Observers({"metrics": metrics.observe})
         logs = Logs(
             scheduler,
             spool,

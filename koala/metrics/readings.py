@@ -12,9 +12,11 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from threading import Lock
 
-from koala.errors import KoalaError
+from koala.errors import ConfigError, KoalaError
+from koala.identity.keys import expires_at
+from koala.identity.tls import IdentityFile
 from koala.metrics.declaration import Metric
-from koala.metrics.table import READINGS_AGE
+from koala.metrics.table import CERTIFICATE_ENDS, READINGS_AGE
 from koala.runtime import clock
 
 WAIT_S = 2.0
@@ -40,6 +42,12 @@ class Readings:
         copy = Readings()
         copy._values = {**self._values, READINGS_AGE.name: [((), age_s)]}
         return copy
+
+
+def read_certificate_end(readings: Readings, identity: IdentityFile) -> None:
+    """Read the end of a certificate from its file; for the thread of a scrape, not for a loop."""
+    with suppress(ConfigError, OSError):  # it is being replaced
+        readings.set(CERTIFICATE_ENDS, expires_at(identity.read().certificate))
 
 
 class LoopReader:

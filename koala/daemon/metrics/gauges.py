@@ -7,7 +7,6 @@ ended jobs: their numbers are the lengths of queues and indexes.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from contextlib import suppress
 
 from koala.core.model.claim import Claim
 from koala.core.model.grid import Site
@@ -15,11 +14,8 @@ from koala.core.model.placement_queues import queued_at, short
 from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_resting, is_usable
-from koala.daemon.auth.authority import read_certificate
 from koala.daemon.metrics.parts import DaemonParts
 from koala.daemon.policy_sandbox import replaced_policies
-from koala.errors import ConfigError
-from koala.identity.tls import IdentityFile
 from koala.metrics import table as m
 from koala.metrics.readings import Readings
 
@@ -50,15 +46,6 @@ def _read_process(readings: Readings, parts: DaemonParts, scheduler: Scheduler) 
     readings.set(m.POLICIES_REPLACED, len(replaced_policies(scheduler.policies)))
     unfinished = [copy for copy in scheduler.files.transfers.values() if not copy.is_done]
     readings.set(m.TRANSFERS, len(unfinished))
-    identity = parts.listeners.identity
-    if identity is not None and (ends_at := _certificate_end(identity)) is not None:
-        readings.set(m.CERTIFICATE_ENDS, ends_at)
-
-
-def _certificate_end(identity: IdentityFile) -> Instant | None:
-    with suppress(ConfigError, OSError):  # it is being replaced
-        return read_certificate(identity.read().certificate).expires_at
-    return None
 
 
 # --- jobs -----------------------------------------------------------------------------------------

@@ -9,12 +9,13 @@ from koala.daemon.loop.group_commit import DurableBatch
 from koala.daemon.metrics.gauges import read_daemon
 from koala.daemon.metrics.observer import BatchObserver
 from koala.daemon.metrics.parts import DaemonParts
+from koala.identity.tls import IdentityFile
 from koala.metrics.calls import CallCounter
 from koala.metrics.declaration import Source
 from koala.metrics.endpoint import MetricsEndpoint
 from koala.metrics.loop_lag import measure_lag
 from koala.metrics.meter import Meter
-from koala.metrics.readings import LoopReader, Readings
+from koala.metrics.readings import LoopReader, Readings, read_certificate_end
 from koala.metrics.settings import MetricsSettings
 
 
@@ -24,6 +25,7 @@ class DaemonMetrics:
     def __init__(self, settings: MetricsSettings, scheduler: Scheduler) -> None:
         """Listen. Raises ConfigError."""
         self._reader: LoopReader | None = None
+        self._identity: IdentityFile | None = None
         self._meter = Meter(Source.DAEMON, read=self._read, sites_max=settings.sites_max)
         self._observer = BatchObserver(scheduler, self._meter)
         self._endpoint = MetricsEndpoint(settings, self._meter.registry, key="metrics.listen")
@@ -40,6 +42,7 @@ class DaemonMetrics:
             ask = parts.event_loop.ask
             return await ask(lambda batch: read_daemon(parts, batch.scheduler, batch.now))
 
+        self._identity = parts.listeners.identity
         self._reader = LoopReader(asyncio.get_running_loop(), read)
         self._endpoint.start()
         try:
@@ -48,4 +51,7 @@ class DaemonMetrics:
             self._endpoint.close()
 
     def _read(self) -> Readings:
-        return Readings() if self._reader is None else self._reader.read()
+        readings = Readings() if self._reader is None else self._reader.read()
+        if self._identity is not None:
+            read_certificate_end(readings, self._identity)
+        return readings

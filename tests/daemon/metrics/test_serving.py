@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread, current_thread
 from types import FrameType
 from typing import Any
 
@@ -21,10 +21,12 @@ from koala.daemon.metrics import serving
 from koala.daemon.metrics.gauges import read_jobs, read_sites
 from koala.daemon.metrics.observer import BatchObserver
 from koala.errors import ConfigError, UnknownJobError, first_error
+from koala.identity.tls import Identity, IdentityFile
 from koala.metrics.declaration import Source
 from koala.metrics.meter import Meter
 from koala.metrics.readings import LoopReader, Readings
 from koala.policies import chosen
+from koala.runtime import clock
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import FAST, config_of, running
 from tests.harness.builders import a_job, a_site
@@ -136,6 +138,26 @@ async def test_a_scrape_is_answered_while_the_daemon_is_busy(
         assert value(answers[0], "koala_epoch") == 1
         assert value(answers[0], "koala_readings_age_seconds") > 0
         await scraping
+
+
+@pytest.mark.live
+async def test_the_certificate_is_read_in_the_thread_of_a_scrape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[Thread] = []
+    read = IdentityFile.read
+
+    def note(self: IdentityFile) -> Identity:
+        threads.append(current_thread())
+        return read(self)
+
+    async with running(config_of(tmp_path, METRICS, is_plain=False)):
+        monkeypatch.setattr(IdentityFile, "read", note)
+        text = await scrape(tmp_path)
+        monkeypatch.undo()
+    assert value(text, "koala_certificate_expiry_timestamp_seconds") > clock.unix_now()
+    assert threads
+    assert current_thread() not in threads
 
 
 @pytest.mark.live

@@ -1,0 +1,33 @@
+"""Observers of durable batches, as metrics: their errors must not end the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from koala.daemon.loop.group_commit import DurableBatch
+
+log = structlog.get_logger()
+
+
+class Observers:
+    """Observers of batches by name, called in order. They must not block.
+
+    An observer that raises misses the rest of that batch and is called again for the next one. Only
+    its first error is logged: it may come again with every batch.
+    """
+
+    def __init__(self, observers: Mapping[str, Callable[[DurableBatch], None]]) -> None:
+        self._observers = dict(observers)
+        self._failed: set[str] = set()
+
+    def __call__(self, batch: DurableBatch) -> None:
+        """Show a batch to all."""
+        for name, observe in self._observers.items():
+            try:
+                observe(batch)
+            except Exception:  # the batch is durable and delivered; to observe it is optional
+                if name not in self._failed:
+                    self._failed.add(name)
+                    log.exception("observer.failed", observer=name)
