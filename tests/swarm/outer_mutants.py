@@ -18,9 +18,8 @@ from koala_agent.claims import table as claims
 from koala_agent.claims.events import Withdraw
 from koala_agent.claims.states import Armed, Asked, Granted, Passed, Withdrawing
 from koala_agent.starter import machine, pacing
-from koala_agent.starter.compat import to_number
 from koala_agent.starter.machine.phases import Holding
-from koala_agent.starter.messages import PingAnswered
+from koala_agent.starter.messages import PingAnswered, ReleaseOrder
 from tests.swarm.mutating import Patches, mutant, replaced
 
 # The daemon ---------------------------------------------------------------------------------------
@@ -257,7 +256,7 @@ def a_start_without_release() -> Patches:
         real(self, message, *rest)
         arming = self._barrier.arming
         if isinstance(self.phase, Holding) and arming is not None and arming.is_promised:
-            at = to_number(message, "release_at") - self.clock.offset_s(self._now)
+            at = message.release_at - self.clock.offset_s(self._now)
             self._barrier.open_at = min(at, arming.until - 0.01)
 
     with replaced((machine.StarterMachine, "_arm"), by=arm):
@@ -272,7 +271,7 @@ def a_release_of_another_arm() -> Patches:
     def release(self: Any, message: Any) -> None:
         arming = self._barrier.arming
         if arming is not None:
-            message = {**message, "number": list(arming.number)}
+            message = ReleaseOrder(number=arming.number, release_at=message.release_at)
         real(self, message)
 
     with replaced((machine.StarterMachine, "_release"), by=release):
