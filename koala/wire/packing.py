@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from google.protobuf.message import DecodeError
+
 from koala.wire.v1 import link_pb2 as pb
 
 PACKS: tuple[tuple[str, str], ...] = (("koala-packs", "1"),)
@@ -47,7 +49,11 @@ def packed(messages: Iterable[Message]) -> Iterator[Message]:
 
 def unpacked(message: Message) -> Iterator[Message]:
     """Yield the messages of a pack, in order; a message that is none comes alone. A pack inside of
-    a pack is ignored."""
+    a pack is ignored. Raises DecodeError, before the first, when there are more than PACK_MAX: to
+    take a few megabytes of empty messages apart would block an event loop for seconds."""
+    count = 1 + len(message.more)
+    if count > PACK_MAX:
+        raise DecodeError(f"a pack of {count} messages; allowed are {PACK_MAX}")
     more = tuple(message.more)
     if more:
         message.ClearField("more")

@@ -25,6 +25,7 @@ from typing import Protocol, TypeAlias
 
 import grpc
 import structlog
+from google.protobuf.message import DecodeError
 
 from koala.errors import ConfigError, SpecError, UnreachableError
 from koala.identity.tls import IdentityFile
@@ -437,6 +438,8 @@ class _GrpcStream:
                     self._receive(part)
         except grpc.aio.AioRpcError as error:
             self._reason = describe_error(error)
+        except DecodeError as error:
+            self._reason = f"the daemon sent no message: {error}"
         else:
             self._reason = f"ended by the daemon: {await call.details() or 'without a word'}"
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+from google.protobuf.message import DecodeError
+
 from koala.wire.packing import PACK_BYTES_MAX, PACK_MAX, PACKS, can_unpack, packed, unpacked
 from koala.wire.v1 import link_pb2 as pb
 
@@ -52,3 +55,12 @@ def test_only_an_end_that_says_so_gets_packs() -> None:
     assert can_unpack((("koala-protocol", "1"), *PACKS))
     for metadata in (None, (), (("koala-protocol", "1"),), (("koala-packs", "0"),)):
         assert not can_unpack(metadata)
+
+
+def test_a_pack_of_too_many_is_refused_before_it_is_taken_apart() -> None:
+    first, *more = pongs(PACK_MAX + 1)
+    first.more.extend(more)
+    with pytest.raises(DecodeError, match=f"a pack of {PACK_MAX + 1} messages; allowed are"):
+        next(unpacked(first))
+    del first.more[-1]
+    assert len(list(unpacked(first))) == PACK_MAX
