@@ -246,6 +246,8 @@ def _assignment_error(
     enough = any if source else all  # of several files, the source holds one
     if holders and not enough((source or site) in sites for sites in holders):
         return f"{text}{source or site} has no copy of its file"
+    if not all(holders):
+        return f"{text}no site has one of its files"
     if not 0 <= assignment.transfer_s <= request.transfer_s_max:
         return f"{text}a transfer of {assignment.transfer_s} s"
     if not (assignment.mips >= 0 and assignment.booked_bps >= 0):

@@ -24,7 +24,7 @@ from koala.daemon.policy_sandbox import PolicySandbox, ProgressSandbox, replaced
 from koala.policies import chosen
 
 DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
-FILE = FileName("data")
+FILE, NOWHERE = FileName("data"), FileName("nowhere")
 LONG_S = 60.0
 """For policies that answer: a busy machine may leave them alone for a while."""
 
@@ -136,6 +136,7 @@ def test_outside_the_main_thread_it_still_answers() -> None:
         (tuple(at("delft", n) for n in range(3)), {"processors": (1, 1, 1)}, "there is no room"),
         ((at("delft"),), {"file": FILE}, "delft has no copy of its file"),
         ((at("leiden", source=DELFT),), {"file": FILE}, "delft has no copy of its file"),
+        ((at("delft", source=LEIDEN),), {"file": (FILE, NOWHERE)}, "no site has one of its files"),
         ((at("delft", source=LEIDEN, booked_bps=51.0),), {"file": FILE}, "more of"),
         ((at("leiden", booked_bps=1.0),), {"file": FILE}, "more of"),
         ((at("delft", transfer_s=float("nan")),), {}, "a transfer of nan s"),

@@ -33,6 +33,9 @@ def settle_member(
         _copy(state, attempt, file, source, assignment, part, now)
         for file, source, part in _sources(state, job, member.component, assignment, now)
     ]
+    if not copies:  # a policy named a source of files that are all at the site
+        member.source, member.is_fetched = None, True
+        return
     member.transfer, *more = [copy.id for copy in copies]
     member.more_transfers = tuple(more)
     member.is_fetched = all(copy.is_done for copy in copies)

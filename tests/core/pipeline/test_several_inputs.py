@@ -3,13 +3,23 @@ file is copied to the sites of the components that read it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer
 from koala.core.model.events import ReplicaRemoved, TransferProgressed
-from koala.core.model.grid import GridView, Replica, SiteView
+from koala.core.model.grid import (
+    Assignment,
+    GridView,
+    Placement,
+    PlacementRequest,
+    Replica,
+    SiteView,
+)
 from koala.core.model.job import ComponentSpec, InputFile
 from koala.core.model.values import FileName, SiteName, TransferId
+from koala.policies import chosen
 from koala.protocol.messages import HeldFile
 from koala.views.documents import copying
 from koala.views.explain import why
@@ -169,6 +179,20 @@ def test_a_component_reads_the_jobs_files_and_then_its_own(begin: Begin) -> None
     first, second = script.take(ClaimProcessors)
     assert [held.file for held in first.files] == [TINY, SMALL]
     assert [held.file for held in second.files] == [TINY]
+
+
+def test_a_source_of_files_that_are_all_at_the_site_is_ignored(begin: Begin) -> None:
+    """As a policy of another package may name it."""
+
+    def theirs(_request: PlacementRequest, _view: GridView) -> Placement:
+        where = Assignment(component=0, site=SiteName("b"), source=SiteName("a"))
+        return Placement(assignments=(where,))
+
+    script = begin(replace(chosen(), place=theirs))
+    script.tell(a_site("a", 8), a_site("b", 8)).replica(SMALL, "b", 60).replica(TINY, "b", 40)
+    script.tell(a_job("j1", own(SMALL, TINY)))
+    assert not script.take(StartTransfer)
+    assert script.expect(ClaimProcessors).files == (HeldFile(file=SMALL), HeldFile(file=TINY))
 
 
 def test_a_job_waits_while_a_file_of_one_component_is_nowhere(begin: Begin) -> None:
