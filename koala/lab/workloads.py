@@ -69,6 +69,12 @@ class Log:
         for at, _, processors, run_s, estimate_s in chain.from_iterable(found.sorted_blocks()):
             yield at + found.shift, processors, run_s, estimate_s
 
+    def begin_s(self) -> int:
+        """Return the instant in the log of the job that `arrivals` submits at 0."""
+        found = Arrivals(self.file(), processors=ANY_SIZE)
+        next(found.sorted_blocks(), None)
+        return found.shift
+
     def identity(self) -> object:
         """Return what results depend on: the content of the file, not its name."""
         return [self.content, format_of(Path(self.path), self.format).name, self.overrun]

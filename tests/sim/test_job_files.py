@@ -117,3 +117,23 @@ def test_a_log_cannot_be_continued_from_a_checkpoint(tmp_path: Path) -> None:
     setting = ReplaySetting(path=log.path, form=swf.FORMAT, discipline="easy", until=120)
     with pytest.raises(ConfigError, match="with --checkpoint only"):
         Replay(setting, jobs_out=tmp_path / "out.swf", checkpoint=tmp_path / "kept")
+
+
+@pytest.mark.parametrize("on_grid", [False, True])
+def test_jobs_of_one_number_keep_their_own_outcomes(tmp_path: Path, *, on_grid: bool) -> None:
+    """As in a log of two that were put together; the long job ends after the short one."""
+    rows = (line(1, 500, 100, 2), line(1, 520, 30, 2), line(1, 505, 40, 1))
+    if on_grid:
+        log = a_log(tmp_path, *rows).path
+        grid, out = tmp_path / "grid.toml", tmp_path / "out.swf"
+        grid.write_text("[sites.one.site]\nprocessors = 8\n", encoding="utf-8")
+        words = ("--grid", str(grid), "--jobs-out", str(out))
+        done = koala_here("simulate", "trace", str(log), *words)
+        assert done.returncode == 0, done.stderr
+    else:
+        out = replayed(tmp_path, *rows)
+    assert [(row[1], row[3], row[10]) for row in jobs(out)] == [
+        (500, 100, 1),
+        (520, 30, 1),
+        (505, 40, 1),
+    ]

@@ -15,11 +15,11 @@ from koala.cli.research import simulation_options as shared
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from koala.lab import Log
     from koala.sim.metrics import JobRecord
     from koala.sim.trace.job_files import OutcomeLog
     from koala.workload.arrivals import Overrun
     from koala.workload.logs import Format
-    from koala.workload.logs import Log as LogFile
 
 
 def on_grid(
@@ -59,7 +59,7 @@ def on_grid(
     found = {"grid": str(grid), "split": split, **replay.document(report)}
     shared.show(found, as_json=as_json, text=lambda: _text(found))
     if jobs_out is not None and outcomes is not None:
-        _write_log(outcomes, report.jobs, jobs_out, log.file(), f"grid {grid.name}, split {split}")
+        _write_log(outcomes, report.jobs, jobs_out, log, f"grid {grid.name}, split {split}")
     elif jobs_out is not None:
         from koala.sim.metrics import COLUMNS, row
 
@@ -70,7 +70,7 @@ def on_grid(
 
 
 def _write_log(
-    outcomes: OutcomeLog, jobs: Iterable[JobRecord], path: Path, log: LogFile, grid: str
+    outcomes: OutcomeLog, jobs: Iterable[JobRecord], path: Path, log: Log, grid: str
 ) -> None:
     """Write the jobs that have ended as a log in SWF; a partition is a site, by its number."""
     from koala.sim.trace.job_files import JobOutcome
@@ -89,10 +89,10 @@ def _write_log(
             is_killed=not job.is_finished,
             partition=partitions[job.sites[0]] if len(sites) == 1 else -1,
         )
-        outcomes.note(int(job.job.partition(".")[0]), outcome)
+        outcomes.note(int(job.job.partition(".")[0]), round(job.submitted_at), outcome)
     named = ", ".join(f"{number} {site}" for site, number in partitions.items())
     notes = [f"replayed by koala simulate trace, {grid}", f"partitions: {named}; -1: several"]
-    outcomes.write(path, log, notes)
+    outcomes.write(path, log.file(), notes, shift_s=log.begin_s())
 
 
 def _text(found: dict[str, Any]) -> str:

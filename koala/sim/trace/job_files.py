@@ -12,7 +12,7 @@ from koala.errors import ConfigError
 from koala.runtime.atomic_file import whole_file
 from koala.sim.trace.tally import SLOWDOWN_BOUND_S, Ended
 from koala.workload import swf
-from koala.workload.logs import ALLOCATED_AT, NUMBER_AT, RUN_AT, WHOLE, Log
+from koala.workload.logs import ALLOCATED_AT, NUMBER_AT, RUN_AT, SUBMIT_AT, WHOLE, Log
 
 COLUMNS = "job,submit,start,end,processors,wait,run,estimate,bounded_slowdown,status\n"
 WAIT_AT, STATUS_AT, PARTITION_AT = 2, 10, 15
@@ -67,20 +67,23 @@ class OutcomeLog:
     times and statuses of the replay. Jobs that did not end in it are left out."""
 
     def __init__(self) -> None:
-        self._outcomes: dict[int, list[JobOutcome]] = defaultdict(list)
+        self._outcomes: dict[tuple[int, int], list[JobOutcome]] = defaultdict(list)
 
     def add(self, ended: Sequence[Ended], cut: Sequence[Ended]) -> None:
         """See JobRows."""
         for jobs, is_killed in ((ended, False), (cut, True)):
             for end, _, job, start in jobs:
-                self.note(job[1], JobOutcome(start - job[0], end - start, job[2], is_killed))
+                outcome = JobOutcome(start - job[0], end - start, job[2], is_killed)
+                self.note(job[1], job[0], outcome)
 
-    def note(self, number: int, outcome: JobOutcome) -> None:
-        """Note the outcome of the job with a number; of several jobs with one number in order."""
-        self._outcomes[number].append(outcome)
+    def note(self, number: int, submit_s: int, outcome: JobOutcome) -> None:
+        """Note the outcome of a job by its number and instant in the replay: logs that were put
+        together have several jobs with one number."""
+        self._outcomes[number, submit_s].append(outcome)
 
-    def write(self, path: Path, log: Log, notes: Iterable[str]) -> None:
-        """Write the file, whole or not at all. `notes` become comments."""
+    def write(self, path: Path, log: Log, notes: Iterable[str], *, shift_s: int) -> None:
+        """Write the file, whole or not at all. `notes` become comments; `shift_s` is the instant in
+        the log at which the replay begins."""
         known = log.header().entries
         comments = [
             "Version: 2.2",
@@ -88,18 +91,20 @@ class OutcomeLog:
             *[f"Note: {note}" for note in notes],
         ]
         with whole_file(path) as part, part.open("w", encoding="ascii", newline="\n") as file:
-            swf.write(file, self._lines(log), comments=map(_ascii, comments))
+            swf.write(file, self._lines(log, shift_s), comments=map(_ascii, comments))
 
-    def _lines(self, log: Log) -> Iterator[list[float]]:
-        left = {number: iter(outcomes) for number, outcomes in self._outcomes.items()}
-        words: dict[tuple[int, str], int] = {}
+    def _lines(self, log: Log, shift_s: int) -> Iterator[list[float]]:
+        left = {key: iter(outcomes) for key, outcomes in self._outcomes.items()}
+        words: dict[int, dict[str, int]] = defaultdict(dict)
         for fields in log.lines():
-            outcome = next(left.get(int(float(fields[NUMBER_AT])), iter(())), None)
+            key = int(float(fields[NUMBER_AT])), int(float(fields[SUBMIT_AT])) - shift_s
+            outcome = next(left.get(key, iter(())), None)
             if outcome is None:
                 continue
-            line = [_number(at, text, words) for at, text in enumerate(fields[: len(swf.FIELDS)])]
-            is_cut = outcome.is_killed or 0 <= outcome.run_s < int(line[RUN_AT])
-            line[WAIT_AT], line[RUN_AT] = _whole(outcome.wait_s), _whole(outcome.run_s)
+            line = [_number(text, words[at]) for at, text in enumerate(fields[: len(swf.FIELDS)])]
+            run_s = _whole(outcome.run_s)  # a difference of instants: 29.999999996 for 30
+            is_cut = outcome.is_killed or 0 <= run_s < int(line[RUN_AT])
+            line[WAIT_AT], line[RUN_AT] = _whole(outcome.wait_s), run_s
             line[ALLOCATED_AT] = outcome.processors
             line[STATUS_AT] = _FAILED if is_cut else line[STATUS_AT]
             line[PARTITION_AT] = outcome.partition
@@ -117,19 +122,20 @@ def is_log(path: Path | None) -> bool:
     return path.suffix == ".swf"
 
 
-def _number(at: int, text: str, words: dict[tuple[int, str], int]) -> float:
+def _number(text: str, words: dict[str, int]) -> float:
     """Read a field; words, such as users in GWF, become numbers in the order in which they come."""
     if WHOLE.fullmatch(text):
         return int(text)
     try:
         return float(text)
     except ValueError:
-        return words.setdefault((at, text), sum(one == at for one, _ in words) + 1)
+        return words.setdefault(text, len(words) + 1)
 
 
 def _whole(seconds: float) -> float:
     """Return whole seconds as such, and others with two decimals."""
-    return int(seconds) if float(seconds).is_integer() else round(seconds, 2)
+    rounded = round(float(seconds), 2)
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 def _ascii(text: str) -> str:

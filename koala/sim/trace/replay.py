@@ -100,7 +100,7 @@ class Replay:
         if self._outcomes is not None and self._jobs_out is not None:
             note = f"replayed by koala simulate trace, policy {setting.discipline}"
             note += f", {processors} processors, overrun {setting.overrun.value}"
-            self._outcomes.write(self._jobs_out, self._log, [note])
+            self._outcomes.write(self._jobs_out, self._log, [note], shift_s=arrivals.shift)
         return {
             "file": setting.path.name,
             "policy": str(setting.discipline),
