@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, tzinfo
-from math import isfinite
 from zoneinfo import ZoneInfo
 
 from koala.errors import ConfigError
@@ -12,6 +11,10 @@ from koala.errors import ConfigError
 NEVER = frozenset({"", "Unknown", "None", "N/A", "-/-", "undefined", "NONE"})
 UNLIMITED = frozenset({"", "UNLIMITED", "Partition_Limit", "INVALID", "INFINITY", "NONE", "N/A"})
 DIGITS_MAX = 12
+LATEST_AT = 32_503_680_000
+"""The year 3000: later instants are damage, and larger than a date can be."""
+LONGEST_S = 1000 * 365 * 86_400
+"""A thousand years: limits of some hundred stand for no limit at some sites."""
 _DURATION = re.compile(
     r"(?:(?P<days>\d{1,6})-)?(?:(?:(?P<hours>\d{1,9}):)?(?P<minutes>\d{1,9}):)?"
     r"(?P<seconds>\d{1,12})(?:\.\d*)?"
@@ -40,13 +43,17 @@ def instant(text: str, zone: tzinfo | None, *, is_second: bool = False) -> int |
     if text in NEVER:
         return None
     if text.isdecimal() and len(text) <= DIGITS_MAX:
-        return int(text) or None
+        return _usual(int(text), text) if int(text) else None
     found = _parsed(text)
     if found.tzinfo is None:
         found = found.replace(tzinfo=zone, fold=int(is_second))
     seconds = found.timestamp()
-    if not (isfinite(seconds) and seconds > 0):
-        raise ValueError(text)
+    return _usual(seconds, text)
+
+
+def _usual(seconds: float, text: str) -> int:
+    if not 0 < seconds < LATEST_AT:
+        raise ValueError(f"{text}: allowed are instants from 1970 to 2999")
     return int(seconds)
 
 
@@ -71,7 +78,11 @@ def duration_s(text: str) -> int | None:
     if found is None:
         raise ValueError(text)
     parts = {name: int(value or 0) for name, value in found.groupdict().items()}
-    return parts["seconds"] + 60 * (parts["minutes"] + 60 * (parts["hours"] + 24 * parts["days"]))
+    hours = parts["hours"] + 24 * parts["days"]
+    found_s = parts["seconds"] + 60 * (parts["minutes"] + 60 * hours)
+    if found_s > LONGEST_S:
+        raise ValueError(f"{text}: allowed are 1000 years or less")
+    return found_s
 
 
 def ordered(

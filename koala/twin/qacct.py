@@ -97,5 +97,5 @@ def _wall_s(block: Mapping[str, str]) -> int | None:
     text = block.get("ru_wallclock", "").removesuffix("s")
     try:
         return int(float(text)) if text else None
-    except ValueError:
+    except (ValueError, OverflowError):  # no number, or an infinite one
         return None

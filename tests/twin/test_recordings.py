@@ -189,7 +189,27 @@ def test_the_hour_that_clocks_repeat_is_told_apart_by_the_run_time() -> None:
         ordered("2026-10-25T05:00:00", "2026-10-25T02:20:00", amsterdam, elapsed_s=None)
 
 
+@pytest.mark.parametrize("text", ["999999999999", "3000-01-01T00:00:00", "1960-01-01T00:00:00"])
+def test_instants_that_no_date_can_be_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=f"{text}: allowed are instants from 1970 to 2999"):
+        instant(text, UTC)
+
+
+def test_a_record_of_the_far_future_is_a_line_that_could_not_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.sacct"
+    first = "1|a|u|100|200|300|COMPLETED|1|00:10:00"
+    file.write_text(f"{HEAD}\n{first}\n{first.replace('300', '999999999999')}\n")
+    twin = read_recordings("sacct", [file])
+    write(twin, tmp_path, kind="sacct", sources=["a.sacct"])
+    assert twin.counts.skipped == {Skip.MALFORMED: 1}
+    assert twin.counts.malformed == [
+        "a.sacct, line 3: job 1: 999999999999: allowed are instants from 1970 to 2999"
+    ]
+
+
 def test_time_limits_are_read_in_all_forms() -> None:
+    with pytest.raises(ValueError, match="allowed are 1000 years or less"):
+        duration_s("999999999:00:00")
     given = {"10": 10, "01:30": 90, "02:00:00": 7200, "1-00:00:01": 86_401, "00:10.5": 10}
     assert {text: duration_s(text) for text in given} == given
     assert [duration_s(text) for text in ("UNLIMITED", "Partition_Limit", "INFINITY")] == [None] * 3
