@@ -92,7 +92,8 @@ class Folder:
 
 
 def read_folder(path: Path) -> Folder:
-    """Read a folder of `koala twin import`. Raises ConfigError for a missing file."""
+    """Read a folder of `koala twin import`. Raises ConfigError for a missing file and for a log
+    without jobs."""
     if not (path / GRID).is_file():
         raise ConfigError(f"{path}: has no {GRID}: `koala twin import` makes such a folder")
     grid = read_grid(path / GRID)
@@ -103,6 +104,8 @@ def read_folder(path: Path) -> Folder:
             raise ConfigError(f"{log}: is missing, and {GRID} has a site {site.name}")
         sites.append(replace(site, users=Log(log), load=None))
         jobs = [*swf.jobs(Log(log).file())]
+        if not jobs:
+            raise ConfigError(f"{log}: has no job: allowed are logs with one or more")
         read.append(
             LogSite(
                 name=site.name,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.errors import ConfigError
 from koala.lab import Job, Jobs
 from koala.twin.questions import Stream, read_folder, with_jobs, without
 from tests.cli.command import koala_here
@@ -110,3 +111,10 @@ def test_a_stream_is_a_function_of_its_seed_and_never_empty() -> None:
     assert all(Stream(period_s=1.0)(seed) for seed in range(20))
     several = [len(stream(seed)) for seed in range(400)]
     assert 1.8 < sum(several) / 400 < 2.5
+
+
+def test_a_site_without_jobs_is_named(folder: Path) -> None:
+    log = folder / "b.swf"
+    log.write_text("; MaxProcs: 4\n")
+    with pytest.raises(ConfigError, match=r"b\.swf: has no job: allowed are logs with one"):
+        read_folder(folder)
