@@ -166,7 +166,7 @@ def _head(found: Answer) -> Iterator[str]:
     yield f"# Co-allocation on {sites}"
     yield ""
     yield (
-        f"{sum(one.jobs for one in found.sites)} recorded jobs of"
+        f"{sum(one.jobs for one in found.sites)} recorded jobs in"
         f" {duration(found.folder.period_s)}, and in addition {found.question}."
     )
     yield f"Means of {found.replications} runs with 95 % confidence intervals."
@@ -193,11 +193,9 @@ def _starts(found: Answer) -> Iterator[str]:
 def _holds(found: Answer) -> Iterator[str]:
     yield from ("", "## What would holding have cost?", "")
     used, held = found.used_h.mean, found.held_h.mean
-    share = f", {100 * held / used:.2f} % of what they used" if used else ""
-    yield (
-        f"- {found.held_h} processor-hours were held until all components were there{share}"
-        f" ({found.used_h})."
-    )
+    share = f", {100 * held / used:.2f} % of the {_hours(found.used_h)} they used" if used else ""
+    told = f"{_hours(found.held_h)} processor-hours were held until all components were there"
+    yield f"- {told}{share}."
 
 
 def _users(found: Answer) -> Iterator[str]:
@@ -247,6 +245,11 @@ def _time(found: Interval, *, signed: bool = False) -> str:
     if isfinite(found.ci95) and found.ci95 > 0:
         told += f" ± {found.ci95 / unit_s:.1f}"
     return f"{told} {name}"
+
+
+def _hours(found: Interval) -> str:
+    """Write processor-hours with their half-width; few ones are not written as powers of ten."""
+    return "less than 0.01" if 0 < found.mean + found.ci95 < 0.01 else str(found)
 
 
 def _plain(found: Interval, limit: float | None = None) -> str:
