@@ -20,8 +20,6 @@ from koala.yardstick.entries import Entry
 from koala.yardstick.workloads import JOBS, LOG, QUICK_PART, Mixed, workload_name
 
 WARM_UP = 0.2
-BOUND_S = 10.0
-"""Shortest run time of a bounded slowdown."""
 PERIODS_MAX = 10
 """A run ends after so many periods at the latest."""
 
@@ -32,17 +30,10 @@ def measured(jobs: Sequence[JobRecord]) -> list[JobRecord]:
     return ordered[int(WARM_UP * len(ordered)) :]
 
 
-def slowdown(job: JobRecord) -> float:
-    """Return the bounded slowdown: the response time by the run time, of 10 s at least, and never
-    below 1."""
-    assert job.ended_at is not None
-    assert job.started_at is not None
-    run_s = max(job.ended_at - job.started_at, BOUND_S)
-    return max(1.0, (job.ended_at - job.submitted_at) / run_s)
-
-
 def _mean_slowdown(jobs: Iterable[JobRecord]) -> float:
-    values = [slowdown(job) for job in jobs if job.is_finished]
+    values = [
+        found for job in jobs if job.is_finished and (found := job.bounded_slowdown) is not None
+    ]
     return sum(values) / len(values) if values else nan
 
 
