@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
+from math import nan
 from typing import TypeAlias, TypeVar
 
 from koala.papers.runs import Effort, Level, Outcome, Quantity, Run, most_are_saturated
@@ -25,7 +26,9 @@ class Difference:
         return self.one, self.other
 
     def contrast(self, one: float, other: float) -> float:
-        """Take the difference of two values."""
+        """Take the difference of two values; nan is the share of nothing."""
+        if self.is_relative and other == 0:
+            return nan
         return 100 * (one - other) / other if self.is_relative else one - other
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from math import isnan
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -79,3 +80,9 @@ def test_a_caption_says_which_runs_and_what_a_bar_is(made: Results, tmp_path: Pa
     assert "paper prints" not in told
     found = words(PAPER.figures[0].panels[0], made, tmp_path, told)
     assert any("seeds 3 to 8" in one for one in found)
+
+
+def test_a_share_of_nothing_is_no_number() -> None:
+    percent = Difference(PAIR.one, PAIR.other, is_relative=True)
+    assert percent.contrast(3.0, 2.0) == 50
+    assert isnan(percent.contrast(3.0, 0.0))
