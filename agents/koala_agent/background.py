@@ -39,6 +39,7 @@ def start(path: Path) -> int:
     state_dir = Path(config.agent.state_dir)
     if (running := find(state_dir)) is not None:
         print(f"the agent of site {config.agent.site} runs already (process {running.pid})")
+        print(f"To apply changes of {path}: koala-agent stop {path}, then koala-agent start {path}")
         return 0
     log = state_dir / LOG_FILE
     with tempfile.TemporaryDirectory(prefix="koala-") as folder, _notices(folder) as notices:

@@ -131,13 +131,13 @@ def note(text: str) -> None:
 
 
 def answer_list(
-    name: str, items: Sequence[object], text: Callable[[], str], *, as_json: bool
+    name: str, items: Sequence[object], text: Callable[[], str], *, as_json: bool, empty: str = ""
 ) -> None:
-    """Print a list of what `name` says, as JSON or as text; say so if it is empty."""
+    """Print a list of what `name` says, as JSON or as text; say so, or `empty`, if it is empty."""
     if items or as_json:
         answer({name: items}, text, as_json=as_json)
     else:
-        note(f"no {name}")
+        note(empty or f"no {name}")
 
 
 def answer(document: Mapping[str, object], text: Callable[[], str], *, as_json: bool) -> None:

@@ -61,7 +61,7 @@ def read_scripts(scripts: list[tuple[str, str, str]], *, owner: str = "") -> Scr
     components = _distinct(components)
     return ScriptJob(
         spec=JobSpec(components=tuple(components), owner=owner, name=name),  # type: ignore[arg-type]
-        warnings=tuple(warnings),
+        warnings=tuple(dict.fromkeys(warnings)),  # a script may be given at several sites
     )
 
 

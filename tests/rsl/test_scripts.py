@@ -93,6 +93,12 @@ def test_what_concerns_the_batch_system_alone_is_left_out_and_said() -> None:
     assert warnings == ["line 2: --mail-type is left out", "line 2: --mail-user is left out"]
 
 
+def test_a_script_at_several_sites_says_once_what_is_left_out() -> None:
+    text = "#!/bin/sh\n#SBATCH --mail-type=END\ntrue\n"
+    read = read_scripts([("delft", "a.sh", text), ("vu", "a.sh", text), ("vu", "b.sh", text)])
+    assert read.warnings == tuple(f"{n}.sh: line 2: --mail-type is left out" for n in "ab")
+
+
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [

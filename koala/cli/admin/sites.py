@@ -67,6 +67,7 @@ def site(context: click.Context, *, json: bool, address: str | None) -> None:
         sites,
         lambda: sites_text(sites, width=width(), coloured=is_coloured()),
         as_json=json,
+        empty="no site has joined; `koala site list` shows those that were added",
     )
 
 

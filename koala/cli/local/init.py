@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -120,8 +121,8 @@ def _filled_in(text: str, target: Path, kind: str, *, site: str | None, daemon: 
 
     agent = tomllib.loads(text)["agent"]
     text = text.replace(TEMPLATE_NAME, str(target))
-    text = text.replace(agent["site"], site or agent["site"])
-    text = text.replace(agent["daemon"], daemon or agent["daemon"])
+    changes = {agent["site"]: site or agent["site"], agent["daemon"]: daemon or agent["daemon"]}
+    text = "".join(_replaced(line, changes) for line in text.splitlines(keepends=True))
     found = {name: os.environ[name] for name in VARIABLES.get(kind, ()) if os.environ.get(name)}
     if found:
         pairs = ", ".join(f"{name} = {toml_string(value)}" for name, value in found.items())
@@ -130,3 +131,14 @@ def _filled_in(text: str, target: Path, kind: str, *, site: str | None, daemon: 
         note(f"{target}: environment has {', '.join(found)} of this shell")
     parse_config(text, source=str(target), folder=target.resolve().parent)
     return text
+
+
+def _replaced(line: str, changes: Mapping[str, str]) -> str:
+    """Replace words in a line, and leave the comment behind a value in its column."""
+    column = line.rfind("  #")
+    for old, new in changes.items():
+        line = line.replace(old, new)
+    if column < 0:
+        return line
+    value, comment = line.rsplit("  #", 1)
+    return f"{value.rstrip():<{column}}  #{comment}"

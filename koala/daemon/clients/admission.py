@@ -184,6 +184,10 @@ def _check_together(
     """Check that all needed components fit at once: on all sites, on the registered ones, and on
     those that are usable now."""
     pieces, needed = pieces_of(spec), spec.needed
+    if spec.distinct and needed > len(sites) + len(unseen):
+        raise RejectedError(
+            f"the job needs {needed} different sites: there are {len(sites) + len(unseen)}"
+        )
     rooms = rooms_of(sites.values(), spec.owner, most)
     unknown = [Room(name, ANY) for name in unseen]
     if not fits(pieces, needed, [*rooms, *unknown]):

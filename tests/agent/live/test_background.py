@@ -85,6 +85,7 @@ async def test_an_agent_starts_apart_from_its_terminal_and_stops(site: Site) -> 
 
         again = await site.run("start")
         assert (again.status, f"process {running.pid}" in again.out) == (0, True)
+        assert "koala-agent stop" in again.out, "a changed file is not read by this"
         shown = await site.run("status", "--json")
         found = json.loads(shown.out)
         assert (found["pid"], found["status"]) == (running.pid, "registered")

@@ -61,6 +61,8 @@ def test_init_fills_in_the_site_and_the_daemon(tmp_path: Path, kind: str) -> Non
     assert agent.state_dir.endswith("koala/boreas"), "agents of one home have folders of their own"
     if kind != "emulated":
         text = (tmp_path / "boreas.toml").read_text(encoding="utf-8")
+        first = text.split("[agent]")[1].split("[site]")[0].splitlines()[1:4]
+        assert len({line.index("  # ") for line in first}) == 1, "comments keep their column"
         assert "koala-agent start boreas.toml" in text
 
 

@@ -208,6 +208,11 @@ def test_a_queue_of_no_site_is_refused_with_those_there_are() -> None:
 def test_more_components_than_distinct_sites_are_refused() -> None:
     scheduler = grid(delft=8, leiden=4)
     wide = job(part(1), part(1), part(1))
+    apart = replace(wide, distinct=True)
+    with pytest.raises(RejectedError, match=r"^the job needs 3 different sites: there are 2$"):
+        check(apart, scheduler, NOBODY_LISTED)
+    check(apart, scheduler, {SiteName("vu"): None})
+    check(replace(apart, quorum=2), scheduler, NOBODY_LISTED)
     check(wide, scheduler, NOBODY_LISTED)
     scheduler.policies = chosen(placement="WF-distinct")
     with pytest.raises(RejectedError, match="may have one component of a job, and all 2 have one"):
