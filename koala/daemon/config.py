@@ -18,6 +18,7 @@ in use:
     [limits]        quotas: see LimitsTable
     [bus]           url
     [metrics]       listen, relay, certificate, key, token_file, insecure, sites_max
+    [traces]        endpoint, insecure
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -39,6 +41,7 @@ from koala.errors import ConfigError
 from koala.identity.tls import is_loopback
 from koala.metrics.settings import MetricsSettings, MetricsTable, metrics_settings
 from koala.policies import chosen
+from koala.runtime.extras import OTEL, missing_text
 from koala.runtime.paths import written_path, written_text
 
 MB = 1_000_000
@@ -173,6 +176,13 @@ class DaemonMetricsTable(MetricsTable, frozen=True):
     relay: Endpoint | None = None
 
 
+class TracesTable(Table, frozen=True):
+    """OTLP receiver of the traces of jobs."""
+
+    endpoint: Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/]+(/\S*)?$")]
+    insecure: bool = False
+
+
 class File(Table, frozen=True):
     """The whole file."""
 
@@ -186,6 +196,7 @@ class File(Table, frozen=True):
     limits: LimitsTable = LimitsTable()
     bus: BusTable | None = None
     metrics: DaemonMetricsTable | None = None
+    traces: TracesTable | None = None
 
 
 class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,6 +237,7 @@ class Config(CoreSettings, frozen=True, kw_only=True):
     bus_url: str
     metrics: MetricsSettings | None = None
     relay_metrics: MetricsSettings | None = None
+    traces: str = ""
 
 
 def read_config(path: Path) -> Config:
@@ -320,6 +332,7 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         relay_metrics=_endpoint(
             file.metrics, "relay", source, folder, state_dir / "relay-metrics.url"
         ),
+        traces=_traces(file.traces, source),
     )
 
 
@@ -338,6 +351,26 @@ def _endpoint(
         folder=folder,
         url_file=url_file,
     )
+
+
+def _traces(table: TracesTable | None, source: str) -> str:
+    """Return the address of the receiver of traces; empty without it. Raises ConfigError."""
+    if table is None:
+        return ""
+    if text := missing_text("otel", OTEL):
+        raise ConfigError(f"{source}: [traces] {text}")
+    try:
+        host = urlsplit(table.endpoint).hostname
+    except ValueError as error:
+        raise ConfigError(f"{source}: traces.endpoint = {table.endpoint!r}: {error}") from error
+    is_plain = table.endpoint.startswith("http:")
+    if is_plain and not (table.insecure or is_loopback(f"{host}:0")):
+        raise ConfigError(
+            f"{source}: traces.endpoint = {table.endpoint!r}: allowed is https://, or a loopback"
+            " address, as http://127.0.0.1:4318/v1/traces; or traces.insecure = true, if names of"
+            " users and jobs may be read on the way"
+        )
+    return table.endpoint
 
 
 def _parameters(table: dict[str, Any], source: str) -> Parameters:
@@ -382,6 +415,7 @@ _KNOWN: dict[str, type[msgspec.Struct]] = {
     "limits": LimitsTable,
     "bus": BusTable,
     "metrics": DaemonMetricsTable,
+    "traces": TracesTable,
 }
 
 

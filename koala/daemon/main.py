@@ -89,6 +89,7 @@ from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 if TYPE_CHECKING:
     from koala.daemon.metrics.serving import DaemonMetrics
     from koala.daemon.notifications.mqtt import MqttPublisher
+    from koala.daemon.traces.export import DaemonTraces
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
 ACCEPT_LOSS = "--accept-loss"
@@ -252,8 +253,11 @@ class Daemon:
             publishers.append(bus.publish)
         receiver = _Receiver(dispatcher, publishers)
         event_loop = _event_loop(config, journal, recovered, receiver)
-        if metrics is not None:
-            event_loop.observe = Observers({"metrics": metrics.observe})
+        traces = _traces(config, scheduler)
+        observers = {"metrics": metrics, "traces": traces}
+        event_loop.observe = Observers(
+            {name: one.observe for name, one in observers.items() if one is not None}
+        )
         logs = Logs(
             scheduler,
             spool,
@@ -375,6 +379,8 @@ class Daemon:
                 others.append(group.create_task(bus.run()))
             if metrics is not None:
                 others.append(group.create_task(metrics.run(parts)))
+            if traces is not None:
+                others.append(group.create_task(traces.run()))
             others.append(group.create_task(self._manager.feed()))
             relaying = group.create_task(relay.run())
             try:
@@ -507,6 +513,14 @@ def _metrics(config: Config, scheduler: Scheduler) -> DaemonMetrics | None:
     from koala.daemon.metrics.serving import DaemonMetrics  # noqa: PLC0415 - needs an extra
 
     return DaemonMetrics(config.metrics, scheduler)
+
+
+def _traces(config: Config, scheduler: Scheduler) -> DaemonTraces | None:
+    if not config.traces:
+        return None
+    from koala.daemon.traces.export import DaemonTraces  # noqa: PLC0415 - needs an extra
+
+    return DaemonTraces(config.traces, scheduler, version=software_version())
 
 
 def _watcher_quota(config: Config) -> ConcurrencyQuota:

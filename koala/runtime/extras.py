@@ -11,14 +11,23 @@ WEB = ("starlette", "uvicorn", "jinja2")
 """Packages of the extra `web`."""
 METRICS = ("prometheus_client",)
 """Packages of the extra `metrics`."""
+OTEL = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+"""Packages of the extra `otel`."""
 
 
 def missing_text(extra: str, packages: tuple[str, ...]) -> str:
     """Explain which packages of an extra are missing; empty if all are there."""
-    missing = [package for package in packages if find_spec(package) is None]
+    missing = [package for package in packages if not _is_there(package)]
     if not missing:
         return ""
     return (
         f"needs the extra: pip install 'koala-scheduler[{extra}]', in a clone:"
         f" pip install '.[{extra}]' ({sys.executable} does not have {' and '.join(missing)})"
     )
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # the package that should contain it is not there
+        return False

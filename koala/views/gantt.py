@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from koala.core.model.values import claim_numbers
 from koala.views.units import duration
 
 Document = Mapping[str, Any]
@@ -163,10 +164,10 @@ def _setbacks(job: Document, axis: _Axis) -> Iterator[Mark]:
 
 def _rows(job: Document, axis: _Axis) -> Iterator[Row]:
     parts = {part["component"]: part for part in job["parts"]}
-    claims = sorted(job["charges"], key=lambda claim: _numbers(claim["claim"]))
+    claims = sorted(job["charges"], key=lambda claim: claim_numbers(claim["claim"]))
     rows: dict[tuple[int, int, str], list[Bar]] = {}
     for claim in claims:
-        attempt, component, number = _numbers(claim["claim"])
+        attempt, component, number = claim_numbers(claim["claim"])
         bars = rows.setdefault((attempt, component, claim["site"]), [])
         bars.extend(_claim_bars(claim, number, axis))
     for part in job["parts"]:  # claims that were asked for and not granted yet have no charge
@@ -177,12 +178,6 @@ def _rows(job: Document, axis: _Axis) -> Iterator[Row]:
         label = parts[component]["label"] if component in parts else str(component)
         copies = _transfer_bars(job, label, site, axis) if attempt == job["attempts"] else []
         yield Row(label=label, site=site, attempt=attempt, bars=(*copies, *bars))
-
-
-def _numbers(claim: str) -> tuple[int, int, int]:
-    """Attempt, component and number from a claim's id, as j1/2/0/1."""
-    attempt, component, number = (int(part) for part in claim.split("/")[1:4])
-    return attempt, component, number
 
 
 def _claim_bars(claim: Document, number: int, axis: _Axis) -> list[Bar]:

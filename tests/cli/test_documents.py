@@ -36,6 +36,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "journal": daemon.JournalTable,
     **agent.TABLES,
     "metrics": daemon.DaemonMetricsTable,
+    "traces": daemon.TracesTable,
     "metrics of the agent": agent.TABLES["metrics"],
 }
 

@@ -57,6 +57,21 @@ url = "mqtt://localhost"
 
 
 @pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ('endpoint = "http://[::1]:4318/v1/traces"', "http://[::1]:4318/v1/traces"),
+        ('endpoint = "https://c.example/v1/traces"', "https://c.example/v1/traces"),
+        ('endpoint = "http://c.example"\ninsecure = true', "http://c.example"),
+    ],
+)
+def test_traces_go_to_a_receiver_that_others_cannot_read(
+    tmp_path: Path, keys: str, expected: str
+) -> None:
+    config = parse_config(f"{LEAST}[traces]\n{keys}\n", source="x.toml", folder=tmp_path)
+    assert config.traces == expected
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("[daemon", "not TOML"),
@@ -71,6 +86,13 @@ url = "mqtt://localhost"
         ),
         (LEAST + "beat_s = 10.0\n", r"silence_s = 15: allowed is at least 2 x daemon.beat_s = 20"),
         (LEAST + "[parameters]\nclaim_fracton = 1\n", "did you mean claim_fraction"),
+        (LEAST + "[traces]\n", "traces.endpoint is missing"),
+        (LEAST + '[traces]\nendpoint = "here:4318"\n', "traces.endpoint = 'here:4318': allowed is"),
+        (LEAST + '[traces]\nendpoint = "http://["\n', "traces.endpoint = 'http://"),
+        (
+            LEAST + '[traces]\nendpoint = "http://collector.example:4318/v1/traces"\n',
+            "traces.endpoint = .* allowed is https://, or a loopback address",
+        ),
         (
             LEAST + "[parameters]\nclaim_fraction = 7.0\n",
             "claim_fraction = 7.0: allowed are values",

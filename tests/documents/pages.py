@@ -32,6 +32,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     **agent.TABLES,
     "policies": daemon.PoliciesTable,
     "metrics": daemon.DaemonMetricsTable,
+    "traces": daemon.TracesTable,
 }
 
 

@@ -85,6 +85,7 @@ ONLY_FROM = {
     ),
     "cryptography": ("koala.identity", "koala.wire", "koala.daemon", "koala_agent", "koala.cli"),
     "prometheus_client": ("koala.metrics",),
+    "opentelemetry": ("koala.daemon.traces",),
     "rich": ("koala.cli",),
     **dict.fromkeys(("cloudpickle", "pandas", "pyarrow", "IPython"), ("koala.lab",)),
     "distributed": ("koala.sim.campaign.on_dask", "koala.lab.on_koala"),
@@ -168,10 +169,10 @@ def cycles(modules: Iterable[Module]) -> Iterator[str]:
 
 def undeclared(modules: Iterable[Module]) -> Iterator[str]:
     """Imports of packages that pyproject.toml does not name among the dependencies, those of the
-    extras `sim`, `web` and `metrics` included; who may import these is in ONLY_FROM."""
+    extras `sim`, `web`, `metrics` and `otel` included; who may import these is in ONLY_FROM."""
     project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    used = ("sim", "sweep", "notebooks", "web", "metrics")
+    used = ("sim", "sweep", "notebooks", "web", "metrics", "otel")
     requirements = [*project["dependencies"], *(one for name in used for one in extras[name])]
     declared = {requirement.partition(">")[0] for requirement in requirements}
     owners = packages_distributions()

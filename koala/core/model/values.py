@@ -55,6 +55,12 @@ def claim_id(job: JobId, *, attempt: int, component: int, n: int) -> ClaimId:
     return ClaimId(f"{job}/{attempt}/{component}/{n}")
 
 
+def claim_numbers(claim: str) -> tuple[int, int, int]:
+    """Return attempt, component and number of a claim's id, as of j1/2/0/1."""
+    attempt, component, number = (int(part) for part in claim.split("/")[1:4])
+    return attempt, component, number
+
+
 def transfer_id(job: JobId, *, attempt: int, n: int) -> TransferId:
     """`job/attempt/tN`: the n-th transfer of an attempt, n from 1."""
     return TransferId(f"{job}/{attempt}/t{n}")

@@ -7,7 +7,6 @@ state has open, and its counters begin at 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from koala.core.model import events as ev
@@ -15,6 +14,7 @@ from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTrans
 from koala.core.model.job import SITE_FAULTS, Attempt, ClaimEnd, EndKind, Job
 from koala.core.model.values import ClaimId, Instant, JobId, SiteName, TransferId
 from koala.core.scheduler import Scheduler
+from koala.daemon.loop.ended_jobs import EndedJobs
 from koala.daemon.loop.group_commit import DurableBatch
 from koala.metrics import table as m
 from koala.metrics.meter import Meter
@@ -54,7 +54,7 @@ class BatchObserver:
         self._claims: dict[ClaimId, _OpenClaim] = {}
         self._targets: dict[TransferId, SiteName] = {}
         self._jobs: dict[JobId, _OpenJob] = {}
-        self._last_ended = next(reversed(scheduler.ended), None)
+        self._ended = EndedJobs(scheduler)
         for identity in scheduler.ledger:
             self._begin_claim(identity, scheduler.started_at)
         for transfer in scheduler.files.transfers.values():
@@ -218,20 +218,9 @@ class BatchObserver:
 
     def _count_ended(self) -> None:
         """Count the jobs that ended since the last batch."""
-        newest = next(reversed(self._scheduler.ended), None)
-        for identity in self._newly_ended():
-            job = self._scheduler.jobs[identity]
+        for job in self._ended.take():
             self._meter.add(m.JOBS_ENDED, job.phase_name.lower())
-            self._jobs.pop(identity, None)
-        self._last_ended = newest or self._last_ended
-
-    def _newly_ended(self) -> Iterator[JobId]:
-        """Yield jobs from the newest end on. If the last one seen was evicted, so were all before
-        it."""
-        for identity in reversed(self._scheduler.ended):
-            if identity == self._last_ended:
-                return
-            yield identity
+            self._jobs.pop(job.id, None)
 
 
 def _counts(job: Job) -> _OpenJob:

@@ -7,53 +7,40 @@ from typing import Any
 import pytest
 
 from koala.core.model import events as ev
-from koala.core.model.actions import Announce, StartTransfer
+from koala.core.model.actions import StartTransfer
 from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.values import ClaimId, SiteName, TransferId
 from koala.core.policy_api import Policies
-from koala.daemon.loop.group_commit import DurableBatch
+from koala.core.scheduler import Scheduler
 from koala.daemon.metrics.observer import BatchObserver
-from koala.daemon.storage.records import Notice, Record
 from koala.metrics.declaration import Source
 from koala.metrics.meter import Meter
 from koala.metrics.readings import Readings
 from tests.core.pipeline.test_claiming import high, preemptible
+from tests.daemon.observed_script import Observe, ObservedScript
 from tests.harness.builders import a_job, a_site
-from tests.harness.script import Script
 from tests.metrics.scraping import rendered, samples, value
 
 
-class ObservedScript(Script):
-    """A script whose events are observed, each as a batch of its own."""
+class MeteredScript(ObservedScript):
+    """A script whose events are counted."""
 
     def __init__(self, policies: Policies | None = None, **parameters: Any) -> None:
         self.meter = Meter(Source.DAEMON, read=Readings)
-        self.observer: BatchObserver | None = None
-        super().__init__(policies, **parameters)
 
-    def _handle(self, event: ev.Event) -> None:
-        if self.observer is None:
-            self.observer = BatchObserver(self.scheduler, self.meter)
-        super()._handle(event)
-        actions = self.scheduler.actions
-        notices = [
-            Notice(number=1, at=one.at, job=one.job or "", site=one.site or "", phase=one.phase)
-            for one in actions
-            if isinstance(one, Announce)
-        ]
-        record = Record(seq=1, at=self.now, event=event, answers=[])
-        others = [action for action in actions if not isinstance(action, Announce)]
-        batch = DurableBatch(records=[record], actions=others, notices=notices, commit_s=0.001)
-        self.observer.observe(batch)
+        def make(scheduler: Scheduler) -> Observe:
+            return BatchObserver(scheduler, self.meter).observe
+
+        super().__init__(make, policies, **parameters)
 
     def value(self, name: str, **labels: str) -> float:
         """Return one sample."""
         return value(rendered(self.meter.registry), name, **labels)
 
 
-def one_site(**facts: Any) -> ObservedScript:
+def one_site(**facts: Any) -> MeteredScript:
     """Let 8 processors be asked of delft for j1, at 0."""
-    script = ObservedScript()
+    script = MeteredScript()
     script.tell(a_site("delft", 8, grace_s=10.0, **facts), a_job("j1", 8))
     return script
 
@@ -120,15 +107,15 @@ def test_a_lease_that_ran_out_counts_once() -> None:
 
 
 def test_a_preempted_attempt_counts() -> None:
-    script = high(preemptible(ObservedScript), 8).at(0.75)
-    assert isinstance(script, ObservedScript)
+    script = high(preemptible(MeteredScript), 8).at(0.75)
+    assert isinstance(script, MeteredScript)
     assert script.value("koala_job_preemptions_total") == 1
     assert script.value("koala_job_setbacks_total") == 1
     assert script.value("koala_jobs_submitted_total", priority="high") == 1
 
 
 def test_copies_count_at_their_target() -> None:
-    script = ObservedScript()
+    script = MeteredScript()
     script.ignore(StartTransfer)
     script.tell(a_site("delft", 8), a_site("home", 1)).replica("data", "home", 1000)
     script.tell(a_job("j1", 8, file="data"))
@@ -148,7 +135,7 @@ def test_a_new_life_begins_with_what_is_open() -> None:
     script = one_site()
     script.running("j1")
     script.meter = Meter(Source.DAEMON, read=Readings)
-    script.observer = BatchObserver(script.scheduler, script.meter)
+    script.restart()
     script.at(10.0).exits("j1/1/0/1", 0)
     assert script.value("koala_claims_asked_total", site="delft") == 0
     assert script.value("koala_claims_ended_total", site="delft", reason="exited") == 1
@@ -159,7 +146,7 @@ def test_a_new_life_begins_with_what_is_open() -> None:
 def test_a_grant_that_is_told_again_counts_once() -> None:
     script = one_site().drop()
     script.grant("j1/1/0/1").drop().grant("j1/1/0/1").drop()
-    assert isinstance(script, ObservedScript)
+    assert isinstance(script, MeteredScript)
     assert script.value("koala_claims_granted_total", site="delft") == 1
     assert script.value("koala_claim_answer_seconds_count", answer="granted") == 1
 
