@@ -269,9 +269,12 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
                     break
 
     async def _note_phases(self, jobs: Sequence[str], phases: dict[str, str]) -> None:
-        """Fetch the phases of jobs, in one call but for jobs that are archived. Raises
-        UnknownJobError."""
-        listed = {each.job: each.phase for each in await self.list_jobs(jobs=jobs)} if jobs else {}
+        """Fetch the phases of jobs, a page of them in one call; archived jobs take a call each.
+        Raises UnknownJobError."""
+        listed: dict[str, str] = {}
+        for first in range(0, len(jobs), PAGE):
+            page = await self.list_jobs(jobs=jobs[first : first + PAGE])
+            listed.update((each.job, each.phase) for each in page)
         for job in jobs:
             phases[job] = listed[job] if job in listed else (await self.show(job)).phase
 

@@ -86,7 +86,8 @@ class DaemonInfo(Record):
     now: datetime | None = None
     """The daemon's clock; None of an older daemon."""
     relay: str = ""
-    """Address at which agents reach the daemon's relay of files; empty of an older daemon."""
+    """Address at which agents reach the daemon's relay of files; empty while it starts, and of an
+    older daemon."""
 
 
 # --- jobs -----------------------------------------------------------------------------------------

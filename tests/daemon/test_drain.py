@@ -119,19 +119,28 @@ async def test_what_a_later_agent_says_besides_is_passed_over(tmp_path: Path) ->
 
 async def test_why_names_the_trouble_of_a_site_that_takes_no_claims(tmp_path: Path) -> None:
     """A batch system that gives no answer looks like a site without idle processors."""
+    full = pb.SiteReport(idle=0, processors=8, queued_jobs=0)
     silent = pb.SiteReport(idle=0, processors=8, queued_jobs=0, trouble="slurm gives no answer")
     async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
-        agent = FakeAgent(daemon.address)
-        staying = group.create_task(agent.stay())
+        agents = {site: FakeAgent(daemon.address, site=site) for site in ("delft", "leiden")}
+        staying = [group.create_task(agent.stay()) for agent in agents.values()]
         async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
-            await agent.until("wanted_end")
-            agent.outbox.put_nowait(pb.FromAgent(site=silent))
-            while not (site := (await client.sites())[0])["trouble"] or site["idle"]:
-                await client.hello()
-            job = (await client.submit("&(executable=/bin/true)(count=2)")).job
-            lines = (await client.why(job)).why
-            assert f"{site['site']} needs its administrator: slurm gives no answer" in lines
-        staying.cancel()
+            for site, report in (("delft", silent), ("leiden", full)):
+                await agents[site].until("wanted_end")
+                agents[site].outbox.put_nowait(pb.FromAgent(site=report))
+            sites = await client.sites()
+            while any(site["idle"] for site in sites) or not any(s["trouble"] for s in sites):
+                sites = await client.sites()
+            trouble = "delft needs its administrator: slurm gives no answer"
+            for where, is_told in (
+                ("", True),
+                ("(resourceManagerContact=delft)", True),
+                ("(resourceManagerContact=leiden)", False),
+            ):
+                job = (await client.submit(f"&(executable=/bin/true)(count=2){where}")).job
+                assert (trouble in (await client.why(job)).why) is is_told, where
+        for task in staying:
+            task.cancel()
 
 
 async def test_two_agents_that_contend_for_a_site_are_its_trouble(

@@ -203,7 +203,7 @@ class Service(KoalaServicer):
             job = batch.scheduler.jobs[_known(batch, request.job, caller)]
             lines = why(batch.scheduler, job.id, batch.now)
             if isinstance(job.phase, (Placing, Claiming)):
-                lines += self.site_status.troubles(batch.scheduler, job.spec.owner)
+                lines += self.site_status.troubles(batch.scheduler, job.spec)
             return {"job": job.id, "phase": job.phase_name, "why": lines}
 
         return _document(await self._query_job(request.job, explain))

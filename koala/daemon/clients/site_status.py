@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from koala.core.model.values import Instant, UserName
+from koala.core.model.job import JobSpec
+from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.auth.enrolments import SiteRecord
@@ -37,12 +38,15 @@ class SiteStatus:
             for picture in sites_picture(scheduler, now)
         ]
 
-    def troubles(self, scheduler: Scheduler, user: UserName) -> list[str]:
-        """Describe the problems of the sites that serve a user, one in a line."""
+    def troubles(self, scheduler: Scheduler, spec: JobSpec) -> list[str]:
+        """Describe the problems of the sites at which a job may run, one in a line."""
+        named = {component.site for component in spec.components}
         return [
             f"{site.name} needs its administrator: {trouble}"
             for site in scheduler.sites.values()
-            if site.facts.admits(user) and (trouble := self.registry.trouble(site.name))
+            if (None in named or site.name in named)
+            and site.facts.admits(spec.owner)
+            and (trouble := self.registry.trouble(site.name))
         ]
 
     def _enrolment(self, site: str) -> dict[str, Any]:
