@@ -175,7 +175,7 @@ def code_of(base: Base) -> str:
 def run_task(task: Task) -> Outcome:
     """Make one run, in any process. Raises ConfigError if the user's functions are not those with
     which the sweep was begun, as a machine's may be."""
-    base, own = _loaded(task.setting)
+    base, own = _loaded(task.setting, task.own)
     if own != task.own:
         raise ConfigError(
             f"{base}: {gethostname()} has other code of your own functions: allowed are workers"
@@ -186,8 +186,9 @@ def run_task(task: Task) -> Outcome:
 
 
 @lru_cache(maxsize=64)
-def _loaded(setting: bytes) -> tuple[Base, str]:
-    """Return a setting, and the digest of the user's functions in it as they are here."""
+def _loaded(setting: bytes, _own: str) -> tuple[Base, str]:
+    """Return a setting, and the digest of the user's functions in it as they are here. A module
+    that was edited and reloaded is the same setting with another digest."""
     try:
         base: Base = pickle.loads(setting)
     except (ImportError, AttributeError) as error:

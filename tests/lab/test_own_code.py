@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -33,6 +34,27 @@ def test_an_own_policy_that_differs_or_is_missing_is_refused(
     with pytest.raises(ConfigError, match="has other code of your own functions"):
         sweeps.run_task(own)
     assert sweeps.run_task(known).values["jobs"] == 1
+
+
+def test_a_module_that_was_edited_and_reloaded_is_run_as_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a notebook: the same process makes both sweeps."""
+    module = tmp_path / "own_edited.py"
+    module.write_text("def late(jobs):\n    return 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import own_edited  # type: ignore[import-not-found]
+
+    found = []
+    for text in ("1.0", "22.0"):
+        module.write_text(f"def late(jobs):\n    return {text}\n")
+        importlib.reload(own_edited)
+        own = lab.Experiment(
+            grid=BASE.grid, workload=BASE.workload, metrics={"late": own_edited.late}
+        )
+        (task,) = sweeps.tasks_of(sweeps.points_of(own, [{}]), [1])
+        found.append(sweeps.run_task(task).values["late"])
+    assert found == [1.0, 22.0]
 
 
 def test_a_module_that_only_this_machine_has_is_named(
