@@ -3,6 +3,9 @@
 The components have no barrier, and one of them is enough for the job to start (quorum), so that
 runs begin with the first processor. The scheduler of Dask is a thread of this process. However this
 process ends, its connections end with it, and workers leave when theirs is lost.
+
+All connections are TLS with a certificate of this sweep alone, which both sides must have. Workers
+get it in their environment: who reached an open scheduler could run programs as its user.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from koala.sim.campaign.records import Made
 from koala.sim.replication import Each, Progress, Replications
 
 if TYPE_CHECKING:
+    from distributed import Security
+
     from koala.client.sync import Client, JobHandle
 
 Item = TypeVar("Item")
@@ -60,16 +65,15 @@ class OnKoala:
 
         with Client() as client, _scheduler(client.address) as scheduler:
             count = min(self.workers or _idle(client), len(items))
-            with _job(client, scheduler.address, self.python, count) as job:
+            with _job(client, scheduler, self.python, count) as job:
                 try:
                     scheduler.await_worker(job)
                 except KeyboardInterrupt:
                     return Replications(finished=(), is_interrupted=True)
                 with scheduler.ending_with(job) as ended:
                     try:
-                        return Dask(address=scheduler.address)(
-                            run, items, progress=progress, each=each
-                        )
+                        engine = Dask(address=scheduler.address, security=scheduler.security)
+                        return engine(run, items, progress=progress, each=each)
                     except KoalaError as error:
                         if not ended:
                             raise
@@ -84,11 +88,23 @@ class _Scheduler:
     """A scheduler of Dask in a thread of this process."""
 
     cluster: Any
+    security: Security
 
     @property
     def address(self) -> str:
         """Return HOST:PORT."""
-        return str(self.cluster.scheduler_address).removeprefix("tcp://")
+        return str(self.cluster.scheduler_address).removeprefix("tls://")
+
+    @property
+    def worker_environment(self) -> dict[str, str | float]:
+        """Return the variables with which a worker of Dask has the certificate and its key."""
+        given = self.security.get_tls_config_for_role("worker")
+        return {
+            "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True",
+            "DASK_DISTRIBUTED__COMM__TLS__CA_FILE": given["ca_file"],
+            "DASK_DISTRIBUTED__COMM__TLS__WORKER__CERT": given["cert"],
+            "DASK_DISTRIBUTED__COMM__TLS__WORKER__KEY": given["key"],
+        }
 
     def await_worker(self, job: JobHandle) -> None:
         """Wait for the first worker. Raises ConfigError if the job ends, or none comes."""
@@ -134,19 +150,21 @@ class _Scheduler:
 @contextmanager
 def _scheduler(daemon: str) -> Iterator[_Scheduler]:
     try:
-        from distributed import LocalCluster  # noqa: PLC0415 - of the extra `sweep`
+        from distributed import LocalCluster, Security  # noqa: PLC0415 - of the extra `sweep`
     except ImportError:
         raise ConfigError(
             "--on koala: needs the extra: pip install 'koala-scheduler[sweep]'"
         ) from None
+    security = Security.temporary()
     with LocalCluster(
         n_workers=0,
         processes=False,
-        protocol="tcp",
+        protocol="tls",
+        security=security,
         host=own_address(daemon),
         dashboard_address=None,
     ) as cluster:
-        yield _Scheduler(cluster)
+        yield _Scheduler(cluster, security)
 
 
 def own_address(daemon: str) -> str:
@@ -170,15 +188,16 @@ def _idle(client: Client) -> int:
 
 
 @contextmanager
-def _job(client: Client, address: str, python: str, count: int) -> Iterator[JobHandle]:
+def _job(client: Client, scheduler: _Scheduler, python: str, count: int) -> Iterator[JobHandle]:
     """Submit the workers, and cancel them in the end."""
     from koala.client.description import Component, Job  # noqa: PLC0415
 
-    words = ("-m", "distributed.cli.dask_worker", f"tcp://{address}", "--nthreads", "1")
+    words = ("-m", "distributed.cli.dask_worker", f"tls://{scheduler.address}", "--nthreads", "1")
     more = ("--no-nanny", "--no-dashboard", "--death-timeout", str(int(LEAVE_S)))
     worker = Component(
         executable=python,
         arguments=(*words, *more),
+        environment=scheduler.worker_environment,
         start_type="no-barrier",
         wall_time=WALL_TIME,
     )

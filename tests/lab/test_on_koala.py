@@ -17,7 +17,7 @@ import pytest
 
 from koala.errors import ConfigError
 from koala.lab.engines import engine_of
-from koala.lab.on_koala import OnKoala, own_address
+from koala.lab.on_koala import OnKoala, _scheduler, own_address
 from tests.cli.command import environment, koala
 from tests.cli.grids import Up, up
 
@@ -138,3 +138,21 @@ def test_workers_are_told_an_address_on_the_way_to_the_daemon() -> None:
     assert own_address("unix:/run/koala") == "127.0.0.1"
     with pytest.raises(ConfigError, match="cannot be reached"):
         own_address("no-such-host.invalid:7740")
+
+
+@pytest.mark.long  # imports distributed, and waits for a refusal
+def test_the_scheduler_answers_only_those_who_have_the_key_of_the_sweep() -> None:
+    from distributed import Client, Security
+
+    with _scheduler("127.0.0.1:7740") as scheduler:
+        where = f"tls://{scheduler.address}"
+        with Client(
+            where, security=scheduler.security, timeout=LIMIT_S, set_as_default=False
+        ) as one:
+            assert one.run_on_scheduler(int) == 0
+        for security, url, told in (
+            (Security.temporary(), where, "TLS certificate does not match"),
+            (None, where.replace("tls", "tcp"), "reset|closed|Timed out"),
+        ):
+            with pytest.raises(OSError, match=told):
+                Client(url, security=security, timeout=2, set_as_default=False)

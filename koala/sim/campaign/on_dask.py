@@ -17,7 +17,7 @@ from koala.sim.campaign.records import Made
 from koala.sim.replication import Each, Progress, Replications
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Security
 
 Item = TypeVar("Item")
 CONNECT_S = 10
@@ -31,9 +31,11 @@ LOST_MAX = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dask:
-    """Engine of a scheduler at `address`, HOST:PORT."""
+    """Engine of a scheduler at `address`, HOST:PORT. With `security`, a `distributed.Security`,
+    connections are those of TLS."""
 
     address: str
+    security: Security | None = None
 
     def __call__(
         self,
@@ -71,7 +73,12 @@ class Dask:
                 f"--on dask://{self.address}: needs the extra: pip install 'koala-scheduler[sweep]'"
             ) from None
         try:
-            return Client(f"tcp://{self.address}", timeout=CONNECT_S, set_as_default=False)
+            return Client(
+                f"{'tls' if self.security else 'tcp'}://{self.address}",
+                timeout=CONNECT_S,
+                set_as_default=False,
+                security=self.security,
+            )
         except (OSError, ValueError) as error:
             raise ConfigError(f"--on dask://{self.address}: no scheduler there: {error}") from None
 
