@@ -376,6 +376,15 @@ class OutputFile:
 
 
 @dataclass(kw_only=True)
+class LinkStatus(Record):
+    """Link from a site: its estimated bandwidth, None if it is not known, and copies under way."""
+
+    to: str
+    bytes_per_s: float | None = None
+    copies: int = 0
+
+
+@dataclass(kw_only=True)
 class SiteStatus(Record):
     """One site of the grid."""
 
@@ -399,6 +408,7 @@ class SiteStatus(Record):
     idle_gpus: int = 0
     resources: Mapping[str, Any] = field(default_factory=dict)
     rtt_s: float | None = None
+    links: tuple[LinkStatus, ...] = ()
     address: str = ""
     is_drained: bool = False
     trouble: str | None = None

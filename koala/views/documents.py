@@ -357,14 +357,32 @@ def sites_picture(state: State, now: Instant = 0.0) -> list[dict[str, Any]]:
             running[claim.site] += claim.processors
         elif claim.grant is not None:
             held[claim.site] += claim.processors
+    links = _links(state)
     return [
         {
             **site_picture(site, claimed[site.name], now),
             "held": held[site.name],
             "running": running[site.name],
+            "links": links.get(site.name, []),
         }
         for site in state.sites.values()
     ]
+
+
+def _links(state: State) -> dict[SiteName, list[dict[str, Any]]]:
+    """Make the documents of the links from each site that have a known bandwidth or a copy under
+    way."""
+    copies = Counter(
+        (transfer.source, transfer.target)
+        for transfer in state.files.transfers.values()
+        if not transfer.is_done
+    )
+    links: dict[SiteName, list[dict[str, Any]]] = {}
+    for source, target in sorted({*state.files.bandwidth, *copies}):
+        bandwidth = state.files.bandwidth.get((source, target))
+        link = {"to": target, "bytes_per_s": bandwidth, "copies": copies[source, target]}
+        links.setdefault(source, []).append(link)
+    return links
 
 
 def site_picture(site: Site, held: int, now: Instant) -> dict[str, Any]:

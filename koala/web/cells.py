@@ -104,6 +104,20 @@ def trouble(site: Document) -> str:
     return ""
 
 
+def link_cells(sites: Sequence[Document]) -> list[dict[str, str]]:
+    """Cells of all links; links with copies under way first. Older daemons send none."""
+    links = [(site["site"], link) for site in sites for link in site.get("links", ())]
+    links.sort(key=lambda found: -found[1]["copies"])
+    return [
+        {
+            "link": f"{source} → {link['to']}",
+            "bandwidth": bandwidth(link["bytes_per_s"]),
+            "copies": str(link["copies"]),
+        }
+        for source, link in links
+    ]
+
+
 def widths(use: Use) -> dict[str, str]:
     """Widths of a stacked bar in per cent, with the place where each part begins."""
     whole = max(1, use.processors)
@@ -158,6 +172,11 @@ def iso(at: float) -> str:
 def size(size_bytes: float | None) -> str:
     """Format a number of bytes."""
     return NOTHING if size_bytes is None else units.size(size_bytes)
+
+
+def bandwidth(bytes_per_s: float | None) -> str:
+    """Format the bandwidth of a link."""
+    return NOTHING if bytes_per_s is None else f"{size(bytes_per_s)}/s"
 
 
 def steps(job: Document) -> list[dict[str, Any]]:

@@ -69,7 +69,9 @@ class Tables(HTMLParser):
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """A grid of two sites that soon archives jobs, with jobs that ended, run and wait."""
-    text = f"{GRID}\n[journal]\nkeep_jobs = {KEPT}\n"
+    text = (
+        f"{GRID}\n[journal]\nkeep_jobs = {KEPT}\n[links.bandwidth]\ndelft = {{ vu = 2_500_000 }}\n"
+    )
     with up(tmp_path_factory.mktemp("g"), text) as running:
         for one in (PAIR, FAILS, PAIR, PAIR):
             running.submit(one)
@@ -138,6 +140,9 @@ async def test_sites_and_their_sums(grid: Up) -> None:
             whole[name] += number
     assert page.marked == {name: str(number) for name, number in whole.items()}
     assert whole["running"] == 3
+    links = {site["site"]: site["links"] for site in sites}
+    assert links == {"delft": [{"to": "vu", "bytes_per_s": 2_500_000.0, "copies": 0}], "vu": []}
+    assert page.rows["delft → vu"] == ["2.5 MB/s", "0"]
 
 
 async def test_jobs_archived_ones_among_them(grid: Up) -> None:

@@ -8,7 +8,15 @@ import pytest
 
 from koala.views.gantt import KINDS, LETTERS, gantt
 from koala.web.barrier import barrier
-from koala.web.cells import duration, job_cells, processor_time, site_cells, stage, steps
+from koala.web.cells import (
+    duration,
+    job_cells,
+    link_cells,
+    processor_time,
+    site_cells,
+    stage,
+    steps,
+)
 from koala.web.charts import usage_chart
 from koala.web.pages.jobs import JobFilter
 from koala.web.pages.viewer import make_templates
@@ -119,10 +127,12 @@ def test_nothing_that_users_write_becomes_markup() -> None:
         offers={"owners": [HOSTILE], "phases": [], "sites": [HOSTILE]}, jobs=[cells], blank=cells,
         count=1, known=1, page=2, pages=3, rows=50, searched=1,
     )  # fmt: skip
+    link = {"to": HOSTILE, "bytes_per_s": 1, "copies": 1}
     grid = templates.get_template("grid.html").render(
         **frame, here="grid", sites=[site_cells(SITE | {"site": HOSTILE, "trouble": HOSTILE})],
         total=dict.fromkeys(("processors", "running", "waiting", "others", "idle"), "1"),
-        chart=None, counts=[(HOSTILE, "waiting", 1)], jobs=[cells], alive=1,
+        chart=None, counts=[(HOSTILE, "waiting", 1)], jobs=[cells], alive=1, all_links=1,
+        links=link_cells([{"site": HOSTILE, "links": [link]}]),
     )  # fmt: skip
     error = templates.get_template("error.html").render(
         **frame, here="", heading="Not Found", text=HOSTILE

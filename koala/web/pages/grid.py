@@ -7,11 +7,12 @@ from starlette.responses import Response
 
 from koala.errors import UnknownSiteError
 from koala.web import charts
-from koala.web.cells import job_cells, site_cells, stage, total_cells
+from koala.web.cells import job_cells, link_cells, site_cells, stage, total_cells
 from koala.web.pages.viewer import Viewer, action, signed_in
 from koala.web.usage import total_use
 
 JOBS_SHOWN = 12
+LINKS_SHOWN = 50
 
 
 @signed_in
@@ -23,6 +24,7 @@ async def show(_: Request, viewer: Viewer) -> Response:
     counts: dict[str, int] = {}
     for job in model.jobs.values():
         counts[job["phase"]] = counts.get(job["phase"], 0) + 1
+    links = link_cells(sites)
     alive = [job for job in reversed(model.jobs.values()) if job["ended_at"] is None]
     return viewer.page(
         "grid.html",
@@ -33,6 +35,8 @@ async def show(_: Request, viewer: Viewer) -> Response:
         counts=[(phase, stage(phase), count) for phase, count in counts.items()],
         jobs=[job_cells(job) for job in alive[:JOBS_SHOWN]],
         alive=len(alive),
+        links=links[:LINKS_SHOWN],
+        all_links=len(links),
     )
 
 
