@@ -97,6 +97,8 @@ def run(
 
     if site and sites is not None:
         raise SpecError(f"--sites {sites} and --site {site[0]}: allowed is one of them")
+    if twice := next((one for one in site if site.count(one) > 1), None):
+        raise SpecError(f"--site {twice}, twice: allowed is once; -n N runs more processes there")
     names: list[str | None] = [*site] or [None] * (sites or 1)
     components = [
         Component(
@@ -116,7 +118,7 @@ def run(
     ]
     job = Job(
         name=name or Path(command[0]).name,
-        distinct=len(set(names)) < len(names),
+        distinct=len(names) > 1 and not site,
         after=after,
         components=components,
     )

@@ -50,6 +50,7 @@ def test_a_command_of_one_process_needs_no_options_and_no_label(grid: Up) -> Non
     ("words", "told"),
     [
         (("--sites", "2", "--site", "vu", "--", "true"), "allowed is one of them"),
+        (("--site", "vu", "--site", "vu", "--", "true"), "--site vu, twice: allowed is once"),
         (("--sites", "3", "--", "true"), "the job needs 3 different sites: there are 2"),
         (("--site", "nowhere", "--", "true"), "nowhere"),
         (("--time", "soon", "--memory", "x", "--", "true"), "memory: found 'x'"),
