@@ -162,7 +162,7 @@ def _scheduler(daemon: str) -> Iterator[_Scheduler]:
         protocol="tls",
         security=security,
         host=own_address(daemon),
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",  # its pages cannot be left out, only kept on this machine
     ) as cluster:
         yield _Scheduler(cluster, security)
 
