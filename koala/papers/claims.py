@@ -305,6 +305,11 @@ def equal(one: Quantity, number: float, *, within: float = EXACT) -> Comparison:
     return shown(f"{one} = {number:g}", lambda value: within - abs(value - number), one)
 
 
+def same(one: Quantity, other: Quantity) -> Comparison:
+    """Test that two quantities are equal, but for rounding."""
+    return shown(f"{one} = {other}", lambda a, b: EXACT - abs(a - b), one, other)
+
+
 def always(one: Quantity, number: float) -> Comparison:
     """Test that a quantity is this number in every run."""
     return replace(equal(one, number), is_of_every_run=True)
@@ -312,8 +317,7 @@ def always(one: Quantity, number: float) -> Comparison:
 
 def always_same(one: Quantity, other: Quantity) -> Comparison:
     """Test that two quantities are equal in every run."""
-    found = shown(f"{one} = {other}", lambda a, b: EXACT - abs(a - b), one, other)
-    return replace(found, is_of_every_run=True)
+    return replace(same(one, other), is_of_every_run=True)
 
 
 def lower(one: Quantity, other: Quantity) -> Comparison:
