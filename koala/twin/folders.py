@@ -82,6 +82,8 @@ def read_recordings(
     that their file is named after. `progress` gets the number of lines of the present file. Raises
     WorkloadError for a file that is none, ConfigError for names and numbers that are not
     allowed."""
+    if site is not None and not SITE.fullmatch(site):
+        raise ConfigError(f"--site {site}: allowed are names that match {SITE.pattern}")
     counts = Counts()
     sources = (
         (path.name, _reads(READERS[kind], path, site or _named(path), zone, progress))
@@ -163,6 +165,16 @@ def peak(jobs: Iterable[Record]) -> int:
 
 def _end(job: Record) -> int:
     return job.start_at + (job.elapsed_s or 0) if job.end_at is None else job.end_at
+
+
+def check_folder(folder: Path) -> None:
+    """Check that a twin written there replaces no grid file but one of a twin. Raises
+    ConfigError."""
+    if (folder / GRID).exists() and not (folder / COUNTS).exists():
+        raise ConfigError(
+            f"--out {folder}: has a {GRID} that is of no twin: allowed are new folders, and those"
+            " of `koala twin import`"
+        )
 
 
 def write(twin: Twin, folder: Path, *, kind: str, sources: Sequence[str]) -> None:

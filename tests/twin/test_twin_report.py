@@ -93,6 +93,10 @@ def test_a_log_can_be_what_is_co_allocated(folder: Path, tmp_path: Path) -> None
             ("import", "sacct", "month.sacct", "--processors", "a"),
             "--processors a: allowed is SITE",
         ),
+        (
+            ("import", "qacct", "month.sacct", "--site", "../b"),
+            "--site ../b: allowed are names that match [A-Za-z0-9]",
+        ),
         (("import", "sacct", "month.sacct", "--timezone", "x"), "--timezone x: allowed are names"),
     ],
 )
@@ -111,6 +115,18 @@ def test_a_stream_is_a_function_of_its_seed_and_never_empty() -> None:
     assert all(Stream(period_s=1.0)(seed) for seed in range(20))
     several = [len(stream(seed)) for seed in range(400)]
     assert 1.8 < sum(several) / 400 < 2.5
+
+
+def test_a_grid_file_that_is_of_no_twin_is_never_replaced(folder: Path) -> None:
+    month = str(folder.parent / "month.sacct")
+    again = koala_here("twin", "import", "sacct", month, "--out", str(folder))
+    assert again.returncode == 0, again.stderr
+    (folder / "import.json").unlink()
+    before = (folder / "grid.toml").read_bytes()
+    done = koala_here("twin", "import", "sacct", month, "--out", str(folder), "--processors", "b=8")
+    assert done.returncode == 2
+    assert "has a grid.toml that is of no twin: allowed are new folders" in done.stderr
+    assert (folder / "grid.toml").read_bytes() == before
 
 
 def test_a_site_without_jobs_is_named(folder: Path) -> None:

@@ -79,10 +79,11 @@ def import_(
     koala twin import sacct october.sacct --processors alpha=512
     koala twin import qacct gamma.qacct --timezone Europe/Paris
     """
-    from koala.twin.folders import document, read_recordings, write
+    from koala.twin.folders import check_folder, document, read_recordings, write
     from koala.twin.instants import zone_of
 
     given = dict(_processors(one) for one in processors)
+    check_folder(out)
     with progress("lines of a file", max(map(_lines, files))) as update:
         found = read_recordings(
             kind, files, site=site, zone=zone_of(timezone), processors=given, progress=update
