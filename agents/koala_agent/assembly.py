@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
+import structlog
 
 from koala.files.incoming import Incoming
 from koala.files.rate_limits import RateLimits
@@ -35,7 +36,7 @@ from koala_agent.link.presence import Presence
 from koala_agent.link.session import Event, Reported, Session, Timing
 from koala_agent.link.stream import Wire
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
-from koala_agent.lrm.batch.dialect import Dialect
+from koala_agent.lrm.batch.dialect import UNTRIED, Dialect
 from koala_agent.lrm.batch.native import EVERY
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager, EmulatedSettings
 from koala_agent.lrm.emulated.local_users import LoadParameters
@@ -70,6 +71,8 @@ FIGURES_S = 5.0
 FIGURES_POLLS = 3
 """The figures of a site behind ssh take several commands: they are asked for at every third poll.
 """
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +278,8 @@ def _local_manager(
             return EmulatedLocalManager(settings, tell=tell, clock=clock.now)
         case _:
             is_far = config.transport.kind == "ssh"
+            if config.lrm.kind in UNTRIED:
+                log.warning("batch.untried", kind=config.lrm.kind, reason=UNTRIED[config.lrm.kind])
             batch = BatchSettings(
                 processors=config.site.processors,
                 state_directory=state,
@@ -354,6 +359,16 @@ def dialect_of(config: Config) -> Dialect:
         return HTCondor(
             project=lrm.project,
             requirements=lrm.requirements,
+            options=lrm.options,
+            native=native,
+        )
+    if lrm.kind == "pbs":
+        from koala_agent.lrm.batch.pbs import PBS  # noqa: PLC0415
+
+        return PBS(
+            account=lrm.account,
+            project=lrm.project,
+            queue=lrm.queue,
             options=lrm.options,
             native=native,
         )

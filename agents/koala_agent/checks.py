@@ -27,6 +27,7 @@ from koala_agent.background import find
 from koala_agent.config import Config, LRMTable, read_config
 from koala_agent.link.endpoints import certified_address, why_refused
 from koala_agent.link.enrolment import find_identity, identity_path
+from koala_agent.lrm.batch.dialect import UNTRIED
 from koala_agent.probe import LIMIT_S, may_submit, run_probe
 from koala_agent.site_access import mailbox_of, reached, starter_line
 from koala_agent.starter.mailbox.layout import POLL_S, UP
@@ -46,6 +47,7 @@ PROGRAMS = {
     "slurm": ("sbatch", "squeue", "scancel", "sinfo", "scontrol", "srun"),
     "gridengine": ("qsub", "qstat", "qdel", "qacct", "qconf", "qrsh"),
     "htcondor": ("condor_submit", "condor_q", "condor_rm", "condor_history", "condor_status"),
+    "pbs": ("qsub", "qstat", "qdel", "pbsnodes"),
 }
 """Commands of each batch system that the agent and its starters use."""
 
@@ -53,6 +55,7 @@ VARIABLES = {
     "slurm": ("SLURM_CONF",),
     "gridengine": ("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT"),
     "htcondor": ("CONDOR_CONFIG",),
+    "pbs": ("PBS_CONF_FILE", "PBS_SERVER"),
 }
 """Variables by which a shell finds a batch system. An agent passes on those of its configuration
 only, because its own shell is not the one that restarts it."""
@@ -118,7 +121,9 @@ async def _batch_system(config: Config) -> str:
         raise LocalManagerError(f"{error}; {advice}") from error
     gpus = figures.resources.gpus
     more = f", {figures.idle_gpus} of {gpus} GPUs" if gpus else ""
-    return f"{lrm.kind} answers: {figures.idle} of {figures.processors} processors are idle{more}"
+    label = f" (the dialect: {UNTRIED[lrm.kind]})" if lrm.kind in UNTRIED else ""
+    idle = f"{figures.idle} of {figures.processors} processors are idle{more}"
+    return f"{lrm.kind} answers: {idle}{label}"
 
 
 def _variables_left_out(config: Config) -> str:

@@ -142,7 +142,7 @@ class LRMTable(Table, frozen=True):
     a cell's GPUs. Of an HTCondor pool only machines that meet `requirements` are used.
     """
 
-    kind: Literal["emulated", "slurm", "gridengine", "htcondor"] = "emulated"
+    kind: Literal["emulated", "slurm", "gridengine", "htcondor", "pbs"] = "emulated"
     discipline: str = "fcfs"
     speed: Positive = 1.0
     fault_rate: Share = 0.0
@@ -170,10 +170,11 @@ LRM_KEYS: dict[str, tuple[str, ...]] = {
     "slurm": ("account", "partition", "qos", *_BATCH),
     "gridengine": ("queue", "parallel_environment", "project", "gpu_resource", *_BATCH),
     "htcondor": ("project", "requirements", *_BATCH),
+    "pbs": ("account", "project", "queue", *_BATCH),
 }
 """Valid keys of each kind."""
 
-GPU_LISTERS = {"slurm": "Slurm", "htcondor": "HTCondor"}
+GPU_LISTERS = {"slurm": "Slurm", "htcondor": "HTCondor", "pbs": "PBS"}
 """Batch systems that list their GPUs."""
 
 
@@ -329,7 +330,7 @@ def _by_transport(config: Config, source: str, tree: Mapping[str, object]) -> Co
             "lrm.kind",
             config.lrm.kind,
             config.lrm.kind != "emulated",
-            "slurm, gridengine or htcondor",
+            "slurm, gridengine, htcondor or pbs",
         ),
         ("accounts.mode", config.accounts.mode, config.accounts.mode != "site", "user or anyone"),
         (

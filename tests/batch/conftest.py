@@ -18,6 +18,7 @@ from koala_agent.lrm.port import serving
 from koala_agent.transport.shell import Shell, plain_environment
 from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.htcondor import condor_pools
+from tests.batch.systems.pbs import pbs_server
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.system import System
 from tests.lrm.harness import Ask, Pipe, Witness, asking, boot_clock
@@ -84,10 +85,18 @@ def pool() -> Iterator[dict[str, System]]:
             yield systems
 
 
+@pytest.fixture(scope="session")
+def pbs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]:
+    """sigma, an imitated PBS server with one machine of 16 processors."""
+    with pbs_server(tmp_path_factory.mktemp("pbs"), "sigma", 16) as systems:
+        yield systems
+
+
 ONE_OF_EACH = {
     "slurm": ("slurm", "alpha"),
     "gridengine": ("cell", "gamma"),
     "htcondor": ("pool", "kappa"),
+    "pbs": ("pbs", "sigma"),
 }
 """Fixture and name of a system of each kind."""
 

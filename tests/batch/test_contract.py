@@ -212,6 +212,17 @@ WISHES: dict[str, tuple[dict[str, Any], ...]] = {
         {"native": "queue=2"},
         {"native": "+WantFlocking=$ENV(HOME)"},
     ),
+    "pbs": (
+        {"queue": "batch", "memory_min_mb": 100, "native": "-p -5"},
+        {"queue": "no-such"},
+        {"memory_min_mb": 100_000_000},
+        {"gpus": GPUS + 1},
+        {"constraint": "sse"},
+        {"constraint": "ib|rome"},
+        {"licenses": (("matlab", 4),)},
+        {"native": "-l walltime=99"},
+        {"native": "-J 1-10"},
+    ),
 }
 """What can be granted, and what never can."""
 
@@ -235,7 +246,8 @@ async def test_wishes_are_granted_or_come_to_nothing_soon(
             else:
                 end = await witness.ended(claim)
                 assert end.cause is EndCause.WITHDRAWN
-                assert end.reason.startswith("it would never start: Partition"), end
+                never_start = ("it would never start: Partition", "it would never start: PBS: Can")
+                assert end.reason.startswith(never_start), end
 
 
 async def test_gpus_features_and_licences_are_had_and_counted(serve: Serve, ask: Ask) -> None:

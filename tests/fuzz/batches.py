@@ -1,5 +1,5 @@
 """Hostile answers of batch systems: Slurm's tables and records, Grid Engine's XML and accounts,
-HTCondor's ads."""
+HTCondor's ads, PBS's listings."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from koala_agent.lrm.batch.claim_tracking import idle_of
 from koala_agent.lrm.batch.dialect import BatchJob, Dialect
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.htcondor import HTCondor
+from koala_agent.lrm.batch.pbs import PBS
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.transport.port import Answer
 from tests.fuzz.making import spoilt_text
@@ -22,6 +23,7 @@ from tests.fuzz.target import Target, require_readable
 SAMPLES = Path(__file__).parents[1] / "lrm" / "batch" / "samples"
 SLURM, CELL = SAMPLES / "slurm-22.05", SAMPLES / "sge-8.1.9"
 POOL = SAMPLES / "condor-23.9"
+PBS_MADE = SAMPLES / "pbs-made"
 PIECES = (
     "\n", " ", "|", "=", "-1", "\t", "<", ">", "</job_list>", "<!DOCTYPE a>", "&lol;", "²", "٣",
     "9" * 5_000, "1.2.3", ".", "COMPLETED", "JobState=", "ExitCode=9:9", "0/0/0/0", "N/A", "*",
@@ -46,13 +48,18 @@ QUESTIONS: dict[str, tuple[Path, ...]] = {
     "pool record": (POOL / "history.json",),
     "pool figures": (POOL / "slots.json", POOL / "totals.txt", POOL / "schedds.json"),
     "pool submitted": (POOL / "totals.txt",),
+    "pbs jobs": (PBS_MADE / "jobs.json",),
+    "pbs record": (PBS_MADE / "jobs.json",),
+    "pbs figures": (PBS_MADE / "nodes.json", PBS_MADE / "jobs.json"),
+    "pbs submitted": (PBS_MADE / "jobs.json",),
 }
 SYSTEMS: dict[str, Dialect] = {
     "slurm": Slurm(),
     "cell": GridEngine(parallel_environment="mpi"),
     "pool": HTCondor(),
+    "pbs": PBS(),
 }
-NAMES = {"pool record": "koala-ab-j1.1.1.1"}
+NAMES = {"pool record": "koala-ab-j1.1.1.1", "pbs record": "koala-ab-j1.1.4.1"}
 """Names of jobs in the records."""
 TEXTS = {path: path.read_text(encoding="utf-8") for paths in QUESTIONS.values() for path in paths}
 

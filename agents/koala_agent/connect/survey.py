@@ -11,10 +11,20 @@ from koala_agent.transport.port import Answer, Command
 MARK = "koala-survey"
 """Begins each line, because profiles write to the output, too."""
 PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3")
-COMMANDS = ("sbatch", "sinfo", "qsub", "qconf", "condor_submit", "condor_q", "uv", "timeout")
+COMMANDS = (
+    "sbatch",
+    "sinfo",
+    "qsub",
+    "qconf",
+    "condor_submit",
+    "condor_q",
+    "pbsnodes",
+    "uv",
+    "timeout",
+)
 VARIABLES = (
     *("SLURM_CONF", "SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "SGE_ARCH"),
-    "CONDOR_CONFIG",
+    *("CONDOR_CONFIG", "PBS_CONF_FILE", "PBS_SERVER"),
 )
 AGENT_MIN, STARTER_MIN = (3, 11), (3, 6)
 
@@ -62,12 +72,14 @@ class Survey:
             return "slurm"
         if "qsub" in self.commands and "qconf" in self.commands:
             return "gridengine"
+        if "qsub" in self.commands and "pbsnodes" in self.commands:
+            return "pbs"
         return "htcondor" if "condor_submit" in self.commands else ""
 
     @property
     def submit_command(self) -> str:
         """The path of that system's command of submission."""
-        name = {"slurm": "sbatch", "gridengine": "qsub", "htcondor": "condor_submit"}
+        name = {"slurm": "sbatch", "gridengine": "qsub", "htcondor": "condor_submit", "pbs": "qsub"}
         return self.commands.get(name.get(self.batch_system, ""), "")
 
     def python(self, least: tuple[int, int]) -> str:

@@ -4,5 +4,6 @@ system      what all have
 slurm       Slurm clusters
 gridengine  Grid Engine cells
 htcondor    HTCondor pools
+pbs         imitated PBS servers
 grids       daemon and agents in front of them
 """

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from koala.protocol import names
 from koala.protocol.messages import NO_RESOURCES, SiteResources
-from koala_agent.lrm.port import EndCause, Placeholder
+from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder
 from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE
 from koala_agent.transport.port import Answer, Command
 
@@ -24,6 +24,8 @@ DIGITS_MAX = 15
 """Digits of a number of a batch system: all that a float holds exactly."""
 PROCESSORS_MAX = 10_000_000
 """Processors that a site may report; the daemon accepts no more."""
+UNTRIED = {"pbs": "tried with an imitation of its commands, not against a live server"}
+"""Kinds whose dialect was written without the batch system, with words for users."""
 
 
 class JobState(StrEnum):
@@ -158,3 +160,11 @@ def script(placeholder: Placeholder, *, scope: str) -> str:
             "",
         ]
     )
+
+
+def with_output(placeholder: Placeholder, script: str) -> str:
+    """Let the script itself write its output, where the batch system would bring it elsewhere."""
+    first, rest = script.split("\n", 1)
+    out = shlex.quote(str(placeholder.directory / OUTPUT_FILE))
+    # One of `exec` that fails ends some shells with a status of their own.
+    return f"{first}\ntrue >> {out} || exit 71\nexec >> {out} 2>&1\n{rest}"

@@ -21,7 +21,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import shlex
 from dataclasses import dataclass
 from signal import SIGKILL
 from typing import Any
@@ -34,9 +33,10 @@ from koala_agent.lrm.batch.dialect import (
     Figures,
     JobState,
     is_count,
+    with_output,
 )
 from koala_agent.lrm.batch.native import condor_commands
-from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
+from koala_agent.lrm.port import EndCause, Placeholder, RequestRefusedError
 from koala_agent.transport.port import Answer, Command
 
 SUBMIT = """\
@@ -144,7 +144,7 @@ class HTCondor:
         """See Dialect."""
         description = "\n".join([*self._description(placeholder, name=name), "queue"])
         if not placeholder.body:
-            script = _with_output(placeholder, script)
+            script = with_output(placeholder, script)
         return Command(argv=("/bin/sh", "-c", SUBMIT, "koala-submit", description), stdin=script)
 
     def _description(self, placeholder: Placeholder, *, name: str) -> list[str]:
@@ -290,14 +290,6 @@ class HTCondor:
                 host_memory_mb=max((_number(ad, "TotalSlotMemory") for ad in whole), default=0),
             ),
         )
-
-
-def _with_output(placeholder: Placeholder, script: str) -> str:
-    """Let the script itself write its output: HTCondor would bring it to its schedd."""
-    first, rest = script.split("\n", 1)
-    out = shlex.quote(str(placeholder.directory / OUTPUT_FILE))
-    # One of `exec` that fails ends some shells with a status of their own.
-    return f"{first}\ntrue >> {out} || exit 71\nexec >> {out} 2>&1\n{rest}"
 
 
 def _memory_mb(placeholder: Placeholder) -> int:

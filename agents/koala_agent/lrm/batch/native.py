@@ -35,6 +35,14 @@ GRID_ENGINE_OPTIONS = (
 GRID_ENGINE_OWN = ("h_rt", "s_rt")
 """Resources of `-l` that Koala sets."""
 
+PBS_OPTIONS = ("-l", "-p", "-m", "-M")
+"""Options of `qsub` of PBS that jobs may give, each with one value. `-J` would make an array."""
+PBS_OWN = (
+    *("select", "place", "walltime", "min_walltime", "max_walltime", "ncpus", "ngpus", "nodes"),
+    *("nodect", "mem", "mpiprocs"),
+)
+"""Resources of `-l` that Koala sets."""
+
 CONDOR_OWN = (
     *("accounting_group", "allowed_", "arguments", "batch_name", "concurrency_limits", "container"),
     *("cron_", "deferral_", "docker_", "elif", "else", "endif", "env", "error", "executable"),
@@ -65,13 +73,31 @@ def slurm_options(text: str, allowed: tuple[str, ...]) -> list[str]:
 def grid_engine_options(text: str, allowed: tuple[str, ...], counted: str) -> list[str]:
     """Return a job's options for `qsub`; the resource `counted` is Koala's. Raises
     RequestRefusedError."""
+    own = (*GRID_ENGINE_OWN, counted)
+    return _pairs(text, allowed, options=GRID_ENGINE_OPTIONS, own=own, signed="-p")
+
+
+def pbs_options(text: str, allowed: tuple[str, ...]) -> list[str]:
+    """Return a job's options for `qsub` of PBS. Raises RequestRefusedError."""
+    return _pairs(text, allowed, options=PBS_OPTIONS, own=PBS_OWN, signed="-p")
+
+
+def _pairs(
+    text: str,
+    allowed: tuple[str, ...],
+    *,
+    options: tuple[str, ...],
+    own: tuple[str, ...],
+    signed: str,
+) -> list[str]:
+    """Check `options` with one value each; that of `signed` may be negative, and the resources
+    `own` are no values of `-l`. Raises RequestRefusedError."""
     words = _words(text)
     for option, value in zip(words[::2], [*words[1::2], ""], strict=False):
-        if option not in GRID_ENGINE_OPTIONS:
-            _refuse(option, f"{', '.join(GRID_ENGINE_OPTIONS)}, each with one value")
-        if not value or (value.startswith("-") and option != "-p"):
+        if option not in options:
+            _refuse(option, f"{', '.join(options)}, each with one value")
+        if not value or (value.startswith("-") and option != signed):
             _refuse(option, "a value after it")
-        own = (*GRID_ENGINE_OWN, counted)
         resources = [part.partition("=")[0] for part in value.split(",")]
         if option == "-l" and any(name in own for name in resources):
             _refuse(f"-l {value}", f"resources but {', '.join(own)}, which Koala sets")
