@@ -47,11 +47,14 @@ class Server:
         path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._serve, path, limit=2**24)
         (self._folder / "server.pid").write_text(str(os.getpid()))
+        print("up", flush=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forever = asyncio.get_running_loop().create_future()
         async with server:
             while True:
                 self._reap()
                 self._schedule()
-                await asyncio.sleep(TICK_S)
+                await asyncio.wait({forever}, timeout=TICK_S)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         verb, *words = json.loads(await reader.readline())

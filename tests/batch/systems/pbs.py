@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -74,20 +73,21 @@ class PBSServer(System):
         return int((self.folder / "server.pid").read_text())
 
     def start_controller(self) -> None:
-        """See System. It outlives the command that starts it."""
-        (self.folder / "server.pid").unlink(missing_ok=True)
-        with (self.folder / "server.log").open("a") as log:
-            subprocess.run(
-                ["setsid", "--fork", sys.executable, IMITATION / "server.py", self.folder],
-                stdout=log,
-                stderr=log,
+        """See System. It outlives the command that starts it, and says when it is up."""
+        log = self.folder / "server.log"
+        with log.open("a") as errors:
+            program = (sys.executable, str(IMITATION / "server.py"), str(self.folder))
+            command = ["setsid", "--fork", *program]
+            out = subprocess.run(
+                command,
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
                 check=True,
-            )
-        until = time.monotonic() + START_S
-        while not (self.folder / "server.pid").exists():
-            assert time.monotonic() < until, (self.folder / "server.log").read_text()
-            time.sleep(0.01)
+                text=True,
+                timeout=START_S,
+            ).stdout
+        assert out == "up\n", log.read_text()
 
     def words_with(self, name: str, value: str) -> tuple[list[str], dict[str, str]]:
         """See System."""
