@@ -13,6 +13,7 @@ SILENCE_S.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -29,6 +30,7 @@ from koala_agent.starter.mailbox.layout import (
     MESSAGE_MAX_BYTES,
     POLL_S,
     UP,
+    next_part,
     seal,
     unseal,
 )
@@ -95,10 +97,11 @@ class Mailbox:
         except (OSError, LocalManagerError) as error:
             if isinstance(error, FileNotFoundError):
                 self._is_begun = False  # somebody has removed the folder
-            return self._why(error)
-        return ""
+            return self.why(error)
+        return next((one.trouble for one in self._sessions.values() if one.trouble), "")
 
-    def _why(self, error: OSError | LocalManagerError) -> str:
+    def why(self, error: OSError | LocalManagerError) -> str:
+        """Return the trouble that this error is."""
         reason = error.strerror if isinstance(error, OSError) else ""
         return f"starter.mailbox {self.folder}: {reason or error}: starters cannot be reached"
 
@@ -134,7 +137,7 @@ class Mailbox:
         names = await self._files.list(f"{self.folder}/{UP}")
         for name in names:
             session, _, number = name.rpartition(".")
-            if number.isdigit() and claim_of(session) is not None:
+            if number.isdecimal() and claim_of(session) is not None:
                 found[session].append(int(number))
         for session in found.keys() - self._sessions.keys():
             if 0 in found[session]:
@@ -243,12 +246,15 @@ class Session(asyncio.Transport):
         super().__init__()
         self.name = name
         self.secret = secret
+        self.trouble = ""
+        """Reason why its starter gets no messages; empty when it does."""
         self.next_up = 0
         self.heard_at = mailbox.now()
         self._mailbox = mailbox
         self._protocol = protocol
         self._next_down = 0
         self._unsent = b""
+        self._under_way = b""  # written again as it was after an error: it may have been read
         self._is_paused = False
         self._is_flushing = False
         self._is_closing = False
@@ -285,28 +291,37 @@ class Session(asyncio.Transport):
 
     def flush_soon(self) -> None:
         """Write what is queued, unless that is under way."""
-        if not self._is_flushing and (self._unsent or self._is_closing) and not self._is_lost:
+        is_due = self._is_closing or self.get_write_buffer_size() > 0
+        if is_due and not self._is_flushing and not self._is_lost:
             self._is_flushing = True
             self._mailbox.start(self._flush())
 
     async def _flush(self) -> None:
         """Write what is queued. What finds no room waits for the next look."""
         try:
-            while self._unsent and not self._is_lost:
-                end = self._unsent.rfind(b"\n", 0, MESSAGE_MAX_BYTES // 2) + 1
-                lines = self._unsent[:end]
-                await self._mailbox.write(self, self._next_down, lines)
+            while self._next() and not self._is_lost:
+                await self._mailbox.write(self, self._next_down, self._under_way)
                 self._next_down += 1
-                self._unsent = self._unsent[end:]
+                self._under_way = b""
             if self._is_closing and not self._is_lost:
                 await self._mailbox.write(self, self._next_down, b"")
                 self._end()
+            self.trouble = ""
         except FileNotFoundError:
             self.lose("its starter has left")
+        except SiteAwayError:
+            self.trouble = ""  # the transport says so itself
         except (OSError, LocalManagerError) as error:
-            log.warning("mailbox.not_written", session=self.name, reason=str(error))
+            self.trouble = self._mailbox.why(error)
         finally:
             self._is_flushing = False
+
+    def _next(self) -> bytes:
+        """Return the content of the message to write next; empty when nothing waits."""
+        if not self._under_way:
+            self._under_way = next_part(self._unsent)
+            self._unsent = self._unsent[len(self._under_way) :]
+        return self._under_way
 
     def _end(self) -> None:
         """End in order: the starter reads the rest, and removes the folder."""
@@ -339,7 +354,7 @@ class Session(asyncio.Transport):
         return not self._is_paused
 
     def get_write_buffer_size(self) -> int:
-        return len(self._unsent)
+        return len(self._under_way) + len(self._unsent)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - see asyncio
         return default
@@ -364,18 +379,24 @@ def too_short(leases: Leases) -> str:
 
 
 async def make_mailbox(files: SiteFiles, folder: str) -> int:
-    """Make the folders of a mailbox, or check those that are there; return their owner. Raises
-    OSError and LocalManagerError."""
+    """Make the folders of a mailbox, or check those that are there; return the user id of our
+    account at the site. Raises OSError and LocalManagerError."""
     above = folder.rpartition("/")[0]
     await files.make_folder(above)
-    owner = await _make_private(files, folder)
-    for name in (UP, DOWN):
-        await _make_private(files, f"{folder}/{name}")
-    return owner
+    folders = (folder, f"{folder}/{UP}", f"{folder}/{DOWN}")
+    for each in folders:
+        await _make_private(files, each)
+    ours = await _account(files, folders[1])
+    for each in folders:
+        found = await files.stat(each)
+        if found is None or found.owner != ours:
+            owner = "missing" if found is None else f"of user id {found.owner}"
+            raise PermissionError(1, f"{each} is {owner}: allowed is a folder of our own, {ours}")
+    return ours
 
 
-async def _make_private(files: SiteFiles, folder: str) -> int:
-    """Make a folder for our account alone, or check the one that is there; return its owner. Raises
+async def _make_private(files: SiteFiles, folder: str) -> None:
+    """Make a folder for our account alone, or check the mode of the one that is there. Raises
     OSError and LocalManagerError."""
     await files.make_folder(folder)
     found = await files.stat(folder)
@@ -384,6 +405,17 @@ async def _make_private(files: SiteFiles, folder: str) -> int:
         raise PermissionError(
             1, f"{folder} is {mode}: allowed is a folder that nobody else may write (chmod 700)"
         )
+
+
+async def _account(files: SiteFiles, folder: str) -> int:
+    """Return the user id that a file of ours has in this folder. Raises OSError and
+    LocalManagerError."""
+    path = f"{folder}/.owner-{secrets.token_hex(4)}"
+    await files.put(path, b"", is_durable=False)
+    found = await files.stat(path)
+    await files.remove(path)
+    if found is None:
+        raise FileNotFoundError(2, f"{path} is gone: somebody else removes files there")
     return found.owner
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from koala.protocol.names import ClaimId
 from koala_agent.claims.settings import Leases
-from koala_agent.starter.mailbox.layout import UP, seal, session_of
+from koala_agent.starter.mailbox.layout import MESSAGE_MAX_BYTES, UP, seal, session_of
 from koala_agent.starter.mailbox.postman import FileLine, Postman
 from koala_agent.starter.mailbox.postman import Mailbox as NodesMailbox
 from koala_agent.starter_link.mailbox import Mailbox, too_short
@@ -51,10 +51,12 @@ class Line(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def agent_of(folder: Path) -> AsyncIterator[tuple[Mailbox, list[Line]]]:
+async def agent_of(
+    folder: Path, files: LocalTransport | None = None
+) -> AsyncIterator[tuple[Mailbox, list[Line]]]:
     """The agent's end of a mailbox, and its connections."""
     lines: list[Line] = []
-    mailbox = Mailbox(LocalTransport(environment={}), str(folder))
+    mailbox = Mailbox(files or LocalTransport(environment={}), str(folder))
     secrets = {CLAIM: SECRET}
     async with asyncio.TaskGroup() as group:
         running = group.create_task(
@@ -226,7 +228,7 @@ async def test_a_folder_that_somebody_removed_is_made_again(tmp_path: Path) -> N
 @pytest.mark.root
 async def test_messages_wait_while_the_quota_is_full(tmp_path: Path) -> None:
     with small_disk(tmp_path / "box", megabytes=1) as folder:
-        async with agent_of(folder) as (_mailbox, lines):
+        async with agent_of(folder) as (mailbox, lines):
             postman, _session = postman_of(folder)
             postman.post(b"one\n")
             postman.deliver()
@@ -237,10 +239,77 @@ async def test_messages_wait_while_the_quota_is_full(tmp_path: Path) -> None:
             for _ in range(3):
                 postman.deliver()
                 assert postman.collect() == b""
+            await until(lambda: "No space left" in mailbox.trouble)
             filler.unlink()
             await heard(postman, b"yes\n")
             postman.deliver()
-            await until(lambda: lines[0].data == b"one\ntwo\n")
+            await until(lambda: lines[0].data == b"one\ntwo\n" and not mailbox.trouble)
+
+
+class LostAnswers(LocalTransport):
+    """Files of a host whose connection breaks after a file is written and before that is told."""
+
+    def __init__(self) -> None:
+        super().__init__(environment={})
+        self.is_broken = False
+
+    async def put(self, path: str, content: bytes, *, is_durable: bool = True) -> None:
+        await super().put(path, content, is_durable=is_durable)
+        if self.is_broken:
+            raise OSError("the connection is lost")
+
+
+async def test_a_message_that_is_written_twice_loses_none_of_the_lines_behind_it(
+    tmp_path: Path,
+) -> None:
+    files = LostAnswers()
+    async with agent_of(tmp_path, files) as (mailbox, lines):
+        postman, _session = postman_of(tmp_path)
+        postman.post(b"one\n")
+        postman.deliver()
+        await until(lambda: bool(lines))
+        files.is_broken = True
+        lines[0].say(b"yes\n")
+        await heard(postman, b"yes\n")
+        lines[0].say(b"no\n")
+        await until(lambda: bool(mailbox.trouble))
+        files.is_broken = False
+        await heard(postman, b"no\n")
+
+
+async def test_a_line_that_is_too_long_for_a_message_comes_in_parts(tmp_path: Path) -> None:
+    long = "ü".encode() * MESSAGE_MAX_BYTES + b"\n"
+    async with agent_of(tmp_path) as (_mailbox, lines):
+        postman, _session = postman_of(tmp_path)
+        postman.post(b"." + long)
+        postman.deliver()
+        await until(lambda: bool(lines) and lines[0].data == b"." + long)
+        lines[0].say(b"." + long)
+        await heard(postman, b"." + long)
+        assert not postman.is_over
+
+
+async def test_a_name_that_is_no_message_ends_no_agent(tmp_path: Path) -> None:
+    async with agent_of(tmp_path) as (_mailbox, lines):
+        postman, session = postman_of(tmp_path)
+        for number in ("²", "-1", "", "9" * 100):
+            (tmp_path / "up" / f"{session}.{number}").touch(0o600)
+            (tmp_path / "down" / session / (number or "x")).touch(0o600)
+        postman.post(b"one\n")
+        postman.deliver()
+        await until(lambda: bool(lines) and lines[0].data == b"one\n")
+        lines[0].say(b"yes\n")
+        await heard(postman, b"yes\n")
+
+
+@pytest.mark.root
+async def test_a_folder_of_another_account_is_told_and_not_used(tmp_path: Path) -> None:
+    (tmp_path / "box").mkdir(0o700)
+    os.chown(tmp_path / "box", 65534, 65534)
+    async with agent_of(tmp_path / "box") as (mailbox, _lines):
+        await until(lambda: "of user id 65534: allowed is a folder of our own" in mailbox.trouble)
+        os.chown(tmp_path / "box", 0, 0)
+        await until(lambda: not mailbox.trouble)
 
 
 async def test_a_starter_talks_to_its_postman_as_to_the_agent(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ Login node and compute nodes share a folder, the mailbox:
 
 - A session is what a connection is on a socket. It begins with its folder below `down`, whose name
   has the claim and a random number. When that folder is gone, the line is lost.
-- A message holds whole JSON lines, after a line with its seal: a keyed hash over direction,
-  session, number and content. A message without content ends the session.
+- A message holds JSON lines, or a part of a long one, after a line with its seal: a keyed hash
+  over direction, session, number and content. A message without content ends the session.
 - Each file is written under another name and renamed. Its one reader removes it; there are no
   locks.
 - Readers list a folder and never try names: NFS clients look again at a folder that is opened, and

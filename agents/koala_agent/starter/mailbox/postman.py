@@ -16,6 +16,7 @@ from koala_agent.starter.mailbox.layout import (
     POLL_S,
     UNSEALED,
     UP,
+    next_part,
     seal,
     session_of,
     unseal,
@@ -77,7 +78,7 @@ class Mailbox:
         """Return the numbers of the agent's messages that are visible; FileNotFoundError when the
         session is over.
         """
-        return sorted(int(name) for name in os.listdir(self._down) if name.isdigit())
+        return sorted(int(name) for name in os.listdir(self._down) if name.isdecimal())
 
     def read(self, number: int) -> bytes:
         """Read a message. Raises FileNotFoundError for one that is not there any more, or not yet,
@@ -136,12 +137,9 @@ class Postman:
     def deliver(self) -> None:
         """Write what is waiting, in whole lines. With a full disk or quota it waits on."""
         while True:
-            end = self._unsent.rfind(b"\n", 0, MESSAGE_MAX_BYTES // 2) + 1
-            if end == 0:
-                if len(self._unsent) > UNSENT_MAX_BYTES:
-                    raise OSError(errno.EMSGSIZE, "a line too long")
+            lines = next_part(self._unsent)
+            if not lines:
                 return
-            lines = self._unsent[:end]
             try:
                 content = seal(self._secret, UP, self._session, self._next_up, lines)
                 self._mailbox.write(self._next_up, content)
@@ -151,7 +149,7 @@ class Postman:
                 self._log_once(str(error))
                 return
             self._next_up += 1
-            self._unsent = self._unsent[end:]
+            self._unsent = self._unsent[len(lines) :]
 
     def collect(self) -> bytes:
         """Return what the agent has said since the last call."""
