@@ -27,6 +27,8 @@ from koala_agent.starter.mailbox.layout import POLL_S, UP
 from koala_agent.starter_link.mailbox import make_mailbox
 from koala_agent.transport.port import CommandRunner, SiteFiles
 
+OVER = (JobState.ENDED, JobState.STUCK, JobState.HELD)
+"""States in which a job makes no call any more."""
 LIMIT_S = 300.0
 """Time limit of the whole probe; a busy queue takes longer."""
 JOB_LIMIT_S = 60.0
@@ -105,13 +107,15 @@ async def run_probe(config: Config) -> str:
     if mailbox := mailbox_of(config):
         words = [python, "-I", "-S", "-c", CALL_BY_FILES, token, folder, mailbox]
         placeholder = a_placeholder(config, body=f"exec {shlex.join(words)}")
-        async with reached(config) as site, asyncio.TaskGroup() as group:
+        async with reached(config) as site:
             await make_mailbox(site, mailbox)
-            looking = group.create_task(_look(site, mailbox, token, said))
             try:
-                heard = await _heard(config, placeholder, said, site=site, where=mailbox)
-            finally:
-                looking.cancel()
+                async with asyncio.TaskGroup() as group:
+                    looking = group.create_task(_look(site, mailbox, token, said))
+                    heard = await _heard(config, placeholder, said, site=site, where=mailbox)
+                    looking.cancel()
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from None  # the one of _heard: _look raises none
         return _judged(config, heard)
     async with (
         _listening(config, token, said) as port,
@@ -140,12 +144,18 @@ def _judged(config: Config, heard: dict[str, object]) -> str:
 async def _look(
     site: SiteFiles, mailbox: str, token: str, said: asyncio.Future[dict[str, object]]
 ) -> None:
-    """Look for the file of the job with this token until it is there."""
+    """Look for the file of the job with this token until it is there. An error is its answer."""
     path = f"{mailbox}/{UP}/.probe-{token}"
-    while await site.stat(path) is None:  # noqa: ASYNC110 - nobody tells of a file
-        await asyncio.sleep(POLL_S)
-    said.set_result(json.loads(await site.get(path, LINE_BYTES_MAX)))
-    await site.remove(path)
+    try:
+        while await site.stat(path) is None:  # noqa: ASYNC110 - nobody tells of a file
+            await asyncio.sleep(POLL_S)
+        content = await site.get(path, LINE_BYTES_MAX)
+        await site.remove(path)
+        said.set_result(json.loads(content))
+    except KoalaError as error:
+        said.set_exception(error)
+    except (OSError, ValueError) as error:
+        said.set_exception(LocalManagerError(f"{path}: {error}"))
 
 
 @asynccontextmanager
@@ -193,7 +203,7 @@ async def _heard(
     try:
         async with asyncio.timeout(LIMIT_S):
             polls = 0
-            while not said.done() and state not in (JobState.ENDED, JobState.STUCK):
+            while not said.done() and state not in OVER:
                 await asyncio.wait([said], timeout=config.lrm.poll_s)
                 polls += 1
                 state = await _state(dialect, site, number) or (
@@ -209,6 +219,8 @@ async def _heard(
         return said.result()
     if state is JobState.STUCK:
         raise LocalManagerError(f"job {number} can never start: ask the batch system why")
+    if state is JobState.HELD:
+        raise LocalManagerError(f"job {number} is held: ask the batch system why")
     if state is JobState.QUEUED:
         raise NotableError(
             f"job {number} waited {LIMIT_S:g} s in the queue and was withdrawn: try again when"
