@@ -130,6 +130,11 @@ def test_the_sites_words_count() -> None:
         {"native": "+WantFlocking=$ENV(HOME)"},
         {"native": "+WantFlocking"},
         {"native": "include=/etc/passwd"},
+        {"native": "+JobUniverse=7"},
+        {"native": "+NumShadowStarts=0"},
+        {"native": "+LeaveJobInQueue=True"},
+        {"native": "+AcctGroup=other"},
+        {"native": "rank=Memory\\\\"},
     ],
     ids=lambda wishes: str(next(reversed(wishes.values()))),
 )

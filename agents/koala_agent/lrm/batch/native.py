@@ -14,6 +14,9 @@ from koala_agent.lrm.port import RequestRefusedError
 
 EVERY = "*"
 
+VALUE = re.compile(r"[^$]*[^$\\]")
+"""Value of a submit command. After a backslash at its end the next line would belong to it."""
+
 SLURM_OWN = (
     *("account", "array", "begin", "batch", "chdir", "cluster-constraint", "clusters"),
     *("constraint", "cpus-per-gpu", "cpus-per-task", "deadline", "dependency", "error"),
@@ -52,9 +55,12 @@ CONDOR_OWN = (
     *("on_exit", "output", "periodic_", "preserve_relative", "queue", "remove_kill", "request_"),
     *("require", "retry_", "should_transfer", "stream_", "success_exit", "transfer_", "universe"),
     *("use", "want_graceful", "warning", "when_to_transfer"),
+    *("acct", "args", "clusterid", "cmd", "err", "iwd", "job_status", "job_universe"),
+    *("leave_job_in_queue", "num_job", "num_shadow", "num_system"),
+    *("out", "owner", "procid", "remote_iwd", "stage_in"),
 )
 """Beginnings of submit commands that Koala sets or counts, or that would change how its batch job
-runs; an attribute is called as its command is, or without `_`."""
+runs, and of the attributes that they become; also without `_`, as attributes are called."""
 
 
 def slurm_options(text: str, allowed: tuple[str, ...]) -> list[str]:
@@ -110,8 +116,13 @@ def condor_commands(text: str, allowed: tuple[str, ...]) -> list[str]:
     words = _words(text)
     for word in words:
         name, _, value = word.partition("=")
-        if not re.fullmatch(r"\+?[A-Za-z][A-Za-z0-9_]*", name) or not value or "$" in value:
-            _refuse(word, "submit commands with their value and no $, as in +WantFlocking=True")
+        if (
+            not re.fullmatch(r"\+?[A-Za-z][A-Za-z0-9_]*", name)
+            or not value
+            or not VALUE.fullmatch(value)
+        ):
+            form = "submit commands with their value, no $, and no \\ at the end"
+            _refuse(word, f"{form}, as in +WantFlocking=True")
         plain = name.lower().lstrip("+")
         own = (*CONDOR_OWN, *(word.replace("_", "") for word in CONDOR_OWN))
         if plain.startswith(own):
