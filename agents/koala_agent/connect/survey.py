@@ -107,7 +107,7 @@ def read_survey(answer: Answer) -> Survey | None:
         name=found["name"],
         home=found["home"],
         path=found["path"],
-        processors=int(found["processors"]) if found["processors"].isdigit() else 1,
+        processors=int(found["processors"]) if found["processors"].isdecimal() else 1,
         commands=dict(_pairs(rows, "command")),
         pythons=tuple(sorted(set(pythons), key=lambda one: one[0], reverse=True)),
         variables=dict(_pairs(rows, "variable")),

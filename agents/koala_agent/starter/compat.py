@@ -101,16 +101,10 @@ def log(text: str) -> None:
 
 def to_number(message: dict[str, object], key: str) -> float:
     """Parse a number of a message. Raises ValueError for anything that a float cannot hold."""
-    value = message.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{key} = {value!r} is no number")  # noqa: TRY004 - whatever comes, one kind
     try:
-        is_number = not math.isnan(value)
-    except OverflowError:
-        is_number = False
-    if not is_number:
-        raise ValueError(f"{key} is no number that can be meant")
-    return value
+        return _to_real(message.get(key))
+    except ValueError as error:
+        raise ValueError(f"{key} = {error}")  # noqa: B904 - its text is all of it
 
 
 def to_whole(message: dict[str, object], key: str) -> int:
@@ -157,6 +151,18 @@ def _read_field(kind: str, value: object) -> object:
     return _READERS[kind](value)
 
 
+def _to_real(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{str(value)[:80]!r} is no number")  # noqa: TRY004 - whatever comes, one kind
+    try:
+        is_number = not math.isnan(value)
+    except OverflowError:
+        is_number = False
+    if not is_number:
+        raise ValueError("no number that can be meant")
+    return value
+
+
 def to_texts(value: object) -> list[str]:
     return [str(text) for text in to_list(value)]
 
@@ -200,7 +206,7 @@ _READERS: dict[str, Callable[[object], object]] = {
     "str": to_text,
     "bool": to_flag,
     "int": to_count,
-    "float": lambda value: to_number({"value": value}, "value"),
+    "float": _to_real,
     "dict[str, object]": to_object,
     "tuple[str, ...]": lambda value: tuple(to_texts(value)),
     "tuple[int, ...]": lambda value: tuple(map(to_count, to_list(value))),
