@@ -12,6 +12,7 @@ STAMP  := $(VENV)/.has-dev
 LONG   := $(VENV)/.has-long
 BROWSER := $(VENV)/.has-browser
 EXAMPLES := $(VENV)/.has-examples
+FRAMEWORKS ?= dask torch
 SEEDS  ?= 10000
 FLIPS  ?= 2000
 CUTS   ?= 500
@@ -65,6 +66,17 @@ test-web: $(BROWSER)  ## The web page in a real Chromium (Debian: apt install ch
 .PHONY: test-packages
 test-packages: $(STAMP)  ## Build the container image, apply the Ansible role, and run jobs on them (Debian: apt install buildah debootstrap)
 	@$(BIN)/python -m pytest -q -m packages $(ARGS) tests/deploy
+
+# Each framework has an environment of its own: their dependencies differ.
+build/frameworks/%/.has-all: examples/frameworks/requirements-%.txt
+	@echo "koala: installing $* in build/frameworks/$*" >&2
+	@"$(PYTHON)" -m venv --clear build/frameworks/$*
+	@build/frameworks/$*/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+.PHONY: test-frameworks
+test-frameworks: $(STAMP) $(FRAMEWORKS:%=build/frameworks/%/.has-all)  ## Dask and torchrun over the sites of a grid; torch is large (FRAMEWORKS=dask)
+	@$(BIN)/python -m pytest -q -m frameworks -k "$$(echo $(FRAMEWORKS) | sed 's/ / or /g')" $(ARGS) tests/examples
 
 .PHONY: screenshots
 screenshots: $(BROWSER)  ## Pictures of the web page for the documents, of a real grid, below docs/images

@@ -25,8 +25,10 @@ SITES = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
 """The grid that the descriptions are written for (KOALA 2.1): the DAS."""
 TWO = {"quiet": 2, "busy": 2}
 """Grid of sq/two.toml."""
-SHELL = ("deadline.rsl", "gpus.rsl", "hello.rsl", "mpi/mpi.rsl")
-"""They start programs that every site has, or that their user compiles."""
+FRAMEWORKS = ("frameworks/dask.rsl", "frameworks/torchrun.rsl")
+"""They start programs of frameworks; test_frameworks.py runs them."""
+SHELL = ("deadline.rsl", "gpus.rsl", "hello.rsl", "mpi/mpi.rsl", *FRAMEWORKS)
+"""They start programs that every site has, or that their user installs."""
 PROGRAMS: dict[str, Any] = {
     "allreduce.py": ALLREDUCE,
     "fedavg.py": FEDAVG,
@@ -73,6 +75,8 @@ def test_all_descriptions_are_here() -> None:
         "allreduce/allreduce.rsl",
         "deadline.rsl",
         "fedavg/fedavg.rsl",
+        "frameworks/dask.rsl",
+        "frameworks/torchrun.rsl",
         "gpus.rsl",
         "hello.rsl",
         "high-priority.rsl",
@@ -116,6 +120,8 @@ def test_the_numbers_of_components_are_those_of_the_readme() -> None:
         "allreduce/allreduce.rsl": [4] * 2,
         "deadline.rsl": [2] * 2,
         "fedavg/fedavg.rsl": [1] * 4,
+        "frameworks/dask.rsl": [1, 2, 2],
+        "frameworks/torchrun.rsl": [2] * 2,
         "gpus.rsl": [4, 1],
         "hello.rsl": [1] * 2,
         "high-priority.rsl": [48] * 3,

@@ -1,0 +1,49 @@
+"""Estimate pi with Dask: be the scheduler and the client of workers at other sites.
+
+Runs as the first component of dask.rsl. Workers dial MASTER_ADDR:MASTER_PORT, which Koala gives to all
+components. Closing the cluster ends the workers, and with them the job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+from collections import Counter
+
+from distributed import Client, SpecCluster, get_worker
+from distributed.scheduler import Scheduler
+
+
+def throw(seed: int, darts: int) -> tuple[str, int]:
+    """Throw darts at a unit square; return the worker's name, and how many hit the quarter circle."""
+    numbers = random.Random(seed)
+    hits = sum(numbers.random() ** 2 + numbers.random() ** 2 < 1 for _ in range(darts))
+    return str(get_worker().name), hits
+
+
+def main() -> None:
+    """Wait for the workers, spread the darts over them, and print who threw how many."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--workers", type=int, required=True)
+    options.add_argument("--tasks", type=int, default=40)
+    options.add_argument("--darts", type=int, default=50_000, help="of a task")
+    options.add_argument("--wait", type=float, default=120, help="longest wait for workers, in s")
+    given = options.parse_args()
+
+    address = {"host": os.environ["MASTER_ADDR"], "port": int(os.environ["MASTER_PORT"])}
+    scheduler = {"cls": Scheduler, "options": {**address, "dashboard": False}}
+    with SpecCluster(scheduler=scheduler, workers={}) as cluster, Client(cluster) as client:
+        client.wait_for_workers(given.workers, timeout=given.wait)
+        print(f"{given.workers} workers have come", flush=True)
+        futures = client.map(throw, range(given.tasks), darts=given.darts)
+        results = client.gather(futures)
+    tasks = Counter(site for site, _ in results)
+    hits = sum(count for _, count in results)
+    for site, count in sorted(tasks.items()):
+        print(f"{site} ran {count} of {given.tasks} tasks")
+    print(f"pi is about {4 * hits / (given.tasks * given.darts):.3f}")
+
+
+if __name__ == "__main__":
+    main()

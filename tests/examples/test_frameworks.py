@@ -1,0 +1,60 @@
+"""Dask and torchrun over the sites of `koala up`, as docs/guides/frameworks.md shows it.
+
+`make test-frameworks` installs each framework in an environment of its own, and runs these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.grids import Up, marked_with, up
+from tests.documents.blocks import blocks, missing, steps
+from tests.examples.stage import EXAMPLES
+from tests.tidy.sources import ROOT
+
+PAGE = ROOT / "docs" / "guides" / "frameworks.md"
+ENVIRONMENTS = ROOT / "build" / "frameworks"
+COMPONENTS = {"dask": "scheduler", "torchrun": "first"}
+"""The component of each example that prints the result."""
+REQUIREMENTS = {"dask": "dask", "torchrun": "torch"}
+"""The environment of each example."""
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    folder = tmp_path_factory.mktemp("g")
+    with up(folder, None) as running:
+        yield running
+    assert marked_with(str(folder)) == [], "a framework has left something"
+
+
+@pytest.mark.frameworks
+@pytest.mark.live
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_a_framework_runs_over_several_sites(name: str, grid: Up) -> None:
+    python = ENVIRONMENTS / REQUIREMENTS[name] / "bin" / "python"
+    description = EXAMPLES / "frameworks" / f"{name}.rsl"
+    run = grid.koala("submit", "--wait", "-D", f"PYTHON={python}", str(description))
+    job = run.stdout.strip()
+    assert run.returncode == 0, run.stderr + grid.koala("logs", job).stdout
+    said = grid.koala("logs", "--stream", "stdout", "-c", COMPONENTS[name], job).stdout
+    shown = _shown(name)
+    assert len(shown) >= 4
+    assert missing(shown, said) == [], said
+
+
+def _shown(name: str) -> list[str]:
+    """List the lines that the page shows as what an example prints."""
+    (block,) = [block for block in blocks(PAGE) if block.language == "console"]
+    command = f"-c {COMPONENTS[name]} "
+    (step,) = [step for step in steps(block) if command in step.commands]
+    return step.shown
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_the_page_shows_the_description(name: str) -> None:
+    description = (EXAMPLES / "frameworks" / f"{name}.rsl").read_text(encoding="utf-8")
+    assert description in [block.text for block in blocks(PAGE) if block.language == "text"]
