@@ -18,6 +18,7 @@ TOGETHER = {
     "tests/cli/local/test_up.py": "grid of the command line",
     "tests/cli/top/test_live.py": "grid in the terminal",
     "tests/documents/test_pages.py": "grid of the documents",
+    "tests/examples/test_frameworks.py": "grid of the frameworks",
     "tests/identity/test_handshakes.py": "daemon with strangers",
     "tests/live/failures/test_bad_input.py": "calm grid for bad input",
     "tests/live/test_copies.py": "grid with copies",
