@@ -1,7 +1,7 @@
 """Estimate pi with Dask: be the scheduler and the client of workers at other sites.
 
-Runs as the first component of dask.rsl. Workers dial MASTER_ADDR:MASTER_PORT, which Koala gives to all
-components. Closing the cluster ends the workers, and with them the job.
+Runs as the first component of dask.rsl. Workers dial MASTER_ADDR:MASTER_PORT, which Koala gives to
+all components. Closing the cluster ends the workers, and with them the job.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from distributed.scheduler import Scheduler
 
 
 def throw(seed: int, darts: int) -> tuple[str, int]:
-    """Throw darts at a unit square; return the worker's name, and how many hit the quarter circle."""
+    """Throw darts at a square; return the worker's name, and how many hit the quarter circle."""
     numbers = random.Random(seed)
     hits = sum(numbers.random() ** 2 + numbers.random() ** 2 < 1 for _ in range(darts))
     return str(get_worker().name), hits

@@ -1,7 +1,7 @@
 """Train a small model by DistributedDataParallel, with the processes that torchrun starts.
 
-Each process has samples of its own, of y = 2 a - 3 b + 1. Exit status 0 means that the losses fell, and
-that all processes have the same weights.
+Each process has samples of its own, of y = 2 a - 3 b + 1. Exit status 0 means that the losses fell,
+and that all processes have the same weights.
 """
 
 from __future__ import annotations
