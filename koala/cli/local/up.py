@@ -49,8 +49,7 @@ def up(*, grid: Path | None, state: Path | None, any_port: bool, no_web: bool) -
 
     One file describes the daemon and the agents of all sites; docs/configuration.md explains it.
     Without a file the grid is that of `koala demo`: five emulated sites with local users and the
-    input files of the examples, and serves metrics. The web page of the grid is started, too; its
-    link is printed.
+    input files of the examples. It serves metrics and the web page, and prints their addresses.
     """
     import asyncio
 
