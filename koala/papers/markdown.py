@@ -279,7 +279,9 @@ def _support(finding: Finding) -> float:
         return difference.mean
     if not isfinite(difference.mean):
         return 0.0
-    return difference.mean / difference.ci95 if difference.ci95 else difference.mean * inf
+    if difference.ci95:
+        return difference.mean / difference.ci95
+    return difference.mean * inf if difference.mean else 0.0
 
 
 def _comparison_line(finding: Finding) -> str:
@@ -298,6 +300,7 @@ def _comparison_line(finding: Finding) -> str:
 
 
 def mean_text(value: Interval) -> str:
+    """Format a mean with its half-width, of which two digits are shown."""
     if value.mean == inf:
         return "SAT"
     if not isfinite(value.mean):

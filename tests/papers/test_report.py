@@ -10,14 +10,16 @@ import pytest
 
 from koala.errors import ConfigError
 from koala.papers import figures, folder, report
-from koala.papers.claims import Verdict
-from koala.papers.markdown import as_markdown
+from koala.papers.claims import Finding, Verdict
+from koala.papers.markdown import as_markdown, decisive
+from koala.papers.paper import Comparison
 from koala.papers.results import Results
 from koala.papers.runs import Run
 from koala.papers.sweep import Swept, make_runs, plan, sweep, swept
 from koala.papers.tables import as_csv, document
 from koala.sim.campaign.making import Processes
 from koala.sim.campaign.parts import read_parts
+from koala.sim.statistics import Interval
 from tests.papers.toy import PAPER, run
 
 WHOLE = plan(PAPER, PAPER.efforts["quick"])
@@ -203,3 +205,21 @@ def test_parts_of_several_machines_merge_to_the_runs_of_one(tmp_path: Path) -> N
     assert as_csv(one) == as_csv(other)
     with pytest.raises(ConfigError, match="12 of 36 runs are missing"):
         folder.merge(WHOLE, parts[1:])
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_the_comparison_that_decides_is_the_worst_whatever_the_order(*, is_reversed: bool) -> None:
+    """One in which both sides are exactly the same in each run is neither for nor against."""
+
+    def finding(text: str, mean: float, ci95: float) -> Finding:
+        compared = Comparison(text=text, of=(), contrast=float)
+        difference = Interval(mean=mean, ci95=ci95, values=3)
+        return Finding(
+            comparison=compared, means=(), difference=difference, verdict=Verdict.UNDECIDED
+        )
+
+    found = [finding("for", 2.0, 1.0), finding("same", 0.0, 0.0), finding("against", -2.0, 1.0)]
+    if is_reversed:
+        found.reverse()
+    assert decisive(found).comparison.text == "against"
+    assert decisive(found[1:]).comparison.text == ("same" if is_reversed else "against")
