@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle
+from koala.wire.packing import PACK_MAX
 from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -47,4 +48,18 @@ async def test_each_report_of_a_pack_is_heard(tmp_path: Path) -> None:
             agent.outbox.put_nowait(pack)
             unknown = await agent.until("stop", 3)
             assert [each.stop.claim for each in unknown] == [one.claim for one in pings]
+        staying.cancel()
+
+
+async def test_an_agent_that_packs_too_many_is_refused(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
+        agent = FakeAgent(daemon.address)
+        staying = group.create_task(agent.stay())
+        async with asyncio.timeout(90):
+            await agent.until("wanted_end")
+            ping = pb.FromAgent(ping=pb.Ping(claim="j1/1/0/1", nonce="x", sent_at=1.0))
+            agent.outbox.put_nowait(pb.FromAgent(ping=ping.ping, more=[ping] * PACK_MAX))
+            (refused,) = await agent.until("reject")
+            assert f"a pack of {PACK_MAX + 1} messages" in refused.reject.reason
+            assert not agent.heard_of("stop")
         staying.cancel()
