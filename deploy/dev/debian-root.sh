@@ -41,8 +41,9 @@ if [ ! -e "$dir/.base" ]; then
   if [ -e "$dir" ]; then rmdir "$dir"; fi
   mv "$base" "$dir"
 fi
-# The mounts end with the namespace.
+# The mounts end with the namespace. An earlier call may have been killed, or be weeks ago.
+install='dpkg --configure -a && apt-get update -qq && exec apt-get install -y -qq --no-install-recommends "$@"'
 unshare --mount sh -c 'mount -t proc proc "$1/proc" && shift && exec chroot "$@"' - "$dir" \
-  "$dir" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" \
+  "$dir" env DEBIAN_FRONTEND=noninteractive sh -c "$install" - "$@" \
   >> "$dir.log" 2>&1 9>&- || { tail -n 20 "$dir.log" >&2; die "apt-get failed; see $dir.log"; }
 printf '%s\n' "$done_with" > "$dir/.made"
