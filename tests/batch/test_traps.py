@@ -27,7 +27,8 @@ async def test_our_jobs_are_not_put_back_into_the_queue(
     serve: Serve, ask: Ask, system: System, pipe: Pipe
 ) -> None:
     """Slurm's administrators cannot, unless they allow it first; a status of 99 makes Grid Engine
-    run a job again in spite of `-r n`; HTCondor's evict jobs. Either way it is taken out."""
+    run a job again in spite of `-r n`; HTCondor's evict jobs, and those of PBS (here qsig for their
+    qrerun) put them back. Either way it is taken out."""
     is_slurm = system.kind == "slurm"
     is_cell = system.kind == "gridengine"
     script = f"echo ran > {pipe.path}; " + ("exit 99" if is_cell else "sleep 1000")
@@ -43,7 +44,8 @@ async def test_our_jobs_are_not_put_back_into_the_queue(
             system.run("scontrol", "requeue", number)
         elif not is_cell:
             await witness.running("j1/1/0/1")
-            system.run("condor_vacate_job", manager.number("j1/1/0/1"))
+            again = ("qsig", "-s", "rerun") if system.kind == "pbs" else ("condor_vacate_job",)
+            system.run(*again, manager.number("j1/1/0/1"))
         end = await witness.ended("j1/1/0/1")
     assert end.cause is EndCause.CANCELLED_BY_SITE
     # HTCondor's schedd takes it out itself, when it comes to it first.
@@ -56,8 +58,8 @@ async def test_our_jobs_are_not_put_back_into_the_queue(
 async def test_an_output_that_cannot_be_written_is_the_sites_error(
     serve: Serve, ask: Ask, system: System
 ) -> None:
-    """Slurm ends the job with 0:53; Grid Engine keeps it in the queue, in state E; at HTCondor the
-    script writes it."""
+    """Slurm ends the job with 0:53; Grid Engine keeps it in the queue, in state E; at HTCondor
+    and PBS the script writes it."""
     placeholder = ask("j1/1/0/1")
     system.submit("sleep 1000\n", processors=16)
     async with serve() as (manager, witness):
@@ -70,7 +72,7 @@ async def test_an_output_that_cannot_be_written_is_the_sites_error(
         end = await witness.ended("j1/1/0/1")
         if system.kind == "slurm":
             assert (end.cause, end.exit_status) == (EndCause.EXITED, -53)
-        elif system.kind == "htcondor":
+        elif system.kind in ("htcondor", "pbs"):
             assert (end.cause, end.exit_status) == (EndCause.EXITED, 71)
         else:
             assert (end.cause, end.reason) == (
@@ -245,14 +247,20 @@ async def test_a_limit_that_only_slurm_knows_of_is_no_fault_of_the_site(
         system.run("scontrol", "update", "PartitionName=batch", "MaxTime=INFINITE")
 
 
-async def test_more_than_the_cell_has_is_refused_at_submission(
-    serve: Serve, ask: Ask, system: System
-) -> None:
-    """As when an agent's `site.processors` is more than its batch system has."""
-    async with serve(processors=64) as (manager, _):
-        with pytest.raises(RequestRefusedError):
-            await manager.submit(ask("j1/1/0/1", processors=40))
-        assert await manager.listing() == ()
+async def test_more_than_the_cell_has_is_refused(serve: Serve, ask: Ask, system: System) -> None:
+    """As when an agent's `site.processors` is more than its batch system has. PBS takes the job,
+    and its scheduler comments on it."""
+    placeholder = ask("j1/1/0/1", processors=40)
+    async with serve(processors=64) as (manager, witness):
+        if system.kind == "pbs":
+            await manager.submit(placeholder)
+            end = await witness.ended("j1/1/0/1")
+            assert end.cause is EndCause.WITHDRAWN
+            assert end.reason.startswith("it would never start: PBS: Can Never Run"), end
+        else:
+            with pytest.raises(RequestRefusedError):
+                await manager.submit(placeholder)
+            assert await manager.listing() == ()
     assert system.numbers("koala-") == []
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -43,6 +44,24 @@ def test_a_framework_runs_over_several_sites(name: str, grid: Up) -> None:
     shown = _shown(name)
     assert len(shown) >= 4
     assert missing(shown, said) == [], said
+    _check(name, said)
+
+
+def _check(name: str, said: str) -> None:
+    """Check what the numbers say: the page's lines are compared by their form only."""
+    if name == "dask":
+        shares = re.findall(r"^(\w+) ran (\d+) of 40 tasks$", said, re.MULTILINE)
+        assert len({site for site, _ in shares}) == 2, said
+        assert sum(int(count) for _, count in shares) == 40, said
+    else:
+        sites = re.search(r"^4 processes at (.*)$", said, re.MULTILINE)
+        losses = re.search(
+            r"^loss (\S+) at the first step, (\S+) at the last one$", said, re.MULTILINE
+        )
+        assert sites, said
+        assert len(set(sites[1].split(", "))) == 2, said
+        assert losses, said
+        assert float(losses[2]) < 0.01 < float(losses[1]), said
 
 
 def _shown(name: str) -> list[str]:
