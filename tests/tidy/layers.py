@@ -174,14 +174,15 @@ def undeclared(modules: Iterable[Module]) -> Iterator[str]:
     extras = project["optional-dependencies"]
     used = ("sim", "sweep", "notebooks", "web", "metrics", "otel")
     requirements = [*project["dependencies"], *(one for name in used for one in extras[name])]
-    declared = {requirement.partition(">")[0] for requirement in requirements}
+    declared = {requirement.partition(">")[0].lower() for requirement in requirements}
     owners = packages_distributions()
     for module in modules:
         for found in imports(module):
             package = top_level(found.target)
             if package in sys.stdlib_module_names or package in ("koala", "koala_agent"):
                 continue
-            if not declared.intersection(owners.get(package, (package,))):
+            names = owners.get(package, (package,))  # one that is not installed has no owner
+            if declared.isdisjoint(name.lower() for name in names):
                 yield f"{module.at(found.node)}: {package} is no dependency in pyproject.toml"
 
 

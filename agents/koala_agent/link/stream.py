@@ -414,12 +414,9 @@ class _GrpcStream:
             await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
             if self._is_orderly and not reading.done():
                 finishing = group.create_task(self._finish(call))
-                await asyncio.wait(
-                    {reading, finishing},
-                    timeout=LAST_WORDS_S,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                # A daemon that ends at the same time does not read our Goodbye.
+                # The daemon ends its side when it has read all; a call that is cancelled before
+                # may take our Goodbye with it. One that ends at the same time does not read it.
+                await asyncio.wait({reading}, timeout=LAST_WORDS_S)
                 finishing.cancel()
             reading.cancel()
             writing.cancel()
@@ -441,7 +438,8 @@ class _GrpcStream:
         except DecodeError as error:
             self._reason = f"the daemon sent no message: {error}"
         else:
-            self._reason = f"ended by the daemon: {await call.details() or 'without a word'}"
+            if not self._ended.is_set():
+                self._reason = f"ended by the daemon: {await call.details() or 'without a word'}"
 
     def _receive(self, message: link_pb2.ToAgent) -> None:
         try:
