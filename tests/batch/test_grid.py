@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,6 +158,9 @@ async def test_components_find_the_sites_with_gpus_and_see_them(
     )
     async with live.client() as client:
         await live.ready(client)
+        async with asyncio.timeout(live.patience_s):  # the first figures may follow a registration
+            while not all(site.gpus for site in await client.sites()):
+                pass
         submitted = await client.submit(text)
         assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
         said = {p.component: p.data async for p in client.logs(submitted.job, stream="stdout")}
