@@ -15,6 +15,10 @@ from koala.rsl import read_job
 from koala_agent.config import read_config as read_agent
 from tests.cli.command import LIMIT_S, environment, koala
 
+RUN_ELSEWHERE = ("mpi", "frameworks")
+"""An MPI program is compiled first (tests/batch), frameworks are installed
+(tests/examples)."""
+
 
 def init(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -125,8 +129,7 @@ def test_all_examples_run_as_they_stand_on_the_default_grid(tmp_path: Path) -> N
         address = grid.stdout.readline().strip().partition("=")[2]
         jobs = {}
         for path in sorted(folder.rglob("*")):
-            # An MPI program is compiled first: tests/batch runs it.
-            if path.suffix in (".rsl", ".yaml") and path.parent.name != "mpi":
+            if path.suffix in (".rsl", ".yaml") and path.parent.name not in RUN_ELSEWHERE:
                 run = koala("submit", str(path), KOALA_ADDRESS=address)
                 assert run.returncode == 0, f"{path}: {run.stderr}"
                 jobs[run.stdout.strip()] = path.name

@@ -152,7 +152,7 @@ def test_workers_of_other_code_are_refused(
 
 
 def test_an_engine_that_does_not_exist_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"--on dask:127.0.0.1:1: allowed are processes and dask"):
+    with pytest.raises(ConfigError, match=r"--on dask:127.0.0.1:1: allowed are processes, dask"):
         engine_of("dask:127.0.0.1:1")
 
 
