@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from click.testing import CliRunner
 
-from koala.cli.admin.ssh_sites import connect
-from koala.errors import SpecError
+from tests.cli.command import koala_here
 
 
 @pytest.mark.parametrize(
@@ -19,6 +17,6 @@ from koala.errors import SpecError
     ],
 )
 def test_a_wrong_name_is_refused(words: list[str], named: str) -> None:
-    result = CliRunner().invoke(connect, [*words, "--dry-run"])
-    assert isinstance(result.exception, SpecError)
-    assert named in str(result.exception)
+    run = koala_here("site", "connect", *words, "--dry-run")
+    assert (run.returncode, run.stdout) == (2, "")
+    assert named in run.stderr
