@@ -33,7 +33,7 @@ class Difference:
 
 
 Drawn = Quantity | Difference
-"""What a chart shows at a place."""
+"""Quantity at one place of a chart, or the difference of two."""
 
 
 def parts_of(drawn: Drawn) -> tuple[Quantity, ...]:

@@ -25,7 +25,7 @@ from tests.tidy.sources import ROOT
 LIMIT_S = 600.0
 PROGRAMS = {"koala": "koala.cli.main", "koala-agent": "koala_agent.main"}
 IMPORTED = ("scipy.special", "matplotlib.figure")
-"""What many of these commands import, and takes longer than they do."""
+"""Modules that many of these commands import, and whose import takes longer than they do."""
 SHIPPED = ("examples", "deploy", "docs", "tests")
 JOB = re.compile(r"\bj(\d+)\b")
 TABLES: dict[str, type[msgspec.Struct]] = {

@@ -58,7 +58,7 @@ class Order:
     is_session: bool
     """True for a process with a session of its own."""
     modules: tuple[str, ...] = ()
-    """What the server imports first, for this order and all later ones."""
+    """Modules that the server imports first, for this order and all later ones."""
 
     def encode(self) -> bytes:
         """Return the order as the server reads it."""

@@ -18,7 +18,7 @@ from tests.live.grid import CALM, Grid, live_grid, until
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 SKEW_MAX_S = 0.25
-"""What is promised of a start whose messages take some tenths of a second."""
+"""Bound of the start skew where messages take some tenths of a second."""
 AHEAD_S = 300.0
 """So far ahead are the clocks of one site's nodes."""
 

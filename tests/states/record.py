@@ -31,7 +31,7 @@ SITES = {"delft": 4, "leiden": 4, "utrecht": 2}
 WAIT_S = 120.0
 LOOK_S = 0.2
 LEFT_OUT = {"endpoint", "ballast", "evidence", "tmp", "administrator.toml"}
-"""What a start makes again, or nothing depends on."""
+"""Files that a start makes again, or that nothing depends on."""
 
 DAEMON = """\
 [daemon]

@@ -156,7 +156,7 @@ async def test_the_certificate_is_read_in_the_thread_of_a_scrape(
         text = await scrape(tmp_path)
         monkeypatch.undo()
     assert value(text, "koala_certificate_expiry_timestamp_seconds") > clock.unix_now()
-    # What starts at the same time may read it on the loop.
+    # The daemon's other listeners may still be starting, and read it on the loop.
     assert any(thread is not current_thread() for thread in threads)
 
 

@@ -20,21 +20,10 @@ from koala_agent.lrm.batch.dialect import BatchJob, JobState
 from koala_agent.lrm.batch.htcondor import HTCondor
 from koala_agent.lrm.port import EndCause, Placeholder, RequestRefusedError
 from koala_agent.transport.port import Answer
+from tests.lrm.batch.first_claim import FIRST, NAME, said
 
 SAMPLES = Path(__file__).parent / "samples" / "condor-23.9"
 POOL = HTCondor(native=("*",))
-FIRST = Placeholder(
-    claim="j1/1/0/1",
-    processors=4,
-    time_limit_s=90.5,
-    argv=("python3", "starter.py"),
-    directory=Path("/work/it's"),
-)
-NAME = "koala-ab-j1.1.0.1"
-
-
-def said(out: str = "", *, status: int = 0, err: str = "") -> Answer:
-    return Answer(status=status, out=out, err=err)
 
 
 def recorded(name: str) -> Answer:
@@ -78,7 +67,7 @@ def test_the_script_comes_by_standard_input_and_is_in_no_attribute() -> None:
     assert command.stdin == "#!/bin/sh\nsecret"
     assert not [word for word in command.argv if "secret" in word]
     plain = POOL.submit(FIRST, name=NAME, script="#!/bin/sh\ntrue\n").stdin
-    assert "exec >> '/work/it'\"'\"'s/placeholder.out' 2>&1" in plain.splitlines()
+    assert "exec >> '/scratch/it'\"'\"'s/placeholder.out' 2>&1" in plain.splitlines()
 
 
 def test_resources_in_the_words_of_htcondor() -> None:

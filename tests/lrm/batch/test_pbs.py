@@ -15,21 +15,10 @@ from koala_agent.lrm.batch.dialect import JobState
 from koala_agent.lrm.batch.pbs import PBS
 from koala_agent.lrm.port import EndCause, Placeholder, RequestRefusedError
 from koala_agent.transport.port import Answer
+from tests.lrm.batch.first_claim import FIRST, NAME, said
 
 SAMPLES = Path(__file__).parent / "samples" / "pbs-made"
 SERVER = PBS(native=("*",))
-FIRST = Placeholder(
-    claim="j1/1/0/1",
-    processors=4,
-    time_limit_s=90.5,
-    argv=("python3", "starter.py"),
-    directory=Path("/work/it's"),
-)
-NAME = "koala-ab-j1.1.0.1"
-
-
-def said(out: str = "", *, status: int = 0, err: str = "") -> Answer:
-    return Answer(status=status, out=out, err=err)
 
 
 def sample(name: str) -> Answer:
@@ -46,7 +35,7 @@ def test_a_job_is_one_chunk_that_is_never_run_again() -> None:
     assert text.startswith(f"qsub -f -C  -N {NAME} -r n -m n -S /bin/sh")
     assert "-l select=1:ncpus=4 -l walltime=91" in text
     script = SERVER.submit(FIRST, name=NAME, script="#!/bin/sh\ntrue\n").stdin
-    assert "exec >> '/work/it'\"'\"'s/placeholder.out' 2>&1" in script
+    assert "exec >> '/scratch/it'\"'\"'s/placeholder.out' 2>&1" in script
 
 
 def test_resources_in_the_words_of_pbs() -> None:
