@@ -10,7 +10,11 @@ from itertools import groupby
 from math import floor, inf, isfinite, log10
 from typing import TYPE_CHECKING
 
-from koala.papers.claims import (
+from koala.papers.paper import Claim, Figure, Panel, Part, Rule
+from koala.papers.results import Results
+from koala.papers.runs import Level
+from koala.papers.sweep import Plan
+from koala.papers.verdicts import (
     RULES,
     ClaimFinding,
     Finding,
@@ -20,10 +24,6 @@ from koala.papers.claims import (
     over_levels,
     over_parts,
 )
-from koala.papers.paper import Claim, Figure, Panel, Part, Rule
-from koala.papers.results import Results
-from koala.papers.runs import Level
-from koala.papers.sweep import Plan
 from koala.sim.statistics import Interval
 
 if TYPE_CHECKING:

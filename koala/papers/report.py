@@ -9,16 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from koala.papers import figures
-from koala.papers.claims import (
-    ClaimFinding,
-    Verdict,
-    judge,
-)
 from koala.papers.markdown import as_markdown, caption, counts
 from koala.papers.paper import Part
 from koala.papers.results import Results
 from koala.papers.sweep import Plan, Swept
 from koala.papers.tables import as_csv
+from koala.papers.verdicts import ClaimFinding, Verdict, judge
 from koala.runtime.atomic_file import write_whole
 from koala.sim.replication import Progress
 

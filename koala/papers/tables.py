@@ -8,11 +8,11 @@ from io import StringIO
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from koala.papers.claims import ClaimFinding, Finding, LevelFinding, Verdict
 from koala.papers.markdown import by_chart, mean_text
 from koala.papers.paper import Part
 from koala.papers.results import Results
 from koala.papers.runs import Quantity
+from koala.papers.verdicts import ClaimFinding, Finding, LevelFinding, Verdict
 
 if TYPE_CHECKING:
     from koala.papers.report import Report

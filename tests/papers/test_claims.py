@@ -6,25 +6,20 @@ from math import inf, isclose, nan
 
 import pytest
 
-from koala.papers.claims import (
-    LevelFinding,
-    Verdict,
+from koala.papers.comparisons import (
     at_most,
     close,
     higher,
     higher_by,
-    judge,
     lower,
     lower_by,
-    over_comparisons,
-    over_levels,
     share_higher_by,
-    sign,
     slightly_lower,
 )
 from koala.papers.paper import Claim, Comparison, Found, Part, Rule
 from koala.papers.results import Results
 from koala.papers.runs import Effort, Level, Outcome, Quantity, Run
+from koala.papers.verdicts import LevelFinding, Verdict, judge, over_comparisons, over_levels, sign
 from koala.sim.statistics import Interval, interval
 from tests.papers.toy import HIGH, LOW
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from koala.papers import figures, report
-from koala.papers.claims import Verdict
 from koala.papers.deadlines import PAPER
 from koala.papers.deadlines.points import (
     LEAD_BINS_S,
@@ -29,6 +28,7 @@ from koala.papers.paper import Claim, parts_of
 from koala.papers.results import Results
 from koala.papers.runs import ARITHMETIC, Arithmetic, Effort, Outcome, Quantity, Run, Setting
 from koala.papers.sweep import plan, sweep
+from koala.papers.verdicts import Verdict
 from koala.sim.campaign.making import Processes
 from tests.papers import worlds
 from tests.papers.worlds import check_claims, shifted

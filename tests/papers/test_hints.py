@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 
 from koala.papers import report
-from koala.papers.claims import Verdict, judge
 from koala.papers.hints import PAPER
 from koala.papers.hints.points import LEVELS, READINGS, Compared, Point, Reading, run
 from koala.papers.markdown import as_markdown
@@ -16,6 +15,7 @@ from koala.papers.paper import Claim
 from koala.papers.runs import Effort, Run, Setting
 from koala.papers.sweep import plan, sweep
 from koala.papers.tables import document
+from koala.papers.verdicts import Verdict, judge
 from koala.sim.campaign.making import Processes
 from tests.papers import worlds
 from tests.papers.worlds import check_claims, shifted

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from koala.papers import figures, report
-from koala.papers.claims import Verdict
 from koala.papers.koala import PAPER
 from koala.papers.koala.points import (
     CHANGES,
@@ -30,6 +29,7 @@ from koala.papers.runs import ANY, ARITHMETIC, Effort, Run
 from koala.papers.runs import Setting as Anything
 from koala.papers.sweep import plan, sweep
 from koala.papers.tables import document
+from koala.papers.verdicts import Verdict
 from koala.sim.campaign.making import Processes
 from tests.papers import worlds
 from tests.papers.worlds import check_claims

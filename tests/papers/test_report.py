@@ -10,13 +10,13 @@ import pytest
 
 from koala.errors import ConfigError
 from koala.papers import figures, folder, report
-from koala.papers.claims import Finding, Verdict
 from koala.papers.markdown import as_markdown, decisive
 from koala.papers.paper import Comparison
 from koala.papers.results import Results
 from koala.papers.runs import Run
 from koala.papers.sweep import Swept, make_runs, plan, sweep, swept
 from koala.papers.tables import as_csv, document
+from koala.papers.verdicts import Finding, Verdict
 from koala.sim.campaign.making import Processes
 from koala.sim.campaign.parts import read_parts
 from koala.sim.statistics import Interval

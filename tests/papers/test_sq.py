@@ -9,13 +9,13 @@ from functools import partial
 import pytest
 
 from koala.papers import report
-from koala.papers.claims import Verdict, judge
 from koala.papers.markdown import as_markdown
 from koala.papers.paper import Claim
 from koala.papers.runs import Arithmetic, Effort, Run, Setting
 from koala.papers.sweep import plan, sweep
 from koala.papers.synchronous import PAPER
 from koala.papers.synchronous.points import LEVELS, READINGS, Point, Reading, arithmetic, run
+from koala.papers.verdicts import Verdict, judge
 from koala.sim.campaign.making import Processes
 from tests.papers import worlds
 from tests.papers.worlds import check_claims

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from koala.papers.claims import close, higher, lower, lower_by
+from koala.papers.comparisons import close, higher, lower, lower_by
 from koala.papers.paper import Claim, Comparison, Figure, Panel, Paper, Rule, Untestable, numbered
 from koala.papers.runs import Effort, Level, Outcome, Quantity, Run
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from koala.papers.claims import Verdict, judge
 from koala.papers.paper import Claim, Paper
 from koala.papers.results import Results
 from koala.papers.runs import Effort, Outcome, Run, Setting
+from koala.papers.verdicts import Verdict, judge
 
 World: TypeAlias = Callable[[Any, str], float]
 """What is measured of a setting by a metric."""

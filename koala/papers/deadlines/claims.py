@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf
 
-from koala.papers.claims import MUCH, above, higher, higher_by, share
+from koala.papers.comparisons import MUCH, above, higher, higher_by, share
 from koala.papers.deadlines.claims_model import MODEL, PARAMETERS
 from koala.papers.deadlines.claims_policies import RPP, WAIT
 from koala.papers.deadlines.points import Beginning, LoadLevel, Point, at

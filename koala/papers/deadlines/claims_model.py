@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koala.papers.claims import LITTLE, above, below, exact, higher, once, share, shown
+from koala.papers.comparisons import LITTLE, above, below, exact, higher, once, share, shown
 from koala.papers.deadlines.points import LoadLevel, Watched, at
 from koala.papers.deadlines.quantities import (
     GP,

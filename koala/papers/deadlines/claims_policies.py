@@ -9,7 +9,7 @@ from itertools import combinations, starmap
 from math import inf
 from statistics import fmean
 
-from koala.papers.claims import (
+from koala.papers.comparisons import (
     EXACT,
     LITTLE,
     MUCH,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import inf
 
 from koala.core.model.values import Seconds
-from koala.papers.claims import higher, shown
+from koala.papers.comparisons import higher, shown
 from koala.papers.deadlines.points import (
     LEVELS,
     Beginning,

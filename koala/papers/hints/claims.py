@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 
-from koala.papers.claims import (
+from koala.papers.comparisons import (
     LITTLE,
     MUCH,
     above,

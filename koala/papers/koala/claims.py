@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from koala.papers.claims import (
+from koala.papers.comparisons import (
     LITTLE,
     MUCH,
     above,

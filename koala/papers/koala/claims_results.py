@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import starmap
 
-from koala.papers.claims import (
+from koala.papers.comparisons import (
     LITTLE,
     MUCH,
     above,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from koala.papers.claims import MUCH, always, ascending, higher_by
+from koala.papers.comparisons import MUCH, always, ascending, higher_by
 from koala.papers.koala.points import SHAPES, SIZES, LoadLevel, Reading, Watched, changed
 from koala.papers.koala.simulation.setting import Setting
 from koala.papers.paper import Claim, Comparison, Found

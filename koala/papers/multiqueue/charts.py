@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from math import floor
 
-from koala.papers.claims import ascending, close, same
+from koala.papers.comparisons import ascending, close, same
 from koala.papers.multiqueue.maxima import MAXIMA
 from koala.papers.multiqueue.points import Case, Point
 from koala.papers.paper import Claim, Comparison, Found, Rule, listed

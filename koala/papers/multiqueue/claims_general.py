@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from koala.papers.claims import MUCH, at_most, best_of, higher, higher_by, lower
+from koala.papers.comparisons import MUCH, at_most, best_of, higher, higher_by, lower
 from koala.papers.multiqueue.charts import (
     ALIKE,
     BOTH,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import isinf
 
-from koala.papers.claims import (
+from koala.papers.comparisons import (
     MUCH,
     all_lower,
     ascending,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from koala.papers.claims import (
+from koala.papers.comparisons import (
     LITTLE,
     MUCH,
     all_higher,

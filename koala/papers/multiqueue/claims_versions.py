@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
-from koala.papers.claims import (
+from koala.papers.comparisons import (
     LITTLE,
     MUCH,
     all_close,

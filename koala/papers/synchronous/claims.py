@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from koala.core.model.values import Seconds
-from koala.papers.claims import (
+from koala.papers.comparisons import (
     MUCH,
     above,
     ascending,
