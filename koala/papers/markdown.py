@@ -5,32 +5,34 @@ Each function yields blocks; an empty line comes between two of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
-from math import floor, inf, isfinite, log10
 from typing import TYPE_CHECKING
 
-from koala.papers.paper import Claim, Figure, Panel, Part, Rule
+from koala.papers.claim_table import claim_table, mean_text, table
+from koala.papers.paper import Figure, Panel, Part
 from koala.papers.results import Results
 from koala.papers.runs import Level
 from koala.papers.sweep import Plan
 from koala.papers.verdicts import (
     RULES,
     ClaimFinding,
-    Finding,
     LevelFinding,
     Verdict,
-    over_comparisons,
     over_levels,
     over_parts,
 )
-from koala.sim.statistics import Interval
 
 if TYPE_CHECKING:
     from koala.papers.report import Report
 
 ROWS_MAX = 30
 """A chart with more points has its numbers in its CSV alone."""
+TABLES = """\
+A row tells the load that decides its claim, how many comparisons of that load hold, and the one
+that decides, which is furthest from what the claim says. Its numbers are the means on both sides,
+in order, and the contrast: the paired difference, positive where the claim is right. The last
+column counts the verdicts of the other loads. `claims.csv` has all comparisons at all loads."""
 
 
 def as_markdown(found: Report) -> str:
@@ -45,15 +47,6 @@ def as_markdown(found: Report) -> str:
         _method(found),
     )
     return "\n\n".join(block for part in parts for block in part) + "\n"
-
-
-def _table(
-    columns: Iterable[str], rows: Iterable[Iterable[str]], *, are_numbers: bool = False
-) -> str:
-    """Format a table; all its columns but the first may be numbers."""
-    names = list(columns)
-    rules = ["---", *["--:" if are_numbers else "---"] * (len(names) - 1)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (names, rules, *rows))
 
 
 def _head(found: Report) -> Iterator[str]:
@@ -74,7 +67,7 @@ def _head(found: Report) -> Iterator[str]:
         verdicts = [one.verdict for one in claims]
         found_of = [str(verdicts.count(verdict) or "") for verdict in Verdict]
         rows.append([section, str(len(verdicts)), *found_of])
-    yield _table(("section", "claims", *Verdict), rows, are_numbers=True)
+    yield table(("section", "claims", *Verdict), rows, are_numbers=True)
     for verdict in (Verdict.FAILS, Verdict.NEAR):
         told = [one.claim for one in found.claims if one.verdict is verdict]
         if told:
@@ -118,13 +111,11 @@ def _part_counts(found: Report) -> str:
 
 def _claims(found: Report) -> Iterator[str]:
     yield "## Claims"
-    yield (
-        "The numbers are those of the comparison that decides, the one furthest from what the "
-        "claim says. `claims.csv` has them all."
-    )
+    yield TABLES
+    reasons, are_drawn = found.plan.paper.reasons, not found.is_interrupted
     for section, claims in _by_section(found):
         yield f"### Section {section}"
-        yield _table(("claim", *Part, "numbers"), (_row(one, found) for one in claims))
+        yield from claim_table(claims, reasons, are_drawn=are_drawn)
 
 
 def _counterexamples(found: Report) -> Iterator[str]:
@@ -161,7 +152,7 @@ def _readings(found: Report) -> Iterator[str]:
         ]
         if one.readings:
             usual = str(_as_read(one, near))
-            rows.append([f"{one.claim.id}. {_cell(one.claim.text)}", usual, *cells])
+            rows.append([f"{one.claim.id}. {one.claim.text}", usual, *cells])
     if rows:
         yield "### What the verdicts depend on"
         yield (
@@ -169,7 +160,7 @@ def _readings(found: Report) -> Iterator[str]:
             "time. They have no say in the verdicts above; bold is what differs from the verdict "
             "as read, at the same levels."
         )
-        yield _table(("claim", "as read", *map(str, readings)), rows)
+        yield table(("claim", "as read", *map(str, readings)), rows)
 
 
 def _as_read(found: ClaimFinding, levels: Collection[Level]) -> Verdict:
@@ -188,136 +179,8 @@ def _untestable(found: Report) -> Iterator[str]:
     told = found.plan.paper.untestable
     if told and not _is_part(found.plan):
         yield "### Not testable here"
-        rows = ((one.section, f"{one.id}. {_cell(one.text)}", _cell(one.reason)) for one in told)
-        yield _table(("section", "claim", "reason"), rows)
-
-
-UNKNOWN = "not found out"
-
-
-def _row(found: ClaimFinding, whole: Report) -> tuple[str, ...]:
-    claim = found.claim
-    about = f" ({_figures_of(claim, are_drawn=not whole.is_interrupted)})" if claim.figures else ""
-    reading = f"<br>*Read as: {claim.reading}*" if claim.reading else ""
-    why = ""
-    if found.verdict is Verdict.FAILS:
-        why = f"<br>*Why it fails: {whole.plan.paper.reasons.get(claim.id, UNKNOWN)}*"
-    verdicts = [_verdict(found.verdicts.get(part)) for part in Part]
-    told = [line for level in found.levels for line in _level(level, claim.rule)]
-    numbers = "<br>".join(told) or "no run finished"
-    text = f"{claim.id}. {_cell(claim.text)}{about}{_cell(reading)}{_cell(why)}"
-    return text, *verdicts, _cell(numbers)
-
-
-def _figures_of(claim: Claim, *, are_drawn: bool) -> str:
-    """Name the figures of a claim, with links to their charts: Fig. 5, 6."""
-    if not are_drawn:
-        return f"Fig. {ranges(claim.figures)}"
-    numbers = sorted(claim.figures)
-    return "Fig. " + ", ".join(f"[{one}](figure-{one:02d}.svg)" for one in numbers)
-
-
-def _verdict(found: Verdict | None) -> str:
-    """Format a verdict; bold where something is decided, empty where the claim has no such part."""
-    if found is None:
-        return ""
-    return str(found) if found is Verdict.UNDECIDED else f"**{found}**"
-
-
-def _level(found: LevelFinding, rule: Rule) -> Iterator[str]:
-    """Yield the result of a level: counts of comparisons, the decisive one, and the verdict of each
-    chart."""
-    if found.is_void:
-        yield f"*{found.level}*: all saturated, nothing to compare."
-        return
-    tally = ", ".join(
-        f"{count} {verdict.verb}" for verdict in Verdict if (count := found.count(verdict))
-    )
-    rest = f" ({tally})" if len(found.findings) > 1 else ""
-    most = ", most count" if rule is Rule.MOST else ""
-    line = _comparison_line(decisive(found.findings, rule))
-    yield f"*{found.level}*: {found.verdict}{rest}{most}. {line}"
-    charts = by_chart(found, rule)
-    if len(charts) > 1:
-        words = {one: [where for where, of in charts.items() if of is one] for one in Verdict}
-        told = (f"{one} in {'; '.join(wheres)}" for one, wheres in words.items() if wheres)
-        yield f"Chart by chart: {'. '.join(told)}."
-
-
-def by_chart(found: LevelFinding, rule: Rule) -> dict[str, Verdict]:
-    """Return the verdict of each chart of a level, direction and size together."""
-    charts: dict[str, list[Verdict]] = {}
-    for one in found.findings:
-        if one.comparison.where and not one.is_void:
-            charts.setdefault(one.comparison.where, []).append(one.verdict)
-    return {where: over_comparisons(of, rule) for where, of in charts.items()}
-
-
-def decisive(findings: Sequence[Finding], rule: Rule = Rule.ALL) -> Finding:
-    """Return the comparison that decides the verdict of a level: the one furthest from the claim,
-    in units of its own uncertainty; under MOST, the last one that makes more than half."""
-    ordered = sorted((one for one in findings if not one.is_void), key=_support)
-    return ordered[0 if rule is Rule.ALL else (len(ordered) - 1) // 2]
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Format numbers as ranges: 9–12, 14 for 9, 10, 11, 12 and 14."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
-
-
-def _support(finding: Finding) -> float:
-    difference = finding.difference
-    if finding.refuted_by:
-        return -inf
-    if finding.is_by_saturation:
-        return difference.mean
-    if not isfinite(difference.mean):
-        return 0.0
-    if difference.ci95:
-        return difference.mean / difference.ci95
-    return difference.mean * inf if difference.mean else 0.0
-
-
-def _comparison_line(finding: Finding) -> str:
-    """Format a comparison with its means in their order, by name where there are more than two."""
-    means = ", ".join(mean_text(one) for one in finding.means)
-    if len(finding.means) > 2:
-        pairs = zip(finding.comparison.of, finding.means, strict=True)
-        means = ", ".join(f"{quantity} {mean_text(mean)}" for quantity, mean in pairs)
-    if finding.comparison.is_of_every_run:
-        seeds = ", ".join(map(str, finding.refuted_by))
-        runs = finding.difference.values
-        told = f"not with {'seed' if len(finding.refuted_by) == 1 else 'seeds'} {seeds}"
-        return f"{finding.comparison}: {means}; {told if seeds else 'in each'} of {runs} runs"
-    by = "saturation" if finding.is_by_saturation else f"difference {mean_text(finding.difference)}"
-    return f"{finding.comparison}: {means}; {by}"
-
-
-def mean_text(value: Interval) -> str:
-    """Format a mean with its half-width, of which two digits are shown."""
-    if value.mean == inf:
-        return "SAT"
-    if not isfinite(value.mean):
-        return "–"
-    if not isfinite(value.ci95):
-        return f"{value.mean:.4g}"
-    places = _places(value.ci95) if value.ci95 else _places(value.mean / 100)
-    return f"{value.mean:.{places}f} ± {value.ci95:.{places}f}"
-
-
-def _places(width: float) -> int:
-    """Return the decimals that show two digits of a width, six at most."""
-    return min(6, max(0, 1 - floor(log10(abs(width))))) if width else 0
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+        rows = ((one.section, f"{one.id}. {one.text}", one.reason) for one in told)
+        yield table(("section", "claim", "reason"), rows)
 
 
 def _figures(found: Report) -> Iterator[str]:
@@ -344,7 +207,7 @@ def _panel(panel: Panel, results: Results) -> str:
         drawn = [of[place] for of in panel.series.values()]
         cells = [mean_text(results.drawn(one)) if one else "" for one in drawn]
         rows.append([x if isinstance(x, str) else f"{x:g}", *cells])
-    return _table((panel.title, *panel.series), rows)
+    return table((panel.title, *panel.series), rows)
 
 
 def _method(found: Report) -> Iterator[str]:

@@ -8,7 +8,7 @@ from io import StringIO
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from koala.papers.markdown import by_chart, mean_text
+from koala.papers.claim_table import by_chart, mean_text
 from koala.papers.paper import Part
 from koala.papers.results import Results
 from koala.papers.runs import Quantity
@@ -45,8 +45,17 @@ def _line(one: ClaimFinding, level: LevelFinding, finding: Finding) -> tuple[obj
         f"{difference.ci95:.6g}" if isfinite(difference.ci95) else "",
         difference.values,
         "yes" if finding.is_by_saturation else "no",
-        "; ".join(mean_text(mean) for mean in finding.means),
+        _means(finding),
     )
+
+
+def _means(finding: Finding) -> str:
+    """Format the means in the order of the comparison, by name where there are more than two."""
+    means = [mean_text(one) for one in finding.means]
+    if len(means) > 2:
+        named = zip(finding.comparison.of, means, strict=True)
+        means = [f"{quantity} {mean}" for quantity, mean in named]
+    return "; ".join(means)
 
 
 def document(found: Report) -> dict[str, Any]:

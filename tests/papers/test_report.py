@@ -10,7 +10,8 @@ import pytest
 
 from koala.errors import ConfigError
 from koala.papers import figures, folder, report
-from koala.papers.markdown import as_markdown, decisive
+from koala.papers.claim_table import decisive
+from koala.papers.markdown import as_markdown
 from koala.papers.paper import Comparison
 from koala.papers.results import Results
 from koala.papers.runs import Run
@@ -66,7 +67,7 @@ def test_what_is_not_testable_is_listed_with_the_reason(made: report.Report) -> 
 def test_a_claim_that_fails_is_reported_as_failing_everywhere(made: report.Report) -> None:
     (row,) = [line for line in as_markdown(made).splitlines() if "| 1-3. " in line]
     assert "**fails**" in row
-    assert "Why it fails: quick is quick" in row
+    assert "- 1-3. *Why it fails:* quick is quick." in as_markdown(made).splitlines()
     assert "fails: 1-3 quick is slower" in report.summary(made)
     (claim,) = [one for one in document(made)["claims"] if one["id"] == "1-3"]
     assert (claim["verdict"], claim["why_it_fails"]) == ("fails", "quick is quick")
@@ -77,15 +78,14 @@ def test_a_claim_that_fails_is_reported_as_failing_everywhere(made: report.Repor
 def test_a_failure_of_which_the_reason_is_unknown_is_told_so(made: report.Report) -> None:
     paper = replace(PAPER, reasons={})
     without = replace(made, plan=replace(made.plan, paper=paper))
-    (row,) = [line for line in as_markdown(without).splitlines() if "| 1-3. " in line]
-    assert "Why it fails: not found out" in row
+    assert "- 1-3. *Why it fails:* not found out." in as_markdown(without).splitlines()
 
 
 def test_a_claim_about_several_charts_has_a_verdict_for_each(made: report.Report) -> None:
-    (row,) = [line for line in as_markdown(made).splitlines() if "| 1-2. " in line]
-    assert "Chart by chart" not in row
-    (row,) = [line for line in as_markdown(made).splitlines() if "| 2-3. " in line]
-    assert row.count("Chart by chart: holds in left. fails in right.") == 1
+    notes = [line for line in as_markdown(made).splitlines() if "*Chart by chart:*" in line]
+    assert len(notes) == 1
+    assert notes[0].startswith("- 2-3. ")
+    assert notes[0].endswith("*Chart by chart:* holds in left. fails in right.")
     (claim,) = [one for one in document(made)["claims"] if one["id"] == "2-3"]
     assert claim["levels"][-1]["charts"] == {"left": "holds", "right": "fails"}
 

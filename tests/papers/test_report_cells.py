@@ -1,0 +1,56 @@
+"""Tables of reports can be read: no cell of any paper's report is long, whatever was measured."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+import pytest
+
+from koala.cli.research.reproduce import PAPERS
+from koala.papers.markdown import as_markdown
+from koala.papers.report import Report, report
+from koala.papers.results import Results
+from koala.papers.runs import Outcome, Run, Setting
+from koala.papers.sweep import Swept, plan
+from tests.papers.published import paper_of
+
+CELL_MAX = 200
+"""Characters that a reader sees in a cell; addresses of links do not count."""
+SEEDS = (1, 2, 3)
+
+
+def made_up(name: str) -> Report:
+    """Report on the full effort of a paper, with three made-up values of every quantity."""
+    paper = paper_of(name)
+    wanted = plan(paper, paper.efforts["full"])
+    metrics: dict[Setting, set[str]] = {}
+    for claim in wanted.claims:
+        for one in claim.comparisons((*wanted.effort.levels, *wanted.readings)):
+            for quantity in one.of:
+                metrics.setdefault(quantity.setting, set()).add(quantity.metric)
+    for figure in wanted.figures:
+        for quantity in figure.quantities():
+            metrics.setdefault(quantity.setting, set()).add(quantity.metric)
+    random = Random(name)
+    finished = (
+        (
+            Run(setting=setting, seed=seed, effort=wanted.effort),
+            Outcome(
+                values={metric: random.uniform(1, 1e5) for metric in sorted(found)},
+                is_saturated=random.random() < 0.2,
+            ),
+        )
+        for setting, found in metrics.items()
+        for seed in SEEDS
+    )
+    results = Results(finished, diverging=paper.diverging)
+    return report(Swept(plan=wanted, results=results, finished=0, is_interrupted=False))
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_no_cell_of_a_report_is_long(name: str) -> None:
+    rows = [line for line in as_markdown(made_up(name)).splitlines() if line.startswith("| ")]
+    cells = [re.sub(r"\]\([^)]*\)", "]", cell) for row in rows for cell in row.split(" | ")]
+    assert len(cells) > 300
+    assert max(map(len, cells)) <= CELL_MAX, max(cells, key=len)
