@@ -16,4 +16,5 @@ standard_streams     reopen closed standard streams
 systemd              notify the service manager
 threads              start worker threads
 token_bucket         the rate limit with bursts that quotas and file copies share
+toml_writer          write TOML, which Python only reads
 """

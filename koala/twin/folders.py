@@ -14,10 +14,10 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from koala.cli.local.toml_writer import toml_text
 from koala.errors import ConfigError, WorkloadError
 from koala.protocol.names import SITE
 from koala.runtime.atomic_file import whole_file, write_whole
+from koala.runtime.toml_writer import toml_text
 from koala.twin import qacct, sacct
 from koala.twin.records import Counts, Note, Read, Record, merged
 from koala.workload import swf

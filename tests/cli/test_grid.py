@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from koala.cli.local.demo_scenario import FILES, PROCESSES_MAX, SITES, input_bytes, plan
 from koala.cli.local.folders import shipped, state_folder
@@ -20,7 +16,6 @@ from koala.cli.local.grid_file import (
     read_grid,
     with_metrics,
 )
-from koala.cli.local.toml_writer import toml_text
 from koala.daemon.config import read_config as read_daemon
 from koala.errors import ConfigError
 from koala_agent.config import read_config as read_agent
@@ -178,32 +173,3 @@ def test_a_state_folder_that_cannot_be_made_is_a_configuration_error(tmp_path: P
     with pytest.raises(ConfigError, match="cannot be made"):  # noqa: SIM117 - what raises stays alone
         with state_folder(tmp_path / "file" / "x", prefix=""):
             pass
-
-
-scalars = (
-    st.booleans()
-    | st.integers(-(2**60), 2**60)
-    | st.floats(allow_nan=False)
-    | st.text(st.characters(exclude_categories=["Cs"]))
-)
-trees = st.recursive(
-    st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), scalars, max_size=4),
-    lambda inner: st.dictionaries(
-        st.text(st.characters(exclude_categories=["Cs"])),
-        inner | scalars | st.lists(scalars, max_size=3),
-        max_size=4,
-    ),
-    max_leaves=12,
-)
-
-
-@given(trees)
-def test_what_is_written_as_toml_is_read_back(tree: dict[str, object]) -> None:
-    assert tomllib.loads(toml_text(tree)) == tree
-
-
-def test_infinite_numbers_are_written_as_toml_has_them() -> None:
-    assert tomllib.loads(toml_text({"a": math.inf, "b": -math.inf})) == {
-        "a": math.inf,
-        "b": -math.inf,
-    }

@@ -210,7 +210,7 @@ class Connecting:
             print(f"{'ok' if need.is_met else 'FAILED':<8}{need.name}: {need.text}", flush=True)
 
     def _show_plan(self, tree: Tree) -> None:
-        from koala.cli.local.toml_writer import toml_text
+        from koala.runtime.toml_writer import toml_text
         from koala_agent.connect.plan import FOLDER
 
         wishes = self._wishes
@@ -244,8 +244,8 @@ class Connecting:
     async def _bring_up_here(self, tree: Tree) -> None:
         import asyncio
 
-        from koala.cli.local.toml_writer import toml_text
         from koala.identity.tls import JoinToken
+        from koala.runtime.toml_writer import toml_text
         from koala_agent.connect import bring_up, site_record
         from koala_agent.link.enrolment import identity_path, join
 
@@ -268,8 +268,8 @@ class Connecting:
         import asyncio
         from tempfile import TemporaryDirectory
 
-        from koala.cli.local.toml_writer import toml_text
         from koala.identity.tls import JoinToken
+        from koala.runtime.toml_writer import toml_text
         from koala_agent.connect import bring_up, plan, site_record, wheel
         from koala_agent.transport.ssh_connection import open_tunnel
 

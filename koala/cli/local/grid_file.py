@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from koala.cli.local.toml_writer import toml_text
 from koala.errors import ConfigError
 from koala.runtime.paths import written_path, written_text
+from koala.runtime.toml_writer import toml_text
 
 if TYPE_CHECKING:
     from koala.daemon.config import Config as DaemonConfig

@@ -117,7 +117,7 @@ def _test_of(path: Path) -> Path:
 def _filled_in(text: str, target: Path, kind: str, *, site: str | None, daemon: str | None) -> str:
     """Put the site, the daemon's address and the shell's variables of the batch system into an
     agent's template, and its name into the steps. Raises ConfigError."""
-    from koala.cli.local.toml_writer import toml_string
+    from koala.runtime.toml_writer import toml_string
     from koala_agent.checks import VARIABLES
     from koala_agent.config import parse_config
 

@@ -67,39 +67,6 @@ def add_FilesServicer_to_server(servicer, server):
     server.add_registered_method_handlers('koala.wire.v1.Files', rpc_method_handlers)
 
 
- # This class is part of an EXPERIMENTAL API.
-class Files:
-    """Offered by an agent with an open port, and by the relay in its place: the reader sees no difference.
-    """
-
-    @staticmethod
-    def Read(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/koala.wire.v1.Files/Read',
-            koala_dot_wire_dot_v1_dot_files__pb2.ReadRequest.SerializeToString,
-            koala_dot_wire_dot_v1_dot_files__pb2.Chunk.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-
 class RelayStub:
     """Missing associated documentation comment in .proto file."""
 
@@ -156,62 +123,3 @@ def add_RelayServicer_to_server(servicer, server):
             'koala.wire.v1.Relay', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
     server.add_registered_method_handlers('koala.wire.v1.Relay', rpc_method_handlers)
-
-
- # This class is part of an EXPERIMENTAL API.
-class Relay:
-    """Missing associated documentation comment in .proto file."""
-
-    @staticmethod
-    def Offer(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
-            target,
-            '/koala.wire.v1.Relay/Offer',
-            koala_dot_wire_dot_v1_dot_files__pb2.OfferUp.SerializeToString,
-            koala_dot_wire_dot_v1_dot_files__pb2.OfferDown.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Store(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_unary(
-            request_iterator,
-            target,
-            '/koala.wire.v1.Relay/Store',
-            koala_dot_wire_dot_v1_dot_files__pb2.StoreUp.SerializeToString,
-            koala_dot_wire_dot_v1_dot_files__pb2.StoreReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)

@@ -63,35 +63,3 @@ def add_AgentLinkServicer_to_server(servicer, server):
             'koala.wire.v1.AgentLink', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
     server.add_registered_method_handlers('koala.wire.v1.AgentLink', rpc_method_handlers)
-
-
- # This class is part of an EXPERIMENTAL API.
-class AgentLink:
-    """Missing associated documentation comment in .proto file."""
-
-    @staticmethod
-    def Connect(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
-            target,
-            '/koala.wire.v1.AgentLink/Connect',
-            koala_dot_wire_dot_v1_dot_link__pb2.FromAgent.SerializeToString,
-            koala_dot_wire_dot_v1_dot_link__pb2.ToAgent.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
