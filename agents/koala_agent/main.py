@@ -26,9 +26,8 @@ import structlog
 
 from koala.errors import ConfigError, DiskError, KoalaError
 from koala.identity.tls import JoinToken
-from koala.runtime.log_stream import log_stream
 from koala.runtime.paths import SETTINGS_MAX
-from koala.runtime.standard_streams import open_standard_streams
+from koala.runtime.standard_streams import log_stream, open_standard_streams
 from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
 from koala.wire.grpc_shutdown import to_the_end

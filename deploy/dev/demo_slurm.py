@@ -23,9 +23,9 @@ from koala.cli.local.demo_scenario import Planned
 from koala.cli.local.demo_show import Show
 from koala.cli.local.demo_summary import summary_text
 from koala.cli.local.folders import shipped, state_folder
-from koala.cli.local.grid_file import ANY_PORT, lay_out, parse_grid
 from koala.cli.local.grid_session import InterruptedRunError, run_grid
 from koala.errors import KoalaError
+from koala.grid_file import ANY_PORT, lay_out, parse_grid
 
 HERE = Path(__file__).parent
 CLUSTERS = {"alpha": 16, "beta": 32}

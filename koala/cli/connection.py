@@ -91,8 +91,6 @@ def _is_address(text: str) -> bool:
     return found is not None and (found["port"] is None or 0 < int(found["port"]) <= PORT_MAX)
 
 
-QUIET_VARIABLE = "KOALA_QUIET"
-"""Set by `koala --quiet`, and by users: no progress is shown."""
 JSON_VERSION = 1
 """Version of the documents of `--json` (docs/api.md)."""
 

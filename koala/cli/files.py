@@ -84,8 +84,8 @@ def add(
     Jobs then name it in inputFile. A folder NAME becomes files NAME/...; inputFile=NAME/ means all.
     After a cut the same command goes on where it stopped. The file appears once it is complete.
     """
-    from koala.cli.render.progress_bar import progress
     from koala.client.uploads import files_below
+    from koala.runtime.progress_bar import progress
 
     if there:
         if not sites:

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import click
 
 from koala.cli.commands import CALLED, LazyGroup
-from koala.cli.connection import QUIET_VARIABLE
 from koala.errors import ConfigError, KoalaError, SpecError, UnreachableError
+from koala.runtime.progress_bar import QUIET_VARIABLE
 from koala.runtime.standard_streams import open_standard_streams
 
 FAILED, WRONG, UNREACHABLE = 1, 2, 3

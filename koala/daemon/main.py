@@ -75,9 +75,8 @@ from koala.errors import (
     first_error,
 )
 from koala.runtime.disk import Disk
-from koala.runtime.log_stream import log_stream
 from koala.runtime.software import software_version
-from koala.runtime.standard_streams import open_standard_streams
+from koala.runtime.standard_streams import log_stream, open_standard_streams
 from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
 from koala.views.digest import digest

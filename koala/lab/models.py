@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Self
 
-from koala.cli.research.setting_options import SIMULATIONS, Declared
 from koala.errors import ConfigError
 from koala.lab.experiments import job_rows, label
 from koala.lab.results import Result
 from koala.lab.rows import Rows
+from koala.papers.options import Declared
 from koala.runtime.own_functions import is_of_session, name_of
 from koala.sim.options import option_name
 
@@ -43,8 +43,8 @@ class Model:
 
     def setting(self) -> Any:  # noqa: ANN401 - a dataclass of the simulation
         """Return the setting of the simulation. Raises ConfigError."""
-        importlib.import_module(KINDS[self.name].command)
-        found = SIMULATIONS[self.name].setting(_words(SIMULATIONS[self.name], self.options))
+        declared = importlib.import_module(KINDS[self.name].options).SIMULATION
+        found = declared.setting(_words(declared, self.options))
         if isinstance(found, tuple):  # of several policies and loads
             if len(found) != 1:
                 raise ConfigError(
@@ -112,9 +112,9 @@ def _value(name: str, kind: str, value: Any) -> Any:  # noqa: ANN401
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A simulation: the module of its command, that of its run, and the run."""
+    """A simulation: the module of its options, that of its run, and the run."""
 
-    command: str
+    options: str
     module: str
     run: Callable[[Any, int, bool], Measured]
 
@@ -162,7 +162,7 @@ def _hints(setting: Any, seed: int, _has_jobs: bool) -> Measured:  # noqa: ANN40
 
 
 KINDS: dict[str, Kind] = {
-    name: Kind(f"koala.papers.{paper}.command", f"koala.papers.{paper}.simulation.{module}", run)
+    name: Kind(f"koala.papers.{paper}.options", f"koala.papers.{paper}.simulation.{module}", run)
     for name, paper, module, run in (
         ("koala", "koala", "run", _koala),
         ("multiqueue", "multiqueue", "runs", _multiqueue),

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from koala.cli.clock import now_s
-from koala.cli.render.progress_bar import progress
+from koala.runtime import clock
+from koala.runtime.progress_bar import progress
 
 SHOWN_EVERY_S = 0.2
 
@@ -39,13 +39,13 @@ def _in_notebook(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
     show: Callable[..., Any] = display
     handle = show({"text/plain": f"0 of {total} {what}"}, raw=True, display_id=True)
-    last_s = now_s()
+    last_s = clock.now()
 
     def update(done: int) -> None:
         nonlocal last_s
-        if done < total and now_s() - last_s < SHOWN_EVERY_S:
+        if done < total and clock.now() - last_s < SHOWN_EVERY_S:
             return
-        last_s = now_s()
+        last_s = clock.now()
         handle.update({"text/plain": f"{done} of {total} {what}"}, raw=True)
 
     yield update

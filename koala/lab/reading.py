@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from koala.cli.local.grid_file import configurations
-from koala.cli.local.grid_file import read_grid as read_file
 from koala.core.model.parameters import simulated
 from koala.errors import ConfigError
+from koala.grid_file import configurations
+from koala.grid_file import read_grid as read_file
 from koala.lab.grids import POLICIES, Grid, Site
 from koala_agent.config import Config, largest_local_job
 from koala_agent.lrm.emulated.local_users import LoadParameters

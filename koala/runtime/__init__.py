@@ -6,13 +6,13 @@ clock                the clocks of this machine
 disk, disk_formats   free space; the version numbers of all formats on disk
 driver               drive a state machine: events and a timer in, outputs out
 extras               optional packages that are missing
-log_stream           where log lines go
 own_functions        functions of users that settings name
 paths                paths as people write them in configuration files
+progress_bar         show how far a long operation is
 provenance           the program that made a result, and its machine
 software             the version of this software
 sqlite_store         rules of every SQLite database; the lock of a state directory
-standard_streams     reopen closed standard streams
+standard_streams     reopen closed standard streams; where log lines go
 systemd              notify the service manager
 threads              start worker threads
 token_bucket         the rate limit with bursts that quotas and file copies share

@@ -1,4 +1,4 @@
-"""Clocks of the agent: the only module of the agent that reads one.
+"""Clocks of this machine, for agents and commands; the daemon has its own.
 
 Safety rests on durations, each measured on one machine (CLOCK_BOOTTIME, which counts through a
 suspend and is never set). The daemon's time, which starters estimate from answered pings, decides

@@ -8,7 +8,9 @@ import pytest
 
 from koala.cli.local.demo_scenario import FILES, PROCESSES_MAX, SITES, input_bytes, plan
 from koala.cli.local.folders import shipped, state_folder
-from koala.cli.local.grid_file import (
+from koala.daemon.config import read_config as read_daemon
+from koala.errors import ConfigError
+from koala.grid_file import (
     ANY_PORT,
     GridFile,
     lay_out,
@@ -16,8 +18,6 @@ from koala.cli.local.grid_file import (
     read_grid,
     with_metrics,
 )
-from koala.daemon.config import read_config as read_daemon
-from koala.errors import ConfigError
 from koala_agent.config import read_config as read_agent
 from tests.tidy.sources import ROOT
 

@@ -8,10 +8,9 @@ import sys
 
 import pytest
 
-from koala.cli.connection import QUIET_VARIABLE
 from koala.cli.jobs.follow import Progress
-from koala.cli.render import progress_bar
-from koala.cli.render.progress_bar import progress
+from koala.runtime import progress_bar
+from koala.runtime.progress_bar import QUIET_VARIABLE, progress
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, *, after_s: float) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
-from koala.cli.local.grid_file import configurations, parse_grid
 from koala.errors import ConfigError
+from koala.grid_file import configurations, parse_grid
 from koala.identity.credentials import read_credentials
 from koala.identity.tls import JoinToken
 from koala.sim.trace.event_files import read_events

@@ -1,4 +1,4 @@
-"""What is written as TOML is what Python reads of it."""
+"""Trees written as TOML are what Python reads of them."""
 
 from __future__ import annotations
 

@@ -36,6 +36,12 @@ def test_every_package_that_is_imported_is_a_declared_dependency() -> None:
             "lower layer",
         ),
         (
+            "koala.lab.models",
+            "from koala.cli.research.setting_options import simulation",
+            "lower layer",
+        ),
+        ("koala.twin.folders", "def f():\n    import koala.cli.local.folders", "lower layer"),
+        (
             "koala_agent.claims.table",
             "from koala.core.model.values import ClaimId",
             "an agent knows only",

@@ -24,8 +24,8 @@ def backup(*, state_dir: Path, target: Path, outputs: bool, json: bool) -> None:
     The backup has the journal as of one commit, with every event verified, and the keys and users.
     Protect it like the directory itself.
     """
-    from koala.cli.render.progress_bar import progress
     from koala.daemon.state.backup import back_up
+    from koala.runtime.progress_bar import progress
 
     with progress("verifying the journal", 1.0) as update:
         made = back_up(state_dir, target, with_spool=outputs, progress=update)
@@ -47,8 +47,8 @@ def restore(*, source: Path, state_dir: Path, json: bool) -> None:
     Sites may be ahead of the restored journal. The daemon that starts there begins a later epoch,
     and gives up the attempts whose state is uncertain.
     """
-    from koala.cli.render.progress_bar import progress
     from koala.daemon.state.backup import restore as restore_backup
+    from koala.runtime.progress_bar import progress
 
     with progress("verifying the journal", 1.0) as update:
         found = restore_backup(source, state_dir, progress=update)

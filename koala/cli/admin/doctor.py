@@ -10,9 +10,9 @@ import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import daemon_options
-from koala.cli.clock import now_s, wall_at
 from koala.cli.connection import ask, show_json
 from koala.errors import DeniedError, KoalaError
+from koala.runtime import clock
 from koala.runtime.checkup import Check, Finding, NotableError, document, examine, is_well
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ class Examination:
     async def daemon(self) -> str:
         """Check that the daemon answers."""
         await self._client.hello()  # connects
-        begun_s, begun_at = now_s(), wall_at()
+        begun_s, begun_at = clock.now(), clock.unix_now()
         self._info = info = await self._client.hello()
-        self._took_s = now_s() - begun_s
+        self._took_s = clock.now() - begun_s
         if info.now is not None:
             self._offset_s = info.now.timestamp() - begun_at - self._took_s / 2
         return f"{self._client.address} answers in {1_000 * self._took_s:.0f} ms"

@@ -13,8 +13,9 @@ import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import Whole, daemon_options, examples, jobs_argument, option
-from koala.cli.connection import ENDS, QUIET_VARIABLE, ask, is_coloured, note, say, show_json
+from koala.cli.connection import ENDS, ask, is_coloured, note, say, show_json
 from koala.errors import KoalaError
+from koala.runtime.progress_bar import QUIET_VARIABLE
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient

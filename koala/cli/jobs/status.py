@@ -20,7 +20,6 @@ from koala.cli.arguments import (
     option,
     read_instant,
 )
-from koala.cli.clock import wall_at
 from koala.cli.connection import (
     Document,
     answer,
@@ -34,6 +33,7 @@ from koala.cli.connection import (
     width,
 )
 from koala.errors import KoalaError, SpecError
+from koala.runtime import clock
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -95,7 +95,7 @@ def list_jobs(
     since_at = read_instant("--since", since)
     if mine and user:
         raise SpecError("--mine and --user cannot be combined")
-    render = read_format("--format", form, now=wall_at())
+    render = read_format("--format", form, now=clock.unix_now())
     is_filtered = since_at is not None or site is not None
 
     async def request(client: AsyncClient) -> list[JobSummary]:

@@ -25,9 +25,10 @@ from koala.cli.arguments import (
     read_text,
     source_argument,
 )
-from koala.cli.connection import QUIET_VARIABLE, ask, call, note, say, show_json
+from koala.cli.connection import ask, call, note, say, show_json
 from koala.cli.jobs.follow import InterruptNotice, newest_notice, progress_text, wait_until_over
 from koala.errors import KoalaError, SpecError
+from koala.runtime.progress_bar import QUIET_VARIABLE
 
 if TYPE_CHECKING:
     from koala.client.client import AsyncClient

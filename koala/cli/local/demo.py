@@ -39,8 +39,8 @@ def demo(*, jobs: int, seed: int, keep: bool, plain: bool, no_web: bool, json: b
     from koala.cli.local.demo_show import Show
     from koala.cli.local.demo_summary import summary_text
     from koala.cli.local.folders import shipped, state_folder
-    from koala.cli.local.grid_file import ANY_PORT, lay_out, read_grid
     from koala.cli.local.grid_session import InterruptedRunError, run_grid
+    from koala.grid_file import ANY_PORT, lay_out, read_grid
 
     if importlib.util.find_spec("numpy") is None:
         raise ConfigError(

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from koala.cli.local.grid_file import GridFolder
 from koala.core.model.values import SiteName
+from koala.grid_file import GridFolder
 from koala.rsl import read_job, write_job
 
 GRID_FILE = "das.toml"

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from koala.cli.clock import now_s
 from koala.cli.connection import ENDS, say
 from koala.cli.local.demo_scenario import PROCESSES_MAX, Planned
 from koala.cli.local.demo_summary import summary_rows
 from koala.cli.local.live_view import LiveView, PlainView, Scene
+from koala.runtime import clock
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -25,7 +25,7 @@ class Show:
 
     def __init__(self, planned: list[Planned], *, is_live: bool) -> None:
         self._planned = planned
-        self._begun_s = now_s()
+        self._begun_s = clock.now()
         self._scene = Scene(planned=len(planned))
         self._view = LiveView(self._scene) if is_live else PlainView(self._scene.names)
 
@@ -71,7 +71,7 @@ class Show:
     async def _update(self, client: AsyncClient, view: LiveView | PlainView) -> None:
         self._scene.jobs = [job.document for job in await client.list_jobs()]
         self._scene.sites = [site.document for site in await client.sites()]
-        self._scene.elapsed_s = now_s() - self._begun_s
+        self._scene.elapsed_s = clock.now() - self._begun_s
         view.update(self._scene)
 
     async def _show_events(self, client: AsyncClient, view: LiveView | PlainView) -> None:

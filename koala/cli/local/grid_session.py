@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from koala.cli.connection import ENDS
-from koala.cli.local.grid_file import GridFolder
 from koala.cli.local.processes import Processes
 from koala.cli.local.web_page import start_page
 from koala.errors import KoalaError, first_error
+from koala.grid_file import GridFolder
 from koala.runtime.child_lifetime import end_once
 
 if TYPE_CHECKING:

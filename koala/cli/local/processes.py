@@ -20,9 +20,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from koala.cli.clock import now_s
-from koala.cli.local.grid_file import GridFolder
 from koala.errors import KoalaError
+from koala.grid_file import GridFolder
+from koala.runtime import clock
 from koala.runtime.own_functions import FOLDER_VARIABLE
 
 if TYPE_CHECKING:
@@ -111,10 +111,10 @@ class Processes:
         for child in children:
             if child.poll() is None:
                 child.terminate()
-        until = now_s() + STOP_S
+        until = clock.now() + STOP_S
         for child in children:
             try:
-                child.wait(max(0.0, until - now_s()))
+                child.wait(max(0.0, until - clock.now()))
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
@@ -123,8 +123,8 @@ class Processes:
         """Kill processes with the tag until none is left, or to the time limit."""
         import psutil
 
-        until = now_s() + SWEEP_S
-        while (found := list(_tagged(self._tag))) and now_s() < until:
+        until = clock.now() + SWEEP_S
+        while (found := list(_tagged(self._tag))) and clock.now() < until:
             for process in found:
                 with contextlib.suppress(psutil.Error):
                     process.kill()

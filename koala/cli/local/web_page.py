@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from koala.cli.local.grid_file import ANY_PORT, GridFolder
 from koala.cli.local.processes import Processes
 from koala.errors import ConfigError
+from koala.grid_file import ANY_PORT, GridFolder
 from koala.runtime.extras import WEB, missing_text
 from koala.wire.listen_ports import check_free
 

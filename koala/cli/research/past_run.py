@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from koala.cli.render.progress_bar import progress
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, Instant, JobId
 from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
 from koala.daemon.storage.journal_reader import JournalReader, Step, replay
 from koala.errors import UnknownJobError
+from koala.runtime.progress_bar import progress
 from koala.sim.replay.chronicle import Chronicle
 from koala.sim.replay.story import Narrator, StoryEvent
 

@@ -156,7 +156,7 @@ def _compare(run: PastRun, changes: Changes, job: JobId | None, *, as_json: bool
 
 
 def _progress(bars: ExitStack, name: str, recording: Recording) -> Callable[[Instant], None]:
-    from koala.cli.render.progress_bar import progress
+    from koala.runtime.progress_bar import progress
 
     span_s = max(recording.last_at - recording.first_at, 1e-9)
     words = "simulating as it was" if name == "simulated" else "simulating what if"

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from koala.cli import clock
 from koala.cli.arguments import Number, Whole, examples, file, offered, option
 from koala.cli.extras import needs_sim
-from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
 from koala.cli.research.campaign_options import campaign_options, part_of, store_of
 from koala.errors import ConfigError, SpecError
+from koala.runtime import clock
+from koala.runtime.progress_bar import progress
 
 if TYPE_CHECKING:
     from koala.papers.paper import Paper
@@ -122,12 +122,12 @@ def reproduce(
     last = found.name if share is None else f"{found.name}-part-{share[0]}-of-{share[1]}"
     folder = _make(out if out is not None else Path("reproduction") / last)
     kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
-    begin = clock.wall_at()
+    begin = clock.unix_now()
     with progress(f"{len(runs)} runs", len(runs)) as update:
         made = make_runs(wanted, runs, engine, kept, update)
     times = {
         "begun_at": datetime.fromtimestamp(begin, UTC).isoformat(timespec="seconds"),
-        "elapsed_s": round(clock.wall_at() - begin, 1),
+        "elapsed_s": round(clock.unix_now() - begin, 1),
         "workers": workers,
         "on": on,
     }

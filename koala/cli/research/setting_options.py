@@ -1,13 +1,12 @@
-"""Command line of a simulation, made of the options that its setting declares.
+"""Command line of a simulation, made of the options that it declares.
 
-`@simulation(Setting, reps=5)` makes a command of a function that gets the setting and a `Runs`: how
-often to run it, and what to do with the results. The function's docstring is the help text.
+`@simulation(SIMULATION, reps=5)` makes a command of a function that gets the setting and a `Runs`:
+how often to run it, and what to do with the results. The function's docstring is the help text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -23,52 +22,19 @@ from koala.cli.research.simulation_options import (
     seed_option,
     workers_option,
 )
-from koala.sim.options import Option, option_name, options_of
+from koala.papers.options import Declared
+from koala.sim.options import Option, option_name
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
-    """A simulation as its command declares it: the options, and what makes its setting."""
-
-    options: Mapping[str, Option]
-    make: Callable[..., Any]
-
-    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Read the values of all options. Raises ConfigError."""
-        return {
-            name: one.read(option_name(name, one), given[name]) if one.read else given[name]
-            for name, one in self.options.items()
-        }
-
-    def setting(self, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a dataclass
-        """Make the setting of the values of all options. Raises ConfigError."""
-        return self.make(**self.values(given))
-
-
-SIMULATIONS: dict[str, Declared] = {}
-"""Simulations whose commands are imported, by name."""
-
-
 def simulation(
-    setting: type,
-    *,
-    reps: int,
-    make: Callable[..., Any] | None = None,
-    more: Mapping[str, Option] | None = None,
+    declared: Declared, *, reps: int
 ) -> Callable[[Callable[[Any, Runs], None]], click.Command]:
-    """Decorate the function of a simulation: make its command.
-
-    `make` makes the setting of the options' values, and is the setting's class by default; `more`
-    are options that are no fields.
-    """
-    options = {**options_of(setting), **(more or {})}
-    declared = Declared(options=options, make=make or setting)
+    """Decorate the function of a simulation: make its command."""
+    options = declared.options
 
     def decorate(function: Callable[[Any, Runs], None]) -> click.Command:
-        SIMULATIONS[function.__name__] = declared
-
         @needs_sim
         def run(**given: Any) -> None:  # noqa: ANN401
             values = declared.values(given)

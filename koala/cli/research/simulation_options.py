@@ -73,7 +73,7 @@ class Runs:
         `to_file` runs one that writes its jobs as they end: the first, with --jobs-out. After an
         interrupt, print how many have finished and return those. Exit if none has.
         """
-        from koala.cli.render.progress_bar import progress
+        from koala.runtime.progress_bar import progress
         from koala.sim.replication import replicate
 
         check_outputs(self.jobs_out, self.plot)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
-from koala.cli import clock
 from koala.cli.arguments import Whole, examples, file, option
 from koala.cli.extras import needs_sim
-from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
 from koala.cli.research.campaign_options import campaign_options, part_of, store_of
 from koala.errors import ConfigError
+from koala.runtime import clock
+from koala.runtime.progress_bar import progress
 
 if TYPE_CHECKING:
     from koala.lab.rows import Rows
@@ -95,7 +95,7 @@ def sweep(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--out {folder}: {error.strerror}") from None
-    begin = clock.wall_at()
+    begin = clock.unix_now()
     merged: tuple[Part, ...] = ()
     if merge:
         made, merged = _merged(found, tasks, merge)
@@ -106,7 +106,7 @@ def sweep(
         "command": f"koala sweep {source.name} --seed {found.seed} --reps {found.reps}",
         "part": part,
         "begun_at": datetime.fromtimestamp(begin, UTC).isoformat(timespec="seconds"),
-        "elapsed_s": round(clock.wall_at() - begin, 1),
+        "elapsed_s": round(clock.unix_now() - begin, 1),
         "workers": workers,
         "on": on,
     }

@@ -13,9 +13,9 @@ from click.exceptions import Exit
 from koala.cli.arguments import Whole, examples, option
 from koala.cli.arguments import file as path_type
 from koala.cli.extras import needs_sim
-from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
 from koala.errors import ConfigError
+from koala.runtime.progress_bar import progress
 from koala.sim.option_values import local_scheduler_name, one_of
 
 if TYPE_CHECKING:

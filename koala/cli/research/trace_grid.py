@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from click.exceptions import Exit
 
-from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
+from koala.runtime.progress_bar import progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

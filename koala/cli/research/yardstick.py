@@ -11,10 +11,10 @@ from click.exceptions import Exit
 
 from koala.cli.arguments import file, option
 from koala.cli.extras import needs_sim
-from koala.cli.render.progress_bar import progress
 from koala.cli.research import simulation_options as shared
 from koala.cli.research.campaign_options import campaign_options, store_of
 from koala.errors import ConfigError
+from koala.runtime.progress_bar import progress
 
 if TYPE_CHECKING:
     from koala.lab.rows import Rows

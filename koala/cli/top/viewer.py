@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from koala.cli.clock import wall_at
 from koala.cli.connection import ENDS
 from koala.cli.jobs.logs import LogPrinter
 from koala.cli.top.keys import key_mode, read_keys, waiting_bytes
@@ -19,6 +18,7 @@ from koala.cli.top.scene import Document, TopScene, chosen_jobs, counts
 from koala.cli.top.screen import screen_lines
 from koala.cli.top.state import Order, Request, TopState, View
 from koala.errors import KoalaError, UnauthenticatedError
+from koala.runtime import clock
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -120,7 +120,7 @@ class Viewer:
         from rich.text import Text
 
         size = self._live.console.size
-        now_at, model, state = wall_at(), self._model, self._state
+        now_at, model, state = clock.unix_now(), self._model, self._state
         self._choose(now_at)
         scene = TopScene(
             address=self._client.address,

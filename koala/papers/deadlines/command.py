@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from koala.cli.research.setting_options import simulation
 from koala.cli.research.simulation_options import Runs
+from koala.papers.deadlines.options import SIMULATION
 from koala.papers.deadlines.simulation.counting import Summary, summarize
 from koala.papers.deadlines.simulation.run import simulate, simulate_to_file
 from koala.papers.deadlines.simulation.setting import Setting
@@ -20,7 +21,7 @@ WORDS = {
 }
 
 
-@simulation(Setting, reps=5)
+@simulation(SIMULATION, reps=5)
 def deadlines(setting: Setting, runs: Runs) -> None:
     """Simulate jobs with deadlines on clusters with local users.
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from math import isnan
 from pathlib import Path
-from typing import Any
 
 from koala.cli.research.setting_options import simulation
 from koala.cli.research.simulation_options import Runs, write_rows
+from koala.papers.hints.options import SIMULATION
 from koala.papers.hints.simulation.counting import Summary, summarize
-from koala.papers.hints.simulation.grid_file import read_grid
 from koala.papers.hints.simulation.run import RunRecord, simulate
 from koala.papers.hints.simulation.setting import Setting
-from koala.sim.options import Option
 
 KINDS = {"all": "all jobs", "io": "I/O-bound jobs", "cpu": "CPU-bound jobs"}
 COLUMNS = (
@@ -28,32 +26,7 @@ COLUMNS = (
 )
 
 
-GRID = {
-    "grid": Option(
-        default=None,
-        kind="file",
-        metavar="F.toml",
-        help="Sites and links (docs/simulation.md).  [default: three sites]",
-    ),
-    "vpn_mbps": Option(
-        default=None,
-        kind="number",
-        name="vpn",
-        help="Mb/s between each two sites.  [default: 6, or as in the grid file]",
-    ),
-}
-
-
-def _setting(*, grid: Path | None, vpn_mbps: float | None, **values: Any) -> Setting:  # noqa: ANN401
-    if grid is not None:
-        sites, of_file_mbps, vpns = read_grid(grid)
-        values |= {"sites": sites, "vpn_mbps": of_file_mbps, "vpns": vpns}
-    if vpn_mbps is not None:
-        values |= {"vpn_mbps": vpn_mbps, "vpns": ()}
-    return Setting(**values)
-
-
-@simulation(Setting, reps=5, make=_setting, more=GRID)
+@simulation(SIMULATION, reps=5)
 def hints(setting: Setting, runs: Runs) -> None:
     """Simulate jobs that compute and read data.
 

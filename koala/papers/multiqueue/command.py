@@ -5,82 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
-from koala.cli.render.progress_bar import progress
 from koala.cli.render.table import columns, table
 from koala.cli.research.setting_options import simulation
 from koala.cli.research.simulation_options import INTERRUPTED, Runs, check_outputs, write_rows
-from koala.core.model.visiting import Discipline
 from koala.errors import ConfigError
+from koala.papers.multiqueue.options import SIMULATION
 from koala.papers.multiqueue.simulation.points import SimulatedPoint, sweep
 from koala.papers.multiqueue.simulation.runs import KINDS, Setting
-from koala.policies import named
-from koala.policies.queueing.multiqueue import DISCIPLINES
-from koala.runtime.own_functions import outside_names
-from koala.sim.option_values import numbers, one_of
-from koala.sim.options import Option
-
-POLICIES = "GS, LS-OR|RD|RO|DO, GP, LP-LF|GF|RD, EQ-LF|GF|RD, LQ"
+from koala.runtime.progress_bar import progress
 
 
-def _policies(_option: str, text: str) -> tuple[str, ...]:
-    names = tuple(DISCIPLINES)
-    if text.lower() == "all":
-        return names
-    return tuple(dict.fromkeys(_policy(word.strip()) for word in text.split(",")))
-
-
-def _policy(name: str) -> str:
-    """Check the name of a discipline: built-in (in any case), of another package, or as
-    `module:DISCIPLINE`."""
-    if ":" not in name and name not in outside_names("queueing"):
-        return one_of("policy", name, tuple(DISCIPLINES))
-    if not isinstance(named("queueing", name), Discipline):
-        raise ConfigError(f"--policy {name}: allowed are disciplines for several queues")
-    return name
-
-
-SEVERAL = {
-    "policies": Option(
-        default="LS-DO",
-        name="policy",
-        help=f"{POLICIES}, or module:DISCIPLINE; several with commas between, or all.",
-        words=(*DISCIPLINES, "all"),
-        read=_policies,
-    ),
-    "loads": Option(
-        default="0.5",
-        name="utilization",
-        help="Offered gross load, 1 is all processors; several with commas.",
-        read=numbers,
-    ),
-    "split": Option(
-        default=None,
-        help="Shares of the local queues; equal ones when not given.",
-        read=lambda option, text: numbers(option, text) if text else None,
-    ),
-}
-
-
-def _settings(
-    *,
-    policies: tuple[str, ...],
-    loads: tuple[float, ...],
-    split: tuple[float, ...] | None,
-    **values: Any,  # noqa: ANN401
-) -> tuple[Setting, ...]:
-    values["split"] = split or (1.0,) * len(values["sites"])
-    return tuple(
-        Setting(policy=name, utilization=load, **values)
-        for name in policies
-        for load in dict.fromkeys(loads)
-    )
-
-
-@simulation(Setting, reps=5, make=_settings, more=SEVERAL)
+@simulation(SIMULATION, reps=5)
 def multiqueue(settings: tuple[Setting, ...], runs: Runs) -> None:
     """Simulate response times in several clusters with queues.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from koala.cli.research.setting_options import simulation
 from koala.cli.research.simulation_options import Runs
+from koala.papers.synchronous.options import SIMULATION
 from koala.papers.synchronous.simulation.counting import Summary, summarize
 from koala.papers.synchronous.simulation.run import simulate, simulate_to_file
 from koala.papers.synchronous.simulation.setting import Setting
@@ -19,7 +20,7 @@ WORDS = {
 }
 
 
-@simulation(Setting, reps=3)
+@simulation(SIMULATION, reps=3)
 def sq(setting: Setting, runs: Runs) -> None:
     """Simulate subtasks that must advance together.
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 
 import pyte
 
-from koala.cli.clock import now_s
+from koala.runtime import clock
 from tests.cli.command import LIMIT_S, environment
 
 COLUMNS, LINES = 80, 24
@@ -64,9 +64,9 @@ class Terminal:
 
     def wait(self, shows: Callable[[str], bool], what: str) -> str:
         """Read until the screen is as expected; return it."""
-        end = now_s() + LIMIT_S
+        end = clock.now() + LIMIT_S
         while not shows(self.text):
-            left = end - now_s()
+            left = end - clock.now()
             assert left > 0, f"waited for {what}:\n{self.text}"
             assert self._read(left), f"ended before {what}:\n{self.text}"
         return self.text
@@ -81,9 +81,9 @@ class Terminal:
 
     def end(self) -> int:
         """Read up to the end of the process; return its status."""
-        end = now_s() + LIMIT_S
+        end = clock.now() + LIMIT_S
         while self.process.poll() is None:
-            assert now_s() < end, f"still runs:\n{self.text}"
+            assert clock.now() < end, f"still runs:\n{self.text}"
             self._read(0.1)
         self._read(0.1)
         return self.process.returncode

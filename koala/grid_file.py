@@ -1,4 +1,4 @@
-"""Grid files: one TOML file describes the daemon and all agents of a grid on this machine.
+"""Read and lay out grid files: one TOML file describes a grid on this machine, daemon and agents.
 
     state_dir = "..."          optional: where journals, spools and logs are kept
     [daemon], [parameters], [links], [bus] ...      as in the daemon's configuration

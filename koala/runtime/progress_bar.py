@@ -7,8 +7,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from koala.cli.clock import now_s
-from koala.cli.connection import QUIET_VARIABLE
+from koala.runtime import clock
+
+QUIET_VARIABLE = "KOALA_QUIET"
+"""Set by `koala --quiet`, and by users: no progress is shown."""
 
 SHOWN_AFTER_S = 1.0
 """Operations that are shorter show no bar."""
@@ -23,13 +25,13 @@ def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
     if os.environ.get(QUIET_VARIABLE) or not sys.stderr.isatty():
         yield lambda _done: None
         return
-    began_s = now_s()
+    began_s = clock.now()
     show: Callable[[float], None] | None = None
     with ExitStack() as stack:
 
         def update(done: float) -> None:
             nonlocal show
-            if show is None and now_s() - began_s >= SHOWN_AFTER_S:
+            if show is None and clock.now() - began_s >= SHOWN_AFTER_S:
                 show = _begin(stack, what, total)
             if show is not None:
                 show(done)

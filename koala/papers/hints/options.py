@@ -1,0 +1,38 @@
+"""Options of the simulation of jobs that compute and read data; a file may describe the grid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from koala.papers.hints.simulation.grid_file import read_grid
+from koala.papers.hints.simulation.setting import Setting
+from koala.papers.options import Declared
+from koala.sim.options import Option
+
+GRID = {
+    "grid": Option(
+        default=None,
+        kind="file",
+        metavar="F.toml",
+        help="Sites and links (docs/simulation.md).  [default: three sites]",
+    ),
+    "vpn_mbps": Option(
+        default=None,
+        kind="number",
+        name="vpn",
+        help="Mb/s between each two sites.  [default: 6, or as in the grid file]",
+    ),
+}
+
+
+def _setting(*, grid: Path | None, vpn_mbps: float | None, **values: Any) -> Setting:  # noqa: ANN401
+    if grid is not None:
+        sites, of_file_mbps, vpns = read_grid(grid)
+        values |= {"sites": sites, "vpn_mbps": of_file_mbps, "vpns": vpns}
+    if vpn_mbps is not None:
+        values |= {"vpn_mbps": vpn_mbps, "vpns": ()}
+    return Setting(**values)
+
+
+SIMULATION = Declared.of(Setting, make=_setting, more=GRID)
