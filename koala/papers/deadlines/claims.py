@@ -43,12 +43,12 @@ CONCLUSIONS = {
         "GP, and LP with a low local load",
     ),
     "4-2": Claim(
-        "It is so in general.",
+        "It is better in general to consider jobs only shortly before their deadline.",
         high(lambda level: _better(at(level, LP))),
         reading="the same where the paper does not look: LP with a high local load",
     ),
     "4-3": Claim(
-        "Considering them too early makes many jobs fail.",
+        "Considering jobs too early makes many of them fail.",
         everywhere(
             lambda level: higher_by(
                 MUCH, wait(at(level), "fail_rate", inf), wait(at(level), "fail_rate", 10.0)
@@ -57,12 +57,12 @@ CONCLUSIONS = {
         reading=f"failed, Wait-∞ over Wait-10 by {share(MUCH)}, GP",
     ),
     "4-4": Claim(
-        "The first jobs then run fine.",
+        "Of jobs that are considered too early, the first ones run fine.",
         everywhere(lambda level: first_better(level, 0.7)),
         reading="from an empty grid, Lp 0.7: more success for the first five than after the 20th",
     ),
     "4-5": Claim(
-        "But these waste much processor time.",
+        "Of jobs that are considered too early, the first ones waste much processor time.",
         everywhere(
             lambda level: above(
                 Quantity(Beginning(at(level)), "wasted.first", "wasted at first"), 0, "%"
@@ -71,7 +71,7 @@ CONCLUSIONS = {
         reading="Lp 0.7: wasted in the first 20 minutes of an empty grid, over none",
     ),
     "4-6": Claim(
-        "The next ones do not find enough processors.",
+        "The jobs after these do not find enough processors.",
         everywhere(lambda level: scarcer_later(level, 0.7)),
         reading="Lp 0.7 against 1, long after an empty grid: global jobs hold or use more",
     ),

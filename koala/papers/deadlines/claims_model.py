@@ -142,22 +142,22 @@ PARAMETERS = {
         reading="both are lower",
     ),
     "3.1-4": Claim(
-        "One reason: local jobs are killed.",
+        "One reason why loads are not the requested ones: local jobs are killed.",
         everywhere(lambda level: above(of(at(level), "local_kill_rate", "Wait-∞"), 0, "%")),
         figures=(1,),
     ),
     "3.1-5": Claim(
-        "Another: processor time is wasted by early claims.",
+        "Another reason: processor time is wasted by early claims.",
         everywhere(lambda level: above(of(at(level), "wasted", "Wait-∞"), 0, "%")),
         figures=(1,),
     ),
     "3.1-6": Claim(
-        "A third: global jobs fail at their deadlines.",
+        "A third reason: global jobs fail at their deadlines.",
         everywhere(lambda level: above(of(at(level), "fail_rate", "Wait-∞"), 0, "%")),
         figures=(1,),
     ),
     "3.1-7": Claim(
-        "But the useful load can be computed.",
+        "The useful load can be computed.",
         everywhere(_accounted),
         reading="what is busy or claimed, less what is wasted, is what jobs use",
     ),

@@ -133,12 +133,12 @@ RPP = {
         reading="of a run from an empty grid, Lp 0.1: the first five, and those after the 20th",
     ),
     "3.2-5": Claim(
-        "They fail because they find fewer free processors.",
+        "The jobs after the first ones fail because they find fewer free processors.",
         low(lambda level: fuller_later(level, 0.1)),
         reading="from an empty grid on, busy and claimed processors become more than under Lp 1",
     ),
     "3.2-6": Claim(
-        "The total load shows that: it is higher for lower Lp.",
+        "The total load is higher for lower Lp, which shows that fewer processors are free.",
         low(_more_with_lower("total_load")),
         figures=(2,),
     ),
@@ -158,7 +158,7 @@ RPP = {
         reading="1 against 0.9",
     ),
     "3.2-10": Claim(
-        "That is because the requested load is 100 %.",
+        "Success falls close to Lp = 1 because the requested load is 100 %.",
         high(_because_full),
         figures=(3,),
         reading="1 is below 0.9 there, and above it with 80 % requested",
@@ -426,7 +426,7 @@ WAIT = {
         figures=(8,),
     ),
     "3.3-20": Claim(
-        "They also have better results for the global jobs.",
+        "The other Wait-X also have better results for the global jobs than pure RPP.",
         low(lambda level: starmap(higher, _against_pure(level, "success_rate"))),
         reading="success under GP, each of the others against Wait-∞",
     ),

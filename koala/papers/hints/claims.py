@@ -94,7 +94,7 @@ EXPECTATIONS = {
         reading="highest of the three at 40, 60, 80 and 100 %",
     ),
     "4.1-2": Claim(
-        "These jobs finish considerably later than it predicts, because they block.",
+        "I/O-bound jobs finish considerably later than NoNetwork predicts, because they block.",
         at(_later_than_predicted),
         reading=f"they run longer than their length over their slice by {share(MUCH)}",
     ),
@@ -130,17 +130,17 @@ BY_CLASS = {
         among_three(lambda found: lowest(found["Service"], found.values()), "cpu"),
     ),
     "5.3-3": Claim(
-        "Some jobs are now processed at a rate below the preferred one.",
+        "With hints some jobs are processed at a rate below the preferred one.",
         at(lambda reading: above(of("Service", "below_preferred.cpu", USUAL, reading), 0)),
         reading="CPU-bound ones under Service",
     ),
     "5.3-4": Claim(
-        "Slightly below it.",
+        "Their rate is slightly below the preferred one.",
         at(_slightly_slower),
         reading=f"these have {share(1 - MUCH)} of it in the mean, or more",
     ),
     "5.3-5": Claim(
-        "But they finish sooner than if they were delayed in time.",
+        "Jobs below their preferred rate finish sooner than if they were delayed.",
         at(_sooner),
         reading="the same jobs under PreferLocal, which delays them",
     ),
@@ -199,11 +199,11 @@ BY_SHARE = {
         among_three(lambda found: close(found["NoNetwork"], found["PreferLocal"]), fraction=0.0),
     ),
     "5.4-2": charted(
-        "Service performs better there, as it does not prefer local sites.",
+        "With CPU-bound jobs alone Service performs better, as it does not prefer local sites.",
         among_three(lambda found: lower(found["Service"], found["PreferLocal"]), fraction=0.0),
     ),
     "5.4-3": charted(
-        "Slightly better.",
+        "With CPU-bound jobs alone Service performs slightly better.",
         among_three(
             lambda found: slightly_lower(found["Service"], found["PreferLocal"]), fraction=0.0
         ),
@@ -215,7 +215,7 @@ BY_SHARE = {
         reading="its response time ascends from 0 to 60 %, as it stands",
     ),
     "5.4-5": charted(
-        "It degrades as the network gains importance.",
+        "NoNetwork degrades as the network gains importance.",
         at(_degrades_relatively),
         reading="relative to PreferLocal, which looks at links: I/O-bound jobs are half as long, "
         "so that every policy has less to do",
@@ -226,7 +226,7 @@ BY_SHARE = {
         reading="than Service, 20 to 80 %",
     ),
     "5.4-7": charted(
-        "This accounts for the difference with Service.",
+        "The remote I/O-bound jobs of PreferLocal account for its difference with Service.",
         at(_differs),
         reading="Service has lower response times at 20, 40 and 60 %",
     ),
@@ -236,12 +236,12 @@ BY_SHARE = {
         reading=f"the busiest one carries more than {share(FULL)}, at 80 and 100 %",
     ),
     "5.4-9": charted(
-        "And the three algorithms converge.",
+        "Past 60 % the three algorithms converge.",
         _converge(*OTHERS),
         reading=f"within {share(LITTLE)} of Service at 80 and 100 %",
     ),
     "5.4-10": charted(
-        "PreferLocal and Service do so.",
+        "Past 60 % PreferLocal and Service converge.",
         _converge("PreferLocal"),
         reading=f"these two alone, within {share(LITTLE)}",
     ),
@@ -298,12 +298,12 @@ CONCLUSIONS = {
         reading=f"with 20 % I/O-bound jobs, by {share(MUCH)} of each of the others",
     ),
     "6-2": charted(
-        "Significantly in some cases.",
+        "Average response times improve significantly in some cases.",
         at(_significantly),
         reading=f"at some share of I/O-bound jobs, by {share(MUCH)} of PreferLocal",
     ),
     "6-3": charted(
-        "Up to 30 % in some cases.",
+        "Average response times improve by up to 30 % in some cases.",
         at(_up_to),
         reading=f"at no share by more than {share(UP_TO + LITTLE)} of PreferLocal",
     ),

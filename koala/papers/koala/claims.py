@@ -68,7 +68,7 @@ MODEL = {
         reading="some claiming tries are not the last of their job",
     ),
     "2.4-2": claim(
-        "Jobs of high priority then preempt jobs of low priority, and no others.",
+        "For a job that is about to start, high priority preempts low priority, and nothing else.",
         lambda at: [
             above(of(at, "preemptions_per_job", "low"), 0),
             always(of(at, "preemptions_per_job", "high"), 0),
@@ -116,7 +116,7 @@ MECHANISMS = {
         reading="placement time of high and of low priority",
     ),
     "3.1-2": claim(
-        "It is so by being scanned S times for each scan of the low-priority queue.",
+        "The high-priority queue is preferred by S scans for each scan of the low-priority queue.",
         _preference,
         reading="the difference is larger with S = 2 than with S = 1",
     ),
@@ -219,7 +219,7 @@ SUMMARY = {
         reading="response time of high against low priority, size 36",
     ),
     "1-4": claim(
-        "They do so as long as the jobs are not very large.",
+        "Priorities get important jobs finished quickly as long as they are not very large.",
         lambda at: much_more(at, "response_s", "72.high", "36.high"),
         reading=f"response time of high priority, 72 over 36 by {share(MUCH)}",
     ),

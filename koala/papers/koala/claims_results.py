@@ -108,12 +108,13 @@ FAILURES = {
         reading="each size",
     ),
     "5.2-7": claim(
-        "That is because more attempts are made to place, to claim and to run them.",
+        "Jobs of high priority fail more because more attempts are made to place, claim and run "
+        "them.",
         _more_attempts,
         reading="placement tries, claiming tries and placements a job",
     ),
     "5.2-13": claim(
-        "That is because more attempts are made to place them.",
+        "Jobs of high priority fail more because more attempts are made to place them.",
         lambda at: higher(
             Quantity(at, "tries_an_hour.high", "placement tries an hour, high"),
             Quantity(at, "tries_an_hour.low", "low"),
@@ -133,7 +134,7 @@ FAILURES = {
         reading="each size; both priorities together",
     ),
     "5.2-10": claim(
-        "It is then on more sites, and meets unreliable ones more often.",
+        "A co-allocated job is on more sites, and meets unreliable ones more often.",
         lambda at: above(Quantity(at, "spread_failures", "more failures a job"), 0),
         reading="of jobs of equal size and number of components, those on several sites failed "
         "more often before",
@@ -182,18 +183,18 @@ PLACING = {
         reading="each size; both priorities together",
     ),
     "5.3-2": claim(
-        "They increase considerably.",
+        "Placement times increase considerably with the number of components.",
         _dearer,
         figures=(5,),
         reading=f"the most against the fewest components, by {share(MUCH)}, each size",
     ),
     "5.3-3": claim(
-        "One cause are re-placements.",
+        "One cause of longer placement times are re-placements.",
         grows("attempts"),
         reading="the number of placements increases with the number of components",
     ),
     "5.3-4": claim(
-        "Another is a higher demand for processors.",
+        "Another cause is a higher demand for processors.",
         lambda at: [
             higher(
                 of(at, "placement_s", f"72x{count}"),
@@ -210,37 +211,37 @@ PLACING = {
         reading=f"placements of jobs of 72 over those of 36 by {share(MUCH)}",
     ),
     "5.3-6": claim(
-        "Nor do they wait long for enough free processors.",
+        "Jobs of small total size do not wait long for enough free processors.",
         lambda at: much_more(at, "placement_s", "72", "36"),
         figures=(5,),
         reading=f"placement time of jobs of 72 over that of 36 by {share(MUCH)}",
     ),
     "5.3-7": claim(
-        "Yet these jobs still require co-allocation.",
+        "Jobs of small total size still require co-allocation.",
         lambda at: [above(one, 100 * MUCH, "%") for one in shapes(at, "coallocated_percent", 36)],
         figures=(4,),
         reading=f"{share(MUCH)} of the jobs of 36 or more, with 3 and with 4 components",
     ),
     "5.3-8": claim(
-        "Co-allocation reduces their placement times.",
+        "Co-allocation reduces the placement times of small jobs.",
         _small_profit("placement_s"),
         figures=(5,),
         reading="jobs of 36, against the experiment with all jobs of one component",
     ),
     "5.3-17": claim(
-        "Co-allocation reduces their placement times.",
+        "Co-allocation reduces the placement times of small jobs.",
         _small_profit_alone("placement_s"),
         figures=(5,),
         reading=ALONE,
     ),
     "5.3-19": claim(
-        "And their start delays.",
+        "Co-allocation reduces the start delays of small jobs.",
         _small_profit("start_delay_s"),
         figures=(5,),
         reading="jobs of 36, against the experiment with all jobs of one component",
     ),
     "5.3-20": claim(
-        "And their start delays.",
+        "Co-allocation reduces the start delays of small jobs.",
         _small_profit_alone("start_delay_s"),
         figures=(5,),
         reading=ALONE,
@@ -264,7 +265,7 @@ PLACING = {
         reading="for each size and number of components",
     ),
     "5.3-12": claim(
-        "And shorter placement times.",
+        "Jobs of high priority have shorter placement times than those of low priority.",
         _high_is_better("placement_s", BY_SHAPE),
         figures=(5,),
         reading="for each size and number of components",

@@ -105,7 +105,7 @@ EXTREMES = {
         "half to whole; that of local jobs does not",
     ),
     "2.5-5": Claim(
-        "An ageing mechanism prevents this.",
+        "An ageing mechanism prevents indefinite delays.",
         ageing_helps(("GP", HALF_FOUR, "local"), ("LP-LF", EIGHTY, "global")),
         reading="there, the delayed jobs wait less with ageing after 10 mean service times, by at "
         "least 25 %",

@@ -279,7 +279,7 @@ MIXES = {
         ),
     ),
     "3.2.1-25": claim(
-        "There, LP is worse than EQ.",
+        "With 80 % and 90 % local jobs, LP is worse than EQ.",
         each(
             MANY_LOCAL,
             lambda at: higher(at.total("LP-GF"), at.total("EQ-GF")),
@@ -287,7 +287,7 @@ MIXES = {
         ),
     ),
     "3.2.1-26": claim(
-        "There, LP delays the global jobs significantly.",
+        "With 80 % and 90 % local jobs, LP delays the global jobs significantly.",
         each(
             MANY_LOCAL,
             lambda at: higher_by(MUCH, at.common("LP-GF"), at.common("EQ-GF")),
@@ -321,7 +321,7 @@ MIXES = {
         reading="at the same utilisation: (90,0,0,10) < (80,0,0,20) < (50,0,0,50)",
     ),
     "3.2.1-31": claim(
-        "It deteriorates all other policies.",
+        "A higher percentage of single-component jobs deteriorates all other policies.",
         across(
             MULTI_RISES,
             lambda *views: (
@@ -344,7 +344,7 @@ MIXES = {
         reading="at the same utilisation: (0,0,0,100) < (50,0,0,50) < (80,0,0,20) < (90,0,0,10)",
     ),
     "3.2.1-34": claim(
-        "It deteriorates all other policies.",
+        "A higher percentage of multi-component jobs deteriorates all other policies.",
         across(
             (*MULTI_RISES, FOUR),
             lambda *views: (

@@ -218,7 +218,7 @@ QUEUES = {
         each(charts_of(5), global_first_is_better),
     ),
     "3.3-17": claim(
-        "It slightly deteriorates the local queues.",
+        "LP-GF slightly deteriorates the local queues.",
         each(charts_of(5), lambda at: slightly_lower(at.local("LP-LF"), at.local("LP-GF"))),
     ),
     "3.3-18": claim(
@@ -228,7 +228,7 @@ QUEUES = {
         "same utilisation",
     ),
     "3.3-19": claim(
-        "This dependency is even stronger for EQ.",
+        "That local jobs suffer more from global jobs that fit better is even stronger for EQ-GF.",
         at_one_load(charts_of(7, 5, cases=COMPONENTS_RISE), eq_depends_more),
         reading="the rise from LF to GF is larger with EQ in each of these cases",
     ),

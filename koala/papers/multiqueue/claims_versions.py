@@ -178,7 +178,7 @@ LOCAL_SCHEDULERS = {
         reading="closer to the worst version than to the best",
     ),
     "3.1.1-16": claim(
-        "There, LS-RO gives multi-component jobs very little chance.",
+        "With 80 % and 90 % single-component jobs, LS-RO gives others very little chance.",
         each(
             FIGURE_3[6:],
             lambda at: (
@@ -188,12 +188,12 @@ LOCAL_SCHEDULERS = {
         reading="they respond slower than under LS-RD and LS-DO by at least 25 %",
     ),
     "3.1.1-17": claim(
-        "There, LS-OR keeps the lengths of the queues unbalanced.",
+        "With 80 % and 90 % single-component jobs, LS-OR keeps the queues unbalanced.",
         each(FIGURE_3[6:], lambda at: more_uneven(at.queues("LS-OR"), at.queues("LS-DO"))),
         reading="the range of the queues' means is larger than under LS-DO",
     ),
     "3.1.1-18": claim(
-        "There, LS-RO unbalances the queues most.",
+        "With 80 % and 90 % single-component jobs, LS-RO unbalances the queues most.",
         each(
             FIGURE_3[6:],
             lambda at: (
@@ -326,11 +326,11 @@ def balanced_claims(policy: str, figure: int) -> tuple[Claim, ...]:
             each(charts, lambda at: ascending(*at.totals((gf, rd, lf)))),
         ),
         claim(
-            f"So does the global queue's response time with {rd}.",
+            f"In all these cases the global queue's response time with {rd} lies between theirs.",
             each(charts, lambda at: ascending(*at.commons((gf, rd, lf)))),
         ),
         claim(
-            f"So does the local queues' response time with {rd}.",
+            f"In all these cases the local queues' response time with {rd} lies between theirs.",
             each(charts, lambda at: ascending(*at.locals((lf, rd, gf)))),
         ),
         claim(
@@ -346,7 +346,7 @@ def balanced_claims(policy: str, figure: int) -> tuple[Claim, ...]:
             reading=f"less than {share(LITTLE)} against {lf}, in (25,25,25,25) and (50,0,0,50)",
         ),
         claim(
-            f"There, {gf} has {effect} effect on the global jobs.",
+            f"With many global jobs of many components, {gf} has {effect} effect on them.",
             each(many_global, lambda at: higher_by(gain, at.common(lf), at.common(gf))),
         ),
         claim(
@@ -443,11 +443,11 @@ GLOBAL_FIRST: dict[str, Claim] = {
         each(FEW_COMPONENTS[:1], lambda at: slightly_lower(at.total("EQ-GF"), at.total("EQ-RD"))),
     ),
     "3.1.3-28": claim(
-        "There, EQ-RD is almost as good as EQ-LF for the local queues.",
+        "In (50,50,0,0) EQ-RD is almost as good as EQ-LF for the local queues.",
         each(FEW_COMPONENTS[:1], lambda at: at_most(at.local("EQ-RD"), at.local("EQ-LF"))),
     ),
     "3.1.3-29": claim(
-        "There, EQ-RD is much better than EQ-LF for the global queue.",
+        "In (50,50,0,0) EQ-RD is much better than EQ-LF for the global queue.",
         each(FEW_COMPONENTS[:1], lambda at: lower_by(MUCH, at.common("EQ-RD"), at.common("EQ-LF"))),
     ),
 }
