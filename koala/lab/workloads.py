@@ -194,7 +194,8 @@ class Synthetic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A job of your own. `processors` is a number, which is split where no site could hold it, or
-    those of each component. Without an estimate it is exact."""
+    those of each component. Without an estimate it is exact. `queue` is the site at whose queue it
+    is submitted; a job of one component runs only there."""
 
     at: float
     processors: int | tuple[int, ...]
@@ -202,6 +203,8 @@ class Job:
     estimate_s: float | None = None
     priority: str = "low"
     name: str | None = None
+    user: str = ""
+    queue: str | None = None
 
     def __post_init__(self) -> None:
         sizes = (self.processors,) if isinstance(self.processors, int) else self.processors
@@ -225,6 +228,8 @@ class Job:
             float(self.run_s),
             float(self.run_s if self.estimate_s is None else self.estimate_s),
             Priority(self.priority),
+            self.user,
+            self.queue,
         )
 
 

@@ -87,7 +87,7 @@ def points(
     for kind, share in workloads:
         jobs = JOBS[kind] if is_full else JOBS[kind] // QUICK_PART
         for grid_name, grid in grids.items():
-            sites = tuple(site.processors for site in grid.sites)
+            sites = tuple((site.name, site.processors) for site in grid.sites)
             mixed = Mixed(
                 kind=kind,
                 share=share,

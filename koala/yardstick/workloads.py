@@ -1,14 +1,16 @@
 """The twelve workloads: three kinds of jobs, each with four shares of jobs of several components.
 
 The work of a job, processors times run time, does not depend on the share: a job of several
-components is a single one cut into equal parts. All workloads offer the same load.
+components is a single one cut into equal parts. All workloads offer the same load. Half of the jobs
+of one component are submitted at a site and run there, as local jobs do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from math import ceil
 from pathlib import Path
 from random import Random
@@ -22,6 +24,10 @@ LOAD = 0.5
 """Share of all processors that the jobs of a workload need, beside the sites' own users."""
 SHARES = (0.0, 0.1, 0.25, 0.5)
 COMPONENTS = (2, 3, 4)
+LOCAL = 0.5
+"""Share of the jobs of one component that are submitted at a site."""
+USERS = 8
+"""Users of the grid. The k-th submits 1/k of what the first does."""
 OVERESTIMATE = 3.0
 """Estimates are run times times 1 to this."""
 HEAVY_MAX_S = 4 * 3600
@@ -54,6 +60,8 @@ KINDS: dict[str, Callable[[Random, int], Iterator[Drawn]]] = {
     "heavy": _heavy,
     "wide": _wide,
 }
+NAMES = tuple(f"user{number}" for number in range(1, USERS + 1))
+WEIGHTS = tuple(1 / number for number in range(1, USERS + 1))
 LOG = "log"
 JOBS = {"short": 300, "heavy": 60, "wide": 100, LOG: 100}
 """Jobs of a cell by kind: so many that a run takes some tenths of a second."""
@@ -70,21 +78,21 @@ def workloads(*, is_full: bool, has_log: bool) -> tuple[tuple[str, float], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixed:
-    """Jobs of a workload for sites of these sizes. `log` has the jobs of the kind `log`."""
+    """Jobs of a workload for sites of these processors. `log` has the jobs of the kind `log`."""
 
     kind: str
     share: float
     jobs: int
-    sites: tuple[int, ...]
+    sites: tuple[tuple[str, int], ...]
     log: Log | None = None
 
     def __call__(self, seed: int) -> list[Job]:
         """Draw the jobs of a seed. The period is as long as makes their load the wanted one, and
         instants are uniform in it. Raises ConfigError for a log with too few jobs."""
-        sizes = sorted(self.sites, reverse=True)
-        jobs, shapes, arrivals, estimates = (
+        sizes = sorted((processors for _, processors in self.sites), reverse=True)
+        jobs, shapes, arrivals, estimates, queues, users = (
             Random(f"{seed}/{self.kind}/{purpose}")
-            for purpose in ("jobs", "shapes", "arrivals", "estimates")
+            for purpose in ("jobs", "shapes", "arrivals", "estimates", "queues", "users")
         )
         drawn = [
             (min(size, sizes[0]), run_s)
@@ -96,9 +104,11 @@ class Mixed:
         return [
             Job(
                 at=at,
-                processors=_shape(size, sizes, shapes, self.share),
+                processors=(shape := _shape(size, sizes, shapes, self.share)),
                 run_s=run_s,
                 estimate_s=run_s * estimates.uniform(1, OVERESTIMATE),
+                user=users.choices(NAMES, WEIGHTS)[0],
+                queue=_queue(shape, self.sites, queues),
             )
             for at, (size, run_s) in zip(instants, drawn, strict=True)
         ]
@@ -124,6 +134,17 @@ def _shape(size: int, sites: list[int], random: Random, share: float) -> tuple[i
         return (size,)
     count = min(count, size)
     return (min(ceil(size / count), sites[count - 1]),) * count
+
+
+def _queue(shape: tuple[int, ...], sites: Sequence[tuple[str, int]], random: Random) -> str | None:
+    """Return the site at which a job is submitted: of those that it fits on, in proportion to their
+    processors. None for the other jobs. Each job makes the same draws."""
+    draw, place = random.random(), random.random()
+    if len(shape) > 1 or draw >= LOCAL:
+        return None
+    fitting = [(name, processors) for name, processors in sites if processors >= shape[0]]
+    ends = list(accumulate(processors for _, processors in fitting))
+    return fitting[bisect(ends, place * ends[-1])][0]
 
 
 def workload_name(kind: str, share: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from math import exp, log
 from pathlib import Path
 from statistics import fmean
@@ -17,7 +18,8 @@ from koala.yardstick.scores import points, table
 from koala.yardstick.workloads import JOBS, KINDS, LOAD, SHARES, Mixed, workloads
 from tests.cli.command import koala, koala_here
 
-SITES = (338, 128, 100)
+SITES = (("a", 338), ("b", 128), ("c", 100))
+SIZES = [processors for _, processors in SITES]
 
 
 def test_there_are_five_grids_and_twelve_workloads() -> None:
@@ -41,10 +43,10 @@ def test_a_share_changes_the_shape_of_jobs_and_nothing_else(kind: str) -> None:
         for job, one in zip(jobs, single, strict=True):
             parts, (whole,) = _parts(job.processors), _parts(one.processors)
             assert (
-                whole <= sum(parts) < whole + len(parts) or parts[0] == sorted(SITES)[-len(parts)]
+                whole <= sum(parts) < whole + len(parts) or parts[0] == sorted(SIZES)[-len(parts)]
             )
     work = sum(sum(_parts(job.processors)) * job.run_s for job in single)
-    assert work / (sum(SITES) * single[-1].at) == pytest.approx(LOAD, rel=0.15)
+    assert work / (sum(SIZES) * single[-1].at) == pytest.approx(LOAD, rel=0.15)
 
 
 def _parts(processors: int | tuple[int, ...]) -> tuple[int, ...]:
@@ -54,12 +56,34 @@ def _parts(processors: int | tuple[int, ...]) -> tuple[int, ...]:
 
 def test_all_components_of_a_job_fit_on_sites_of_their_own() -> None:
     for name, grid in GRIDS.items():
-        sites = tuple(site.processors for site in grid.sites)
-        ordered = sorted(sites, reverse=True)
+        sites = tuple((site.name, site.processors) for site in grid.sites)
+        ordered = sorted((processors for _, processors in sites), reverse=True)
         for kind in KINDS:
             for job in Mixed(kind=kind, share=0.5, jobs=60, sites=sites)(3):
                 parts = _parts(job.processors)
                 assert max(parts) <= ordered[len(parts) - 1], (name, kind, job)
+
+
+def test_half_of_the_jobs_of_one_component_are_submitted_at_a_site_that_holds_them() -> None:
+    """Larger sites get more of them, and jobs of several components none."""
+    jobs = Mixed(kind="short", share=0.25, jobs=4000, sites=SITES)(5)
+    single = [job for job in jobs if len(_parts(job.processors)) == 1]
+    local = [job for job in single if job.queue is not None]
+    assert len(local) / len(single) == pytest.approx(0.5, abs=0.05)
+    assert not any(job.queue for job in jobs if len(_parts(job.processors)) > 1)
+    at = Counter(job.queue for job in local)
+    assert at["a"] / len(local) == pytest.approx(338 / sum(SIZES), abs=0.05)
+    wide = Mixed(kind="wide", share=0, jobs=400, sites=SITES)(5)
+    sizes = dict(SITES)
+    assert all(_parts(job.processors)[0] <= sizes[job.queue] for job in wide if job.queue)
+    assert len({job.user for job in jobs}) == 8
+
+
+def test_disciplines_with_local_and_global_queues_differ_from_a_global_one() -> None:
+    """As long as no job was submitted at a site, all of these had one queue, and equal rows."""
+    entries = [entry_of(f"queueing={name}") for name in ("GS", "GP", "LP-GF", "LQ")]
+    cell = points({"das2": GRIDS["das2"]}, [("wide", 0.5)], entries, is_full=False)
+    assert len({point.base.run(1).metrics["slowdown_all"] for point in cell}) == 4
 
 
 def test_the_table_has_geometric_means_of_ratios_in_the_same_cell() -> None:

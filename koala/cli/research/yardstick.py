@@ -19,7 +19,7 @@ from koala.runtime.progress_bar import progress
 if TYPE_CHECKING:
     from koala.lab.rows import Rows
 
-VERSION = 1
+VERSION = 2
 DIGITS = 3
 
 

@@ -15,7 +15,15 @@ from typing import Any, NamedTuple
 
 from koala.core.model.job import ComponentSpec, JobSpec
 from koala.core.model.parameters import Parameters
-from koala.core.model.values import FOREVER, Instant, JobId, Priority, Seconds
+from koala.core.model.values import (
+    FOREVER,
+    Instant,
+    JobId,
+    Priority,
+    Seconds,
+    SiteName,
+    UserName,
+)
 from koala.core.policy_api import Policies
 from koala.errors import ConfigError
 from koala.sim.experiment.setting import Faults, Links, SiteSetting, Submission
@@ -99,7 +107,7 @@ class Multicluster:
 
 class GridJob(NamedTuple):
     """A job of a workload; `size` is its processors, to be split where no site could hold it, or
-    those of each of its components."""
+    those of each of its components. `queue` is the site at whose queue it is submitted."""
 
     at: Instant
     number: int | str
@@ -107,6 +115,8 @@ class GridJob(NamedTuple):
     run_s: Seconds
     estimate_s: Seconds
     priority: Priority = Priority.LOW
+    user: str = ""
+    queue: str | None = None
 
 
 class GridReplay:
@@ -123,7 +133,8 @@ class GridReplay:
         self._setting = setting
         self._jobs = jobs
         self._summary = summary
-        self._sizes = sorted((s.facts.processors for s in setting.sites), reverse=True)
+        self._processors: dict[str, int] = {s.name: s.facts.processors for s in setting.sites}
+        self._sizes = sorted(self._processors.values(), reverse=True)
         self._known: dict[int | Sizes, Sizes | None] = {}
         self._numbers: set[int | str] = set()  # some logs give one to several jobs
         self.is_interrupted = False
@@ -205,30 +216,32 @@ class GridReplay:
         }
 
     def _submissions(self, progress: Callable[[int], None] | None) -> Iterator[Submission]:
-        for count, (at, number, size, run_s, estimate_s, priority) in enumerate(self._jobs):
+        for count, job in enumerate(self._jobs):
             if progress is not None and count % 1000 == 0:
                 progress(count)
-            parts = self._parts(size)
-            if parts is None:
+            parts = self._parts(job.size)
+            if parts is None or not self._fits_queue(job, parts):
                 self.too_large += 1
                 continue
             self.split_jobs += len(parts) > 1
+            number = job.number
             name = str(number) if number not in self._numbers else f"{number}.{count}"
             self._numbers.add(number)
             yield Submission(
                 job=JobId(name),
-                at=float(at),
-                spec=JobSpec(
-                    components=tuple(
-                        ComponentSpec(
-                            executable="trace", processors=part, wall_time_s=float(estimate_s)
-                        )
-                        for part in parts
-                    ),
-                    priority=priority,
-                ),
-                run_s=(float(run_s),) * len(parts),
+                at=float(job.at),
+                spec=_spec(job, parts),
+                run_s=(float(job.run_s),) * len(parts),
             )
+
+    def _fits_queue(self, job: GridJob, parts: Sizes) -> bool:
+        """True if a job of one component fits at the site of its queue, where alone it may run."""
+        if job.queue is None:
+            return True
+        if job.queue not in self._processors:
+            known = ", ".join(self._processors)
+            raise ConfigError(f"job {job.number}: queue {job.queue}: sites are {known}")
+        return len(parts) > 1 or parts[0] <= self._processors[job.queue]
 
     def _parts(self, size: int | Sizes) -> Sizes | None:
         if size not in self._known:
@@ -237,6 +250,19 @@ class GridReplay:
             else:
                 self._known[size] = size if _fits(size, self._sizes) else None
         return self._known[size]
+
+
+def _spec(job: GridJob, parts: Sizes) -> JobSpec:
+    wall_time_s = float(job.estimate_s)
+    spec = JobSpec(
+        components=tuple(
+            ComponentSpec(executable="trace", processors=part, wall_time_s=wall_time_s)
+            for part in parts
+        ),
+        owner=UserName(job.user),
+        priority=job.priority,
+    )
+    return spec if job.queue is None else spec.in_queue_of(SiteName(job.queue))
 
 
 def _mean(values: Sequence[float]) -> float | None:
