@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,11 +20,12 @@ from typing import TYPE_CHECKING
 
 from koala.errors import ConfigError
 from koala.runtime.paths import written_path, written_text
+from koala.runtime.settings_file import parse_toml
 from koala.runtime.toml_writer import toml_text
 
 if TYPE_CHECKING:
     from koala.daemon.config import Config as DaemonConfig
-    from koala_agent.config import Config as AgentConfig
+    from koala_agent.config_tables import Config as AgentConfig
 
 Tree = dict[str, object]
 
@@ -109,10 +109,7 @@ def read_grid(path: Path) -> GridFile:
 
 def parse_grid(text: str, *, source: str, folder: Path) -> GridFile:
     """Parse a grid's text; a relative `state_dir` is relative to `folder`. Raises ConfigError."""
-    try:
-        tree = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # of TOML, or of its numbers and depth
-        raise ConfigError(f"{source}: not TOML: {error}") from error
+    tree = parse_toml(text, source=source)
     sites = _table(tree.pop("sites", {}), source, "sites")
     if not sites:
         raise ConfigError(f"{source}: sites is missing: at least one [sites.NAME.site] is needed")

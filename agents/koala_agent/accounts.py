@@ -24,7 +24,7 @@ import structlog
 
 from koala.errors import ConfigError, LocalManagerError
 from koala_agent import FORK_SUPPORT, VERBOSITY
-from koala_agent.config import AccountsTable, Config
+from koala_agent.config_tables import AccountsTable, Config
 from koala_agent.transport.shell import Entry
 
 REFRESH_S = 30.0

@@ -28,7 +28,8 @@ from koala_agent.claim_driver import StoreThread
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.store import Store
-from koala_agent.config import Config, LRMTable, largest_local_job, metrics_endpoint
+from koala_agent.config import largest_local_job, metrics_endpoint
+from koala_agent.config_tables import Config, LRMTable
 from koala_agent.files import Files, FilesSettings
 from koala_agent.link import codec
 from koala_agent.link.enrolment import find_identity

@@ -22,7 +22,8 @@ import psutil
 from koala.errors import ConfigError
 from koala.runtime import clock
 from koala_agent.claims.store import LOCK_FILE
-from koala_agent.config import Config, read_config
+from koala_agent.config import read_config
+from koala_agent.config_tables import Config
 from koala_agent.state_folder import LOG_FILE, REGISTERED, STATUS_FILE
 
 START_S = 120.0

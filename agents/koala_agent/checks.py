@@ -24,7 +24,8 @@ from koala.wire.listen_ports import check_free
 from koala_agent.accounts import served
 from koala_agent.assembly import dialect_of
 from koala_agent.background import find
-from koala_agent.config import Config, LRMTable, read_config
+from koala_agent.config import read_config
+from koala_agent.config_tables import Config, LRMTable
 from koala_agent.link.endpoints import certified_address, why_refused
 from koala_agent.link.enrolment import find_identity, identity_path
 from koala_agent.lrm.batch.dialect import UNTRIED

@@ -32,7 +32,8 @@ from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
 from koala.wire.grpc_shutdown import to_the_end
 from koala_agent.assembly import live_site
-from koala_agent.config import Config, read_config
+from koala_agent.config import read_config
+from koala_agent.config_tables import Config
 from koala_agent.link.enrolment import join
 from koala_agent.site import Site
 from koala_agent.state_folder import PID_FILE, REGISTERED, STATUS_FILE

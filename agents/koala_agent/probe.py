@@ -19,7 +19,7 @@ from pathlib import Path
 from koala.errors import ConfigError, KoalaError, LocalManagerError, UnreachableError
 from koala.runtime.checkup import NotableError
 from koala_agent.assembly import dialect_of
-from koala_agent.config import Config
+from koala_agent.config_tables import Config
 from koala_agent.lrm.batch.dialect import Dialect, JobState, job_name, script
 from koala_agent.lrm.port import Placeholder
 from koala_agent.site_access import mailbox_of, reached, starter_line

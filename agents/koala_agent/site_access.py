@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from koala.runtime import clock
-from koala_agent.config import Config
+from koala_agent.config_tables import Config
 from koala_agent.transport.local import LocalTransport
 from koala_agent.transport.port import Transport
 from koala_agent.transport.shell import plain_environment

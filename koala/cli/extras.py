@@ -7,7 +7,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from koala.errors import ConfigError
-from koala.runtime.extras import SIM, WEB, missing_text
+from koala.runtime.software import SIM, WEB, missing_text
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

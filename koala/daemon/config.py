@@ -23,10 +23,7 @@ in use:
 
 from __future__ import annotations
 
-import difflib
 import math
-import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -41,8 +38,19 @@ from koala.errors import ConfigError
 from koala.identity.tls import is_loopback
 from koala.metrics.settings import MetricsSettings, MetricsTable, metrics_settings
 from koala.policies import chosen
-from koala.runtime.extras import OTEL, missing_text
 from koala.runtime.paths import written_path, written_text
+from koala.runtime.settings_file import (
+    Endpoint,
+    Megabytes,
+    Positive,
+    SiteText,
+    Table,
+    check_port,
+    convert,
+    parse_toml,
+    unknown_key,
+)
+from koala.runtime.software import OTEL, missing_text
 
 MB = 1_000_000
 DEFAULT_LISTEN = "127.0.0.1:7740"
@@ -51,15 +59,7 @@ CERTIFICATE_DAYS_MIN = 0.05
 (`SKEW_S`). An agent pauses for 10 after a renewal, and between failed tries for a tenth of the
 remaining time."""
 
-SiteText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Endpoint = Annotated[str, msgspec.Meta(pattern=r"^[^\s:]+:\d{1,5}$|^\[[0-9A-Fa-f:]+\]:\d{1,5}$")]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-Megabytes = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 Seconds = Annotated[float, msgspec.Meta(ge=0.05, le=3600)]
-
-
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A table of the file; an unknown key is an error."""
 
 
 class DaemonTable(Table, frozen=True):
@@ -105,8 +105,8 @@ class LinksTable(Table, frozen=True):
     A link from a site to itself leads from its storage to its processors.
     """
 
-    bandwidth: dict[SiteText, dict[SiteText, Positive]] = {}
-    bookable: dict[SiteText, dict[SiteText, Positive]] = {}
+    bandwidth: dict[SiteText, dict[SiteText, Positive]] = msgspec.field(default_factory=dict)
+    bookable: dict[SiteText, dict[SiteText, Positive]] = msgspec.field(default_factory=dict)
 
 
 class RelayTable(Table, frozen=True):
@@ -187,9 +187,9 @@ class File(Table, frozen=True):
     """The whole file."""
 
     daemon: DaemonTable
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = msgspec.field(default_factory=dict)
     policies: PoliciesTable = PoliciesTable()
-    sites: dict[SiteText, SiteTable] = {}
+    sites: dict[SiteText, SiteTable] = msgspec.field(default_factory=dict)
     links: LinksTable = LinksTable()
     relay: RelayTable = RelayTable()
     journal: JournalTable = JournalTable()
@@ -248,21 +248,13 @@ def read_config(path: Path) -> Config:
 
 def parse_config(text: str, *, source: str, folder: Path) -> Config:
     """Parse the configuration from a text. Raises ConfigError."""
-    try:
-        tree = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # invalid TOML, or its numbers or depth
-        raise ConfigError(f"{source}: not TOML: {error}") from error
-    try:
-        file = msgspec.convert(tree, File)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{source}: {_explain(str(error), tree)}") from error
+    file = convert(parse_toml(text, source=source), File, source=f"{source}: ")
     for key, endpoint in (
         ("daemon.listen", file.daemon.listen),
         ("daemon.agents", file.daemon.agents),
         ("relay.listen", file.relay.listen),
     ):
-        if endpoint is not None and int(endpoint.rpartition(":")[2]) > 65535:
-            raise ConfigError(f"{source}: {key} = {endpoint!r}: allowed are ports from 0 to 65535")
+        check_port(source, key, endpoint)
     if file.daemon.beat_s * 2 > file.daemon.silence_s:
         raise ConfigError(
             f"{source}: daemon.silence_s = {file.daemon.silence_s:g}: allowed is at least"
@@ -376,14 +368,11 @@ def _traces(table: TracesTable | None, source: str) -> str:
 def _parameters(table: dict[str, Any], source: str) -> Parameters:
     for name, value in table.items():
         if name not in NAMES:
-            raise ConfigError(f"{source}: {_unknown(f'parameters.{name}', name, NAMES)}")
+            raise ConfigError(f"{source}: {unknown_key(f'parameters.{name}', NAMES)}")
         if isinstance(value, float) and math.isnan(value):
             raise ConfigError(f"{source}: parameters.{name} = nan: allowed is a number")
     try:
-        return msgspec.convert(table, Parameters)
-    except msgspec.ValidationError as error:
-        explained = _explain(str(error), table)
-        raise ConfigError(f"{source}: parameters.{explained}") from error
+        return convert(table, Parameters, source="")
     except ConfigError as error:
         raise ConfigError(f"{source}: parameters.{error}") from error
 
@@ -399,56 +388,3 @@ def _links(
                 raise ConfigError(f"{source}: {key} = {bandwidth}: allowed is a finite number")
             links.append((SiteName(start), SiteName(end), bandwidth))
     return tuple(links)
-
-
-# --- errors ---------------------------------------------------------------------------------------
-
-_PLACED = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?(?P<path>\$[^`]*)`)?$", re.DOTALL)
-_FIELD = re.compile(r"field `(?P<name>[^`]*)`")
-_KNOWN: dict[str, type[msgspec.Struct]] = {
-    "": File,
-    "daemon": DaemonTable,
-    "policies": PoliciesTable,
-    "links": LinksTable,
-    "relay": RelayTable,
-    "journal": JournalTable,
-    "limits": LimitsTable,
-    "bus": BusTable,
-    "metrics": DaemonMetricsTable,
-    "traces": TracesTable,
-}
-
-
-def _explain(error: str, tree: dict[str, Any]) -> str:
-    """Complete a msgspec error, which has the expected type and place, with the value and known
-    keys."""
-    found = _PLACED.match(error)
-    assert found is not None, error
-    what, place = found["what"], (found["path"] or "$").removeprefix("$").removeprefix(".")
-    field = _FIELD.search(what)
-    if field is not None and "unknown field" in what:
-        table = _KNOWN.get(place, SiteTable)
-        place = place.replace("[...]", f".{_holder(tree.get('sites'), field['name'])}")
-        key = f"{place}.{field['name']}" if place else field["name"]
-        return _unknown(key, field["name"], table.__struct_fields__)
-    if field is not None:
-        return f"{place}.{field['name']} is missing" if place else f"[{field['name']}] is missing"
-    allowed = what.removeprefix("Expected ").replace("`", "")
-    if "[...]" in place:  # msgspec does not name the key
-        return f"{place.replace('[...]', '.NAME')}: allowed is {allowed}"
-    value: object = tree
-    for key in place.split(".") if place else ():
-        value = value.get(key) if isinstance(value, dict) else None
-    return f"{place or 'the file'} = {value!r}: allowed is {allowed}"
-
-
-def _holder(tables: object, key: str) -> str:
-    """Return the first of these tables that has the key."""
-    named = tables.items() if isinstance(tables, dict) else ()
-    return next((str(name) for name, table in named if key in table), "NAME")
-
-
-def _unknown(key: str, name: str, known: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"{key} is unknown: {hint}Known are {', '.join(known)}"

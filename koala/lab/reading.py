@@ -11,7 +11,8 @@ from koala.errors import ConfigError
 from koala.grid_file import configurations
 from koala.grid_file import read_grid as read_file
 from koala.lab.grids import POLICIES, Grid, Site
-from koala_agent.config import Config, largest_local_job
+from koala_agent.config import largest_local_job
+from koala_agent.config_tables import Config
 from koala_agent.lrm.emulated.local_users import LoadParameters
 
 

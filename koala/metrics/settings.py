@@ -14,13 +14,12 @@ import msgspec
 
 from koala.errors import ConfigError
 from koala.identity.tls import is_loopback
-from koala.runtime.extras import METRICS, missing_text
 from koala.runtime.paths import written_path
+from koala.runtime.settings_file import Endpoint, Table, check_port
+from koala.runtime.software import METRICS, missing_text
 
-Endpoint = Annotated[str, msgspec.Meta(pattern=r"^[^\s:]+:\d{1,5}$|^\[[0-9A-Fa-f:]+\]:\d{1,5}$")]
 
-
-class MetricsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class MetricsTable(Table, frozen=True):
     """Address and protection of the metrics. `sites_max` bounds the sites that have series of their
     own."""
 
@@ -53,8 +52,7 @@ def metrics_settings(
     """Check a table for one address, `listen` of the key `key`. Raises ConfigError."""
     if text := missing_text("metrics", METRICS):
         raise ConfigError(f"{source}: [metrics] {text}")
-    if int(listen.rpartition(":")[2]) > 65535:
-        raise ConfigError(f"{source}: {key} = {listen!r}: allowed are ports from 0 to 65535")
+    check_port(source, key, listen)
     if bool(table.certificate) != bool(table.key):
         given, missing = ("certificate", "key") if table.certificate else ("key", "certificate")
         raise ConfigError(f"{source}: metrics.{given} needs metrics.{missing}, too")

@@ -5,12 +5,12 @@ child_lifetime       end workers with the process that made them
 clock                the clocks of this machine
 disk, disk_formats   free space; the version numbers of all formats on disk
 driver               drive a state machine: events and a timer in, outputs out
-extras               optional packages that are missing
 own_functions        functions of users that settings name
 paths                paths as people write them in configuration files
 progress_bar         show how far a long operation is
 provenance           the program that made a result, and its machine
-software             the version of this software
+settings_file        parse settings files; name what is wrong in them
+software             the version of this software; optional packages that are missing
 sqlite_store         rules of every SQLite database; the lock of a state directory
 standard_streams     reopen closed standard streams; where log lines go
 systemd              notify the service manager

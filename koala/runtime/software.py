@@ -1,10 +1,20 @@
-"""The version of this software."""
+"""The installed software: its version, and the optional packages (extras) that it lacks."""
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 
 DISTRIBUTION = "koala-scheduler"
+SIM = ("scipy", "matplotlib")
+"""Packages of the extra `sim`."""
+WEB = ("starlette", "uvicorn", "jinja2")
+"""Packages of the extra `web`."""
+METRICS = ("prometheus_client",)
+"""Packages of the extra `metrics`."""
+OTEL = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+"""Packages of the extra `otel`."""
 
 
 def software_version() -> str:
@@ -13,3 +23,21 @@ def software_version() -> str:
         return version(DISTRIBUTION)
     except PackageNotFoundError:
         return "0"
+
+
+def missing_text(extra: str, packages: tuple[str, ...]) -> str:
+    """Explain which packages of an extra are missing; empty if all are there."""
+    missing = [package for package in packages if not _is_there(package)]
+    if not missing:
+        return ""
+    return (
+        f"needs the extra: pip install 'koala-scheduler[{extra}]', in a clone:"
+        f" pip install '.[{extra}]' ({sys.executable} does not have {' and '.join(missing)})"
+    )
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # the package that should contain it is not there
+        return False

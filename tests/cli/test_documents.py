@@ -13,9 +13,11 @@ import msgspec
 import pytest
 
 import koala.daemon.config as daemon
-import koala_agent.config as agent
+import koala_agent.config_tables as agent
 from koala.cli.commands import LazyGroup
 from koala.cli.main import application
+from koala.runtime.settings_file import type_at
+from koala_agent.config import read_config as read_agent
 from tests.tidy.sources import ROOT
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -26,6 +28,9 @@ SECTION = re.compile(
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| .+ \|$", re.MULTILINE)
 SWITCHED_OFF = re.compile(r"^# (?=\[[a-z_]+\]|[a-z_]+ = )", re.MULTILINE)
 
+AGENT_TABLES: dict[str, type[msgspec.Struct]] = {
+    field.name: type_at(agent.Config, field.name) for field in msgspec.structs.fields(agent.Config)
+}
 TABLES: dict[str, type[msgspec.Struct]] = {
     "daemon": daemon.DaemonTable,
     "policies": daemon.PoliciesTable,
@@ -34,10 +39,10 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "relay": daemon.RelayTable,
     "bus": daemon.BusTable,
     "journal": daemon.JournalTable,
-    **agent.TABLES,
+    **AGENT_TABLES,
     "metrics": daemon.DaemonMetricsTable,
     "traces": daemon.TracesTable,
-    "metrics of the agent": agent.TABLES["metrics"],
+    "metrics of the agent": AGENT_TABLES["metrics"],
 }
 
 
@@ -93,7 +98,7 @@ def test_what_an_example_has_switched_off_is_right_when_switched_on(
     if name == "daemon.toml":
         assert daemon.read_config(path).bus_url
     else:
-        assert agent.read_config(path).files.serve
+        assert read_agent(path).files.serve
 
 
 def command_lines() -> list[tuple[str, ...]]:

@@ -79,7 +79,7 @@ def test_traces_go_to_a_receiver_that_others_cannot_read(
         ("[daemon]\n", "daemon.state_dir is missing"),
         (LEAST + 'listn = "x"\n', "daemon.listn is unknown: did you mean listen"),
         (LEAST + 'listen = "here"\n', "daemon.listen = 'here': allowed is str matching regex"),
-        (LEAST + 'listen = "a:99999"\n', "daemon.listen = 'a:99999': allowed are ports"),
+        (LEAST + 'listen = "a:99999"\n', "daemon.listen = 'a:99999': allowed is a port"),
         (
             LEAST + "certificate_days = 0.001\n",
             r"daemon.certificate_days = 0.001: allowed is float >= 0.05",
@@ -102,6 +102,8 @@ def test_traces_go_to_a_receiver_that_others_cannot_read(
         (LEAST + '[policies]\nplacement = "XX"\n', "policies.placement = 'XX': known are CF"),
         (LEAST + "[sites.delft]\nowned = 1\n", "sites.delft.owned is unknown"),
         (LEAST + "[links.bandwidth]\na = { b = -1.0 }\n", "allowed is float > 0"),
+        (LEAST + "[sites.delft]\nowner = 1\n", "sites.NAME.owner: allowed is str, got int"),
+        (LEAST + 'log_level = "loud"\n', "log_level = 'loud': allowed is one of debug, info"),
         (LEAST + "[sitess]\n", "sitess is unknown: did you mean sites"),
     ],
 )

@@ -15,8 +15,9 @@ from typing import get_type_hints
 import msgspec
 
 import koala.daemon.config as daemon
-import koala_agent.config as agent
+import koala_agent.config_tables as agent
 from koala.rsl import read_job
+from koala.runtime.settings_file import type_at
 from tests.cli.command import environment, koala_here
 from tests.documents.blocks import DATA, Block, missing, programs, steps
 from tests.harness.forked import Surroundings, start, write_launcher
@@ -29,7 +30,10 @@ IMPORTED = ("scipy.special", "matplotlib.figure")
 SHIPPED = ("examples", "deploy", "docs", "tests")
 JOB = re.compile(r"\bj(\d+)\b")
 TABLES: dict[str, type[msgspec.Struct]] = {
-    **agent.TABLES,
+    **{
+        field.name: type_at(agent.Config, field.name)
+        for field in msgspec.structs.fields(agent.Config)
+    },
     "policies": daemon.PoliciesTable,
     "metrics": daemon.DaemonMetricsTable,
     "traces": daemon.TracesTable,

@@ -8,7 +8,7 @@ import pytest
 
 from koala.daemon.config import parse_config
 from koala.errors import ConfigError
-from koala.runtime import extras
+from koala.runtime import software
 
 DAEMON = '[daemon]\nstate_dir = "state"\n'
 
@@ -56,7 +56,7 @@ def test_loopback_is_free_and_other_addresses_are_protected(tmp_path: Path, metr
     [
         ("", "metrics.listen is missing"),
         ('listen = "x"', "metrics.listen = 'x': allowed is"),
-        ('listen = "127.0.0.1:65536"', "metrics.listen = '127.0.0.1:65536': allowed are ports"),
+        ('listen = "127.0.0.1:65536"', "metrics.listen = '127.0.0.1:65536': allowed is a port"),
         ('listen = "0.0.0.0:1"', "metrics.listen = '0.0.0.0:1': allowed is a loopback address"),
         ('listen = "[::]:1"', "allowed is a loopback address"),
         (
@@ -79,6 +79,6 @@ def test_an_error_names_the_key_and_what_is_allowed(
 def test_a_missing_extra_is_told_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda _name: None)
+    monkeypatch.setattr(software, "find_spec", lambda _name: None)
     with pytest.raises(ConfigError, match=r"\[metrics\] needs the extra: pip install '.*metrics"):
         parse(tmp_path, 'listen = "127.0.0.1:0"')

@@ -64,7 +64,7 @@ def up(*, grid: Path | None, state: Path | None, any_port: bool, no_web: bool) -
         read_grid,
         with_metrics,
     )
-    from koala.runtime.extras import METRICS, missing_text
+    from koala.runtime.software import METRICS, missing_text
 
     found = read_grid(grid or shipped("deploy") / GRID_FILE)
     if grid is None and not missing_text("metrics", METRICS):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from koala.cli.local.processes import Processes
 from koala.errors import ConfigError
 from koala.grid_file import ANY_PORT, GridFolder
-from koala.runtime.extras import WEB, missing_text
+from koala.runtime.software import WEB, missing_text
 from koala.wire.listen_ports import check_free
 
 LISTEN = "127.0.0.1:7780"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from koala.errors import ConfigError
-from koala_agent.config import Config, largest_local_job, parse_config, read_config
+from koala_agent.config import largest_local_job, parse_config, read_config
+from koala_agent.config_tables import Config
 from koala_agent.site_access import mailbox_of
 
 MINIMAL = """
@@ -99,8 +100,7 @@ python = "/usr/bin/python3"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (MINIMAL + "large_claim = 8", "site.large_claim is not known"),
-        (MINIMAL + "large_claim = 8", "did you mean largest_claim?"),
+        (MINIMAL + "large_claim = 8", "site.large_claim is unknown: did you mean largest_claim?"),
         (MINIMAL + "grace_s = 'x'", "site.grace_s = 'x': allowed is float, got str"),
         (MINIMAL + "grace_s = -1", "site.grace_s = -1: allowed is float > 0.0"),
         (MINIMAL + "grace_s = inf", "site.grace_s = inf: allowed is a finite number"),
@@ -108,16 +108,17 @@ python = "/usr/bin/python3"
         (MINIMAL + "largest_claim = 17", "site.largest_claim = 17: allowed is at most"),
         (MINIMAL + "[lrm]\nkind = 'slurmm'", "lrm.kind = 'slurmm': allowed is one of emulated"),
         (MINIMAL + "[files]\nrates = { a = -1 }", "files.rates = {'a': -1}: allowed is"),
+        (MINIMAL + "executables = [3]", "site.executables[0] = 3: allowed is str, got int"),
         (MINIMAL + "[files]\nserve = 'here:70000'", "allowed is a port from 0 to 65535"),
         (MINIMAL + "[load]\nsize_min = 9", "load.size_min = 9: allowed is at most load.size_max"),
         (MINIMAL + "[load]\nsize_max = 17", "load.size_max = 17: allowed is at most site"),
-        (MINIMAL + "[tls]\nauthority = 'a'", "tls is not known: allowed are agent, site"),
-        (MINIMAL + "[network]", "network is not known: allowed are agent, site"),
-        (MINIMAL.replace("daemon", "deamon"), "agent.deamon is not known"),
+        (MINIMAL + "[tls]\nauthority = 'a'", "tls is unknown: Known are agent, site"),
+        (MINIMAL + "[network]", "network is unknown: Known are agent, site"),
+        (MINIMAL.replace("daemon", "deamon"), "agent.deamon is unknown: did you mean daemon?"),
         (MINIMAL.replace('daemon = "localhost:7400"', ""), "agent.daemon is missing"),
         (MINIMAL.replace("delft", "de lft"), "agent.site = 'de lft': allowed is"),
         ("site = ", "not TOML"),
-        ("", "agent is missing"),
+        ("", "[agent] is missing"),
         ("agent = 3", "agent = 3: allowed is object"),
     ],
 )
