@@ -25,7 +25,14 @@ from tests.tidy.sources import ROOT
 
 LIMIT_S = 600.0
 PROGRAMS = {"koala": "koala.cli.main", "koala-agent": "koala_agent.main"}
-IMPORTED = ("scipy.special", "matplotlib.figure")
+IMPORTED = (
+    "scipy.special",
+    "matplotlib.figure",
+    "koala.lab.experiments",
+    "koala.lab.sweeps",
+    "koala.cli.research.simulate",
+    "koala.papers.multiqueue.command",
+)
 """Modules that many of these commands import, and whose import takes longer than they do."""
 SHIPPED = ("examples", "deploy", "docs", "tests")
 JOB = re.compile(r"\bj(\d+)\b")

@@ -12,6 +12,7 @@ it has forked.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -34,11 +35,19 @@ MODULES = (
     "koala.daemon.notifications.mqtt",
     "koala_agent.main",
     "koala_agent.assembly",
+    "koala.cli.arguments",
+    "koala.cli.connection",
+    "koala.cli.jobs.follow",
+    "koala.cli.jobs.submit",
     "koala.cli.main",
-    "koala.client",
+    "koala.cli.render.documents",
+    "koala.cli.render.table",
+    "koala.client.client",
+    "cryptography.hazmat.backends.openssl.backend",
     "grpc.aio",
 )
-"""Modules that are imported before the first order."""
+"""Modules that are imported before the first order, those of most commands among them: half of a
+short command's processor time would be their import."""
 ORDER_BYTES_MAX = 1 << 17
 STREAMS = 3
 
@@ -194,11 +203,40 @@ def _become(order: Order, streams: list[int], server: int) -> None:
     tempfile.tempdir = None  # looked up in the environment again
 
 
+@dataclass(slots=True)
+class _Ending:
+    """End this process before the interpreter cleans up.
+
+    The clean-up would touch every object, so that the kernel copies all pages that are shared with
+    the server: nine thousand of them, 40 ms. `end` is registered before what the program registers
+    with `atexit`, and so is called after it. After an error that the program does not catch, Python
+    ends as always.
+    """
+
+    status: int | None = None
+
+    def end(self) -> None:
+        """End with the status of the program."""
+        if self.status is not None:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(self.status)
+
+
 def run(order: Order) -> None:
     """Run the program of an order, in the process that was forked for it."""
+    ending = _Ending()
+    atexit.register(ending.end)
     gc.enable()
     sys.modules["__main__"] = module = ModuleType("__main__")
-    exec(compile(order.program, "<string>", "exec"), module.__dict__)
+    try:
+        exec(compile(order.program, "<string>", "exec"), module.__dict__)
+    except SystemExit as end:
+        if isinstance(end.code, int):
+            ending.status = end.code & 0xFF
+        raise
+    ending.status = 0
 
 
 def main() -> int:

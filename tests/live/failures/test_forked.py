@@ -40,6 +40,37 @@ raise SystemExit(int(sys.stdin.read()))
 
 
 @pytest.mark.parametrize("by_exec", [False, True])
+@pytest.mark.parametrize(
+    ("ending", "status", "said"),
+    [
+        ("", 0, ""),
+        ("sys.exit(258)", 2, ""),
+        ("sys.exit('a reason')", 1, "a reason"),
+        ("raise ValueError('a bug')", 1, "ValueError: a bug"),
+        ("raise KeyboardInterrupt", -signal.SIGINT, "KeyboardInterrupt"),
+    ],
+)
+def test_a_process_ends_in_order(
+    tmp_path: Path, ending: str, status: int, said: str, by_exec: bool
+) -> None:
+    """Its threads end, then its handlers of atexit are called, and its output is written."""
+    program = f"""
+import atexit, sys, threading
+seen = threading.Event()
+atexit.register(print, "handler", end="")
+threading.Thread(target=lambda: (seen.wait(), print("thread", end=" "))).start()
+threading.Timer(0.05, seen.set).start()
+{ending}
+"""
+    out, err = tmp_path / "out", tmp_path / "err"
+    with out.open("wb") as stdout, err.open("wb") as stderr:
+        around = Surroundings(stdout=stdout, stderr=stderr)
+        assert start(program, around=around, by_exec=by_exec).wait(LIMIT_S) == status
+    assert out.read_text() == "thread handler"
+    assert said in err.read_text()
+
+
+@pytest.mark.parametrize("by_exec", [False, True])
 def test_a_process_has_its_own_words_environment_folder_and_streams(
     tmp_path: Path, by_exec: bool
 ) -> None:
