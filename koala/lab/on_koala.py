@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from koala.errors import ConfigError, KoalaError
 from koala.sim.campaign.on_dask import Dask
-from koala.sim.campaign.records import Made
+from koala.sim.campaign.records import Timed
 from koala.sim.replication import Each, Progress, Replications
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from koala.client.sync import Client, JobHandle
 
 Item = TypeVar("Item")
+One = TypeVar("One", bound=Timed)
 NAME = "sweep-workers"
 WORKERS_MAX = 64
 """Workers of a sweep that names no number."""
@@ -51,12 +52,12 @@ class OnKoala:
 
     def __call__(
         self,
-        run: Callable[[Item], Made],
+        run: Callable[[Item], One],
         items: Sequence[Item],
         *,
         progress: Progress,
-        each: Each[Item, Made],
-    ) -> Replications[Item, Made]:
+        each: Each[Item, One],
+    ) -> Replications[Item, One]:
         """Run the items. Raises ConfigError if no worker can be had, KoalaError if the job of the
         workers ends before all items have run."""
         if not items:

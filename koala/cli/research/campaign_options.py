@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from koala.cli.arguments import file, option
-from koala.cli.research.simulation_options import workers_option
+from koala.cli.research.simulation_options import on_option, workers_option
 from koala.errors import ConfigError, SpecError
 
 if TYPE_CHECKING:
@@ -20,12 +20,7 @@ def campaign_options(command: F) -> F:
     """Decorate a command with --workers, --on, --store and --no-store."""
     options = (
         workers_option,
-        option(
-            "--on", default="processes", metavar="ENGINE",
-            help="Where runs are made: processes of this machine; dask://HOST:PORT, a scheduler of"
-            " dask.distributed; koala, the sites of your daemon (both: extra `sweep`).",
-            words=("processes", "dask://", "koala"),
-        ),
+        on_option,
         option(
             "--store", type=file, metavar="DIR",
             help="Keep finished runs there, and make none again.  [default: koala/runs in the"

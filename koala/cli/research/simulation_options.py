@@ -20,10 +20,11 @@ import click
 
 from koala.cli.arguments import STANDARD_INPUT, Whole, file, option
 from koala.cli.connection import note
-from koala.errors import ConfigError, KoalaError, WorkloadError
+from koala.errors import ConfigError, KoalaError, SpecError, WorkloadError
 from koala.runtime.atomic_file import check_whole, whole_file
 
 if TYPE_CHECKING:
+    from koala.sim.campaign.making import Engine
     from koala.sim.replication import Replications
 
 INTERRUPTED = 130
@@ -33,6 +34,12 @@ seed_option = option("--seed", type=Whole(0), default=1, help="Seed of all rando
 workers_option = option(
     "--workers", type=Whole(0), default=0, help="Parallel processes; 0: one a core."
 )
+on_option = option(
+    "--on", default="processes", metavar="ENGINE",
+    help="Where runs are made: processes of this machine; dask://HOST:PORT, a scheduler of"
+    " dask.distributed; koala, the sites of your daemon (both: extra `sweep`).",
+    words=("processes", "dask://", "koala"),
+)  # fmt: skip
 json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 jobs_out_option = option(
     "--jobs-out", type=file, metavar="FILE.csv", help="Write a line for each job to this file."
@@ -52,9 +59,17 @@ class Runs:
     seed: int
     reps: int
     workers: int
+    on: str
     as_json: bool
     jobs_out: Path | None
     plot: Path | None
+
+    @property
+    def engine(self) -> Engine:
+        """Engine that makes the runs. Raises ConfigError."""
+        from koala.lab.engines import engine_of
+
+        return engine_of(self.on, self.workers)
 
     @property
     def seeds(self) -> range:
@@ -74,15 +89,18 @@ class Runs:
         interrupt, print how many have finished and return those. Exit if none has.
         """
         from koala.runtime.progress_bar import progress
-        from koala.sim.replication import replicate
+        from koala.sim.campaign.making import Processes, replicate_on
 
+        engine = self.engine
         check_outputs(self.jobs_out, self.plot)
         with jobs_file(self.jobs_out if to_file else None) as part:
             run = partial(simulate, setting)
             if part is not None and to_file is not None:
+                if not isinstance(engine, Processes):
+                    raise SpecError(f"--jobs-out and --on {self.on} cannot be combined")
                 run = partial(to_file, setting, part, self.seed)
             with progress("replications", self.reps) as update:
-                done = replicate(run, self.seeds, workers=self.workers, progress=update)
+                done = replicate_on(engine, run, self.seeds, update)
             if done.is_interrupted:
                 told = f"interrupted: {len(done.finished)} of {self.reps} replications"
                 print(told, file=sys.stderr)

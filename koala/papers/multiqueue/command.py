@@ -36,7 +36,7 @@ def multiqueue(settings: tuple[Setting, ...], runs: Runs) -> None:
         swept = sweep(
             settings,
             seeds=runs.seeds,
-            workers=runs.workers,
+            engine=runs.engine,
             has_jobs=runs.jobs_out is not None,
             progress=update,
         )

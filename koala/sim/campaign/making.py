@@ -12,11 +12,13 @@ from typing import Generic, Protocol, TypeVar
 
 from koala.papers.runs import Outcome
 from koala.sim.campaign.identity import digest
-from koala.sim.campaign.records import Made
+from koala.sim.campaign.records import Made, Timed
 from koala.sim.campaign.store import Store, open_default
 from koala.sim.replication import Each, Progress, Replications, replicate
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
+One = TypeVar("One", bound=Timed)
 
 
 class Engine(Protocol):
@@ -24,12 +26,12 @@ class Engine(Protocol):
 
     def __call__(
         self,
-        run: Callable[[Item], Made],
+        run: Callable[[Item], One],
         items: Sequence[Item],
         *,
         progress: Progress,
-        each: Each[Item, Made],
-    ) -> Replications[Item, Made]:
+        each: Each[Item, One],
+    ) -> Replications[Item, One]:
         """Run the items; `each` receives every result when it is there."""
 
 
@@ -41,12 +43,12 @@ class Processes:
 
     def __call__(
         self,
-        run: Callable[[Item], Made],
+        run: Callable[[Item], One],
         items: Sequence[Item],
         *,
         progress: Progress,
-        each: Each[Item, Made],
-    ) -> Replications[Item, Made]:
+        each: Each[Item, One],
+    ) -> Replications[Item, One]:
         """Run the items in worker processes."""
         return replicate(run, items, workers=self.workers, progress=progress, each=each)
 
@@ -130,6 +132,37 @@ def make(
         finished=tuple((item, known[place]) for place, item in enumerate(items) if place in known),
         is_interrupted=done.is_interrupted,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured(Generic[Result]):
+    """Result of any kind, with its processor time."""
+
+    result: Result
+    cpu_s: float
+
+
+def replicate_on(
+    engine: Engine,
+    run: Callable[[Item], Result],
+    items: Sequence[Item],
+    progress: Progress | None = None,
+) -> Replications[Item, Result]:
+    """Run each item by an engine, and store nothing; `run`, items and results must be picklable."""
+
+    def report(done: int) -> None:
+        if progress is not None:
+            progress(done)
+
+    made = engine(partial(_measured, run), items, progress=report, each=lambda _item, _one: None)
+    finished = tuple((item, one.result) for item, one in made.finished)
+    return Replications(finished=finished, is_interrupted=made.is_interrupted)
+
+
+def _measured(run: Callable[[Item], Result], item: Item) -> _Measured[Result]:
+    begin_s = time.process_time()
+    result = run(item)
+    return _Measured(result=result, cpu_s=time.process_time() - begin_s)
 
 
 def key_of(name: str, code: str, own: str) -> str:

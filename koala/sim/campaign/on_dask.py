@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from koala.errors import ConfigError, KoalaError
 from koala.sim.campaign.code import code_of_module, interpreter
-from koala.sim.campaign.records import Made
+from koala.sim.campaign.records import Timed
 from koala.sim.replication import Each, Progress, Replications
 
 if TYPE_CHECKING:
     from distributed import Client, Security
 
 Item = TypeVar("Item")
+One = TypeVar("One", bound=Timed)
 CONNECT_S = 10
 BATCH_S = 1.0
 BATCH_MAX = 256
@@ -39,18 +40,18 @@ class Dask:
 
     def __call__(
         self,
-        run: Callable[[Item], Made],
+        run: Callable[[Item], One],
         items: Sequence[Item],
         *,
         progress: Progress,
-        each: Each[Item, Made],
-    ) -> Replications[Item, Made]:
+        each: Each[Item, One],
+    ) -> Replications[Item, One]:
         """Run the items. Raises ConfigError if the scheduler cannot be used, KoalaError if it is
         lost, or its workers again and again."""
         if not items:
             return Replications(finished=())
         client = self._client()
-        done: dict[int, Made] = {}
+        done: dict[int, One] = {}
         try:
             _check_workers(client)
             for place, made in _made(client, run, items):
@@ -103,8 +104,8 @@ def _identity() -> str:
 
 
 def _made(
-    client: Client, run: Callable[[Item], Made], items: Sequence[Item]
-) -> Iterator[tuple[int, Made]]:
+    client: Client, run: Callable[[Item], One], items: Sequence[Item]
+) -> Iterator[tuple[int, One]]:
     """Yield place and result of each item. The first batches are of one item; later ones as large
     as makes a batch of a second."""
     from distributed import KilledWorker, as_completed  # noqa: PLC0415
@@ -139,7 +140,7 @@ def _made(
 
 def _sent(
     client: Client,
-    run: Callable[[Item], Made],
+    run: Callable[[Item], One],
     items: Sequence[Item],
     places: Iterator[int],
     size: int,
@@ -149,6 +150,6 @@ def _sent(
 
 
 def _run_batch(
-    run: Callable[[Item], Made], batch: Sequence[tuple[int, Item]]
-) -> list[tuple[int, Made]]:
+    run: Callable[[Item], One], batch: Sequence[tuple[int, Item]]
+) -> list[tuple[int, One]]:
     return [(place, run(item)) for place, item in batch]

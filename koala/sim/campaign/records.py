@@ -8,13 +8,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf, isfinite, isnan, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from koala.errors import ConfigError
 from koala.papers.runs import Outcome
 from koala.runtime.atomic_file import write_whole
 
 INFINITE = {"inf": inf, "-inf": -inf}
+
+
+class Timed(Protocol):
+    """Result of a run, with its processor time."""
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ import pytest
 from koala.errors import ConfigError
 from koala.lab.engines import engine_of
 from koala.sim.campaign import on_dask
-from tests.cli.command import environment, koala
+from tests.cli.command import environment, koala, koala_here
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
@@ -142,18 +142,53 @@ def swept(
     return there.returncode, told.decode()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("multiqueue", "--jobs", "2000", "--warmup", "200"),
+        ("sq", "--tasks", "10"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_replications_of_a_simulation_are_made_there(
+    words: tuple[str, ...], cluster: Cluster
+) -> None:
+    command = ("simulate", *words, "--reps", "3", "--json")
+    here = koala(*command, "--workers", "1")
+    assert here.returncode == 0, here.stderr
+    there = koala(*command, "--on", f"dask://{cluster.address}")
+    assert there.returncode == 0, there.stderr
+    assert there.stdout == here.stdout
+
+
 def test_workers_of_other_code_are_refused(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_dask, "interpreter", lambda: "cpython 2.7")
     engine = engine_of(f"dask://{cluster.address}")
     with pytest.raises(ConfigError, match=r"worker tcp.* has other code .*this machine cpython 2"):
-        engine(len, ["a"], progress=lambda _: None, each=lambda _one, _made: None)  # type: ignore[arg-type]
+        engine(len, ["a"], progress=lambda _: None, each=lambda _one, _made: None)  # type: ignore[type-var]
 
 
 def test_an_engine_that_does_not_exist_is_named() -> None:
     with pytest.raises(ConfigError, match=r"--on dask:127.0.0.1:1: allowed are processes, dask"):
         engine_of("dask:127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--on", "nowhere"), "--on nowhere: allowed are processes, dask://HOST:PORT"),
+        (("--on", "koala", "--jobs-out", "j.csv"), "--jobs-out and --on koala cannot be combined"),
+    ],
+)
+def test_a_simulation_refuses_other_engines_and_files_of_other_machines(
+    words: tuple[str, ...], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = koala_here("simulate", "sq", *words)
+    assert done.returncode == 2
+    assert told in done.stderr
 
 
 def count_lines(store: Path) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 
 from koala.papers.multiqueue.simulation.model import Started
 from koala.papers.multiqueue.simulation.runs import KINDS, Run, Setting, run
-from koala.sim.replication import Progress, replicate
+from koala.sim.campaign.making import Engine, Processes, replicate_on
+from koala.sim.replication import Progress
 from koala.sim.saturation import is_saturated
 from koala.sim.statistics import Interval, interval
 
@@ -104,7 +105,7 @@ def sweep(
     settings: Sequence[Setting],
     *,
     seeds: Sequence[int],
-    workers: int = 0,
+    engine: Engine | None = None,
     has_jobs: bool = False,
     progress: Progress | None = None,
 ) -> Swept:
@@ -120,7 +121,7 @@ def sweep(
         for seed in seeds
         for setting in settings
     ]
-    made = replicate(run_item, items, workers=workers, progress=progress)
+    made = replicate_on(engine or Processes(), run_item, items, progress)
     finished: dict[Setting, list[Run]] = {}
     for item, result in made.finished:
         finished.setdefault(item.setting, []).append(result)
