@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -53,6 +52,8 @@ class LazyGroup(click.Group):
         The error about an unknown one names the nearest.
         """
         if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            import difflib
+
             near = difflib.get_close_matches(args[0], [*self.places, *self._hidden], n=1)
             if near:
                 ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]}?")

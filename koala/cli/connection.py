@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -148,7 +147,11 @@ def answer(document: Mapping[str, object], text: Callable[[], str], *, as_json: 
 
 def width() -> int | None:
     """Width of the terminal, None where standard output is not a terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 def is_coloured() -> bool:

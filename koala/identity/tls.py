@@ -9,7 +9,6 @@ has a URI, `koala://site/NAME`. Keys and certificates are made elsewhere
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -44,6 +43,8 @@ def site_host(site: str) -> str:
 
     It is a hash, because a site's name may be longer than a host's, and host names ignore case.
     """
+    import hashlib  # noqa: PLC0415 - a client needs no site's file server
+
     return f"{hashlib.sha256(site.encode()).hexdigest()[:32]}.site.koala.invalid"
 
 

@@ -1,7 +1,8 @@
 """Values of options in words: numbers, lists, ranges and names. The readers raise ConfigError with
 the option, its value and what is allowed.
 
-No policy is imported here, so that a command which needs none starts quickly.
+No policy and no scheduler is imported with this module, so that a command which needs none starts
+quickly.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Callable, Iterable
 from math import isfinite, isinf, nan
 
 from koala.errors import ConfigError
-from koala_agent.lrm.model.naming import LOCAL_SCHEDULERS, local_scheduler
 
 PROCESSORS_MAX = 10_000_000
 SITES_MAX = 10_000
@@ -113,4 +113,6 @@ def known_name(option: str, text: str, known: Iterable[str], find: Callable[[str
 
 def local_scheduler_name(option: str, text: str) -> str:
     """Check the name of a site's scheduler. Raises ConfigError."""
+    from koala_agent.lrm.model import LOCAL_SCHEDULERS, local_scheduler  # noqa: PLC0415 - as above
+
     return known_name(option, text, LOCAL_SCHEDULERS, local_scheduler)

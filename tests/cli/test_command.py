@@ -302,10 +302,14 @@ def test_help_imports_nothing_heavy() -> None:
     assert heavy & loaded == set()
 
 
-def test_a_query_imports_only_what_it_needs() -> None:
-    code = f"from koala.cli.main import main; main(['list', '--address', '{NOBODY}'])"
+@pytest.mark.parametrize("words", [["list"], ["submit", "/dev/null"]])
+def test_a_query_imports_only_what_it_needs(words: list[str]) -> None:
+    code = f"from koala.cli.main import main; main([*{words}, '--address', '{NOBODY}'])"
+    loaded = modules_after(code)
     heavy = {"rich", "msgspec", "structlog", "psutil", "koala.rsl", "koala.core", "pydantic"}
-    assert heavy & modules_after(code) == set()
+    assert heavy & loaded == set()
+    assert "koala_agent" not in loaded
+    assert "koala.client.connection" in loaded
 
 
 def test_the_nearest_command_is_named_when_one_is_mistyped() -> None:
