@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -55,6 +56,7 @@ LATE = 124
 def main() -> int:
     """Run the command."""
     options = parsed()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed Koala is compiled
     measurements: dict[str, Measurement] = {
         **MEASUREMENTS,
         "traces": partial(traces.measure, logs=options.log or ()),
