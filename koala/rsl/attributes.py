@@ -489,12 +489,21 @@ KNOWN: dict[str, Attribute] = {
     **{canonical_name(PLAIN_NAMES[row.name]): row for row in ATTRIBUTES if row.name in PLAIN_NAMES},
 }
 KNOWN.update({canonical_name(name): KNOWN[canonical_name(of)] for name, of in ALIASES.items()})
+KEYS = {row.name: canonical_name(row.name) for row in ATTRIBUTES}
+"""Canonical names of the attributes."""
+DEFINITION = "rsl_substitution"
+_AS_SPELT = {row.name: row for row in ATTRIBUTES}
 
 
 _SPELT = {
     **{canonical_name(name): name for name in (*PLAIN_NAMES.values(), *ALIASES)},
     **{canonical_name(row.name): row.name for row in ATTRIBUTES},
 }
+
+
+def find_attribute(name: str) -> Attribute | None:
+    """Find an attribute by any spelling of its name; None for an unknown one."""
+    return _AS_SPELT.get(name) or KNOWN.get(canonical_name(name))
 
 
 def plain_name(row: Attribute) -> str:

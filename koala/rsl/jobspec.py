@@ -23,11 +23,14 @@ from koala.core.model.values import ALL, SiteName, UserName
 from koala.errors import SpecError
 from koala.rsl import fields
 from koala.rsl.attributes import (
+    DEFINITION,
+    KEYS,
     KNOWN,
     PROCESSORS_MAX,
     Attribute,
     Scope,
     Treatment,
+    find_attribute,
     known_names_near,
 )
 from koala.rsl.document import is_document, parse_document
@@ -112,6 +115,8 @@ class _JobReader:
         self._labels: dict[str, int] = {}
         self._processors = 0
         self._is_dry_run = False
+        self._last_values: dict[str, Any] = {"executable": ""}
+        self._last_component = ComponentSpec(**self._last_values)
         self._errors: list[SpecError] = []
 
     def read(self) -> JobReading:
@@ -190,7 +195,7 @@ class _JobReader:
 
     def _read_job_relation(self, relation: Relation) -> None:
         attribute = self._attribute(relation)
-        if attribute is None or is_definition(relation.attribute):
+        if attribute is None or attribute.name == DEFINITION:
             return
         if attribute.scope is Scope.COMPONENT:
             message = (
@@ -198,7 +203,7 @@ class _JobReader:
                 "the + stand attributes of the whole job"
             )
             raise self._error(message, relation)
-        self._keep_for_job(canonical_name(attribute.name), relation)
+        self._keep_for_job(KEYS[attribute.name], relation)
 
     def _component(self, clause: Compound) -> ComponentSpec:
         """Read a component; gathers its mistakes."""
@@ -212,27 +217,36 @@ class _JobReader:
                 self._sort(operand, relations)
             except SpecError as error:
                 self._gather(error)
-        with self._gathered():
-            if "executable" not in relations:
-                raise self._error("this component has no executable, which each needs", clause)
+        if "executable" not in relations:
+            message = "this component has no executable, which each needs"
+            self._gather(self._error(message, clause))
         values: dict[str, Any] = {"executable": ""}
         for name, relation in relations.items():
             try:
                 self._read_attribute(values, name, relation, relations)
             except SpecError as error:
                 self._gather(error)
-        spec = ComponentSpec(**values)
+        spec = self._component_of(values)
         if len(self._errors) == before:
-            with self._gathered():
+            try:
                 self._check(spec, clause, relations)
+            except SpecError as error:
+                self._gather(error)
         return spec
+
+    def _component_of(self, values: dict[str, Any]) -> ComponentSpec:
+        """Make the component of these fields; one that equals the last is the same object, since
+        the components of many jobs are alike."""
+        if values != self._last_values:
+            self._last_values, self._last_component = values, ComponentSpec(**values)
+        return self._last_component
 
     def _sort(self, relation: Relation, relations: dict[str, Relation]) -> None:
         """Add a relation of a component to `relations`, or to those of the job."""
         attribute = self._attribute(relation)
-        if attribute is None or is_definition(relation.attribute):
+        if attribute is None or attribute.name == DEFINITION:
             return
-        name = canonical_name(attribute.name)
+        name = KEYS[attribute.name]
         if attribute.scope is Scope.JOB:
             self._keep_for_job(name, relation)
         elif name in relations:
@@ -293,26 +307,29 @@ class _JobReader:
         if relation.operator is not Operator.EQ:
             message = f"a job relates only with =, found {relation.operator}"
             raise self._error(message, relation)
-        self._warn_of_carriage_returns(relation)
-        if relation.attribute.lower().startswith("x-"):
-            return None
-        attribute = KNOWN.get(canonical_name(relation.attribute))
+        for value in relation.values:  # most are plain and have none
+            if not isinstance(value, Literal) or "\r" in value.text:
+                self._warn_of_carriage_returns(relation)
+                break
+        attribute = find_attribute(relation.attribute)
         if attribute is None:
+            if relation.attribute.lower().startswith("x-"):
+                return None
             near = known_names_near(relation.attribute)
             question = f"; did you mean {near[0]}?" if near else ""
             message = f"unknown attribute {shown(relation.attribute)}{question}"
             raise self._error(message, relation)
-        if attribute.name == "rsl_substitution" and not is_definition(relation.attribute):
+        if attribute.name == DEFINITION and not is_definition(relation.attribute):
             raise self._error("definitions are written rsl_substitution", relation)
         match attribute.treatment:
+            case Treatment.HONOURED | Treatment.HANDED:
+                return attribute
             case Treatment.REFUSED:
                 raise self._error(f"{attribute.name} is refused: {attribute.note}", relation)
             case Treatment.IGNORED:
                 message = f"{attribute.name} is ignored: {attribute.note}"
                 self._warn(attribute.name, message, relation)
                 return None
-            case Treatment.HONOURED | Treatment.HANDED:
-                return attribute
 
     def _keep_for_job(self, name: str, relation: Relation) -> None:
         """Store a job-wide attribute: given once, or several times with the same value."""

@@ -76,9 +76,12 @@ _KINDS = {kind.value: kind for kind in Kind}
 _LITERAL = rf"""[^{_NEVER_UNQUOTED}+&|][^{_NEVER_UNQUOTED}]*+"""
 _PLAIN = rf"""{_LITERAL}|"[^"]*+"(?!")|'[^']*+'(?!')"""
 _RELATION = re.compile(
-    rf"""[ \t\n]*+\([ \t\n]*+({_LITERAL})[ \t\n]*+=[ \t\n]*+((?:(?:{_PLAIN})[ \t\n]*+)++)\)"""
+    rf"""[ \t\n]*+\([ \t\n]*+({_LITERAL})[ \t\n]*+=[ \t\n]*+
+    (?:({_LITERAL})\)|((?:(?:{_PLAIN})[ \t\n]*+)++)\))""",
+    re.VERBOSE,
 )
-"""A whole relation of plain literals. Possessive throughout, so the time is linear."""
+"""A whole relation of plain literals: of one without quotes, as most are, or of any. Possessive
+throughout, so the time is linear."""
 _VALUE = re.compile(_PLAIN)
 _TOKENS_AROUND = 4  # of a relation: its parentheses, the attribute and the operator
 
@@ -123,8 +126,16 @@ class Lexer:
         if found is None:
             return None
         self._position = self._end_of_last = found.end()
+        if (only := found[2]) is not None:
+            self.read += _TOKENS_AROUND + 1
+            return Relation(
+                attribute=found[1],
+                operator=Operator.EQ,
+                values=(Literal(text=only, offset=found.start(2)),),
+                offset=found.start(1),
+            )
         values = []
-        for value in _VALUE.finditer(text, *found.span(2)):
+        for value in _VALUE.finditer(text, *found.span(3)):
             start, end = value.span()
             if text[start] in "\"'":
                 values.append(Literal(text=text[start + 1 : end - 1], offset=start))
