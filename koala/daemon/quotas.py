@@ -171,6 +171,7 @@ class Quotas:
         self._live: dict[JobId, tuple[str, int]] = {}
         self._all = _Load()
         self._of_user: dict[str, _Load] = {}
+        self._measured: tuple[JobSpec | None, int] = (None, 0)  # most are asked for twice
         per_s = limits.submissions_per_s
         self._rates = RateLimits[str](per_s, burst=max(1.0, per_s * SUBMISSION_BURST_S))
         for job in jobs:
@@ -179,7 +180,7 @@ class Quotas:
 
     def require_job_quota(self, spec: JobSpec) -> None:
         """Check that another job like this fits the quotas. Raises ExhaustedError."""
-        limits, size = self._limits, description_bytes(spec)
+        limits, size = self._limits, self._size(spec)
         of_user = self._of_user.get(spec.owner, _Load())
         for load, whose, jobs_max, mb_max, suffix in (
             (self._all, "", limits.jobs, limits.descriptions_mb, ""),
@@ -207,7 +208,7 @@ class Quotas:
 
     def accepted(self, job: JobId, spec: JobSpec) -> None:
         """Add an accepted job to the usage."""
-        size = description_bytes(spec)
+        size = self._size(spec)
         self._live[job] = (spec.owner, size)
         for load in (self._all, self._of_user.setdefault(spec.owner, _Load())):
             load.jobs += 1
@@ -223,6 +224,14 @@ class Quotas:
                     load.size -= size
                 if not self._of_user[owner].jobs:
                     del self._of_user[owner]
+
+    def _size(self, spec: JobSpec) -> int:
+        """Return the size of a description; that of the last one is kept."""
+        measured, size = self._measured
+        if measured is not spec:
+            size = description_bytes(spec)
+            self._measured = spec, size
+        return size
 
     def require_rate(self, user: str, submissions: int, now: Instant) -> None:
         """Consume this many submissions of the user's rate. Raises ExhaustedError."""

@@ -72,11 +72,13 @@ class Readable(grpc.aio.ServerInterceptor):
     """Interceptor that refuses malformed messages, and reports calls and messages to the flood
     guard.
 
-    In the midst of a stream a malformed message is a DecodeError.
+    In the midst of a stream a malformed message is a DecodeError. The handler of a method is made
+    at its first call and kept: a server's methods do not change.
     """
 
     def __init__(self, guard: FloodGuard) -> None:
         self._guard = guard
+        self._handlers: dict[str, Handler] = {}
 
     async def intercept_service(
         self,
@@ -84,8 +86,17 @@ class Readable(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
         """See grpc.aio.ServerInterceptor."""
+        method = str(handler_call_details.method)
+        if (known := self._handlers.get(method)) is not None:
+            return known
         handler = await continuation(handler_call_details)
-        if handler is None or handler.request_deserializer is None:
+        if handler is None:
+            return None
+        made = self._handlers[method] = self._readable(handler)
+        return made
+
+    def _readable(self, handler: Handler) -> Handler:
+        if handler.request_deserializer is None:
             return handler
         behaviour, deserialize = behaviour_of(handler), handler.request_deserializer
         is_stream, guard = handler.request_streaming, self._guard

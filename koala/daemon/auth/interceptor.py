@@ -7,7 +7,7 @@ the call, and service methods rely on that. It also turns errors into gRPC statu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -87,17 +87,16 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        call = str(handler_call_details.method).removeprefix(_PACKAGE)
-        metadata = {
-            str(key): str(value)
-            for key, value in handler_call_details.invocation_metadata
-            if not str(key).endswith("-bin")
-        }
+        return self._guarded(str(handler_call_details.method).removeprefix(_PACKAGE), handler)
+
+    def _guarded(self, call: str, handler: Handler) -> Handler:
+        """Copy the handler of a method; nothing of one call is kept for the next."""
         behaviour = _answering(behaviour_of(handler))
         is_clients = call.startswith(_CLIENTS)
 
         async def guarded(messages: AsyncIterator[Any], context: Context) -> Any:  # noqa: ANN401
             rule = RULES.get(call)
+            metadata = _texts(context.invocation_metadata() or ())
             caller = await self._admit(call, rule, metadata, context)
             assert rule is not None
             request: Any = messages
@@ -243,6 +242,11 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             raise UnauthenticatedError(f"the certificate of site {name} has expired")
         self._enrolments.check_site(name, shown.serial)
         return Caller(name=name, kind=Kind.SITE, expires_at=shown.expires_at)
+
+
+def _texts(metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
+    """Return the texts among a call's metadata."""
+    return {str(key): str(value) for key, value in metadata if not str(key).endswith("-bin")}
 
 
 @lru_cache(maxsize=4096)

@@ -103,8 +103,17 @@ class SubmitService:
                 jobs = batch.scheduler.jobs
                 if any(job not in jobs and job not in past.predecessors for job in awaited):
                     return None  # so may one of these jobs
+                shortage = self.disk.shortage
                 return [
-                    self._submit(batch, submission, reading, caller, past, is_dry_run=is_dry_run)
+                    self._submit(
+                        batch,
+                        submission,
+                        reading,
+                        caller,
+                        past,
+                        shortage=shortage,
+                        is_dry_run=is_dry_run,
+                    )
                     for submission, reading in zip(submissions, readings, strict=True)
                 ]
 
@@ -134,9 +143,13 @@ class SubmitService:
         caller: Caller,
         past: Archived,
         *,
+        shortage: str,
         is_dry_run: bool,
     ) -> pb.Submitted:
-        """Submit one job in a batch; return its job or its error, independently of others."""
+        """Submit one job in a batch; return its job or its error, independently of others.
+
+        `shortage` says what the disk lacks for new jobs; empty if nothing.
+        """
         if isinstance(reading, pb.Submitted):
             return reading
         try:
@@ -167,7 +180,7 @@ class SubmitService:
             self.quotas.require_job_quota(spec)
             if is_dry_run or reading.is_dry_run:
                 return pb.Submitted(warnings=warned)
-            _require_room(self.disk)
+            _require_room(shortage)
             spec = with_archives(
                 spec, submission.staged, lambda one: self.uploads.find(one) is not None
             )
@@ -197,9 +210,9 @@ def _digest(submission: pb.Submission, owner: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _require_room(disk: Disk) -> None:
+def _require_room(shortage: str) -> None:
     """Check that the disk has room for new jobs. Raises ExhaustedError."""
-    if shortage := disk.shortage:
+    if shortage:
         raise ExhaustedError(
             f"the daemon's disk is nearly full: {shortage} for new jobs. Jobs that were accepted go"
             f" on; try again when there is room, in {DISK_RETRY_S:g} s at the earliest",

@@ -201,6 +201,7 @@ class GroupCommit:
         self._digest_due_at: Instant = 0.0
         self._wake_not_before: Instant = 0.0
         self._committing_since: Instant | None = None
+        self._debug = log.bind().debug  # found once: there is a line for each event
         self._has_failed = False
 
     # --- the inbox --------------------------------------------------------------------------------
@@ -372,7 +373,7 @@ class GroupCommit:
                 self._actions.append(action)
         kind = type(event).__name__
         self.counters.by_kind[kind] = self.counters.by_kind.get(kind, 0) + 1
-        log.debug("event.handled", kind=kind, seq=self._seq, actions=len(actions))
+        self._debug("event.handled", kind=kind, seq=self._seq, actions=len(actions))
 
     def _notice(self, action: Announce) -> Notice:
         self._notice_number += 1
