@@ -39,7 +39,8 @@ from koala_agent.link.stream import Wire
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.dialect import UNTRIED, Dialect
 from koala_agent.lrm.batch.native import EVERY
-from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager, EmulatedSettings
+from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
+from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.local_users import LoadParameters
 from koala_agent.lrm.port import Idle, Listed, LocalManager, Tell
 from koala_agent.order_guard import live_scheduler

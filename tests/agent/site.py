@@ -35,7 +35,8 @@ from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.store import Store
-from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager, EmulatedSettings
+from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
+from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.port import Idle, Listed, serving
 from koala_agent.placeholders.submission import LaunchSettings
 

@@ -12,7 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager, EmulatedSettings
+from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
+from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.port import Idle, Listed, Placeholder, serving
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from koala.errors import ConfigError, LocalManagerError
 from koala.protocol.messages import Resources
-from koala_agent.lrm.emulated.emulated_manager import EmulatedSettings
+from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.local_users import LoadParameters
 from koala_agent.lrm.model import Discipline
 from koala_agent.lrm.port import (

@@ -1,7 +1,9 @@
 """An emulated site: a queue on the wall clock that starts real processes.
 
 emulated_manager   the queue of `lrm.model`, driven by the wall clock
+emulated_settings  its settings
 local_users        jobs of the site's own users, drawn from a seed
+local_load         these jobs in the queue: they hold processors, and make room for claims
 gpu_pool           GPUs of the site, given to claims by number
 first_processes    start and end of the first process of each claim
 resident_starters  the agent's side of the parent from which starters are forked

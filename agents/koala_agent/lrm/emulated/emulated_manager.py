@@ -8,7 +8,7 @@ same state directory finds them, or finds that they ended.
 - The job table is written before a process is started and after. A job found between the two after
   a crash is ended and reported as lost, never run twice.
 - After a reboot everything that had not ended is lost.
-- Local users' jobs are virtual and do not survive a restart.
+- Local users' jobs are virtual and do not survive a restart (`local_load`).
 
 One task owns all state and takes its events (a process exited, a limit passed, a local job arrived)
 from an inbox. So an error in any of them ends `run` and with it the agent, rather than be logged.
@@ -20,24 +20,22 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import random
 import secrets
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import assert_never
 
 import structlog
 
-from koala.errors import ConfigError, LocalManagerError
+from koala.errors import LocalManagerError
 from koala.protocol.messages import SiteResources
-from koala.protocol.ordering import OrderPolicy
+from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, Follow
 from koala_agent.lrm.emulated.gpu_pool import VARIABLE, GpuPool
-from koala_agent.lrm.emulated.local_users import LoadParameters, LocalJob, local_jobs
+from koala_agent.lrm.emulated.local_load import LocalKey, LocalLoad
 from koala_agent.lrm.emulated.process_usage import Trees, Usage
 from koala_agent.lrm.job_table import (
     Alive,
@@ -51,7 +49,7 @@ from koala_agent.lrm.job_table import (
     listed,
 )
 from koala_agent.lrm.launch import check
-from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
+from koala_agent.lrm.model import LocalQueue, local_queue
 from koala_agent.lrm.port import (
     EndCause,
     Idle,
@@ -67,49 +65,11 @@ from koala_agent.lrm.processes import (
     brand_of,
     scan,
 )
-from koala_agent.transport.shell import Entry
 
 log = structlog.get_logger()
 
 _ENDED_MAX = 10_000
 """Ended jobs that are kept to be listed; the agent's claim table is the long memory."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmulatedSettings:
-    """Settings of an emulated site.
-
-    Of its `gpus` each claim sees those that it holds, by CUDA_VISIBLE_DEVICES.
-    `fault_rate` is the share of the claims that fail, half of them at submission and half at their
-    start, drawn from `seed`; `environment` is added to that of jobs, except for those of accounts,
-    whose environment is in `entries`. `umask` applies to jobs too, -1: the agent's own. `make_room`
-    is called when the job table finds the disk full.
-    """
-
-    processors: int
-    gpus: int = 0
-    state_directory: Path
-    discipline: Discipline | OrderPolicy = Discipline.EASY
-    kill_s: float = 5.0
-    sample_s: float = 2.0
-    fault_rate: float = 0.0
-    seed: int = 0
-    load: LoadParameters | None = None
-    may_kill_local: bool = False
-    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    entries: Mapping[str, Entry] = field(default_factory=dict)
-    umask: int = -1
-    make_room: Callable[[], bool] = lambda: False
-
-    def __post_init__(self) -> None:
-        if self.processors < 1:
-            raise ConfigError(f"processors is {self.processors}, it must be at least 1")
-        if not 0.0 <= self.fault_rate <= 1.0:
-            raise ConfigError(f"fault_rate is {self.fault_rate}, it must be from 0 to 1")
-        if self.load is not None and self.load.size_max > self.processors:
-            largest = self.load.size_max
-            message = f"load.size_max is {largest}, more than the site's {self.processors}"
-            raise ConfigError(message)
 
 
 @dataclass(slots=True, eq=False)
@@ -131,12 +91,7 @@ class _Job:
         return self.placeholder.claim
 
 
-@dataclass(frozen=True, slots=True)
-class _LocalKey:
-    number: int
-
-
-_Key = str | _LocalKey
+_Key = str | LocalKey
 
 
 class EmulatedLocalManager:
@@ -155,6 +110,7 @@ class EmulatedLocalManager:
         self._queue: LocalQueue[_Key] = local_queue(
             processors=settings.processors, discipline=settings.discipline
         )
+        self._local = LocalLoad(self._queue, clock=clock, post=self._post, advance=self._advance)
         self._gpus = GpuPool(settings.gpus)
         self._resources = SiteResources(gpus=settings.gpus)
         self._wake: asyncio.TimerHandle | None = None
@@ -162,10 +118,6 @@ class EmulatedLocalManager:
         self._jobs: dict[str, _Job] = {}
         self._ended: deque[str] = deque()
         self._unfinished = 0
-        self._local: dict[_LocalKey, LocalJob] = {}
-        self._local_running: dict[_LocalKey, asyncio.TimerHandle] = {}  # the youngest is the last
-        self._local_waiting = 0
-        self._local_processors = 0
         self._reported_idle: Idle | None = None
         self._inbox: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
         self._opened = asyncio.Event()
@@ -227,7 +179,8 @@ class EmulatedLocalManager:
             async with asyncio.TaskGroup() as group:
                 helpers = [group.create_task(self._trees.run())]
                 if settings.load is not None:
-                    helpers.append(group.create_task(self._submit_local_jobs(settings.load)))
+                    load = self._local.run(settings.load, random.Random(settings.seed))
+                    helpers.append(group.create_task(load))
                 await self._serve()
                 for helper in helpers:
                     helper.cancel()
@@ -271,7 +224,12 @@ class EmulatedLocalManager:
         self._unfinished += 1
         if gpus:
             self._gpus.ask(job.claim, gpus)
-        elif placeholder.may_kill and self._settings.may_kill_local and self._make_room(job):
+        elif (
+            placeholder.may_kill
+            and self._settings.may_kill_local
+            and self._local.make_room(placeholder.processors, job.claim)
+        ):
+            self._occupy(job)
             self._begin(job)
         else:
             self._enqueue(job)
@@ -332,8 +290,8 @@ class EmulatedLocalManager:
             self._save(job)
             self._enqueue(job)
         for key in self._queue.advance(self._clock()):
-            if isinstance(key, _LocalKey):
-                self._start_local(key)
+            if isinstance(key, LocalKey):
+                self._local.start(key)
             else:
                 self._begin(self._jobs[key])
         self._wake_later()
@@ -360,7 +318,7 @@ class EmulatedLocalManager:
             # Nothing starts any more once we are closing, not even what would fit.
             startable=0 if self._is_closing else self._queue.startable(self._clock()),
             queued_jobs=self._queue.waiting,
-            local_processors=self._local_processors,
+            local_processors=self._local.processors,
             idle_gpus=0 if self._is_closing else self._gpus.idle,
             resources=self._resources,
         )
@@ -513,60 +471,6 @@ class EmulatedLocalManager:
         if isinstance(job.state, Over):  # its script is long, and contains a secret
             placeholder = replace(placeholder, body="")
         self._table.save(job.claim, JobRow(placeholder, job.state, job.gpus))
-
-    # Local users ------------------------------------------------------------------------------
-
-    async def _submit_local_jobs(self, load: LoadParameters) -> None:
-        """Submit local jobs at their instants, without end."""
-        began_at = self._clock()
-        for number, job in enumerate(local_jobs(load, random.Random(self._settings.seed))):
-            await asyncio.sleep(began_at + job.submit_at / load.speed - self._clock())
-            self._post(partial(self._submit_local, _LocalKey(number), job, load))
-
-    def _submit_local(self, key: _LocalKey, job: LocalJob, load: LoadParameters) -> None:
-        if self._local_waiting >= load.waiting_max:
-            return
-        self._local[key] = job
-        self._local_waiting += 1
-        estimate_s = job.estimate_s / load.speed
-        self._queue.submit(key, processors=job.processors, estimate_s=estimate_s)
-        self._advance()
-
-    def _start_local(self, key: _LocalKey) -> None:
-        assert self._settings.load is not None
-        job = self._local[key]
-        self._local_waiting -= 1
-        self._local_processors += job.processors
-        run_s = job.run_s / self._settings.load.speed
-        over = partial(self._end_local, key)
-        self._local_running[key] = self._loop.call_later(run_s, self._post, over)
-
-    def _end_local(self, key: _LocalKey) -> None:
-        if key in self._local_running:  # else it was killed at this very instant
-            self._drop_local(key)
-            self._advance()
-
-    def _drop_local(self, key: _LocalKey) -> None:
-        self._local_running.pop(key).cancel()
-        self._local_processors -= self._local.pop(key).processors
-        self._queue.end(key)
-
-    def _make_room(self, job: _Job) -> bool:
-        """Give the job its processors, killing the youngest local jobs if needed; none is killed
-        where all of them would not suffice."""
-        asked = job.placeholder.processors
-        if asked > self._queue.idle + self._local_processors:
-            return False
-        for key in tuple(reversed(self._local_running)):
-            if asked <= self._queue.idle:
-                break
-            processors = self._local[key].processors
-            log.warning(
-                "local_job.killed", number=key.number, processors=processors, claim=job.claim
-            )
-            self._drop_local(key)
-        self._occupy(job)
-        return True
 
     # Coming and going -------------------------------------------------------------------------
 
