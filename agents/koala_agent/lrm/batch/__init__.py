@@ -1,13 +1,13 @@
 """Real batch systems: claims as batch jobs.
 
 batch_manager     submission, polling and ends of claims; the same for all batch systems
+claim_tracking    the claims between two polls, what a listing says of them, and what is idle
 dialect           the commands and texts that one batch system must know
 slurm             the dialect of Slurm; slurm_nodes has the features and GPUs of its nodes
 gridengine        the dialect of Grid Engine
 htcondor          the dialect of HTCondor
 pbs               the dialect of OpenPBS and PBS Professional
 native            options that a job passes on to the batch system
-claim_tracking    states of claims between two polls, and the processors that are idle
 account_breaker   a circuit breaker for accounts whose commands fail
 
 To add a batch system, write a dialect; the contract tests in `tests/batch` say what it must do.

@@ -29,29 +29,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
 import structlog
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AccountBreaker, CircuitOpenError
-from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim, idle_of, others_waiting
+from koala_agent.lrm.batch.claim_tracking import (
+    ClaimRow,
+    TrackedClaim,
+    TrackedClaims,
+    idle_of,
+    others_waiting,
+)
 from koala_agent.lrm.batch.dialect import (
     BatchJob,
     Dialect,
     Figures,
     JobState,
-    claim_of,
     job_name,
     script,
 )
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
-from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Placeholder, Queued, Running, Tell
+from koala_agent.lrm.port import Idle, Listed, Placeholder, Queued, Tell
 from koala_agent.lrm.processes import boot_id
 from koala_agent.transport.port import Answer, Command, CommandRunner, SiteAwayError
-
-ENDED_MAX = 10_000
-"""Ended claims that are remembered, so that none of them is submitted again."""
 
 TRIALS_MAX = 2
 """Accounts with an open circuit that are tried at a time: their commands may hang, and use up
@@ -122,14 +123,7 @@ class BatchManager:
             scope=settings.scope,
             make_room=settings.make_room,
         )
-        # Jobs queued in an earlier life may run by now.
-        self._tracked = {
-            row.claim: TrackedClaim(
-                row=row, state=JobState.RUNNING if row.number else JobState.QUEUED
-            )
-            for row in self._table.load()
-        }
-        self._unwanted: dict[str, str] = {}  # numbers of jobs that are no claim's, and accounts
+        self._claims = TrackedClaims(self._table, clock=clock)
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
         self._reported_idle: Idle | None = None
@@ -141,7 +135,6 @@ class BatchManager:
         self._trials = asyncio.Semaphore(TRIALS_MAX)
         self._records_at: dict[str, float] = {}  # next lookup, by account
         self._silence = ""  # the reason why the site gives no answers; empty while it does
-        self._limited_at = -math.inf
 
     # The port ---------------------------------------------------------------------------------
 
@@ -159,7 +152,7 @@ class BatchManager:
 
     def number(self, claim: str) -> str:
         """See `LocalManager`."""
-        tracked = self._tracked.get(claim)
+        tracked = self._claims.get(claim)
         return "" if tracked is None else tracked.row.number
 
     async def run(self) -> None:
@@ -198,9 +191,9 @@ class BatchManager:
     async def close(self, *, kill: bool = False) -> None:
         """See `LocalManager`."""
         if kill:
-            for tracked in list(self._tracked.values()):
+            for tracked in self._claims.all():
                 await self.withdraw(tracked.row.claim)
-            while any(tracked.row.end is None for tracked in self._tracked.values()):
+            while self._claims.open():
                 await self._poll()
                 await self._cancel_unwanted()
                 await asyncio.sleep(self._settings.poll_s / 10)
@@ -211,13 +204,13 @@ class BatchManager:
         """See `LocalManager`."""
         claim = placeholder.claim
         check(placeholder, self._settings.processors)
-        tracked = self._tracked.get(claim)
+        tracked = self._claims.get(claim)
         if tracked is not None and not tracked.is_settled():
             account = tracked.row.account
             self._breaker.check(account)
             await self._poll()  # sent before, and never answered: a listing knows
             self._breaker.check(account)
-            tracked = self._tracked.get(claim)
+            tracked = self._claims.get(claim)
         if tracked is None:
             row = ClaimRow(
                 claim=claim,
@@ -225,8 +218,7 @@ class BatchManager:
                 account=placeholder.account,
                 gpus=placeholder.resources.gpus or 0,
             )
-            tracked = TrackedClaim(row=row)
-            self._tracked[claim] = tracked
+            tracked = self._claims.add(row)
         elif tracked.is_settled():
             return
         tracked.is_submitting = True
@@ -238,10 +230,10 @@ class BatchManager:
 
     async def withdraw(self, claim: str) -> None:
         """See `LocalManager`."""
-        tracked = self._tracked.get(claim)
+        tracked = self._claims.get(claim)
         if tracked is None or tracked.row.end is not None:
             return
-        self._change(tracked, is_unwanted=True)
+        self._claims.change(tracked, is_unwanted=True)
         self._poll_soon.set()  # an unlisted job is cancelled when a poll lists it
         if tracked.is_listed:
             await self._cancel(tracked.row.number, tracked.row.account)
@@ -249,7 +241,7 @@ class BatchManager:
     async def listing(self) -> tuple[Listed, ...]:
         """See `LocalManager`."""
         await self._poll()
-        return tuple(self._listed(tracked) for tracked in self._tracked.values())
+        return tuple(tracked.listed() for tracked in self._claims.all())
 
     async def idle(self) -> Idle:
         """See `LocalManager`. Polls first, because the figures must include all claims so far.
@@ -295,8 +287,9 @@ class BatchManager:
     def _accounts_to_ask(self) -> list[str]:
         """Return our own account, and those with open or uncertain claims. Accounts with an open
         circuit are left out, so that the others need not wait for them."""
-        open_ = {tracked.row.account for tracked in self._open()}
-        busy = {*self._unlisted, *open_, *self._unwanted.values()} - self._breaker.troubled
+        open_ = {tracked.row.account for tracked in self._claims.open()}
+        unwanted = self._claims.unwanted.values()
+        busy = {*self._unlisted, *open_, *unwanted} - self._breaker.troubled
         return ["", *sorted(busy - {""})]
 
     def _begin_poll(self) -> _PollStart:
@@ -353,77 +346,13 @@ class BatchManager:
         """Compare one account's jobs with its claims. A poll that began before the end of a
         submission proves nothing against it: the submission may have arrived since."""
         self._unlisted.discard(account)
-        owner = account or self._settings.account
-        found: dict[str, list[BatchJob]] = {}
-        for job in jobs:
-            claim = claim_of(job.name, scope=self._table.scope)
-            if claim is not None and job.owner in ("", owner or job.owner):
-                found.setdefault(claim, []).append(job)
-        ours = {job.number for named in found.values() for job in named}
-        self._unwanted = {
-            n: whose for n, whose in self._unwanted.items() if n in ours or whose != account
-        }
-        for claim, named in found.items():
-            tracked = self._tracked.get(claim)
-            if tracked is None or tracked.row.account == account:
-                self._apply_jobs(claim, named, account)
-        for claim, tracked in list(self._tracked.items()):
+        found = self._claims.apply_listing(account, jobs, owner=account or self._settings.account)
+        for tracked in self._claims.all():
             is_submitting = tracked.is_submitting or begun.number <= tracked.submitted_in_poll
             if tracked.row.end is not None or is_submitting or tracked.row.account != account:
                 continue
-            if tracked.row.number not in {job.number for job in found.get(claim, ())}:
+            if tracked.row.number not in found.get(tracked.row.claim, ()):
                 await self._handle_missing(tracked, begun.at)
-
-    def _apply_jobs(self, claim: str, jobs: list[BatchJob], account: str) -> None:
-        """Apply the listed jobs of one claim."""
-        tracked = self._tracked.get(claim)
-        if tracked is None:  # a table that was lost, or a submission that arrived after all
-            row = ClaimRow(claim=claim, processors=0, is_unwanted=True, account=account)
-            tracked = TrackedClaim(row=row)
-            self._tracked[claim] = tracked
-        numbers = [job.number for job in jobs]
-        if tracked.row.number not in numbers:
-            if tracked.row.end is not None or tracked.row.number:
-                self._mark_unwanted(jobs, account)
-                return
-            self._change(tracked, number=numbers[0])
-        own = next(job for job in jobs if job.number == tracked.row.number)
-        self._mark_unwanted([job for job in jobs if job is not own], account)
-        tracked.missing_since = None
-        tracked.is_listed = True
-        if tracked.row.end is not None:  # forgotten for so long that it counted as ended
-            self._mark_unwanted([own], account)
-            return
-        tracked.state = own.state
-        tracked.is_limited = own.is_limited
-        if own.is_limited:
-            self._limited_at = self._clock()
-        if own.state is JobState.ENDED:
-            self._end(tracked, own)
-        elif not tracked.row.is_unwanted:
-            self._cancel_hopeless(tracked, own)
-
-    def _cancel_hopeless(self, tracked: TrackedClaim, job: BatchJob) -> None:
-        """Cancel a job that can never start, is held, or that the batch system starts again."""
-        if job.state is JobState.STUCK:
-            verdict = (job.cause, f"it would never start: {job.reason}")
-        elif job.state is JobState.HELD:
-            verdict = (job.cause, job.reason)
-        elif job.is_again:
-            verdict = (EndCause.CANCELLED_BY_SITE, "the batch system put it back into its queue")
-        else:
-            return
-        log.warning("claim.taken_out", claim=tracked.row.claim, reason=verdict[1])
-        self._change(tracked, is_unwanted=True, verdict=verdict)
-
-    def _mark_unwanted(self, jobs: list[BatchJob], account: str) -> None:
-        """Mark jobs under our name as unwanted: a duplicate submission, or one after the end."""
-        for job in jobs:
-            if job.state is JobState.ENDED:
-                self._unwanted.pop(job.number, None)
-            elif job.number not in self._unwanted:
-                log.warning("batch.unwanted_found", number=job.number, name=job.name)
-                self._unwanted[job.number] = account
 
     async def _handle_missing(self, tracked: TrackedClaim, now: float) -> None:
         """Handle a claim that is in no listing: its record decides, or a time limit does. A
@@ -431,8 +360,7 @@ class BatchManager:
         the caller finds the claim unlisted and submits it again."""
         row = tracked.row
         if not row.number and not row.is_unwanted:
-            del self._tracked[row.claim]
-            self._table.forget(row.claim)
+            self._claims.forget(row.claim)
             return
         if tracked.missing_since is None:
             tracked.missing_since = now
@@ -453,7 +381,7 @@ class BatchManager:
         is_fresh = now - tracked.missing_since < self._settings.missing_s
         if record is None and not is_dequeued and is_fresh:
             return
-        self._end(tracked, record)
+        self._claims.end(tracked, record)
 
     async def _record_of(self, row: ClaimRow) -> BatchJob | None:
         """Look up the accounting record. Raises LocalManagerError, and for a while after a failure
@@ -470,26 +398,6 @@ class BatchManager:
             self._records_at[row.account] = self._clock() + self._settings.trouble_s
             raise
 
-    def _end(self, tracked: TrackedClaim, job: BatchJob | None) -> None:
-        row = tracked.row
-        if job is None:
-            is_ours = row.is_unwanted or not row.number
-            cause = EndCause.WITHDRAWN if is_ours else EndCause.EXITED
-            exit_status, reason = None, "the batch system does not know it (any more)"
-        else:
-            cause, exit_status, reason = job.cause, job.exit_status, job.reason
-            if row.is_unwanted and cause is EndCause.CANCELLED_BY_SITE:
-                cause = EndCause.WITHDRAWN
-        if row.verdict is not None:
-            cause, reason = row.verdict
-        end = (cause, exit_status, reason)
-        tracked.state = JobState.ENDED
-        self._change(tracked, end=end)
-        ended = [claim for claim, other in self._tracked.items() if other.row.end is not None]
-        for claim in ended[: max(0, len(ended) - ENDED_MAX)]:
-            del self._tracked[claim]
-            self._table.forget(claim)
-
     async def _poll_figures(self) -> None:
         commands = self._dialect.figures()
         answers = tuple([await self._ask(command) for command in commands])
@@ -498,7 +406,7 @@ class BatchManager:
     # Doing ------------------------------------------------------------------------------------
 
     async def _send(self, tracked: TrackedClaim, placeholder: Placeholder) -> None:
-        self._save(tracked)  # before the batch system hears of it
+        self._claims.save(tracked)  # before the batch system hears of it
         account = placeholder.account
         if not account:
             await asyncio.to_thread(placeholder.directory.mkdir, parents=True, exist_ok=True)
@@ -517,11 +425,10 @@ class BatchManager:
                 self._unlisted.add(account)  # a poll finds out whether the account answers
             was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
             if not (error.transient and was_asked):
-                del self._tracked[placeholder.claim]
-                self._table.forget(placeholder.claim)
+                self._claims.forget(placeholder.claim)
             raise
         if not tracked.row.number:
-            self._change(tracked, number=number)
+            self._claims.change(tracked, number=number)
         tracked.is_listed = True
         if tracked.row.is_unwanted:
             await self._cancel(number, account)
@@ -532,11 +439,11 @@ class BatchManager:
 
     async def _cancel_unwanted(self) -> None:
         """Cancel unwanted jobs once more."""
-        for tracked in list(self._tracked.values()):
+        for tracked in self._claims.all():
             row = tracked.row
             if row.is_unwanted and row.end is None and tracked.is_listed:
                 await self._cancel_again(row.number, row.account)
-        for number, account in list(self._unwanted.items()):
+        for number, account in list(self._claims.unwanted.items()):
             await self._cancel_again(number, account)
 
     async def _cancel_again(self, number: str, account: str) -> None:
@@ -551,20 +458,11 @@ class BatchManager:
 
     # Telling ----------------------------------------------------------------------------------
 
-    def _listed(self, tracked: TrackedClaim) -> Listed:
-        claim = tracked.row.claim
-        if tracked.row.end is not None:
-            cause, exit_status, reason = tracked.row.end
-            return Ended(claim=claim, cause=cause, exit_status=exit_status, reason=reason)
-        if tracked.state in (JobState.QUEUED, JobState.STUCK):
-            return Queued(claim=claim)
-        return Running(claim=claim)
-
     def _report_changes(self) -> bool:
         """Report changed claims; True when there were any."""
         is_changed = False
-        for tracked in list(self._tracked.values()):
-            listed = self._listed(tracked)
+        for tracked in self._claims.all():
+            listed = tracked.listed()
             if tracked.reported is not type(listed):
                 tracked.reported = type(listed)
                 is_changed = True
@@ -582,17 +480,16 @@ class BatchManager:
                 local_processors=0,
                 trouble=self._silence,
             )
-        unsure = sum(tracked.row.processors for tracked in self._open() if self._is_unsure(tracked))
+        unsure = sum(
+            tracked.row.processors for tracked in self._claims.open() if self._is_unsure(tracked)
+        )
         allowed = self._settings.processors
         idle = idle_of(self._figures, self._counted(), allowed=allowed, unsure=unsure)
         if self._silence:
             return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=self._silence)
         idle = replace(idle, trouble=self._breaker.summary)
-        is_limited = self._clock() - self._limited_at < self._settings.limited_s
+        is_limited = self._clock() - self._claims.limited_at < self._settings.limited_s
         return replace(idle, startable=0) if is_limited else idle
-
-    def _open(self) -> list[TrackedClaim]:
-        return [tracked for tracked in self._tracked.values() if tracked.row.end is None]
 
     def _is_unsure(self, tracked: TrackedClaim) -> bool:
         """Test for a claim of an account with an open circuit. A waiting one counts as a foreign
@@ -601,7 +498,7 @@ class BatchManager:
 
     def _counted(self) -> list[TrackedClaim]:
         """Return the claims that the figures are compared with."""
-        return [tracked for tracked in self._open() if not self._is_unsure(tracked)]
+        return [tracked for tracked in self._claims.open() if not self._is_unsure(tracked)]
 
     def _report_idle(self) -> None:
         if (idle := self._idle_now()) != self._reported_idle:
@@ -627,8 +524,7 @@ class BatchManager:
 
     async def _pause(self) -> None:
         """Wait for the next poll; shorter after a change of our own."""
-        has_work = any(tracked.row.end is None for tracked in self._tracked.values())
-        pause_s = self._settings.poll_s if has_work else self._settings.figures_s
+        pause_s = self._settings.poll_s if self._claims.open() else self._settings.figures_s
         if self._poll_soon.is_set():
             self._poll_soon.clear()
             pause_s = min(pause_s, self._settings.poll_s / 5)
@@ -637,10 +533,3 @@ class BatchManager:
                 await self._poll_soon.wait()
         except TimeoutError:
             pass
-
-    def _change(self, tracked: TrackedClaim, **changes: object) -> None:
-        tracked.row = msgspec.structs.replace(tracked.row, **changes)
-        self._save(tracked)
-
-    def _save(self, tracked: TrackedClaim) -> None:
-        self._table.save(tracked.row.claim, tracked.row)

@@ -1,14 +1,28 @@
-"""Tracked claims of a batch manager, and the idle figures derived from them. Pure."""
+"""Track the claims of a batch manager: stored rows, what listings say, and idle figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import msgspec
+import structlog
 
-from koala_agent.lrm.batch.dialect import PROCESSORS_MAX, Figures, JobState
-from koala_agent.lrm.port import EndCause, Idle, Listed
+from koala_agent.lrm.batch.dialect import (
+    PROCESSORS_MAX,
+    BatchJob,
+    Figures,
+    JobState,
+    claim_of,
+)
+from koala_agent.lrm.job_table import JobTable
+from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Queued, Running
+
+log = structlog.get_logger()
+
+ENDED_MAX = 10_000
+"""Ended claims that are remembered, so that none of them is submitted again."""
 
 
 class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +60,159 @@ class TrackedClaim:
     def is_settled(self) -> bool:
         """True when there is nothing to submit."""
         return bool(self.row.number) or self.row.end is not None or self.is_submitting
+
+    def listed(self) -> Listed:
+        """Return the claim as it is listed."""
+        claim = self.row.claim
+        if self.row.end is not None:
+            cause, exit_status, reason = self.row.end
+            return Ended(claim=claim, cause=cause, exit_status=exit_status, reason=reason)
+        if self.state in (JobState.QUEUED, JobState.STUCK):
+            return Queued(claim=claim)
+        return Running(claim=claim)
+
+
+class TrackedClaims:
+    """Claims of a batch manager, stored at each change, and jobs under our name that are nobody's.
+
+    `unwanted` has the numbers of those jobs with their accounts; `limited_at` is when the batch
+    system last said that our user has reached a limit.
+    """
+
+    def __init__(self, table: JobTable[ClaimRow], *, clock: Callable[[], float]) -> None:
+        self.unwanted: dict[str, str] = {}
+        self.limited_at = -math.inf
+        self._table = table
+        self._clock = clock
+        # Jobs queued in an earlier life may run by now.
+        self._claims = {
+            row.claim: TrackedClaim(
+                row=row, state=JobState.RUNNING if row.number else JobState.QUEUED
+            )
+            for row in table.load()
+        }
+
+    def get(self, claim: str) -> TrackedClaim | None:
+        """Return a claim; None if it is not known."""
+        return self._claims.get(claim)
+
+    def all(self) -> list[TrackedClaim]:
+        """Return all claims as they are now."""
+        return list(self._claims.values())
+
+    def open(self) -> list[TrackedClaim]:
+        """Return the claims that have not ended."""
+        return [tracked for tracked in self._claims.values() if tracked.row.end is None]
+
+    def add(self, row: ClaimRow) -> TrackedClaim:
+        """Track a claim; nothing is stored yet."""
+        tracked = self._claims[row.claim] = TrackedClaim(row=row)
+        return tracked
+
+    def forget(self, claim: str) -> None:
+        """Forget a claim, also in the table."""
+        del self._claims[claim]
+        self._table.forget(claim)
+
+    def change(self, tracked: TrackedClaim, **changes: object) -> None:
+        """Change fields of a claim's row, and store it."""
+        tracked.row = msgspec.structs.replace(tracked.row, **changes)
+        self.save(tracked)
+
+    def save(self, tracked: TrackedClaim) -> None:
+        """Store a claim's row."""
+        self._table.save(tracked.row.claim, tracked.row)
+
+    def apply_listing(
+        self, account: str, jobs: Iterable[BatchJob], *, owner: str
+    ) -> dict[str, set[str]]:
+        """Compare the listed jobs of an account with its claims; return the numbers of the jobs
+        under each claim's name. Jobs of users other than `owner` are foreign."""
+        found: dict[str, list[BatchJob]] = {}
+        for job in jobs:
+            claim = claim_of(job.name, scope=self._table.scope)
+            if claim is not None and job.owner in ("", owner or job.owner):
+                found.setdefault(claim, []).append(job)
+        numbers = {claim: {job.number for job in named} for claim, named in found.items()}
+        ours = set().union(*numbers.values())
+        self.unwanted = {
+            n: whose for n, whose in self.unwanted.items() if n in ours or whose != account
+        }
+        for claim, named in found.items():
+            tracked = self._claims.get(claim)
+            if tracked is None or tracked.row.account == account:
+                self._apply_jobs(claim, named, account)
+        return numbers
+
+    def _apply_jobs(self, claim: str, jobs: list[BatchJob], account: str) -> None:
+        """Apply the listed jobs of one claim."""
+        tracked = self._claims.get(claim)
+        if tracked is None:  # a table that was lost, or a submission that arrived after all
+            row = ClaimRow(claim=claim, processors=0, is_unwanted=True, account=account)
+            tracked = self.add(row)
+        numbers = [job.number for job in jobs]
+        if tracked.row.number not in numbers:
+            if tracked.row.end is not None or tracked.row.number:
+                self._mark_unwanted(jobs, account)
+                return
+            self.change(tracked, number=numbers[0])
+        own = next(job for job in jobs if job.number == tracked.row.number)
+        self._mark_unwanted([job for job in jobs if job is not own], account)
+        tracked.missing_since = None
+        tracked.is_listed = True
+        if tracked.row.end is not None:  # forgotten for so long that it counted as ended
+            self._mark_unwanted([own], account)
+            return
+        tracked.state = own.state
+        tracked.is_limited = own.is_limited
+        if own.is_limited:
+            self.limited_at = self._clock()
+        if own.state is JobState.ENDED:
+            self.end(tracked, own)
+        elif not tracked.row.is_unwanted:
+            self._cancel_hopeless(tracked, own)
+
+    def _cancel_hopeless(self, tracked: TrackedClaim, job: BatchJob) -> None:
+        """Cancel a job that can never start, is held, or that the batch system starts again."""
+        if job.state is JobState.STUCK:
+            verdict = (job.cause, f"it would never start: {job.reason}")
+        elif job.state is JobState.HELD:
+            verdict = (job.cause, job.reason)
+        elif job.is_again:
+            verdict = (EndCause.CANCELLED_BY_SITE, "the batch system put it back into its queue")
+        else:
+            return
+        log.warning("claim.taken_out", claim=tracked.row.claim, reason=verdict[1])
+        self.change(tracked, is_unwanted=True, verdict=verdict)
+
+    def _mark_unwanted(self, jobs: list[BatchJob], account: str) -> None:
+        """Mark jobs under our name as unwanted: a duplicate submission, or one after the end."""
+        for job in jobs:
+            if job.state is JobState.ENDED:
+                self.unwanted.pop(job.number, None)
+            elif job.number not in self.unwanted:
+                log.warning("batch.unwanted_found", number=job.number, name=job.name)
+                self.unwanted[job.number] = account
+
+    def end(self, tracked: TrackedClaim, job: BatchJob | None) -> None:
+        """Note the end of a claim, with its record if there is one."""
+        row = tracked.row
+        if job is None:
+            is_ours = row.is_unwanted or not row.number
+            cause = EndCause.WITHDRAWN if is_ours else EndCause.EXITED
+            exit_status, reason = None, "the batch system does not know it (any more)"
+        else:
+            cause, exit_status, reason = job.cause, job.exit_status, job.reason
+            if row.is_unwanted and cause is EndCause.CANCELLED_BY_SITE:
+                cause = EndCause.WITHDRAWN
+        if row.verdict is not None:
+            cause, reason = row.verdict
+        end = (cause, exit_status, reason)
+        tracked.state = JobState.ENDED
+        self.change(tracked, end=end)
+        ended = [claim for claim, other in self._claims.items() if other.row.end is not None]
+        for claim in ended[: max(0, len(ended) - ENDED_MAX)]:
+            self.forget(claim)
 
 
 def idle_of(
