@@ -11,7 +11,12 @@ from koala.sim.statistics import Interval, interval
 
 
 class Results:
-    """The finished runs. Figures and claims read from here, so they share every run."""
+    """The finished runs. Figures and claims read from here, so they share every run.
+
+    Whether a setting is saturated is judged from the seeds that all settings have finished, if
+    there are any. In an interrupted sweep some have one more, and systems that do the same would
+    get different verdicts.
+    """
 
     def __init__(
         self,
@@ -24,8 +29,12 @@ class Results:
         self._diverging = diverging
         for run, outcome in finished:
             self._outcomes.setdefault(run.setting, {})[run.seed] = outcome
+        common = self._seeds(self._outcomes)
         self._saturated = {
-            setting: saturation(tuple(found.values())) for setting, found in self._outcomes.items()
+            setting: saturation(
+                [one for seed, one in found.items() if seed in common or not common]
+            )
+            for setting, found in self._outcomes.items()
         }
 
     def replications(self, setting: Setting) -> int:
@@ -65,7 +74,7 @@ class Results:
         """
         if any(self.is_divergent(quantity) for quantity in of):
             values = [inf if self.is_divergent(one) else self.interval(one).mean for one in of]
-            common = len(self._seeds(of))
+            common = len(self._seeds(one.setting for one in of))
             width = 0.0 if common > 1 else inf
             return Interval(mean=function(*values), ci95=width, values=common)
         return interval(list(self.runs(of, function).values()))
@@ -75,7 +84,7 @@ class Results:
         finished."""
         return {
             seed: function(*(self._outcomes[one.setting][seed].values[one.metric] for one in of))
-            for seed in self._seeds(of)
+            for seed in self._seeds(one.setting for one in of)
         }
 
     def notes(self, of: tuple[Quantity, ...], seed: int) -> tuple[str, ...]:
@@ -83,9 +92,10 @@ class Results:
         settings = dict.fromkeys(one.setting for one in of)
         return tuple(note for one in settings for note in self._outcomes[one][seed].notes)
 
-    def _seeds(self, of: tuple[Quantity, ...]) -> list[int]:
-        seeds = [set(self._outcomes.get(quantity.setting, {})) for quantity in of]
-        return sorted(set.intersection(*seeds))
+    def _seeds(self, settings: Iterable[Setting]) -> list[int]:
+        """List the seeds that all these settings have finished."""
+        seeds = [self._outcomes.get(setting, {}).keys() for setting in settings]
+        return sorted(set(seeds[0]).intersection(*seeds[1:])) if seeds else []
 
 
 def _itself(value: float) -> float:

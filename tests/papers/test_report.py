@@ -14,14 +14,14 @@ from koala.papers.claim_table import decisive
 from koala.papers.markdown import as_markdown
 from koala.papers.paper import Comparison
 from koala.papers.results import Results
-from koala.papers.runs import Run
+from koala.papers.runs import Outcome, Run
 from koala.papers.sweep import Swept, make_runs, plan, sweep, swept
 from koala.papers.tables import as_csv, document
 from koala.papers.verdicts import Finding, Verdict
 from koala.sim.campaign.making import Processes
 from koala.sim.campaign.parts import read_parts
 from koala.sim.statistics import Interval
-from tests.papers.toy import PAPER, run
+from tests.papers.toy import LOW, PAPER, at, run
 
 WHOLE = plan(PAPER, PAPER.efforts["quick"])
 
@@ -162,6 +162,24 @@ def test_an_interrupted_sweep_is_told_with_what_is_finished() -> None:
     assert "**Interrupted** after 9 of 36 runs" in text
     assert ".svg" not in text, "no figure is drawn"
     assert text.count("| 1-3. ") == 1
+
+
+def test_systems_that_do_the_same_are_not_told_apart_when_one_has_a_run_more() -> None:
+    """Two of three runs are saturated, and one of two: before, saturation decided between them."""
+    quick, slow = (at(LOW, name) for name in ("quick", "slow"))
+    effort = PAPER.efforts["quick"]
+    finished = [
+        (
+            Run(setting=one.setting, seed=seed, effort=effort),
+            Outcome(values={"response": 1.0 + seed}, is_saturated=seed != 2),
+        )
+        for one, seeds in ((quick, (1, 2, 3)), (slow, (1, 2)))
+        for seed in seeds
+    ]
+    found = Results(finished, diverging=PAPER.diverging)
+    assert not found.is_saturated(quick.setting)
+    difference = found.contrast((quick, slow), lambda a, b: a - b)
+    assert (difference.mean, difference.values) == (0.0, 2)
 
 
 def test_ctrl_c_keeps_the_finished_runs() -> None:
