@@ -112,6 +112,7 @@ def _part_counts(found: Report) -> str:
 def _claims(found: Report) -> Iterator[str]:
     yield "## Claims"
     yield TABLES
+    yield found.plan.paper.measures
     reasons, are_drawn = found.plan.paper.reasons, not found.is_interrupted
     for section, claims in _by_section(found):
         yield f"### Section {section}"

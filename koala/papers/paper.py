@@ -196,6 +196,8 @@ class Paper:
     """Efforts by name: quick and full."""
     figures: tuple[Figure, ...]
     claims: tuple[Claim, ...]
+    measures: str
+    """Markdown: what the names of quantities mean, and their units."""
     ours: str
     """Markdown: settings that the paper does not print, and the reason for each choice."""
     levels: str

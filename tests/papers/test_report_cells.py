@@ -54,3 +54,10 @@ def test_no_cell_of_a_report_is_long(name: str) -> None:
     cells = [re.sub(r"\]\([^)]*\)", "]", cell) for row in rows for cell in row.split(" | ")]
     assert len(cells) > 300
     assert max(map(len, cells)) <= CELL_MAX, max(cells, key=len)
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_every_reason_is_of_a_claim(name: str) -> None:
+    paper = paper_of(name)
+    assert paper.reasons.keys() <= {claim.id for claim in paper.claims}
+    assert not any(reason.endswith(".") for reason in paper.reasons.values())

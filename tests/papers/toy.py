@@ -135,6 +135,7 @@ PAPER = Paper(
     efforts={"quick": Effort(name="quick", replications=6, length=10, levels=(LOW, HIGH))},
     figures=FIGURES,
     claims=CLAIMS,
+    measures="Responses are in seconds.",
     ours="All of it.",
     levels="Low and high.",
     diverging=("response",),

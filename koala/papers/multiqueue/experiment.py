@@ -65,6 +65,12 @@ as the paper gives it. Where a sentence can be read two ways, `docs/decisions.md
 taken; what a claim was read as stands below it.
 """
 
+MEASURES = """\
+Numbers are mean response times, from arrival to departure, in mean service times. *total* is of all
+jobs, *local* of those in local queues, *global* of those in the global queue. (90,0,0,10) is a mix:
+the percentages of jobs of one, two, three and four components. *at 0.880* is the utilisation, the
+offered gross load."""
+
 LEVELS = f"""\
 *Near saturation* are 98 % of a chart's limit (the least maximal utilisation among the policies
 that the chart compares) and, for figures 9 to 14, the second utilisation. 80 % of the limit is
@@ -84,6 +90,7 @@ PAPER = Paper(
         *(INTRODUCTION, EXTREMES, GENERAL, LOCAL_SCHEDULERS, GLOBAL_FIRST),
         *(POLICIES, MIXES, QUEUES, CONCLUSIONS),
     ),
+    measures=MEASURES,
     ours=OURS,
     levels=LEVELS,
     diverging=("response.",),

@@ -10,11 +10,23 @@ from koala.papers.paper import Comparison, Found, Test, listed
 from koala.papers.runs import Level, Quantity
 from koala.papers.synchronous.points import OVERLOADED, SPARSE_S, Point, ReadLevel
 
+WORDS = {
+    "acceptance_ratio": "acceptance ratio",
+    "conforming_tasks": "conforming tasks",
+    "effective_cycles": "effective cycles",
+    "qos_conformance": "QoS conformance",
+    "skew_eq2": "skew by eq. (2)",
+    "skew_finish": "skew of finish times",
+    "synchronous_tasks": "synchronous tasks",
+}
+
 
 def of(level: ReadLevel, scheme: str, metric: str, machines: int, at_s: Seconds) -> Quantity:
     """Return a metric of a scheme."""
     point = Point(scheme=scheme, machines=machines, interarrival_s=at_s, reading=level.reading)
-    return Quantity(point, metric, f"{metric} of {scheme}, {machines} machines, every {at_s:g} s")
+    measure, _, kind = metric.partition(".")
+    told = f"{WORDS.get(measure, measure)}{f' ({kind})' if kind else ''}"
+    return Quantity(point, metric, f"{told} of {scheme}, {machines} machines, every {at_s:g} s")
 
 
 Phrase = Callable[[ReadLevel, int, Seconds], Found]
