@@ -160,6 +160,10 @@ bench-load: $(STAMP)  ## A daemon under load: clients, watchers, sites, a long q
 bench-pages: $(STAMP)  ## What 200 open web pages cost the daemon (ARGS="--scale 0.1 --seconds 20")
 	@$(BIN)/python -m tests.bench.pages $(ARGS)
 
+.PHONY: bench-web
+bench-web: $(BROWSER)  ## How soon open pages in a real Chromium follow the grid, and their memory (ARGS="--minutes 60")
+	@$(BIN)/python -m tests.web.browser.following $(ARGS)
+
 .PHONY: docs
 docs: $(STAMP)  ## Build the documentation as a site, below build/docs
 	@PYTHON="$(PYTHON)" deploy/dev/install.sh $(VENV) dev examples docs

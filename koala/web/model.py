@@ -49,7 +49,7 @@ class Change:
     number: int
     jobs: tuple[Document, ...] = ()
     sites: tuple[Document, ...] = ()
-    usage: Document | None = None
+    has_sample: bool = False  # of the use of the processors
     trouble: str | None = None
     texts: dict[str, bytes] = field(default_factory=dict)  # events made of it, by topic
 
@@ -178,7 +178,7 @@ class GridModel:
             self._publish(
                 jobs=tuple(changed),
                 sites=tuple(moved),
-                usage=_sample(self.usage) if has_sample else None,
+                has_sample=has_sample,
                 trouble="" if was_troubled else None,
             )
 
@@ -192,7 +192,7 @@ class GridModel:
         *,
         jobs: tuple[Document, ...] = (),
         sites: tuple[Document, ...] = (),
-        usage: Document | None = None,
+        has_sample: bool = False,
         trouble: str | None = None,
     ) -> None:
         self._serial += 1
@@ -204,7 +204,7 @@ class GridModel:
                 number=self.number,
                 jobs=jobs,
                 sites=sites,
-                usage=usage,
+                has_sample=has_sample,
                 trouble=trouble,
             )
         )
@@ -265,19 +265,6 @@ class GridModel:
         while len(self._documents) > DOCUMENTS_KEPT:
             del self._documents[next(iter(self._documents))]
         return document
-
-
-def _sample(usage: UsageHistory) -> Document:
-    """Document of the newest sample of the whole grid."""
-    at, use = usage.whole[-1]
-    return {
-        "at": at,
-        "running": use.running,
-        "waiting": use.waiting,
-        "others": use.others,
-        "idle": use.idle,
-        "processors": use.processors,
-    }
 
 
 def _interned(summary: Document) -> Document:

@@ -15,8 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from koala.errors import ExhaustedError
+from koala.web import charts
 from koala.web.cells import job_cells, site_cells, total_cells
-from koala.web.model import Change, GridModel
+from koala.web.model import Change
+from koala.web.pages.grid import under_way
 from koala.web.pages.viewer import Viewer, signed_in
 from koala.web.usage import total_use
 
@@ -64,7 +66,7 @@ async def _events(
                 async for change in changes:
                     if change is None:
                         yield b": still here\n\n"
-                    elif text := _text(model, change, topic):
+                    elif text := _text(viewer, change, topic):
                         yield text
                     if not _is_signed_in(viewer):
                         return
@@ -104,32 +106,51 @@ async def _next(changes: AsyncGenerator[Change, None]) -> Change | None:
     return await anext(changes, None)
 
 
-def _text(model: GridModel, change: Change, topic: str) -> bytes:
+def _text(viewer: Viewer, change: Change, topic: str) -> bytes:
     """Return the events of a change for a topic, which all its streams share."""
     found = change.texts.get(topic)
     if found is None:
-        found = change.texts[topic] = _make_text(model, change, topic)
+        found = change.texts[topic] = _make_text(viewer, change, topic)
     return found
 
 
-def _make_text(model: GridModel, change: Change, topic: str) -> bytes:
+def _make_text(viewer: Viewer, change: Change, topic: str) -> bytes:
     events = []
     if change.trouble is not None:
         events.append(_event("trouble", change.number, {"text": change.trouble}))
-    if topic == "grid" and (change.sites or change.usage):
-        cells = [site_cells(site) for site in change.sites]
-        document = {
-            "sites": cells,
-            "total": total_cells(total_use(model.sites.values())),
-            "usage": change.usage,
-        }
-        events.append(_event("grid", change.number, document))
-    if change.jobs and topic in ("jobs", "grid"):
-        document = {"jobs": [job_cells(job) for job in change.jobs]}
-        events.append(_event("jobs", change.number, document))
+    if topic == "grid":
+        events += _grid_events(viewer, change)
+    elif topic == "jobs":
+        if change.jobs:
+            document = {"jobs": [job_cells(job) for job in change.jobs]}
+            events.append(_event("jobs", change.number, document))
     elif _concerns(change, topic):
         events.append(_event("fresh", change.number, {}))
     return b"".join(events)
+
+
+def _grid_events(viewer: Viewer, change: Change) -> list[bytes]:
+    """Make the events of the page of the grid: cells of sites, and parts as they are now.
+
+    The parts come with the event: pages that read themselves again for them would cost the web
+    process a whole page each.
+    """
+    model, events = viewer.identity.model, []
+    if change.sites or change.has_sample:
+        document = {
+            "sites": [site_cells(site) for site in change.sites],
+            "total": total_cells(total_use(model.sites.values())),
+        }
+        events.append(_event("grid", change.number, document))
+    parts = {}
+    if change.has_sample:
+        chart = charts.usage_chart(model.usage.whole)
+        parts["chart"] = viewer.part("chart.html", chart=chart)
+    if change.jobs or change.sites:
+        parts["under-way"] = viewer.part("under_way.html", **under_way(model))
+    if parts:
+        events.append(_event("parts", change.number, parts))
+    return events
 
 
 def _concerns(change: Change, topic: str) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from koala.errors import UnknownSiteError
 from koala.web import charts
 from koala.web.cells import job_cells, link_cells, site_cells, stage, total_cells
+from koala.web.model import GridModel
 from koala.web.pages.viewer import Viewer, action, signed_in
 from koala.web.usage import total_use
 
@@ -21,23 +24,30 @@ async def show(_: Request, viewer: Viewer) -> Response:
     model = viewer.identity.model
     await model.is_loaded.wait()
     sites = list(model.sites.values())
-    counts: dict[str, int] = {}
-    for job in model.jobs.values():
-        counts[job["phase"]] = counts.get(job["phase"], 0) + 1
-    links = link_cells(sites)
-    alive = [job for job in reversed(model.jobs.values()) if job["ended_at"] is None]
     return viewer.page(
         "grid.html",
         here="grid",
         sites=[site_cells(site) for site in sites],
         total=total_cells(total_use(sites)),
         chart=charts.usage_chart(model.usage.whole),
-        counts=[(phase, stage(phase), count) for phase, count in counts.items()],
-        jobs=[job_cells(job) for job in alive[:JOBS_SHOWN]],
-        alive=len(alive),
-        links=links[:LINKS_SHOWN],
-        all_links=len(links),
+        **under_way(model),
     )
+
+
+def under_way(model: GridModel) -> dict[str, Any]:
+    """Collect the values of the part `under_way.html`: jobs under way, and links."""
+    counts: dict[str, int] = {}
+    for job in model.jobs.values():
+        counts[job["phase"]] = counts.get(job["phase"], 0) + 1
+    links = link_cells(list(model.sites.values()))
+    alive = [job for job in reversed(model.jobs.values()) if job["ended_at"] is None]
+    return {
+        "counts": [(phase, stage(phase), count) for phase, count in counts.items()],
+        "jobs": [job_cells(job) for job in alive[:JOBS_SHOWN]],
+        "alive": len(alive),
+        "links": links[:LINKS_SHOWN],
+        "all_links": len(links),
+    }
 
 
 @signed_in

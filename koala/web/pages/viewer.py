@@ -87,6 +87,10 @@ class Viewer:
         )
         return HTMLResponse(text, status_code=status)
 
+    def part(self, template: str, **values: object) -> str:
+        """Render a part of a page, the same for all sessions of this user."""
+        return self.services.templates.get_template(template).render(now_at=wall_at(), **values)
+
     def go(self, path: str) -> RedirectResponse:
         """Send the browser to another page."""
         return RedirectResponse(

@@ -6,7 +6,13 @@ import { showTimes } from "./times.js";
 const EVERY_MS = 5000;
 const PAUSE_MS = 500;
 
-export async function replacePart(id) {
+export function showPart(id, text) {
+  const next = new DOMParser().parseFromString(text, "text/html").body;
+  showTimes(next);
+  changeChildren(document.getElementById(id), next);
+}
+
+async function readPart(id) {
   const answer = await fetch(location.href, { headers: { accept: "text/html" } }).catch(() => null);
   if (!answer?.ok || answer.redirected) return false;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -22,6 +28,10 @@ export async function replacePart(id) {
 function change(here, next) {
   for (const { name, value } of [...next.attributes]) if (here.getAttribute(name) !== value) here.setAttribute(name, value);
   for (const { name } of [...here.attributes]) if (!next.hasAttribute(name)) here.removeAttribute(name);
+  changeChildren(here, next);
+}
+
+function changeChildren(here, next) {
   const old = [...here.childNodes];
   [...next.childNodes].forEach((node, index) => {
     const own = old[index];
@@ -45,7 +55,7 @@ export function fresh() {
     while (isWanted) {
       isWanted = false;
       const before = document.title;
-      await replacePart("fresh");
+      await readPart("fresh");
       if (document.title !== before) announce(document.title);
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }

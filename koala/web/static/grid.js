@@ -1,22 +1,12 @@
 // The grid: new figures of sites, and jobs under way.
 import { announce } from "./live.js";
-import { replacePart } from "./fresh.js";
+import { showPart } from "./fresh.js";
 
 export function grid() {
   const rows = new Map([...document.querySelectorAll("#sites [data-site]")].map((row) => [row.dataset.site, row]));
-  let isLate = false;
-
-  async function later() {
-    if (isLate) return;
-    isLate = true;
-    setTimeout(async () => {
-      await replacePart("under-way");
-      isLate = false;
-    }, 1000);
-  }
 
   return {
-    grid({ sites, total, usage }) {
+    grid({ sites, total }) {
       for (const cells of sites) {
         const row = rows.get(cells.site);
         if (!row) {
@@ -26,9 +16,10 @@ export function grid() {
         showSite(row, cells);
       }
       for (const one of document.querySelectorAll("[data-total]")) one.textContent = total[one.dataset.total];
-      if (usage) replacePart("chart");
     },
-    jobs: later,
+    parts(parts) {
+      for (const [id, text] of Object.entries(parts)) showPart(id, text);
+    },
   };
 }
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from playwright.sync_api import expect
 
 from koala.client import Client, JobHandle
 from tests.cli.grids import up
+from tests.web.browser.following import renderers
 from tests.web.browser.stage import LIMIT_MS, chromium, page_of, web_process
 
 pytestmark = pytest.mark.browser
@@ -18,15 +18,6 @@ expect.set_options(timeout=LIMIT_MS)
 MINUTES, JOBS_A_MINUTE = 60, 50
 MEMORY_MAX = 150_000_000
 WAITS = "+(name=long-name-of-a-job)" + "(&(executable=/bin/sleep)(arguments=60)(count=4))" * 2
-
-
-def renderers() -> dict[int, int]:
-    """Memory of the pages' processes that belongs to them alone, by process id."""
-    found = {}
-    for process in psutil.Process().children(recursive=True):
-        if "--type=renderer" in process.cmdline():
-            found[process.pid] = int(process.memory_full_info().uss)
-    return found
 
 
 def test_pages_that_were_open_for_an_hour_are_small(tmp_path: Path) -> None:
