@@ -29,6 +29,7 @@ from koala.web.pages import (
     submit,
 )
 from koala.web.pages.viewer import Services, make_templates
+from koala.web.past_runs import PastRuns
 from koala.web.security import RequestGuard
 from koala.web.sessions import Sessions, SignInCode
 from koala.web.settings import WebSettings
@@ -52,7 +53,10 @@ def make_app(
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
         async with asyncio.TaskGroup() as group:
             sessions = Sessions(now_s)
-            async with Identities(address, sessions, group) as identities:
+            async with (
+                Identities(address, sessions, group) as identities,
+                PastRuns(settings.journal, group) as past_runs,
+            ):
                 code = SignInCode(lambda one: link(f"{settings.address(port)}/sign-in?code={one}"))
                 app.state.services = Services(
                     settings=settings,
@@ -63,7 +67,7 @@ def make_app(
                     templates=make_templates(settings, daemon=identities.address),
                 )
                 app.state.streams = events.Streams()
-                app.state.films = replay.Films()
+                app.state.past_runs = past_runs
                 code.publish()
                 yield
 

@@ -1,51 +1,135 @@
-"""A past run as a film: each claim with its instants, for a picture with a slider.
+"""Documents of `koala replay --json --claims` as the page Replay shows them. Pure.
 
-It is read from a journal as `koala replay` reads it, and noted by the same code.
+Without changes a document has one run; with changes it has three: as recorded, simulated without
+changes, and simulated with them. The film shows the first and the last of these.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
-from koala.core.model.parameters import Parameters
-from koala.core.policy_api import NO_POLICIES
-from koala.core.scheduler import Scheduler
-from koala.daemon.storage.journal_reader import open_journal, replay
-from koala.sim.replay.chronicle import Chronicle, ClaimNote
-from koala.sim.replay.figures import job_rows, site_rows, totals
+from koala.web.cells import NOTHING, duration, milliseconds, processor_time
+
+Document: TypeAlias = Mapping[str, Any]
 
 CLAIMS_MAX = 20_000
+"""Claims of a run that the film draws: the newest ones."""
+JOBS_SHOWN = 10
+RUNS = {"recorded": "as it was", "what_if": "what if"}
+"""Runs of the film, with their words."""
+COLUMNS = {"recorded": "As it was", "simulated": "Simulated", "what_if": "What if"}
 
 
-def film(path: Path) -> dict[str, Any]:
-    """Read a journal and return its jobs, sites, totals, and newest claims. Takes long for long
-    journals. Raises ConfigError, JournalError."""
-    past, chronicle = open_journal(path), Chronicle()
-    scheduler = Scheduler(Parameters(), NO_POLICIES)
-    for step in replay(past):
-        scheduler = step.scheduler
-        chronicle.note(step.record.event, step.record.at, step.actions)
-    jobs, sites = job_rows(scheduler), site_rows(chronicle)
-    claims = [claim for name in sorted(chronicle.sites) for claim in chronicle.sites[name].claims]
-    claims.sort(key=lambda claim: claim.asked_at)
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("jobs", "Jobs", _count),
+    ("finished", "Finished", _count),
+    ("failed", "Failed", _count),
+    ("cancelled", "Cancelled", _count),
+    ("open", "Not over", _count),
+    ("wait_s", "Mean wait", duration),
+    ("response_s", "Mean response", duration),
+    ("start_skew_s", "Mean start skew", milliseconds),
+    ("attempts", "Attempts", _count),
+    ("claims", "Claims", _count),
+    ("refused", "Claims refused", _count),
+    ("held_processor_s", "Processor time held", processor_time),
+    ("run_processor_s", "Processor time run", processor_time),
+    ("utilization", "Utilization by jobs", _percent),
+)
+"""Figures of a run: name in the document, word, and format."""
+
+
+def film(document: Document) -> dict[str, Any]:
+    """Collect what the script draws: of each run its jobs and claims as rows of instants."""
+    runs = {name: _run(document, name) for name in run_names(document)}
+    ends = [
+        row[-1] or 0.0 for run in runs.values() for kind in ("jobs", "claims") for row in run[kind]
+    ]
     return {
-        "first_at": chronicle.first_at,
-        "last_at": chronicle.last_at,
-        "jobs": jobs,
-        "sites": sites,
-        "figures": totals(chronicle, jobs, sites),
-        "claims": [_claim(claim) for claim in claims[-CLAIMS_MAX:]],
+        "first_at": document["first_at"],
+        "last_at": max(document["last_at"], *ends, document["first_at"]),
+        "runs": runs,
     }
 
 
-def _claim(claim: ClaimNote) -> dict[str, Any]:
+def run_names(document: Document) -> list[str]:
+    """List the runs of the film."""
+    return list(RUNS) if _is_what_if(document) else ["recorded"]
+
+
+def sites(document: Document) -> list[tuple[str, int]]:
+    """List the sites with their processors."""
+    rows = document["sites"]
+    if _is_what_if(document):
+        return [(row["site"], row["recorded"]["processors"]) for row in rows]
+    return [(row["site"], row["processors"]) for row in rows]
+
+
+def figure_rows(document: Document) -> list[tuple[str, list[str]]]:
+    """Format the figures: a word, and a cell for each column."""
+    figures = document["figures"]
+    if not _is_what_if(document):
+        return [(word, [_written(figures[name], form)]) for name, word, form in FIGURES]
+    return [
+        (
+            word,
+            [
+                *(_written(figures[column][name], form) for column in COLUMNS),
+                difference(figures["difference"][name], form),
+            ],
+        )
+        for name, word, form in FIGURES
+    ]
+
+
+def moved_jobs(document: Document) -> list[tuple[str, list[str]]]:
+    """Format the jobs whose waits differ most between the two simulations: their waits in each
+    column, and the difference."""
+    found = []
+    for row in document["jobs"]:
+        waits = [None if row[column] is None else row[column]["wait_s"] for column in COLUMNS]
+        _, simulated, what_if = waits
+        if simulated is not None and what_if is not None and what_if != simulated:
+            found.append((row["job"], waits, what_if - simulated))
+    found.sort(key=lambda one: -abs(one[2]))
+    return [
+        (job, [*map(duration, waits), difference(moved_s, duration)])
+        for job, waits, moved_s in found[:JOBS_SHOWN]
+    ]
+
+
+def difference(value: float | None, form: Callable[[float], str]) -> str:
+    """Format a difference with its sign."""
+    if value is None:
+        return NOTHING
+    sign = "+" if value > 0 else "−" if value < 0 else ""
+    return f"{sign}{form(abs(value))}"
+
+
+def _written(value: float | None, form: Callable[[float], str]) -> str:
+    return NOTHING if value is None else form(value)
+
+
+def _is_what_if(document: Document) -> bool:
+    return "changes" in document
+
+
+def _run(document: Document, name: str) -> dict[str, list[list[Any]]]:
+    jobs, claims = document["jobs"], document["claims"]
+    if _is_what_if(document):
+        jobs, claims = [row[name] for row in jobs if row[name] is not None], claims[name]
+    held = [claim for claim in claims if claim["granted_at"] is not None]
+    names = ("site", "processors", "granted_at", "passed_at", "freed_at")
     return {
-        "job": claim.job,
-        "site": claim.site,
-        "processors": claim.processors,
-        "asked_at": claim.asked_at,
-        "granted_at": claim.granted_at,
-        "passed_at": claim.passed_at,
-        "freed_at": claim.freed_at,
+        "jobs": [[job[at] for at in ("submitted_at", "started_at", "ended_at")] for job in jobs],
+        "claims": [[claim[one] for one in names] for claim in held[-CLAIMS_MAX:]],
     }

@@ -11,7 +11,7 @@ import click
 
 from koala.cli.arguments import examples, file, json_option, option
 from koala.cli.connection import is_coloured, note, show_json, width
-from koala.errors import ConfigError, JournalError
+from koala.errors import ConfigError, JournalError, SpecError
 
 if TYPE_CHECKING:
     from koala.cli.research.past_run import PastRun
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 @option("--until", metavar="T", help="Read the journal up to T only.")
 @option("--events", is_flag=True, help="Include reports and timers without consequences.")
 @option("--summary", is_flag=True, help="Only the summary, without the story.")
+@option("--claims", is_flag=True, help="With --json: every claim and its instants, too.")
 @json_option
 def replay(
     *,
@@ -50,6 +51,7 @@ def replay(
     until: str | None,
     events: bool,
     summary: bool,
+    claims: bool,
     json: bool,
 ) -> None:
     """Replay a past run as it was, or with changes.
@@ -64,7 +66,10 @@ def replay(
     from koala.cli.render.documents import moment
     from koala.cli.research.past_run import PastRun
     from koala.sim.replay.changes import parse_changes
+    from koala.sim.replay.figures import claim_rows
 
+    if claims and not json:
+        raise SpecError("--claims: allowed with --json only, which has room for them")
     wanted = parse_changes(changes) if changes else None
     with _opened(journal) as past:
         since_at = _instant("--from", since, past)
@@ -80,10 +85,13 @@ def replay(
             note(f"{kept}; the story starts after them, with the jobs known by then")
         only = None if job is None else run.require(job)
         if wanted is not None:
-            _compare(run, wanted, only, as_json=json)
+            _compare(run, wanted, only, as_json=json, with_claims=claims)
         elif json:
             told = [] if summary else [*run.story(since_at, job=only, is_whole=events)]
-            show_json(_document(run, only, told))
+            document = _document(run, only, told)
+            if claims:
+                document["claims"] = _claims(claim_rows(run.chronicle), only)
+            show_json(document)
         else:
             _tell(run, since_at, only, is_whole=events, is_short=summary)
 
@@ -134,7 +142,9 @@ def _job_text(run: PastRun, job: JobId) -> str:
     return f"{shown}\n\n{timeline_text(drawn, width=columns, coloured=is_coloured())}"
 
 
-def _compare(run: PastRun, changes: Changes, job: JobId | None, *, as_json: bool) -> None:
+def _compare(
+    run: PastRun, changes: Changes, job: JobId | None, *, as_json: bool, with_claims: bool
+) -> None:
     from koala.cli.render.replay import comparison_text, head_text, job_comparison_text
     from koala.sim.replay.whatif import compare
 
@@ -145,6 +155,9 @@ def _compare(run: PastRun, changes: Changes, job: JobId | None, *, as_json: bool
 
         comparison = compare(run.chronicle, run.scheduler, changes, observe)
     document = {**_head(run), **comparison.document()}
+    if with_claims:
+        rows = comparison.claims()
+        document["claims"] = {name: _claims(column, job) for name, column in rows.items()}
     if job is not None:
         document["jobs"] = [row for row in document["jobs"] if row["job"] == job]
     if as_json:
@@ -153,6 +166,10 @@ def _compare(run: PastRun, changes: Changes, job: JobId | None, *, as_json: bool
     text = comparison_text if job is None else job_comparison_text
     print(f"{head_text(document)}\n")
     print(text(document, first_at=run.chronicle.first_at, width=width()))
+
+
+def _claims(rows: list[dict[str, Any]], job: JobId | None) -> list[dict[str, Any]]:
+    return [row for row in rows if job is None or row["job"] == job]
 
 
 def _progress(bars: ExitStack, name: str, recording: Recording) -> Callable[[Instant], None]:

@@ -45,6 +45,24 @@ def site_rows(chronicle: Chronicle) -> list[dict[str, Any]]:
     return [_site_row(chronicle, name) for name in sorted(chronicle.sites)]
 
 
+def claim_rows(chronicle: Chronicle) -> list[dict[str, Any]]:
+    """List every claim with its instants, in order of asking; None where it did not reach one."""
+    claims = sorted(chronicle.claims.values(), key=lambda claim: claim.asked_at)
+    return [
+        {
+            "claim": claim.id,
+            "job": claim.job,
+            "site": claim.site,
+            "processors": claim.processors,
+            "asked_at": claim.asked_at,
+            "granted_at": claim.granted_at,
+            "passed_at": claim.passed_at,
+            "freed_at": claim.freed_at,
+        }
+        for claim in claims
+    ]
+
+
 def totals(chronicle: Chronicle, jobs: Sequence[Row], sites: Sequence[Row]) -> dict[str, Any]:
     """Compute the run's totals in one row. Means are over the jobs that have the figure."""
     phases = [job["phase"] for job in jobs]

@@ -15,7 +15,15 @@ from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
 from koala.sim.replay.changes import Changes, require_possible
 from koala.sim.replay.chronicle import Chronicle
-from koala.sim.replay.figures import Row, differences, fidelity, job_rows, site_rows, totals
+from koala.sim.replay.figures import (
+    Row,
+    claim_rows,
+    differences,
+    fidelity,
+    job_rows,
+    site_rows,
+    totals,
+)
 from koala.sim.replay.recording import Recording, recorded
 from koala.sim.replay.world import DEFAULTS, ReplayWorld
 
@@ -44,8 +52,12 @@ class WhatIf:
     is_named: bool
     changes: Changes
 
+    def claims(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of all claims of each column."""
+        return {name: claim_rows(column.chronicle) for name, column in self.columns.items()}
+
     def document(self) -> dict[str, Any]:
-        """Return all of it for `--json`, and for the text."""
+        """Return all of it but the claims for `--json`, and for the text."""
         rows = {name: column.rows() for name, column in self.columns.items()}
         figures = {
             name: totals(self.columns[name].chronicle, jobs, sites)

@@ -1,49 +1,87 @@
-"""A past run as a film with a slider."""
+"""A past run as a film with a slider, and a what-if beside it."""
 
 from __future__ import annotations
 
-import asyncio
+import shlex
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from koala.errors import DeniedError, RejectedError
-from koala.web.film import film
+from koala.errors import ConfigError, DeniedError, ExhaustedError, KoalaError
+from koala.policies import BUILT_IN
+from koala.web.film import COLUMNS, RUNS, figure_rows, film, moved_jobs, run_names, sites
 from koala.web.pages.viewer import Viewer, signed_in
+from koala.web.past_runs import PastRuns, ReaderGoneError, Words, command
 
-
-class Films:
-    """The film of the journal, read at the first request."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._found: dict[str, Any] | None = None
-
-    async def read(self, viewer: Viewer) -> dict[str, Any]:
-        """Return the film. Raises RejectedError, DeniedError, ConfigError, JournalError."""
-        journal = viewer.services.settings.journal
-        if journal is None:
-            raise RejectedError("no past run is shown here: start `koala web --journal STATE`")
-        if not viewer.identity.is_operator:
-            raise DeniedError(f"{viewer.identity.user}: only operators see the jobs of all users")
-        async with self._lock:
-            found = self._found
-            if found is None:
-                found = self._found = await run_in_threadpool(film, journal)
-            return found
+GONE = 499
+"""Status for a browser that has gone: nobody reads it."""
 
 
 @signed_in
 async def show(request: Request, viewer: Viewer) -> Response:
-    """Show the page with the slider."""
-    found = await request.app.state.films.read(viewer)
-    journal = viewer.services.settings.journal
-    return viewer.page("replay.html", here="replay", film=found, journal=str(journal))
+    """Show the page with the slider; changes are in the address (`with=KEY=VALUE`)."""
+    changes = _changes(request)
+    problem: KoalaError | None = None
+    try:
+        try:
+            found = await _read(request, viewer, changes)
+        except (ConfigError, ExhaustedError) as error:
+            if not changes:
+                raise
+            problem = error
+            found = await _read(request, viewer, ())  # beside which the form stays
+    except ReaderGoneError:
+        return Response(status_code=GONE)
+    return viewer.page(
+        "replay.html",
+        status=200 if problem is None else 422,
+        here="replay",
+        run=found,
+        runs={name: RUNS[name] for name in run_names(found)},
+        sites=sites(found),
+        columns=list(COLUMNS.values()),
+        figures=figure_rows(found),
+        moved=moved_jobs(found) if "changes" in found else [],
+        changes=changes,
+        others=[word for word in changes if word not in _offered()],
+        policies=BUILT_IN,
+        problem="" if problem is None else str(problem),
+        query="" if problem else request.url.query,
+        command=shlex.join(command(_past(request).journal, () if problem else changes)),
+    )
 
 
 @signed_in
 async def data(request: Request, viewer: Viewer) -> Response:
     """Send the film to the page's script."""
-    return JSONResponse(await request.app.state.films.read(viewer))
+    try:
+        found = await _read(request, viewer, _changes(request))
+    except ReaderGoneError:
+        return Response(status_code=GONE)
+    return JSONResponse(await run_in_threadpool(film, found))
+
+
+def _past(request: Request) -> PastRuns:
+    past: PastRuns = request.app.state.past_runs
+    return past
+
+
+async def _read(request: Request, viewer: Viewer, changes: Words) -> dict[str, Any]:
+    """Return a run. Raises DeniedError, and what `PastRuns.read` raises."""
+    past = _past(request)
+    _ = past.journal  # a page that is not there is not denied
+    if not viewer.identity.is_operator:
+        raise DeniedError(f"{viewer.identity.user}: only operators see the jobs of all users")
+    return await past.read(changes, is_gone=request.is_disconnected)
+
+
+def _changes(request: Request) -> Words:
+    """Read the changes of an address. Fields that are empty change nothing."""
+    return tuple(word for text in request.query_params.getlist("with") for word in text.split())
+
+
+def _offered() -> set[str]:
+    """Changes that the form has as choices; others are in its field for text."""
+    return {f"{slot}={name}" for slot, names in BUILT_IN.items() for name in names}

@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -137,8 +138,9 @@ def renderers() -> dict[int, int]:
     """Memory of the pages' processes that belongs to them alone, by process id."""
     found = {}
     for process in psutil.Process().children(recursive=True):
-        if "--type=renderer" in process.cmdline():
-            found[process.pid] = int(process.memory_full_info().uss)
+        with suppress(psutil.NoSuchProcess):  # jobs are children, too, and end meanwhile
+            if "--type=renderer" in process.cmdline():
+                found[process.pid] = int(process.memory_full_info().uss)
     return found
 
 
@@ -187,6 +189,7 @@ def follow(folder: Path, jobs: int) -> list[Figure]:
         figures = []
         for name, several in found.items():
             delays = [delay for one, _ in several for delay in one]
+            assert delays, f"{name}: no change was shown"
             how = f"{len(delays)} changes of {jobs} jobs, from the instant of the daemon's notice"
             shares = {"p50": 0.5, "p99": 0.99, "longest": 1.0}
             for word, share in shares.items():

@@ -51,11 +51,13 @@ class WebProcess:
 
 
 @contextmanager
-def web_process(folder: Path, daemon: str, listen: str = "127.0.0.1:0") -> Iterator[WebProcess]:
-    """`koala web` for a daemon; it is ended with the block."""
+def web_process(
+    folder: Path, daemon: str, listen: str = "127.0.0.1:0", *more: str
+) -> Iterator[WebProcess]:
+    """`koala web` for a daemon, with `more` options; it is ended with the block."""
     link_file = folder / "web.link"
     link_file.unlink(missing_ok=True)
-    words = ["web", "--listen", listen, "--link-file", str(link_file), "--address", daemon]
+    words = ["web", "--listen", listen, "--link-file", str(link_file), "--address", daemon, *more]
     process = subprocess.Popen(
         [sys.executable, "-m", "koala.cli", *words],
         env=environment(PYTHONUNBUFFERED="1"),
