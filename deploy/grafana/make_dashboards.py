@@ -189,6 +189,10 @@ SCHEDULER = (
         unit="ops",
     ),
     Panel(
+        title="Errors of metrics and traces",
+        queries=(("{{observer}}", f"increase(koala_observer_errors_total{RATE})"),),
+    ),
+    Panel(
         title="Memory of the processes",
         queries=(("memory of {{job}}", 'process_resident_memory_bytes{job=~"koala-.*"}'),),
         unit="bytes",

@@ -254,7 +254,7 @@ class Daemon:
         event_loop = _event_loop(config, journal, recovered, receiver)
         traces = _traces(config, scheduler)
         observers = {"metrics": metrics, "traces": traces}
-        event_loop.observe = Observers(
+        event_loop.observe = observing = Observers(
             {name: one.observe for name, one in observers.items() if one is not None}
         )
         logs = Logs(
@@ -304,6 +304,7 @@ class Daemon:
         parts = DaemonParts(
             version=software_version(),
             event_loop=event_loop,
+            observers=observing,
             requests=requests,
             registry=registry,
             sessions=sessions,

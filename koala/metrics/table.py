@@ -58,6 +58,7 @@ METHOD = Label(
 )
 DIRECTION = Label(name="direction", values=("forwarded", "stored", "uploaded"))
 AGENT_STATE = Label(name="state", values=("asked", "held", "running", "ending", "gone"))
+OBSERVER = Label(name="observer", values=("metrics", "traces"))
 VERSION = Label(name="version", takes_any=True)
 
 # --- buckets --------------------------------------------------------------------------------------
@@ -260,6 +261,12 @@ INBOX = _gauge("koala_inbox_items", "Items that wait for the event loop.")
 WATCHERS = _gauge("koala_watchers", "Clients that follow events.")
 POLICIES_REPLACED = _gauge(
     "koala_policies_replaced", "Policies that failed and were replaced by the default."
+)
+OBSERVER_ERRORS = _counter(
+    "koala_observer_errors_total",
+    "Batches of events that metrics or traces have missed in part because of an error of theirs.",
+    OBSERVER,
+    is_read=True,
 )
 
 # --- relay ----------------------------------------------------------------------------------------

@@ -111,8 +111,7 @@ def difference(value: float | None, form: Callable[[float], str]) -> str:
     """Format a difference with its sign."""
     if value is None:
         return NOTHING
-    sign = "+" if value > 0 else "−" if value < 0 else ""
-    return f"{sign}{form(abs(value))}"
+    return f"{'+' if value > 0 else '−'}{form(abs(value))}" if value else "0"
 
 
 def _written(value: float | None, form: Callable[[float], str]) -> str:

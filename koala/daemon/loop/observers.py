@@ -15,12 +15,12 @@ class Observers:
     """Observers of batches by name, called in order. They must not block.
 
     An observer that raises misses the rest of that batch and is called again for the next one. Only
-    its first error is logged: it may come again with every batch.
+    its first error is logged: it may come again with every batch. `errors` counts all of them.
     """
 
     def __init__(self, observers: Mapping[str, Callable[[DurableBatch], None]]) -> None:
         self._observers = dict(observers)
-        self._failed: set[str] = set()
+        self.errors = dict.fromkeys(self._observers, 0)
 
     def __call__(self, batch: DurableBatch) -> None:
         """Show a batch to all."""
@@ -28,6 +28,6 @@ class Observers:
             try:
                 observe(batch)
             except Exception:  # the batch is durable and delivered; to observe it is optional
-                if name not in self._failed:
-                    self._failed.add(name)
+                self.errors[name] += 1
+                if self.errors[name] == 1:
                     log.exception("observer.failed", observer=name)

@@ -44,6 +44,8 @@ def _read_process(readings: Readings, parts: DaemonParts, scheduler: Scheduler) 
     readings.set(m.LEASE_RENEWALS, parts.requests.renewals)
     readings.set(m.FLOODS, parts.registry.floods)
     readings.set(m.POLICIES_REPLACED, len(replaced_policies(scheduler.policies)))
+    for name, errors in parts.observers.errors.items():
+        readings.set(m.OBSERVER_ERRORS, errors, name)
     unfinished = [copy for copy in scheduler.files.transfers.values() if not copy.is_done]
     readings.set(m.TRANSFERS, len(unfinished))
 

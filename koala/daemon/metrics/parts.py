@@ -10,6 +10,7 @@ from koala.daemon.agents.requests import RequestHandler
 from koala.daemon.clients.event_feed import EventFeed
 from koala.daemon.listeners import Listeners
 from koala.daemon.loop.event_loop import EventLoop
+from koala.daemon.loop.observers import Observers
 from koala.daemon.storage.journal import Journal
 from koala.runtime.disk import Disk
 
@@ -20,6 +21,7 @@ class DaemonParts:
 
     version: str
     event_loop: EventLoop
+    observers: Observers
     requests: RequestHandler
     registry: AgentRegistry
     sessions: SiteSessions

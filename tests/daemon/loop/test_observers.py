@@ -31,6 +31,7 @@ def test_an_error_is_logged_once_and_others_see_every_batch() -> None:
         for _ in range(3):
             observers(EMPTY)
     assert len(seen) == 3
+    assert observers.errors == {"broken": 3, "sound": 0}
     assert [(entry["event"], entry["observer"]) for entry in logs] == [
         ("observer.failed", "broken")
     ]
@@ -57,3 +58,4 @@ async def test_a_daemon_outlives_its_metrics(
         url = (tmp_path / "state" / "metrics.url").read_text(encoding="utf-8").strip()
         _, _, text = await asyncio.to_thread(get, url)
     assert value(text, "koala_jobs_submitted_total", priority="low") == 1
+    assert value(text, "koala_observer_errors_total", observer="metrics") == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from tests.cli.grids import up
+from tests.cli.grids import Up, up
 from tests.tidy.sources import ROOT
 from tests.web.browser.stage import LIMIT_MS, chromium, page_of, web_process
 from tests.web.browser.steps import submitted
@@ -19,7 +19,14 @@ site = {{ processors = {processors}, grace_s = 20.0 }}
 load = {{ arrivals_per_hour = 600, run_mean_s = 30, size_max = 16 }}
 """
 SIZES = {"amsterdam": 64, "delft": 64, "leiden": 64, "vu": 144}
-GRID = "[parameters]\nclaiming_step_min_s = 0.2\n" + "".join(
+HEAD = """
+[parameters]
+claiming_step_min_s = 0.2
+[links.bandwidth]
+amsterdam = { delft = 120_000_000, vu = 1_100_000_000 }
+delft = { leiden = 90_000_000 }
+"""
+GRID = HEAD + "".join(
     SITE.format(name=name, processors=processors) for name, processors in SIZES.items()
 )
 PAIR = """+(&(executable=/bin/sh)(arguments=-c "echo the west half; sleep 12; echo converged")
@@ -46,7 +53,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="koala-") as folder,
         up(Path(folder), GRID) as grid,
-        web_process(Path(folder), grid.address) as web,
+        web_process(Path(folder), grid.address, *_journal(grid)) as web,
         chromium() as browser,
     ):
         submitted(grid.address, FALSE)
@@ -65,10 +72,22 @@ def main() -> None:
             expect(page.locator("#chart path").first).to_be_visible(timeout=LIMIT_MS)
             expect(page.locator("#link")).to_have_text("live")
             page.screenshot(path=TARGET / "web-grid.png", full_page=True)
+            page.goto(f"{web.address}/replay?with=placement%3DCF&with=queueing%3DLS-OR")
+            expect(page.locator("[data-now=what_if]")).to_contain_text("run", timeout=LIMIT_MS)
+            slider = page.get_by_label("Instant of the run")
+            slider.focus()
+            for _ in range(4):
+                slider.press("PageDown")
+            page.screenshot(path=TARGET / "web-replay.png", full_page=True)
             page.goto(f"{web.address}/jobs")
             expect(page.locator("#link")).to_have_text("live")
             page.emulate_media(color_scheme="dark")
             page.screenshot(path=TARGET / "web-jobs.png", full_page=True)
+
+
+def _journal(grid: Up) -> tuple[str, ...]:
+    """Words of `koala web` for the grid's own journal as the past run."""
+    return "127.0.0.1:0", "--journal", str(Path(grid.said_state()) / "daemon")
 
 
 if __name__ == "__main__":
