@@ -252,3 +252,17 @@ def test_where_there_is_no_journal_that_is_said(tmp_path: Path) -> None:
     run = koala_here("replay", str(tmp_path))
     assert run.returncode == 1
     assert f"{tmp_path / 'journal.db'}: no journal here" in run.stderr
+
+
+def test_claims_are_told_in_json_only(journal: Path) -> None:
+    found = document(str(journal), "--summary", "--claims", "--job", "j2")
+    (claim,) = found["claims"]
+    assert (claim["job"], claim["site"], claim["processors"]) == ("j2", "leiden", 8)
+    assert claim["asked_at"] <= claim["granted_at"] <= claim["passed_at"] < claim["freed_at"]
+    beside = document(str(journal), "--with", "placement=WF", "--claims")["claims"]
+    assert beside["recorded"] == document(str(journal), "--summary", "--claims")["claims"]
+    assert beside["simulated"]
+    assert beside["what_if"]
+    refused = koala_here("replay", str(journal), "--claims")
+    assert refused.returncode == 2
+    assert "--json" in refused.stderr
