@@ -30,7 +30,7 @@ OTHERS = "placement=antigravity:fly"
 MARKUP = "<script>1</script>"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four jobs at two sites; how long they wait depends on the queues."""
     grid = Grid(sites={"delft": 8, "leiden": 16}, run_s={"j1": 90.0, "j2": 90.0})
@@ -44,7 +44,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def document(journal: Path, *changes: str) -> dict[str, Any]:
-    """What `koala replay --json` prints."""
+    """Return what `koala replay --json` prints."""
     options = [word for change in changes for word in ("--with", change)]
     run = koala_here("replay", str(journal), *options, "--summary", "--claims", "--json")
     assert run.returncode == 0, run.stderr

@@ -59,7 +59,7 @@ Instants: TypeAlias = dict[str, dict[str, float]]
 """Of each job: its phases, with the first instant of each."""
 
 
-class Notices:
+class ToldPhases:
     """The daemon's notices: when each job was first in each phase."""
 
     def __init__(self, client: Client) -> None:
@@ -154,7 +154,7 @@ def follow(folder: Path, jobs: int) -> list[Figure]:
         Client(grid.address) as client,
     ):
         page.context.add_init_script(OBSERVER)
-        notices = Notices(client)
+        told_phases = ToldPhases(client)
         listed = opened(page, f"{web.address}/jobs")
         whole = opened(page.context.new_page(), f"{web.address}/")
         single = page.context.new_page()
@@ -165,21 +165,21 @@ def follow(folder: Path, jobs: int) -> list[Figure]:
             page.wait_for_timeout(max(0.0, pause_s) * 1_000)
             job = client.submit(RUNS).job
             if number % SINGLE_EVERY == 0:
-                _see_the_end(notices, alone)
+                _see_the_end(told_phases, alone)
                 alone[job] = opened(single, f"{web.address}/jobs/{job}")
                 listed.take()
                 whole.take()
                 largest = max(largest, *renderers().values())
                 sys.stderr.write(f"\r{number} jobs, largest page {largest / MB:.0f} MB")
         sys.stderr.write("\n")
-        _see_the_end(notices, alone)
-        last = notices.until_over(job)
+        _see_the_end(told_phases, alone)
+        last = told_phases.until_over(job)
         expect(page.locator(f"[data-job={job}]")).to_contain_text(last, timeout=LIMIT_MS)
         listed.take()
         whole.take()
         largest = max(largest, *renderers().values())
         minutes = (monotonic() - begun) / 60
-        told = notices.phases
+        told = told_phases.phases
         alive = {job: _without_ends(phases) for job, phases in told.items()}
         found = {
             "list of jobs": [listed.follows(told)],
@@ -211,11 +211,11 @@ def follow(folder: Path, jobs: int) -> list[Figure]:
         return figures
 
 
-def _see_the_end(notices: Notices, alone: Mapping[str, Watched]) -> None:
+def _see_the_end(told_phases: ToldPhases, alone: Mapping[str, Watched]) -> None:
     """Wait until the newest page of a single job shows its end, and take over what it has shown."""
     for job in list(alone)[-1:]:
         heading = alone[job].page.get_by_role("heading", level=1)
-        expect(heading).to_contain_text(notices.until_over(job), timeout=LIMIT_MS)
+        expect(heading).to_contain_text(told_phases.until_over(job), timeout=LIMIT_MS)
         alone[job].take()
 
 
