@@ -1,8 +1,8 @@
 """The deadlines paper: figures 1 to 9 and its claims.
 
 - `points`: the runs.
-- `claims`, `claims_model` (sections 2 and 3.1), `claims_policies` (3.2, 3.3): the claims of the
-  text.
+- `claims`, `claims_model` (sections 2 and 3.1), `claims_rpp` (3.2), `claims_wait` (3.3): the claims
+  of the text.
 - `figures`: the figures.
 - `quantities`: measured quantities, loads and comparisons that claims share.
 """

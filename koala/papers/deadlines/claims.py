@@ -7,7 +7,8 @@ from math import inf
 
 from koala.papers.comparisons import MUCH, above, higher, higher_by, share
 from koala.papers.deadlines.claims_model import MODEL, PARAMETERS
-from koala.papers.deadlines.claims_policies import RPP, WAIT
+from koala.papers.deadlines.claims_rpp import RPP
+from koala.papers.deadlines.claims_wait import WAIT
 from koala.papers.deadlines.points import Beginning, LoadLevel, Point, at
 from koala.papers.deadlines.quantities import (
     GP,

@@ -4,8 +4,8 @@
 - `maxima`: the maximal utilisations of the policies.
 - `points`: runs a point.
 - `experiment`: the paper as a whole.
-- Claims: `claims_general` (1, 2.5, 3), `claims_versions` (3.1), `claims_policies` (3.2),
-  `claims_queues` (3.3, 4).
+- Claims: `claims_general` (1, 2.5, 3), `claims_local` (3.1.1), `claims_global_first` (3.1.2,
+  3.1.3), `claims_policies` (3.2), `claims_queues` (3.3, 4).
 """
 
 from koala.papers.multiqueue.experiment import PAPER

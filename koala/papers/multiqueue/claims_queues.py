@@ -35,7 +35,7 @@ from koala.papers.multiqueue.charts import (
     claim,
     each,
 )
-from koala.papers.multiqueue.claims_versions import (
+from koala.papers.multiqueue.claims_global_first import (
     COMPONENTS_RISE,
     fewer_components_hurt_more,
     local_rise,

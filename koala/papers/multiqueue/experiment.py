@@ -12,9 +12,10 @@ from koala.papers.multiqueue.charts import (
     NEAR,
 )
 from koala.papers.multiqueue.claims_general import EXTREMES, GENERAL, INTRODUCTION
+from koala.papers.multiqueue.claims_global_first import GLOBAL_FIRST
+from koala.papers.multiqueue.claims_local import LOCAL_SCHEDULERS
 from koala.papers.multiqueue.claims_policies import MIXES, POLICIES
 from koala.papers.multiqueue.claims_queues import CONCLUSIONS, QUEUES
-from koala.papers.multiqueue.claims_versions import GLOBAL_FIRST, LOCAL_SCHEDULERS
 from koala.papers.multiqueue.figures import FIGURES
 from koala.papers.multiqueue.maxima import MAXIMA
 from koala.papers.multiqueue.points import WARMUP, Case, run, saturation
