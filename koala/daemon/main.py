@@ -56,7 +56,7 @@ from koala.daemon.files.uploads import Uploads
 from koala.daemon.listeners import Listeners, check_state
 from koala.daemon.loop.action_dispatcher import ActionDispatcher
 from koala.daemon.loop.event_loop import EventLoop
-from koala.daemon.loop.gc_tuning import freeze_periodically, freeze_survivors, gc_paused
+from koala.daemon.loop.gc_tuning import freeze_all, freeze_periodically, gc_paused
 from koala.daemon.loop.group_commit import Upkeep
 from koala.daemon.loop.observers import Observers
 from koala.daemon.metrics.parts import DaemonParts
@@ -196,7 +196,7 @@ class Daemon:
         )
         with gc_paused():
             journal, recovered = await asyncio.to_thread(begin)
-        freeze_survivors()
+            freeze_all()
         try:
             listeners = Listeners(self._config, self._disk.write_surely)
             if self._accept_loss:
@@ -374,6 +374,7 @@ class Daemon:
                 group.create_task(publisher.run()),
                 group.create_task(files.run()),
                 group.create_task(notifier.run()),
+                group.create_task(quotas.measure()),
             ]
             if bus is not None:
                 others.append(group.create_task(bus.run()))

@@ -35,6 +35,8 @@ CALLS_AT_ONCE = 16
 """Calls of one user that are answered concurrently: enough to share commits."""
 CALLS_BYTES_MAX = 64 * MB
 """Total size of the requests of one user that are not answered yet: they wait in memory."""
+MEASURED_AT_ONCE = 100
+"""Descriptions that are measured before other tasks run: half a millisecond."""
 SUBMISSION_BURST_S = 10.0
 """A user may submit the jobs of this time at once after a rest."""
 
@@ -163,7 +165,9 @@ class Quotas:
     """Quotas of unfinished jobs and the size of their descriptions, in total and for each user, and
     the rate of submissions.
 
-    Usage is updated as jobs are accepted and as their ends are published.
+    Usage is updated as jobs are accepted and as their ends are published. The descriptions of a
+    long queue take half a second to measure, which would delay a start. So those of earlier `jobs`
+    are measured by `measure` as the daemon serves; what is left is measured at the first check.
     """
 
     def __init__(self, limits: LimitsTable, jobs: Iterable[Job]) -> None:
@@ -174,12 +178,31 @@ class Quotas:
         self._measured: tuple[JobSpec | None, int] = (None, 0)  # most are asked for twice
         per_s = limits.submissions_per_s
         self._rates = RateLimits[str](per_s, burst=max(1.0, per_s * SUBMISSION_BURST_S))
-        for job in jobs:
-            if not job.is_over:
-                self.accepted(job.id, job.spec)
+        self._unmeasured = [job for job in jobs if not job.is_over]
+        for job in self._unmeasured:
+            self._count(job.id, job.spec.owner, 0)
+
+    async def measure(self) -> None:
+        """Measure the descriptions of the jobs of before, some at a time."""
+        while self._unmeasured:
+            self._measure(MEASURED_AT_ONCE)
+            await asyncio.sleep(0)
+
+    def _measure(self, most: int) -> None:
+        """Add the sizes of at most so many earlier jobs to the usage."""
+        some = self._unmeasured[-most:]
+        del self._unmeasured[-most:]
+        for job in some:
+            if job.id in self._live:  # it may have ended meanwhile
+                owner, size = job.spec.owner, description_bytes(job.spec)
+                self._live[job.id] = (owner, size)
+                self._all.size += size
+                self._of_user[owner].size += size
 
     def require_job_quota(self, spec: JobSpec) -> None:
         """Check that another job like this fits the quotas. Raises ExhaustedError."""
+        if self._unmeasured:
+            self._measure(len(self._unmeasured))
         limits, size = self._limits, self._size(spec)
         of_user = self._of_user.get(spec.owner, _Load())
         for load, whose, jobs_max, mb_max, suffix in (
@@ -208,9 +231,14 @@ class Quotas:
 
     def accepted(self, job: JobId, spec: JobSpec) -> None:
         """Add an accepted job to the usage."""
-        size = self._size(spec)
-        self._live[job] = (spec.owner, size)
-        for load in (self._all, self._of_user.setdefault(spec.owner, _Load())):
+        self._count(job, spec.owner, self._size(spec))
+
+    def _count(self, job: JobId, owner: str, size: int) -> None:
+        self._live[job] = (owner, size)
+        of_user = self._of_user.get(owner)
+        if of_user is None:
+            of_user = self._of_user[owner] = _Load()
+        for load in (self._all, of_user):
             load.jobs += 1
             load.size += size
 

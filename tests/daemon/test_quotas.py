@@ -11,14 +11,17 @@ import grpc
 import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle, Submission
+from koala.core.model.job import Delayed, Job
 from koala.core.model.values import JobId
 from koala.daemon.config import LimitsTable
 from koala.daemon.quotas import (
     CALLS_BYTES_MAX,
+    MEASURED_AT_ONCE,
     ConcurrencyQuota,
     FairQueue,
     Quotas,
     RateLimits,
+    description_bytes,
 )
 from koala.daemon.storage.records import Notice
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnknownJobError
@@ -158,6 +161,42 @@ def test_an_end_makes_room_once() -> None:
     with pytest.raises(ExhaustedError) as full:
         quotas.require_job_quota(a_spec())
     assert full.value.retry_after_s == 10.0
+
+
+def quotas_after_a_start(jobs: int, mb: int) -> Quotas:
+    """Quotas of a daemon that has found so many jobs, each of a fifth of a megabyte."""
+    specs = [a_spec(name="n" * 200_000) for _ in range(jobs)]
+    assert all(200_000 < description_bytes(spec) < 205_000 for spec in specs)
+    found = [
+        Job(id=JobId(f"j{n}"), spec=spec, submitted_at=1.0, phase=Delayed(), claim_fraction=0.75)
+        for n, spec in enumerate(specs)
+    ]
+    return Quotas(LimitsTable(descriptions_mb=mb), found)
+
+
+def test_the_first_check_after_a_start_counts_the_descriptions_of_all_jobs() -> None:
+    quotas_after_a_start(5, mb=2).require_job_quota(a_spec())
+    with pytest.raises(ExhaustedError, match=r"would have 1\.0 MB.*limits\.descriptions_mb\)"):
+        quotas_after_a_start(5, mb=1).require_job_quota(a_spec())
+
+
+async def test_descriptions_of_before_are_measured_beside_other_tasks() -> None:
+    quotas = quotas_after_a_start(2 * MEASURED_AT_ONCE, mb=1)
+    quotas.publish([Notice(number=1, at=1.0, job="j0", phase="Cancelled")])
+    async with asyncio.TaskGroup() as group:
+        measuring = group.create_task(quotas.measure())
+        await asyncio.sleep(0)
+        assert not measuring.done()
+        quotas.publish(
+            [
+                Notice(number=1 + n, at=1.0, job=f"j{n}", phase="Failed")
+                for n in range(1, 2 * MEASURED_AT_ONCE)
+            ]
+        )
+    quotas.require_job_quota(a_spec())  # the ends have given back what was measured, and no more
+    quotas.accepted(JobId("j999"), a_spec(name="n" * 900_000))
+    with pytest.raises(ExhaustedError):
+        quotas.require_job_quota(a_spec(name="n" * 150_000))
 
 
 # --- the daemon -----------------------------------------------------------------------------------

@@ -203,8 +203,8 @@ class JobSpec:
         """Number of components with which it can start: the quorum, or all strict ones."""
         if self.quorum is not None:
             return min(self.quorum, len(self.components))
-        optional = sum(c.start_type is not StartType.STRICT for c in self.components)
-        return max(1, len(self.components) - optional)
+        strict = [one for one in self.components if one.start_type is StartType.STRICT]
+        return len(strict) or 1
 
     def in_queue_of(self, site: SiteName) -> JobSpec:
         """Copy of the request for a site's local queue; a job of one component runs only there."""

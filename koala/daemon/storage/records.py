@@ -230,9 +230,8 @@ def unchained(rows: Iterable[Row], mark: JournalPosition) -> Iterator[tuple[int,
 
 def _chained(before: bytes, seq: int, at: float, kind: str, body: str, answers: str) -> bytes:
     text = f"{seq}\x1f{at!r}\x1f{kind}\x1f{body}\x1f{answers}"
-    digest = hashlib.blake2b(before, digest_size=_CHAIN_BYTES)
-    digest.update(text.encode("utf-8", "surrogatepass"))
-    return digest.digest()
+    link = before + text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(link, digest_size=_CHAIN_BYTES).digest()
 
 
 # --- the mark as text -----------------------------------------------------------------------------
