@@ -54,7 +54,10 @@ class Up:
 
     def said_state(self) -> str:
         """The folder with state and logs; it is said before the address, and read by a thread."""
-        mark = "state and logs are in "
+        return self.wait_said("state and logs are in ")
+
+    def wait_said(self, mark: str) -> str:
+        """The rest of the line with this mark, which is said after the address."""
         while self.process.poll() is None:
             for line in tuple(self.said):
                 if mark in line:
@@ -70,12 +73,16 @@ class Up:
 
 
 @contextmanager
-def up(folder: Path, text: str | None = GRID, *, by_exec: bool = False) -> Iterator[Up]:
+def up(
+    folder: Path, text: str | None = GRID, *, by_exec: bool = False, has_page: bool = False
+) -> Iterator[Up]:
     """`koala up` on a grid file, or on its own grid; Ctrl-C ends it, if it still runs then."""
     path = folder / "grid.toml"
     if text is not None:
         path.write_text(text, encoding="utf-8")
-    words = ("up", *([str(path)] if text is not None else []), "--any-port", "--no-web")
+    words = ["up", *([str(path)] if text is not None else []), "--any-port"]
+    if not has_page:
+        words.append("--no-web")
     out, error = Pipe(), Pipe()
     around = Surroundings(
         stdout=out.writer, stderr=error.writer, environment=environment(TMPDIR=str(folder))

@@ -61,7 +61,7 @@ class Processes:
     def start_web(self, address: str, listen: str) -> None:
         """Start the web page; the grid goes on without it, if it ends."""
         words = ("web", "--address", address, "--listen", listen)
-        self._start(WEB, "koala.cli", *words, "--link-file", str(self._folder.link))
+        self._start(WEB, "koala.cli.main", *words, "--link-file", str(self._folder.link))
 
     def has_web(self) -> bool:
         """Return True while the web page runs."""
