@@ -21,6 +21,7 @@ import socket
 import stat
 import struct
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -45,6 +46,13 @@ KNOWN_BYTES = 64 * 2**20
 POLL_S = 0.1
 POLL_SOON_S = 0.02
 """Pauses between two polls; the shorter one after a poll that cut a connection."""
+
+REST_S = 1.0
+REST_SHARE = 0.1
+"""Longest pause between two polls of a process at rest, and the share of a processor below which it
+is at rest. A flood worth a hurry takes more; what takes less can wait a second. A poll asks the
+kernel about each descriptor, so that ten of them in a second would be most of what an idle daemon
+or agent does."""
 
 EACH_S = 0.000_25
 """Least pause for each socket of this process: with thousands of them, a poll takes
@@ -97,6 +105,20 @@ class _Cut:
     reported_at: float = field(default=float("-inf"))
 
 
+@dataclass(slots=True)
+class _Load:
+    """Processor time of this process, all its threads included, when it was last looked at."""
+
+    at: float = 0.0
+    used_s: float = 0.0
+
+    def is_busy(self, now: float, used_s: float) -> bool:
+        """Check whether more than a tenth of a processor was used since the last call."""
+        is_busy = used_s - self.used_s > REST_SHARE * (now - self.at)
+        self.at, self.used_s = now, used_s
+        return is_busy
+
+
 class FloodGuard:
     """Watches the connections of one server, and cuts those that flood it.
 
@@ -112,6 +134,7 @@ class FloodGuard:
         self._cut = _Cut()
         self._polled_at = 0.0
         self._is_swollen = False
+        self._load = _Load()
 
     def watch(self, port: int) -> None:
         """Add a port whose connections are watched."""
@@ -141,17 +164,24 @@ class FloodGuard:
         """Poll until cancelled."""
         if sys.platform != "linux":
             await asyncio.Event().wait()
+        has_cut = False
         while True:
-            try:
-                has_cut = self.poll(asyncio.get_running_loop().time())
-            except OSError as error:  # no descriptor is free for the listing
-                log.debug("connections.poll_failed", reason=str(error))
-                has_cut = False
+            now = asyncio.get_running_loop().time()
+            is_busy = self._load.is_busy(now, time.process_time())
+            if has_cut or is_busy or now - self._polled_at >= REST_S:
+                has_cut = self._try_poll(now)
             if self._is_swollen and not has_cut:
                 self._is_swollen = False
                 await asyncio.to_thread(_give_back_memory)
             pause_s = POLL_SOON_S if has_cut else POLL_S
             await asyncio.sleep(max(pause_s, EACH_S * len(self._connections)))
+
+    def _try_poll(self, now: float) -> bool:
+        try:
+            return self.poll(now)
+        except OSError as error:  # no descriptor is free for the listing
+            log.debug("connections.poll_failed", reason=str(error))
+            return False
 
     def poll(self, now: float) -> bool:
         """Cut the connections that sent too much; return True if there were any. Raises OSError."""

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from koala.daemon.auth.authority import Authority
 from koala.wire import flood_guard as floods
-from koala.wire.flood_guard import FloodGuard, peer_of
+from koala.wire.flood_guard import FloodGuard, _Load, peer_of
 from tests.daemon.running import config_of, running
 from tests.files.stage import a_relay, a_site
 from tests.files.stage import running as serving
@@ -134,6 +134,15 @@ async def test_who_shows_who_it_is_may_send_much(
             for _ in range(20):
                 await client.submit(LONG, dry_run=True)
     assert "connection.cut" not in [line["event"] for line in said]
+
+
+def test_a_process_is_busy_that_used_more_than_a_tenth_of_a_processor_since_the_last_look() -> None:
+    """One at rest is polled each second, as for headers that drip; any other at once."""
+    load = _Load()
+    load.is_busy(10.0, 5.0)
+    assert not load.is_busy(10.5, 5.04)
+    assert load.is_busy(11.0, 5.1)
+    assert not load.is_busy(12.0, 5.1)
 
 
 async def test_a_descriptor_that_is_another_socket_by_now_is_left_alone() -> None:
