@@ -83,7 +83,7 @@ screenshots: $(BROWSER)  ## Pictures of the web page for the documents, of a rea
 	@$(BIN)/python -m tests.web.browser.screenshots
 
 .PHONY: test-lrm
-test-lrm: $(STAMP)  ## Agents in front of real Slurm clusters, a Grid Engine cell and an HTCondor pool
+test-lrm: $(STAMP)  ## Agents in front of real Slurm clusters, a Grid Engine cell, an HTCondor pool and an OAR cluster
 	@PYTHON=$(BIN)/python deploy/dev/test-lrm.sh $(ARGS)
 
 .PHONY: chaos

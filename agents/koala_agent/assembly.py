@@ -364,6 +364,10 @@ def dialect_of(config: Config) -> Dialect:
             options=lrm.options,
             native=native,
         )
+    if lrm.kind == "oar":
+        from koala_agent.lrm.batch.oar import OAR  # noqa: PLC0415
+
+        return OAR(project=lrm.project, queue=lrm.queue, options=lrm.options, native=native)
     if lrm.kind == "pbs":
         from koala_agent.lrm.batch.pbs import PBS  # noqa: PLC0415
 

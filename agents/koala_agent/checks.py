@@ -48,6 +48,7 @@ PROGRAMS = {
     "slurm": ("sbatch", "squeue", "scancel", "sinfo", "scontrol", "srun"),
     "gridengine": ("qsub", "qstat", "qdel", "qacct", "qconf", "qrsh"),
     "htcondor": ("condor_submit", "condor_q", "condor_rm", "condor_history", "condor_status"),
+    "oar": ("oarsub", "oarstat", "oardel", "oarnodes"),
     "pbs": ("qsub", "qstat", "qdel", "pbsnodes"),
 }
 """Commands of each batch system that the agent and its starters use."""
@@ -56,6 +57,7 @@ VARIABLES = {
     "slurm": ("SLURM_CONF",),
     "gridengine": ("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT"),
     "htcondor": ("CONDOR_CONFIG",),
+    "oar": (),
     "pbs": ("PBS_CONF_FILE", "PBS_SERVER"),
 }
 """Variables by which a shell finds a batch system. An agent passes on those of its configuration

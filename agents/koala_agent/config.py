@@ -70,7 +70,7 @@ def _by_transport(config: Config, source: str, tree: Tree) -> Config:
             "lrm.kind",
             config.lrm.kind,
             config.lrm.kind != "emulated",
-            "slurm, gridengine, htcondor or pbs",
+            "slurm, gridengine, htcondor, oar or pbs",
         ),
         ("accounts.mode", config.accounts.mode, config.accounts.mode != "site", "user or anyone"),
         (

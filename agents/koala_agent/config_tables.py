@@ -113,7 +113,7 @@ class LRMTable(Table, frozen=True):
     a cell's GPUs. Of an HTCondor pool only machines that meet `requirements` are used.
     """
 
-    kind: Literal["emulated", "slurm", "gridengine", "htcondor", "pbs"] = "emulated"
+    kind: Literal["emulated", "slurm", "gridengine", "htcondor", "oar", "pbs"] = "emulated"
     discipline: str = "fcfs"
     speed: Positive = 1.0
     fault_rate: Share = 0.0
@@ -141,11 +141,12 @@ LRM_KEYS: dict[str, tuple[str, ...]] = {
     "slurm": ("account", "partition", "qos", *_BATCH),
     "gridengine": ("queue", "parallel_environment", "project", "gpu_resource", *_BATCH),
     "htcondor": ("project", "requirements", *_BATCH),
+    "oar": ("project", "queue", *_BATCH),
     "pbs": ("account", "project", "queue", *_BATCH),
 }
 """Valid keys of each kind."""
 
-GPU_LISTERS = {"slurm": "Slurm", "htcondor": "HTCondor", "pbs": "PBS"}
+GPU_LISTERS = {"slurm": "Slurm", "htcondor": "HTCondor", "oar": "OAR", "pbs": "PBS"}
 """Batch systems that list their GPUs."""
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Tests in front of real batch systems (tests/batch). Debian's packages are installed when this runs
 # as root on a Debian; otherwise the tests of what is missing are skipped, and say what they need.
-# HTCondor comes from Debian 13 (trixie), in the folder KOALA_DEV_ROOT (/var/cache/koala/trixie), which root
-# makes once: 2 minutes and 600 MB.
+# HTCondor and OAR come from Debian 13 (trixie), in the folder KOALA_DEV_ROOT (/var/cache/koala/trixie), which root
+# makes once: 4 minutes and 700 MB.
 # KOALA_LRM_TESTS chooses by marks: "lrm and slow" are those that wait for minutes.
 set -euo pipefail
 
@@ -20,15 +20,18 @@ install() {
   # RUNLEVEL=1 keeps the packages from starting services of their own.
   RUNLEVEL=1 apt-get install -y -qq --no-install-recommends \
     slurm-wlm slurm-client munge gridengine-master gridengine-exec gridengine-client msmtp-mta \
+    postgresql openssh-server libdbd-pg-perl libjson-perl libyaml-perl libsort-versions-perl \
+    libterm-ui-perl libcapture-tiny-perl \
     mpich libmpich-dev openmpi-bin libopenmpi-dev gcc libc6-dev >/dev/null
 }
 
-if ! command -v slurmctld >/dev/null || ! command -v sge_qmaster >/dev/null || ! command -v mpicc.mpich >/dev/null; then
+if ! command -v slurmctld >/dev/null || ! command -v sge_qmaster >/dev/null || ! command -v mpicc.mpich >/dev/null ||
+  ! perl -MDBD::Pg -MCapture::Tiny -MSort::Versions -MJSON -e 1 2>/dev/null || ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && command -v debconf-set-selections >/dev/null; then
-    say "installing Slurm, Grid Engine and MPICH from Debian's packages"
+    say "installing Slurm, Grid Engine, MPICH and what OAR needs from Debian's packages"
     install
   else
-    say "slurmctld, sge_qmaster or mpicc.mpich is missing, and only root on a Debian can install them here"
+    say "slurmctld, sge_qmaster, mpicc.mpich, PostgreSQL or a module of Perl is missing, and only root on a Debian can install them here"
   fi
 fi
 
@@ -39,8 +42,8 @@ if [ "$(id -u)" = 0 ] && [ "$KOALA_DEV_ROOT" != / ]; then
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
   fi
-  [ -e "$KOALA_DEV_ROOT/.made" ] || say "making $KOALA_DEV_ROOT with HTCondor: about 2 minutes, once"
-  "$here/debian-root.sh" trixie "$KOALA_DEV_ROOT" condor ||
-    say "there is no HTCondor: its tests are skipped"
+  [ -e "$KOALA_DEV_ROOT/.made" ] || say "making $KOALA_DEV_ROOT with HTCondor and OAR: about 4 minutes, once"
+  "$here/debian-root.sh" trixie "$KOALA_DEV_ROOT" condor oar-server oar-node oar-user ||
+    say "there is no HTCondor or no OAR: their tests are skipped"
 fi
 exec "$python" -m pytest -q -m "${KOALA_LRM_TESTS:-lrm and not slow}" -n 0 tests/batch "$@"

@@ -18,13 +18,15 @@ from koala_agent.lrm.port import serving
 from koala_agent.transport.shell import Shell, plain_environment
 from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.htcondor import condor_pools
+from tests.batch.systems.oar import oar_clusters
 from tests.batch.systems.pbs import pbs_server
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.system import System
 from tests.lrm.harness import Ask, Pipe, Witness, asking, boot_clock
 
-CONDOR_ROOT = "KOALA_DEV_ROOT"
-"""Variable with the folder of the Debian that has HTCondor; empty: this one."""
+OTHER_DEBIAN = "KOALA_DEV_ROOT"
+"""Variable with the folder of the Debian that has HTCondor and OAR; empty: this one."""
+OF_OTHER_DEBIAN = {"htcondor": "usr/sbin/condor_master", "oar": "usr/lib/oar/Almighty"}
 PACKAGES = {
     "slurm": ("/usr/sbin/slurmctld", "slurm-wlm"),
     "gridengine": ("/usr/sbin/sge_qmaster", "gridengine-master gridengine-exec"),
@@ -33,9 +35,11 @@ PACKAGES = {
 
 def need(kind: str) -> None:
     """Skips the test where a batch system is not installed."""
-    if kind == "htcondor":
-        if not Path(os.environ.get(CONDOR_ROOT, ""), "usr/sbin/condor_master").exists():
-            raise SkipTest(f"condor_master is not installed, and {CONDOR_ROOT} names no Debian")
+    if (other := OF_OTHER_DEBIAN.get(kind)) is not None:
+        if not Path("/", os.environ.get(OTHER_DEBIAN, ""), other).exists():
+            raise SkipTest(f"{other} is not installed, and {OTHER_DEBIAN} names no Debian with it")
+        if kind == "oar" and (os.geteuid() != 0 or not list(Path("/usr/lib/postgresql").glob("*"))):
+            raise SkipTest("OAR needs root and PostgreSQL (Debian: apt install postgresql)")
         return
     path, packages = PACKAGES[kind]
     program = Path(path).name
@@ -86,6 +90,17 @@ def pool() -> Iterator[dict[str, System]]:
 
 
 @pytest.fixture(scope="session")
+def oar() -> Iterator[dict[str, System]]:
+    """omega, an OAR cluster with one machine of 16 processors."""
+    need("oar")
+    with tempfile.TemporaryDirectory(prefix="koala-oar-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # for the accounts of OAR's parts
+        with oar_clusters(folder, "omega:1x16") as systems:
+            yield systems
+
+
+@pytest.fixture(scope="session")
 def pbs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]:
     """sigma, an imitated PBS server with one machine of 16 processors."""
     with pbs_server(tmp_path_factory.mktemp("pbs"), "sigma", 16) as systems:
@@ -96,6 +111,7 @@ ONE_OF_EACH = {
     "slurm": ("slurm", "alpha"),
     "gridengine": ("cell", "gamma"),
     "htcondor": ("pool", "kappa"),
+    "oar": ("oar", "omega"),
     "pbs": ("pbs", "sigma"),
 }
 """Fixture and name of a system of each kind."""

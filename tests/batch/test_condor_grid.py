@@ -102,15 +102,15 @@ async def test_a_schedd_that_stands_still_is_named_in_words(
     client: AsyncClient, systems: dict[str, System]
 ) -> None:
     with systems["kappa"].controller_away():
-        await trouble_of_pool(client, lambda text: "gives no answer" in text)
-    await trouble_of_pool(client, lambda text: not text)
+        await trouble_of("kappa", client, lambda text: "gives no answer" in text)
+    await trouble_of("kappa", client, lambda text: not text)
 
 
-async def trouble_of_pool(client: AsyncClient, is_right: Callable[[str], bool]) -> None:
+async def trouble_of(site: str, client: AsyncClient, is_right: Callable[[str], bool]) -> None:
     """Waits until `koala sites` says this."""
     async with asyncio.timeout(90):
         while True:
-            (site,) = [row for row in await client.sites() if row["site"] == "kappa"]
-            if is_right(site["trouble"] or ""):
+            (row,) = [row for row in await client.sites() if row["site"] == site]
+            if is_right(row["trouble"] or ""):
                 return
             await moment(0.2)

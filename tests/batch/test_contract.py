@@ -213,6 +213,16 @@ WISHES: dict[str, tuple[dict[str, Any], ...]] = {
         {"native": "queue=2"},
         {"native": "+WantFlocking=$ENV(HOME)"},
     ),
+    "oar": (
+        {"queue": "batch", "memory_min_mb": 100, "project": "physics", "native": "-p \"ib='YES'\""},
+        {"queue": "no-such"},
+        {"memory_min_mb": 100_000_000},
+        {"gpus": GPUS + 1},
+        {"constraint": "sse"},
+        {"constraint": "ib|rome"},
+        {"licenses": (("matlab", 4),)},
+        {"native": "-t idempotent"},
+    ),
     "pbs": (
         {"queue": "batch", "memory_min_mb": 100, "native": "-p -5"},
         {"queue": "no-such"},

@@ -1,5 +1,5 @@
 """Hostile answers of batch systems: Slurm's tables and records, Grid Engine's XML and accounts,
-HTCondor's ads, PBS's listings."""
+HTCondor's ads, listings of OAR and PBS."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from koala_agent.lrm.batch.claim_tracking import idle_of
 from koala_agent.lrm.batch.dialect import BatchJob, Dialect
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.htcondor import HTCondor
+from koala_agent.lrm.batch.oar import OAR
 from koala_agent.lrm.batch.pbs import PBS
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.transport.port import Answer
@@ -23,6 +24,7 @@ from tests.fuzz.target import Target, require_readable
 SAMPLES = Path(__file__).parents[1] / "lrm" / "batch" / "samples"
 SLURM, CELL = SAMPLES / "slurm-22.05", SAMPLES / "sge-8.1.9"
 POOL = SAMPLES / "condor-23.9"
+OAR_HERE = SAMPLES / "oar-2.6.1"
 PBS_MADE = SAMPLES / "pbs-made"
 PIECES = (
     "\n", " ", "|", "=", "-1", "\t", "<", ">", "</job_list>", "<!DOCTYPE a>", "&lol;", "²", "٣",
@@ -48,6 +50,10 @@ QUESTIONS: dict[str, tuple[Path, ...]] = {
     "pool record": (POOL / "history.json",),
     "pool figures": (POOL / "slots.json", POOL / "totals.txt", POOL / "schedds.json"),
     "pool submitted": (POOL / "totals.txt",),
+    "oar jobs": (OAR_HERE / "jobs.json",),
+    "oar record": (OAR_HERE / "ended.json",),
+    "oar figures": (OAR_HERE / "nodes.json", OAR_HERE / "jobs.json"),
+    "oar submitted": (OAR_HERE / "jobs.json",),
     "pbs jobs": (PBS_MADE / "jobs.json",),
     "pbs record": (PBS_MADE / "jobs.json",),
     "pbs figures": (PBS_MADE / "nodes.json", PBS_MADE / "jobs.json"),
@@ -57,6 +63,7 @@ SYSTEMS: dict[str, Dialect] = {
     "slurm": Slurm(),
     "cell": GridEngine(parallel_environment="mpi"),
     "pool": HTCondor(),
+    "oar": OAR(),
     "pbs": PBS(),
 }
 NAMES = {"pool record": "koala-ab-j1.1.1.1", "pbs record": "koala-ab-j1.1.4.1"}
@@ -70,7 +77,9 @@ def a_case(random: Random) -> Case:
     for path in QUESTIONS[name]:
         out = TEXTS[path]
         if name.endswith("submitted"):
-            out = random.choice(("12", "12;cluster", "", "Your job 5", "²", "5\n", "5.0 - 5.0\n"))
+            out = random.choice(
+                ("12", "12;cluster", "", "Your job 5", "²", "5\n", "5.0 - 5.0\n", "OAR_JOB_ID=5\n")
+            )
         status = random.choice((0, 0, 0, 0, 0, 1, -9, 255))
         spoilt = spoilt_text(random, out, PIECES) if random.randrange(5) else out
         error = spoilt_text(random, "error: no", PIECES)

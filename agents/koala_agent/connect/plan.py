@@ -53,8 +53,8 @@ def needs(survey: Survey, wishes: Wishes) -> list[Need]:
         system = Need(name="batch system", is_met=True, text=text)
     elif not kind:
         text = (
-            "none of sbatch, qsub and condor_submit is in the PATH of a login shell there; a host"
-            " without a batch system can run an agent: --agent there"
+            "none of sbatch, qsub, oarsub and condor_submit is in the PATH of a login shell there;"
+            " a host without a batch system can run an agent: --agent there"
         )
         system = Need(name="batch system", is_met=False, text=text)
     found = [system, _python(survey, is_there=wishes.is_there)]

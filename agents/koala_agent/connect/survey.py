@@ -18,6 +18,7 @@ COMMANDS = (
     "qconf",
     "condor_submit",
     "condor_q",
+    "oarsub",
     "pbsnodes",
     "uv",
     "timeout",
@@ -26,6 +27,14 @@ VARIABLES = (
     *("SLURM_CONF", "SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "SGE_ARCH"),
     *("CONDOR_CONFIG", "PBS_CONF_FILE", "PBS_SERVER"),
 )
+SUBMITTERS = {
+    "slurm": "sbatch",
+    "gridengine": "qsub",
+    "htcondor": "condor_submit",
+    "oar": "oarsub",
+    "pbs": "qsub",
+}
+"""Command of submission of each batch system."""
 AGENT_MIN, STARTER_MIN = (3, 11), (3, 6)
 
 SCRIPT = f"""\
@@ -74,13 +83,14 @@ class Survey:
             return "gridengine"
         if "qsub" in self.commands and "pbsnodes" in self.commands:
             return "pbs"
+        if "oarsub" in self.commands:
+            return "oar"
         return "htcondor" if "condor_submit" in self.commands else ""
 
     @property
     def submit_command(self) -> str:
         """The path of that system's command of submission."""
-        name = {"slurm": "sbatch", "gridengine": "qsub", "htcondor": "condor_submit", "pbs": "qsub"}
-        return self.commands.get(name.get(self.batch_system, ""), "")
+        return self.commands.get(SUBMITTERS.get(self.batch_system, ""), "")
 
     def python(self, least: tuple[int, int]) -> str:
         """Return the best interpreter from a version on; empty when there is none."""

@@ -20,6 +20,7 @@ TEMPLATES = {
     "slurm": "agent-slurm.toml",
     "gridengine": "agent-gridengine.toml",
     "htcondor": "agent-htcondor.toml",
+    "oar": "agent-oar.toml",
     "pbs": "agent-pbs.toml",
     "emulated": "agent.toml",
     "site-mode": "site/agent.toml",
@@ -52,6 +53,7 @@ def init(*, kind: str | None, path: Path | None, site: str | None, daemon: str |
     slurm       an agent in front of a Slurm cluster, for your own jobs
     gridengine  an agent in front of a Grid Engine cell, for your own jobs
     htcondor    an agent in front of an HTCondor pool, for your own jobs
+    oar         an agent in front of an OAR server, for your own jobs
     pbs         an agent in front of a PBS server, for your own jobs
     emulated    an agent with a queue of its own on this machine
     site-mode   an agent that an administrator runs for several users

@@ -4,6 +4,7 @@ system      what all have
 slurm       Slurm clusters
 gridengine  Grid Engine cells
 htcondor    HTCondor pools
+oar         OAR clusters
 pbs         imitated PBS servers
 grids       daemon and agents in front of them
 """

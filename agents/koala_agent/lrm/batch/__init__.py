@@ -6,6 +6,7 @@ dialect           the commands and texts that one batch system must know
 slurm             the dialect of Slurm; slurm_nodes has the features and GPUs of its nodes
 gridengine        the dialect of Grid Engine
 htcondor          the dialect of HTCondor
+oar               the dialect of OAR
 pbs               the dialect of OpenPBS and PBS Professional
 native            options that a job passes on to the batch system
 account_breaker   a circuit breaker for accounts whose commands fail

@@ -46,6 +46,9 @@ PBS_OWN = (
 )
 """Resources of `-l` that Koala sets."""
 
+OAR_OPTIONS = ("-p", "-a")
+"""Options of `oarsub` that jobs may give, each with one value. `-t` could start a job twice."""
+
 CONDOR_OWN = (
     *("accounting_group", "allowed_", "arguments", "batch_name", "concurrency_limits", "container"),
     *("cron_", "deferral_", "docker_", "elif", "else", "endif", "env", "error", "executable"),
@@ -86,6 +89,11 @@ def grid_engine_options(text: str, allowed: tuple[str, ...], counted: str) -> li
 def pbs_options(text: str, allowed: tuple[str, ...]) -> list[str]:
     """Return a job's options for `qsub` of PBS. Raises RequestRefusedError."""
     return _pairs(text, allowed, options=PBS_OPTIONS, own=PBS_OWN, signed="-p")
+
+
+def oar_options(text: str, allowed: tuple[str, ...]) -> list[str]:
+    """Return a job's options for `oarsub`. Raises RequestRefusedError."""
+    return _pairs(text, allowed, options=OAR_OPTIONS, own=(), signed="")
 
 
 def _pairs(

@@ -1,0 +1,346 @@
+"""The dialect of OAR: `oarsub`, `oarstat`, `oardel`, `oarnodes`.
+
+Measured with OAR 2.6.1.
+
+- A claim is `/host=1/core=N`: all its processors are on one machine. The site needs the properties
+  `host` and `core`, as oar_resources_init makes them.
+- `oarsub` takes a command, which everybody may read, and no script. So the script is a file that
+  its owner alone can read, in the claim's folder or else in `~/.koala-oar`; OAR wants the home on
+  all machines anyway. The script removes itself when it starts, so that a second start finds
+  nothing.
+- OAR submits a job again under another number, with the same name, when its machine fails before
+  the start. The listing tells (`resubmit_job_id`).
+- OAR refuses a request that no machine can meet, and says so.
+- The end is KILL, without TERM. A job with a time limit gets TERM before it (`--checkpoint`).
+- A job that ends leaves `oarstat`, but not the database: `oarstat -j` is its record.
+- All commands but `oarsub` read the database; while that is away they fail or hang.
+- Advance reservations of others are read, and count as no waiting jobs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from koala.errors import LocalManagerError
+from koala.protocol.messages import SiteResources
+from koala_agent.lrm.batch.dialect import (
+    PROCESSORS_MAX,
+    BatchJob,
+    Figures,
+    JobState,
+    is_count,
+    with_output,
+)
+from koala_agent.lrm.batch.native import oar_options
+from koala_agent.lrm.port import EndCause, Placeholder, RequestRefusedError
+from koala_agent.transport.port import Answer, Command
+
+HONOURED = ("cpusPerTask", "minMemory", "gpus", "constraint", "licenses", "exclusive")
+"""Resources of jobs that it always acts on."""
+
+SUBMIT = """\
+umask 077
+d=$1 job=$2
+shift 2
+mkdir -p "${d:=$HOME/.koala-oar}" && cd "$d" || exit 71
+cat > "$job.$$" && chmod 700 "$job.$$" && mv "$job.$$" "$job" || exit 71
+exec oarsub -d "$PWD" "$@" "./$job"
+"""
+"""$1 is the folder of the script (empty: one in the home), $2 its name, standard input the script;
+the rest are options."""
+
+STATES = {
+    **dict.fromkeys(("Waiting", "Hold", "toAckReservation"), JobState.QUEUED),
+    **dict.fromkeys(("toLaunch", "Launching", "Running", "toError"), JobState.RUNNING),
+    **dict.fromkeys(("Suspended", "Resuming", "Finishing"), JobState.RUNNING),
+    **dict.fromkeys(("Terminated", "Error"), JobState.ENDED),
+}
+
+ENDS = {
+    "EXTERMINATE_JOB": EndCause.UNREACHABLE,
+    "PING_CHECKER_NODE_SUSPECTED_END_JOB": EndCause.UNREACHABLE,
+    "WALLTIME": EndCause.TIME_LIMIT,
+    "BESTEFFORT_KILL": EndCause.CANCELLED_BY_SITE,
+    "FRAG_JOB_REQUEST": EndCause.CANCELLED_BY_SITE,
+}
+"""Causes by the kinds of events, the strongest first. Any other end without a status is LOST."""
+
+BEST_EFFORT = "besteffort"
+"""Queue and type of jobs that end when others need their processors."""
+CHECKPOINT_S = 10
+"""Seconds between TERM and the time limit; a job of less than a minute gets no TERM."""
+LIMITED = re.compile(r"(?i)quota_exceeded|quota.{0,40}(?:reach|exceed|limit)")
+"""The scheduler's message on a job whose user or project has reached a quota."""
+
+WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+PROPERTY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+REFUSALS = re.compile(r"(?i)not enough resources|ADMISSION RULE|quota|exceed|limit")
+"""Messages of oarsub for a request that OAR refuses (for now); the site works."""
+FAULTS = re.compile(r"(?i)bad resource request|does not exist|syntax|unknown|invalid|not allowed")
+"""Messages for wrong options, which stay wrong. Any other error is transient."""
+AWAY = re.compile(r"(?i)DB connection|connect to (?:the )?database|to executor|could not connect")
+NO_QUEUE = 248
+"""Exit status for a queue that does not exist, which oarsub does not explain."""
+GONE = 6
+"""Exit status of oardel for a job that is being ended already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAR:
+    """Submission options of the site; empty ones are left to OAR.
+
+    With a `queue` only its waiting jobs are counted. Jobs of the queue `besteffort` end when others
+    need their processors.
+    """
+
+    project: str = ""
+    queue: str = ""
+    options: tuple[str, ...] = ()
+    native: tuple[str, ...] = ()
+
+    @property
+    def honours(self) -> tuple[str, ...]:
+        """See Dialect. No claim has several machines."""
+        free = (("queue", self.queue), ("project", self.project))
+        some = [name for name, given in free if not given]
+        return (*HONOURED, *some, *(["native"] if self.native else []))
+
+    def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
+        """See Dialect."""
+        asked = placeholder.resources
+        request, limit_s = _request(placeholder), placeholder.time_limit_s
+        argv = ["-n", name, "-O", "/dev/null", "-E", "/dev/null"]
+        if limit_s < math.inf:
+            limit_s = math.ceil(limit_s)
+            request += f",walltime={limit_s // 3600}:{limit_s // 60 % 60}:{limit_s % 60}"
+            if limit_s >= 60:
+                argv += ["--checkpoint", str(CHECKPOINT_S), "--signal", "15"]
+        argv += ["-l", request]
+        queue, project = self.queue or asked.queue, self.project or asked.project
+        if queue:
+            argv += ["-q", _word("queue", queue)]
+        if project:
+            argv += ["--project", _word("project", project)]
+        argv += [*self.options, *(oar_options(asked.native, self.native) if asked.native else [])]
+        if not placeholder.body:
+            script = with_output(placeholder, script)
+        first, rest = script.split("\n", 1)
+        folder = "" if placeholder.body else str(placeholder.directory)
+        return Command(
+            argv=("/bin/sh", "-c", SUBMIT, "koala-submit", folder, name, *argv),
+            stdin=f'{first}\nrm -f "$0"\n{rest}',
+        )
+
+    def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
+        """See Dialect: oarsub itself tests the request."""
+        return None
+
+    def read_asked(self, answer: Answer) -> None:
+        """See Dialect; never called."""
+
+    def read_submitted(self, answer: Answer) -> str:
+        """See Dialect. A job that the server was not told of may be in the database."""
+        found = re.search(r"^OAR_JOB_ID=([0-9]{1,15})\s*$", answer.out, re.MULTILINE)
+        if answer.status == 0 and found is not None:
+            return found[1]
+        if answer.status == NO_QUEUE and not answer.err:
+            raise RequestRefusedError("oarsub: OAR has no such queue")
+        is_away = AWAY.search(answer.err) is not None
+        refused = REFUSALS.search(answer.err) or FAULTS.search(answer.err)
+        if is_away or refused is None:
+            raise LocalManagerError(f"oarsub: {answer.complaint()}", transient=True)
+        line = next(one for one in answer.err.splitlines() if refused[0] in one)
+        raise RequestRefusedError(f"oarsub: {line.strip(' #')[:300]}")
+
+    def list_jobs(self) -> Command:
+        """See Dialect: the account's own that have not ended."""
+        return Command(argv=("oarstat", "-J", "-f", "-u"))
+
+    def read_jobs(self, answer: Answer) -> list[BatchJob]:
+        """See Dialect. OAR itself selects the owner."""
+        rows = [_row(number, job) for number, job in _table(answer, "oarstat").items()]
+        return sorted(rows, key=lambda job: int(job.number))
+
+    def withdraw(self, number: str) -> Command:
+        """See Dialect."""
+        return Command(argv=("oardel", number))
+
+    def read_withdrawn(self, answer: Answer) -> None:
+        """See Dialect; of a job that it does not have OAR says that it is another user's."""
+        if answer.status not in (0, GONE) and "not the right user" not in answer.err:
+            raise LocalManagerError(f"oardel: {answer.complaint()}", transient=True)
+
+    def record(self, number: str) -> Command:
+        """See Dialect."""
+        return Command(argv=("oarstat", "-J", "-f", "-j", number))
+
+    def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
+        """See Dialect."""
+        job = _table(answer, "oarstat").get(number)
+        return _row(number, job) if job is not None and job.get("name") == name else None
+
+    def figures(self) -> tuple[Command, ...]:
+        """See Dialect."""
+        return (Command(argv=("oarnodes", "-J")), Command(argv=("oarstat", "-J", "-f")))
+
+    def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
+        """See Dialect. A row of the listing is a core, or a thread of it. Of what takes no jobs now
+        only what is in use is there; processors of best-effort jobs are idle, because they end for
+        ours."""
+        jobs = _table(answers[1], "oarstat")
+        fleeting = {number for number, job in jobs.items() if _is_best_effort(job)}
+        if self.queue == BEST_EFFORT:
+            fleeting = set()
+        rows = _table(answers[0], "oarnodes").values()
+        cores = [row for row in rows if row.get("type") == "default" and row.get("core")]
+        used = {_core(row) for row in cores if _jobs_of(row) - fleeting}
+        closed = {_core(row) for row in cores if row.get("state") != "Alive" or _is(row, "drain")}
+        whole = {_core(row) for row in cores}
+        cards = {_card(row) for row in cores if row.get("gpu")}
+        taken = {_card(row) for row in cores if row.get("gpu") and _core(row) in used | closed}
+        machines: dict[str, set[tuple[str, str]]] = {}
+        for host, card in cards:
+            machines.setdefault(host, set()).add((host, card))
+        return Figures(
+            processors=min(PROCESSORS_MAX, len(whole - (closed - used))),
+            idle=min(PROCESSORS_MAX, len(whole - closed - used)),
+            queued_jobs=sum(self._has_a_right(job) for job in jobs.values()),
+            idle_gpus=len(cards - taken),
+            resources=SiteResources(
+                gpus=min(PROCESSORS_MAX, len(cards)),
+                host_gpus=max(map(len, machines.values()), default=0),
+                host_memory_mb=max((_count(row.get("mem")) for row in cores), default=0),
+            ),
+        )
+
+    def _has_a_right(self, job: dict[str, Any]) -> bool:
+        """Test for a job that waits for processors: not for an instant, nor for its quota, nor
+        behind ours as best-effort jobs do."""
+        is_ours = not self.queue or job.get("queue") == self.queue
+        is_waiting = job.get("state") == "Waiting" and job.get("reservation") in (None, "None")
+        is_behind = _is_best_effort(job) and self.queue != BEST_EFFORT
+        return is_ours and is_waiting and not is_behind and not _is_limited(job)
+
+
+def _request(placeholder: Placeholder) -> str:
+    """Return the resources of a claim. Raises RequestRefusedError for a constraint that is no list
+    of properties."""
+    asked = placeholder.resources
+    features = asked.constraint.split("&") if asked.constraint else []
+    if wrong := next((word for word in features if not PROPERTY.fullmatch(word)), ""):
+        message = f"constraint: {wrong[:80]!r} is refused: allowed are properties joined by &"
+        raise RequestRefusedError(message)
+    terms = [f"{word}='YES'" for word in features]
+    if memory_mb := (asked.memory_min_mb or 0) * placeholder.processes:
+        terms.append(f"mem>={memory_mb}")
+    where = f"{{{' AND '.join(terms)}}}" if terms else ""
+    if asked.is_exclusive:
+        inside = ""
+    elif asked.gpus:
+        # Cores of a GPU that is not asked for as a whole could be another job's.
+        inside = f"/gpu={asked.gpus}"
+    else:
+        inside = f"/core={placeholder.processors}"
+    licences = (
+        f"+{{type='{_word('licenses', kind)}'}}/resource_id={n}" for kind, n in asked.licenses
+    )
+    return f"{where}/host=1{inside}{''.join(licences)}"
+
+
+def _word(key: str, text: str) -> str:
+    """Check a word that becomes part of a request. Raises RequestRefusedError."""
+    if not WORD.fullmatch(text):
+        message = f"{key}: {text[:80]!r} is refused: allowed are letters, digits and _ . -"
+        raise RequestRefusedError(message)
+    return text
+
+
+def _table(answer: Answer, command: str) -> dict[str, dict[str, Any]]:
+    """Parse a listing by number; one without rows is empty text. A faulty one is an error that may
+    pass, never an empty listing."""
+    if answer.status != 0:
+        raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
+    try:
+        rows = json.loads(answer.out, strict=False) if answer.out.strip() else {}
+    except (ValueError, RecursionError) as error:
+        message = f"{command}: its answer is no JSON: {error}"
+        raise LocalManagerError(message, transient=True) from error
+    is_table = isinstance(rows, dict) and all(
+        is_count(number) and isinstance(row, dict) for number, row in rows.items()
+    )
+    if not is_table:
+        raise LocalManagerError(f"{command}: its answer is no listing of OAR", transient=True)
+    return dict(rows)
+
+
+def _count(value: object) -> int:
+    """Return a count; 0 for any other value."""
+    text = str(value)
+    return min(int(text), 2**40) if is_count(text) else 0
+
+
+def _is(row: dict[str, Any], name: str) -> bool:
+    return row.get(name) == "YES"
+
+
+def _core(row: dict[str, Any]) -> tuple[str, str]:
+    return str(row.get("network_address")), str(row.get("core"))
+
+
+def _card(row: dict[str, Any]) -> tuple[str, str]:
+    return str(row.get("network_address")), str(row.get("gpu"))
+
+
+def _jobs_of(row: dict[str, Any]) -> set[str]:
+    """Return the numbers of the jobs that have a resource, as in `3, 4`."""
+    return set(re.findall(r"[0-9]+", str(row.get("jobs") or "")))
+
+
+def _names(values: object) -> Iterable[str]:
+    return [str(value) for value in values] if isinstance(values, list) else []
+
+
+def _is_best_effort(job: dict[str, Any]) -> bool:
+    return job.get("queue") == BEST_EFFORT or BEST_EFFORT in _names(job.get("types"))
+
+
+def _is_limited(job: dict[str, Any]) -> bool:
+    return LIMITED.search(str(job.get("message") or "")) is not None
+
+
+def _row(number: str, job: dict[str, Any]) -> BatchJob:
+    word = str(job.get("state"))
+    if word not in STATES:
+        raise LocalManagerError(f"oarstat: job {number} has no state", transient=True)
+    state, cause, exit_status, reason = STATES[word], EndCause.LOST, None, ""
+    if state is JobState.ENDED:
+        cause, exit_status, reason = _end(word, job)
+    return BatchJob(
+        number=number,
+        name=str(job.get("name") or ""),
+        state=state,
+        cause=cause,
+        exit_status=exit_status,
+        reason=reason,
+        is_again=_count(job.get("resubmit_job_id")) > 0,
+        is_limited=state is JobState.QUEUED and _is_limited(job),
+    )
+
+
+def _end(word: str, job: dict[str, Any]) -> tuple[EndCause, int | None, str]:
+    """Read the end of a job: its status, or else what happened to it."""
+    events = job.get("events")
+    kinds = [str(one.get("type")) for one in events or [] if isinstance(one, dict)]
+    told = f"OAR: {word}: {', '.join(kind for kind in kinds if not kind.startswith('SWITCH'))}"
+    status = job.get("exit_code")
+    if word == "Terminated" and is_count(str(status)):
+        signal, code = int(str(status)) & 0x7F, int(str(status)) >> 8 & 0xFF
+        return EndCause.EXITED, -signal if signal else code, ""
+    cause = next((ENDS[kind] for kind in ENDS if kind in kinds), EndCause.LOST)
+    return cause, None, told
