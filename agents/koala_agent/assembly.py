@@ -37,7 +37,7 @@ from koala_agent.link.presence import Presence
 from koala_agent.link.session import Event, Reported, Session, Timing
 from koala_agent.link.stream import Wire
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
-from koala_agent.lrm.batch.dialect import UNTRIED, Dialect
+from koala_agent.lrm.batch.dialect import UNTRIED, Dialect, notice_of
 from koala_agent.lrm.batch.native import EVERY
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
@@ -317,6 +317,7 @@ def _description(
         may_kill_local=config.lrm.may_kill_local,
         mips=config.site.mips,
         slots=config.site.slots or 0,
+        notice=notice_of(config.lrm.kind),
     )
     name = SiteName(config.agent.site)
     return codec.SiteDescription(version=version, site=name, facts=facts)

@@ -412,6 +412,8 @@ class SiteStatus(Record):
     address: str = ""
     is_drained: bool = False
     trouble: str | None = None
+    notice: str = ""
+    """Fact about the site that its users should know."""
     version: str | None = None
     """Version of the site's agent; None while it is not connected."""
     enrolment: str | None = None

@@ -287,7 +287,7 @@ class Facts:
     """Facts of a site, sent with each registration.
 
     They are constant for the life of the agent's process, except `starts_after_stop`. Empty or 0:
-    none, or unknown.
+    none, or unknown. `notice` is for the site's users; nothing is decided by it.
     """
 
     processors: Processors = 0
@@ -301,6 +301,7 @@ class Facts:
     users: Annotated[tuple[Annotated[str, Printable()], ...], Distinct(USERS_MAX)] = ()
     mips: Annotated[float, Amount()] = 0.0
     slots: Processors = 0
+    notice: Annotated[str, Printable()] = ""
 
 
 # The session -------------------------------------------------------------------------------------

@@ -41,6 +41,9 @@ async def test_a_job_over_both_starts_at_one_moment(
             shown = await client.show(name)
             held_from = max(part["claimed_at"] for part in shown["parts"])
             assert all(part["passed_at"] >= held_from for part in shown["parts"]), shown["parts"]
+            notices = {site["notice"] for site in await client.sites()}
+            assert len(notices) == 1
+            assert "not against a live server" in notices.pop()
             await grid.at_rest(client)
         assert "not against a live server" in logs(tmp_path)
 

@@ -208,7 +208,7 @@ def test_sites_show_state_and_idle_processors() -> None:
     sites = [
         a_site(),
         a_site(site="vu", state="drained", owner="ann", rtt_s=0.0),
-        a_site(site="uva", users=3, trouble="the disk\x1b is full"),
+        a_site(site="uva", users=3, trouble="the disk\x1b is full", notice="a\x1b new one"),
     ]
     assert sites_text(sites).splitlines() == [
         "SITE   STATE    PROCESSORS  IDLE  CLAIMED  ERRORS  ROUND TRIP  FOR",
@@ -216,6 +216,7 @@ def test_sites_show_state_and_idle_processors() -> None:
         "vu     drained          64    12       24       0        0 ms  ann",
         "uva    usable           64    12       24       0      1.2 ms  3 users",
         "uva needs its administrator: the disk? is full",
+        "uva: a? new one",
     ]
 
 

@@ -23,7 +23,7 @@ def sites_text(
     width: int | None = None,
     coloured: bool = False,
 ) -> str:
-    """Format `koala site`: one line a site, then the reasons of absences and troubles."""
+    """Format `koala site`: one line a site, then reasons of absences, troubles, notices."""
     heads = (
         column("SITE", "site"),
         column("STATE", _site_state),
@@ -43,7 +43,10 @@ def sites_text(
     absences = [
         f"{clean(site['site'])} is away: {why}" for site in sites if (why := _why_away(site, zone))
     ]
-    return "\n".join((table(heads, sites, width=width, coloured=coloured), *absences, *troubles))
+    notices = [f"{site['site']}: {clean(site['notice'])}" for site in sites if site.get("notice")]
+    return "\n".join(
+        (table(heads, sites, width=width, coloured=coloured), *absences, *troubles, *notices)
+    )
 
 
 def _gpus(site: Document) -> str:

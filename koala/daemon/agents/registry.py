@@ -123,6 +123,7 @@ class AgentRegistry:
         self._count = 0
         self._closed_for: str | None = None
         self._versions: dict[SiteName, str] = {}
+        self._notices: dict[SiteName, str] = {}
 
     @property
     def owners(self) -> Mapping[SiteName, UserName | None]:
@@ -144,6 +145,10 @@ class AgentRegistry:
     def version(self, site: SiteName) -> str | None:
         """Version of the software of a site's agent; None while it is not connected."""
         return None if self._sessions.of(site) is None else self._versions.get(site)
+
+    def notice(self, site: SiteName) -> str:
+        """Text of a site's agent that users should know; empty while it is not connected."""
+        return "" if self._sessions.of(site) is None else self._notices.get(site, "")
 
     def refuse(self, connection: AgentConnection, reason: str) -> None:
         """Reject one session and end it."""
@@ -274,6 +279,7 @@ class AgentRegistry:
         connection.site = site
         self._sessions.put(site, connection)
         self._versions[site] = registration.version
+        self._notices[site] = registration.facts.notice
         if before is not None:
             reason = f"a newer session of {site} from {connection.peer}"
             if is_replacing:

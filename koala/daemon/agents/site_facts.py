@@ -9,7 +9,10 @@ from koala.protocol.messages import Facts
 
 
 def facts_of(facts: Facts) -> SiteFacts:
-    """Return the facts of a site as the core has them."""
-    told = {field.name: getattr(facts, field.name) for field in fields(facts)}
+    """Return the facts of a site as the core has them: those that something is decided by."""
+    known = {field.name for field in fields(SiteFacts)}
+    told = {
+        field.name: getattr(facts, field.name) for field in fields(facts) if field.name in known
+    }
     unknown = {"owner": None, "mips": MIPS_DEFAULT, "slots": None}
     return SiteFacts(**{name: value or unknown.get(name, value) for name, value in told.items()})

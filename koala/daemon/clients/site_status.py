@@ -32,6 +32,7 @@ class SiteStatus:
                 **picture,
                 "is_drained": picture["site"] in drained,
                 "trouble": self.registry.trouble(picture["site"]),
+                "notice": self.registry.notice(picture["site"]),
                 "version": self.registry.version(picture["site"]),
                 **self._enrolment(picture["site"]),
             }

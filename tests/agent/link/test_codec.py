@@ -31,6 +31,7 @@ FACTS = codec.SiteDescription(
         owner="anna",
         honours=("queue",),
         may_kill_local=True,
+        notice="its dialect is new",
     ),
 )
 CLAIM = ClaimId("j1/2/0/1")
@@ -252,6 +253,7 @@ def test_a_registration_has_the_facts_of_the_site() -> None:
         owner="anna",
         honours=["queue"],
         may_kill_local=True,
+        notice="its dialect is new",
     )
 
 

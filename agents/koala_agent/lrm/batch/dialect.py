@@ -119,6 +119,11 @@ class Dialect(Protocol):
         """Parse the processors now."""
 
 
+def notice_of(kind: str) -> str:
+    """Return what users should know of this kind of local manager; empty for nothing."""
+    return f"its dialect of {kind} was {UNTRIED[kind]}" if kind in UNTRIED else ""
+
+
 def is_count(text: str) -> bool:
     """Test for a number as batch systems write them. `isdigit` alone accepts digits of other
     scripts, and numbers of any length."""
