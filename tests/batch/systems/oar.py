@@ -83,7 +83,7 @@ class OARCluster(System):
         self._start("server")
 
     def _start(self, what: str) -> None:
-        command = [DEV / "oar-clusters.sh", f"start-{what}", self.folder]
+        command = [str(DEV / "oar-clusters.sh"), f"start-{what}", str(self.folder)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=BACK_S)
 
     def words_with(self, name: str, value: str) -> tuple[list[str], dict[str, str]]:
