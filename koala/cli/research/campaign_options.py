@@ -33,6 +33,23 @@ def campaign_options(command: F) -> F:
     return command
 
 
+def part_options(command: F) -> F:
+    """Decorate a command with --part and --merge."""
+    options = (
+        option(
+            "--part", metavar="K/N",
+            help="Make only part K of N, on this machine; --merge puts the parts together.",
+        ),
+        option(
+            "--merge", type=file, metavar="DIR", multiple=True,
+            help="Take the runs from the folder of a part, and make none; once for each part.",
+        ),
+    )  # fmt: skip
+    for one in reversed(options):
+        command = one(command)
+    return command
+
+
 def store_of(folder: Path | None, *, no_store: bool) -> StoreChoice:
     """Return the chosen store. Raises SpecError."""
     from koala.sim.campaign.making import StoreChoice

@@ -16,7 +16,7 @@ from click.exceptions import Exit
 from koala.cli.arguments import Number, Whole, examples, file, offered, option
 from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
-from koala.cli.research.campaign_options import campaign_options, part_of, store_of
+from koala.cli.research.campaign_options import campaign_options, part_of, part_options, store_of
 from koala.errors import ConfigError, SpecError
 from koala.runtime import clock
 from koala.runtime.progress_bar import progress
@@ -57,14 +57,7 @@ PAPERS: dict[str, str] = {
     "--length", type=Number(),
     help="Length of a run, in the unit of the paper (docs/reproduction.md).",
 )  # fmt: skip
-@option(
-    "--part", metavar="K/N",
-    help="Make only part K of N, on this machine; --merge puts the parts together.",
-)  # fmt: skip
-@option(
-    "--merge", type=file, metavar="DIR", multiple=True,
-    help="Take the runs from the folder of a part, and make none; once for each part.",
-)  # fmt: skip
+@part_options
 @campaign_options
 @shared.json_option
 @needs_sim
@@ -120,7 +113,7 @@ def reproduce(
     share = part_of(part)
     runs = wanted.runs() if share is None else wanted.part(*share)
     last = found.name if share is None else f"{found.name}-part-{share[0]}-of-{share[1]}"
-    folder = _make(out if out is not None else Path("reproduction") / last)
+    folder = shared.make_out(out if out is not None else Path("reproduction") / last)
     kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
     begin = clock.unix_now()
     with progress(f"{len(runs)} runs", len(runs)) as update:
@@ -158,7 +151,7 @@ def _merge(name: str, folders: tuple[Path, ...], out: Path | None, *, as_json: b
         found.efforts[options["effort"]], reps=options["reps"], length=options["length"]
     )
     wanted = plan(found, effort, figure=options["figure"], seed=options["seed"])
-    folder = _make(out if out is not None else Path("reproduction") / found.name)
+    folder = shared.make_out(out if out is not None else Path("reproduction") / found.name)
     _write(wanted, merge(wanted, parts), folder, as_json=as_json, times={}, merged=parts)
 
 
@@ -229,11 +222,3 @@ def _effort(effort: Effort, *, reps: int | None, length: float | None) -> Effort
         replications=effort.replications if reps is None else reps,
         length=effort.length if length is None else length,
     )
-
-
-def _make(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--out {folder}: {error.strerror}") from None
-    return folder

@@ -139,6 +139,15 @@ def check_outputs(jobs_out: Path | None, plot: Path | None = None) -> None:
         importlib.import_module("matplotlib.figure")
 
 
+def make_out(folder: Path) -> Path:
+    """Make the folder of --out, if it is missing. Raises ConfigError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {folder}: {error.strerror}") from None
+    return folder
+
+
 def check_output(option: str, path: Path) -> None:
     """Check that a file can be written; its content stays. Raises ConfigError."""
     try:

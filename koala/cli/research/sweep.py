@@ -13,7 +13,7 @@ from click.exceptions import Exit
 from koala.cli.arguments import Whole, examples, file, option
 from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
-from koala.cli.research.campaign_options import campaign_options, part_of, store_of
+from koala.cli.research.campaign_options import campaign_options, part_of, part_options, store_of
 from koala.errors import ConfigError
 from koala.runtime import clock
 from koala.runtime.progress_bar import progress
@@ -41,14 +41,7 @@ USUAL_METRICS = ("wait.mean", "response.mean", "bounded_slowdown.mean", "utiliza
 @option("--seed", type=Whole(0), help="Seed of the first replication.  [default: the file's]")
 @option("--out", type=file, metavar="DIR", help="Output folder.  [default: the file's name]")
 @option("--dry-run", is_flag=True, help="List the runs and make none.")
-@option(
-    "--part", metavar="K/N",
-    help="Make only part K of N, on this machine; --merge puts the parts together.",
-)  # fmt: skip
-@option(
-    "--merge", type=file, metavar="DIR", multiple=True,
-    help="Take the runs from the folder of a part, and make none; once for each part.",
-)  # fmt: skip
+@part_options
 @campaign_options
 @shared.json_option
 @needs_sim
@@ -90,11 +83,7 @@ def sweep(
         raise ConfigError(f"--part {part}: not allowed with --merge")
     kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
     name = found.name if share is None else f"{found.name}-part-{share[0]}-of-{share[1]}"
-    folder = out or Path(name)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--out {folder}: {error.strerror}") from None
+    folder = shared.make_out(out or Path(name))
     begin = clock.unix_now()
     merged: tuple[Part, ...] = ()
     if merge:

@@ -88,10 +88,7 @@ def import_(
         found = read_recordings(
             kind, files, site=site, zone=zone_of(timezone), processors=given, progress=update
         )
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--out {out}: {error.strerror}") from None
+    shared.make_out(out)
     names = [one.name for one in files]
     write(found, out, kind=kind, sources=names)
     told = {"folder": str(out), **document(found, kind, names)}

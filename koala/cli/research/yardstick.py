@@ -13,7 +13,6 @@ from koala.cli.arguments import file, option
 from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
 from koala.cli.research.campaign_options import campaign_options, store_of
-from koala.errors import ConfigError
 from koala.runtime.progress_bar import progress
 
 if TYPE_CHECKING:
@@ -79,10 +78,7 @@ def yardstick(
     tasks = tasks_of(settings, [seed])
     kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
     if out is not None:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"--out {out}: {error.strerror}") from None
+        shared.make_out(out)
     with progress(f"{len(tasks)} runs", len(tasks)) as update:
         made = make_tasks(settings, tasks, kept, engine, update)
     runs = Sweep(settings, [seed], made).rows()
