@@ -84,7 +84,7 @@ def _decision(found: ClaimFinding) -> tuple[str, str, str, str]:
     finding = decisive(level.findings, found.claim.rule)
     tally = _tally(one.verdict for one in level.findings if not one.is_void)
     count = f": {tally}" if len(level.findings) > 1 else ""
-    most = "; most count" if found.claim.rule is Rule.MOST else ""
+    most = "; more than half must hold" if found.claim.rule is Rule.MOST else ""
     others = _tally(one.verdict for one in found.levels if one is not level and not one.is_void)
     return f"*{level.level}*{count}{most}", str(finding.comparison), numbers_text(finding), others
 
