@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from koala.cli.local.init import TEMPLATES
 from koala.daemon.config import read_config as read_daemon
 from koala.rsl import read_job
 from koala_agent.config import read_config as read_agent
-from tests.cli.command import LIMIT_S, environment, koala
+from tests.cli.command import LIMIT_S, environment, koala, koala_here
 
 RUN_ELSEWHERE = ("mpi", "frameworks")
 """An MPI program is compiled first (tests/batch), frameworks are installed
@@ -21,15 +22,8 @@ RUN_ELSEWHERE = ("mpi", "frameworks")
 
 
 def init(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "koala.cli", "init", *words],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    with contextlib.chdir(folder):
+        return koala_here("init", *words)
 
 
 def test_init_without_a_kind_writes_what_two_clusters_need(tmp_path: Path) -> None:
