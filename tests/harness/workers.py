@@ -8,6 +8,8 @@ before pytest 9.2, and has no effect with later ones; so the modules are named h
 
 from __future__ import annotations
 
+from typing import Any
+
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 TOGETHER = {
@@ -39,8 +41,31 @@ TOGETHER = {
 """The group of each module that has one; other tests go wherever there is time."""
 
 
+FILLS_FROM = 3
+"""So many workers are enough that one of them begins with the quick tests."""
+
+
 class Together(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives a worker one test after the other, and a whole group at a time."""
+    """Gives a worker one test after the other, and a whole group at a time.
+
+    Slow tests stand first in the queue, and wait for processes most of their time. One of several
+    workers takes from its end, so that there is work for a processor from the beginning.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return TOGETHER.get(nodeid.partition("::")[0], nodeid)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        if len(self.nodes) >= FILLS_FROM and node is self.nodes[-1]:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Forget what is done: after each test pytest-xdist counts what is left of all that the
+        worker ever had, which takes a millisecond in the end."""
+        nodeid = self.registered_collections[node][item_index]
+        super().mark_test_complete(node, item_index, duration)
+        units = self.assigned_work[node]
+        scope = self._split_scope(nodeid)
+        if all(units[scope].values()):
+            del units[scope]
