@@ -96,7 +96,8 @@ class MachineDriver:
                 wake_at = self._world.wake_at()
                 self._world.watch.wait(None if wake_at is None else wake_at - boot_now())
                 events = self._world.gather()
-            self._handle([*events, Woken()])
+            # A machine looks at the clock after each event, so without one it has to be woken.
+            self._handle(events or [Woken()])
 
     def _handle(self, events: list[Event]) -> None:
         """Handle events, then poll the processes if one asked for it.

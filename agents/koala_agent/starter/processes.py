@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from koala_agent.starter.program import Program
 
+_ERRORS = bytearray(65536)
+"""Buffer of all reads of errors, as large as a pipe; a new one would be mapped for each."""
+
 
 class Processes:
     """The program's processes: forked, blocked on a pipe each, released, watched, ended.
@@ -107,9 +110,10 @@ class Processes:
     def read_errors(self) -> list[str]:
         """Return the errors of processes that could not become the program."""
         try:
-            return os.read(self.error_pipe, 65536).decode("utf-8", "replace").splitlines()
+            size = os.readv(self.error_pipe, [_ERRORS])
         except BlockingIOError:
             return []
+        return _ERRORS[:size].decode("utf-8", "replace").splitlines()
 
     def left(self, excluded: Collection[int] = ()) -> list[int]:
         """Find all live processes that were started here, however they left the tree.

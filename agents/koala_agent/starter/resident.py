@@ -22,6 +22,9 @@ import os
 import select
 import signal
 import sys
+from _signal import (  # type: ignore[import-not-found] # without the enumerations around it
+    signal as set_action,
+)
 
 from koala_agent.starter import procfs
 from koala_agent.starter.compat import log, to_exit_code, to_object
@@ -158,15 +161,14 @@ def _become_starter(
     code = 0
     try:
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        set_action(int(signal.SIGCHLD), int(signal.SIG_DFL))
         os.setsid()
         directory, spec = str(order["directory"]), str(order["spec"])
         _open_streams(os.path.join(directory, OUTPUT_FILE))
         os.chdir(directory)
         os.environ.pop(PADDING, None)
-        os.environ.update(
-            {name: str(value) for name, value in to_object(order["environment"]).items()}
-        )
+        for name, value in to_object(order["environment"]).items():
+            os.environ[name] = str(value)  # each page that `update` uses would be copied
         title.show(spec, str(order["claim"]))
         apply_brand()
         pid = os.getpid()
