@@ -24,6 +24,7 @@ from koala_agent.starter.events import (
     Continue,
     Dial,
     Disconnected,
+    EndWritten,
     Exit,
     Fork,
     Halt,
@@ -327,7 +328,7 @@ class Starter(Process):
         elif isinstance(action, Look):
             return [Looked(left=int(self._runs) + self._blocked, cpu_s=1.0)]
         elif isinstance(action, WriteEnd):
-            self._write_end(action.end)
+            return self._write_end(action.end)
         elif isinstance(action, Exit):
             self._exit()
         else:
@@ -359,11 +360,13 @@ class Starter(Process):
 
     # --- its files ---
 
-    def _write_end(self, end: dict[str, object]) -> None:
+    def _write_end(self, end: dict[str, object]) -> list[Event]:
         self.point()
-        if not self.plan.strikes("spool_error", self.engine.now):
-            self._node.folder.end = json.dumps({"nonce": self.nonce, "end": end})
+        if self.plan.strikes("spool_error", self.engine.now):
+            return []
+        self._node.folder.end = json.dumps({"nonce": self.nonce, "end": end})
         self.point()
+        return [EndWritten()]
 
     # --- its program ---
 
