@@ -34,7 +34,8 @@ from koala_agent.files import Files, FilesSettings
 from koala_agent.link import codec
 from koala_agent.link.enrolment import find_identity
 from koala_agent.link.presence import Presence
-from koala_agent.link.session import Event, Reported, Session, Timing
+from koala_agent.link.session import Session, Timing
+from koala_agent.link.session_events import Event, Reported
 from koala_agent.link.stream import Wire
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.dialect import UNTRIED, Dialect, notice_of

@@ -41,8 +41,9 @@ from koala_agent.claims.states import Claim
 from koala_agent.claims.store import Store
 from koala_agent.link.enrolment import Renewal
 from koala_agent.link.presence import Presence
-from koala_agent.link.session import Event, Finish, Order, Session
-from koala_agent.link.stream import Link, Post, Stream
+from koala_agent.link.session import Session
+from koala_agent.link.session_driver import Link, Post, Stream
+from koala_agent.link.session_events import Event, Finish, Order
 from koala_agent.lrm.port import Idle, Listed, LocalManager
 from koala_agent.placeholders.input_references import InputReferences
 from koala_agent.placeholders.logs import LogSource, read_log

@@ -36,8 +36,7 @@ from koala.protocol.messages import (
     Report,
 )
 from koala.wire.v1 import link_pb2 as pb
-from koala_agent.link import codec
-from koala_agent.link import session as agent_session
+from koala_agent.link import codec, session_events
 from tests.fuzz.making import fill, sent
 from tests.fuzz.tables import a_table, require_storable
 from tests.fuzz.target import Target, require_readable
@@ -144,7 +143,7 @@ def check_downward(case: list[bytes]) -> None:
         except SpecError as error:
             require_readable(str(error))
             continue
-        if not isinstance(said, agent_session.Order):
+        if not isinstance(said, session_events.Order):
             continue
         match said.body:
             case messages.Hold() as hold:

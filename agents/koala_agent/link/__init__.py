@@ -1,6 +1,7 @@
 """The agent's end of the link to the daemon.
 
-`session` is the protocol as a pure machine, `stream` carries it over gRPC, `codec` translates its
-messages. `endpoints` connects to the daemon, `enrolment` gets and renews the site's certificate
-with keys of `koala.identity`.
+`session` is the protocol as a pure machine, `session_events` has its events and outputs.
+`session_driver` drives it, `stream` carries it over gRPC, `codec` translates its messages.
+`endpoints` connects to the daemon, `enrolment` gets and renews the site's certificate with keys of
+`koala.identity`.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from koala.protocol import codec, messages
 from koala.protocol.names import SiteName
 from koala.wire.v1 import link_pb2
-from koala_agent.link import session
+from koala_agent.link import session_events
 
 _OF_THE_SESSION = (
     messages.Welcome,
@@ -28,7 +28,7 @@ _OF_A_CLAIM = (
 )
 
 
-def decode(message: link_pb2.ToAgent) -> session.FromDaemon | None:
+def decode(message: link_pb2.ToAgent) -> session_events.FromDaemon | None:
     """Decode a message of the daemon. Raises SpecError.
 
     An order about a claim or a copy names it as wanted. Answers and cancellations name none.
@@ -37,10 +37,10 @@ def decode(message: link_pb2.ToAgent) -> session.FromDaemon | None:
     if body is None or isinstance(body, _OF_THE_SESSION):
         return body
     if isinstance(body, _OF_A_CLAIM):
-        return session.Order(body=body, claim=body.claim)
+        return session_events.Order(body=body, claim=body.claim)
     if isinstance(body, messages.FetchOrder | messages.ServeOrder):
-        return session.Order(body=body, transfer=body.transfer)
-    return session.Order(body=body)
+        return session_events.Order(body=body, transfer=body.transfer)
+    return session_events.Order(body=body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

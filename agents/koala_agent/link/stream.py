@@ -1,4 +1,4 @@
-"""The link: the session machine with its driver, and the gRPC streams to the daemon.
+"""The gRPC streams to the daemon.
 
 - One stream at a time, each on a channel of its own: a failed channel keeps its own back-off, which
   would add to the session's.
@@ -8,9 +8,6 @@
 - Reads and writes have no time-out, because gRPC would then cancel the whole stream; the session's
   silence limit ends it. Keepalive only finds dead machines; a hanging event loop is found by
   unanswered heartbeats.
-- An error in a handler ends `run`, and with it the agent.
-
-Instants are those of the given clock, seconds.
 """
 
 from __future__ import annotations
@@ -20,8 +17,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from itertools import chain, groupby
-from typing import Protocol, TypeAlias
+from itertools import chain
+from typing import TypeAlias
 
 import grpc
 import structlog
@@ -29,37 +26,17 @@ from google.protobuf.message import DecodeError
 
 from koala.errors import ConfigError, SpecError, UnreachableError
 from koala.identity.tls import IdentityFile
-from koala.protocol.messages import SiteFigures, Watermark, Welcome
+from koala.protocol.messages import Watermark
 from koala.protocol.versions import PROTOCOL
-from koala.runtime.driver import Driver
 from koala.wire.packing import PACK_MAX, PACKS, can_unpack, packed, unpacked
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent.link.endpoints import dial, why_refused
-from koala_agent.link.session import (
-    Apply,
-    BeginSession,
-    Closed,
-    Cut,
-    Dial,
+from koala_agent.link.session_driver import Post, Stream
+from koala_agent.link.session_events import (
     Dialled,
-    Event,
-    Finish,
     FromDaemon,
-    HangUp,
-    InventoryTaken,
-    KeepWatermark,
-    Order,
-    Output,
     Received,
-    Reported,
-    Send,
-    Session,
-    SiteChanged,
-    StopOthers,
-    StoreEpoch,
-    TakeInventory,
-    Woken,
 )
 
 SEND_QUEUE_MAX = 10_000
@@ -93,52 +70,9 @@ log = structlog.get_logger()
 Call: TypeAlias = "grpc.aio.StreamStreamCall[link_pb2.FromAgent, link_pb2.ToAgent]"
 
 
-class Agent(Protocol):
-    """Site behind the link, as the link drives it. No call but `prepare` may wait."""
-
-    def startable(self) -> int:
-        """Return the number of processors that a claim could have now."""
-
-    async def prepare(self) -> None:
-        """Make `inventory` complete, for instance by asking the local manager."""
-
-    def inventory(self) -> tuple[object, ...]:
-        """Return reports on everything the site has."""
-
-    def store_epoch(self, epoch: int) -> None:
-        """Store the epoch; durable when it returns."""
-
-    def keep_watermark(self, mark: Watermark) -> None:
-        """Store the watermark together with the next commit."""
-
-    def begin_session(self, welcome: Welcome) -> None:
-        """Begin an accepted session; an earlier one is over."""
-
-    def apply(self, order: Order) -> None:
-        """Begin to carry out an order of the daemon."""
-
-    def stop_others(self, *, claims: frozenset[str], transfers: frozenset[str]) -> None:
-        """Begin to end everything that is not named."""
-
-
-Post: TypeAlias = Callable[[Event], None]
 Encode: TypeAlias = Callable[[object], link_pb2.FromAgent]
 Decode: TypeAlias = "Callable[[link_pb2.ToAgent], FromDaemon | None]"
 """Decoder; None for a message kind of a later version. Raises SpecError for an invalid message."""
-
-
-class Stream(Protocol):
-    """One connection to the daemon: it posts Dialled, then Received."""
-
-    def send(self, batch: Sequence[object]) -> bool:
-        """Queue a batch of messages; when the queue is full, end the connection and return
-        False."""
-
-    def hang_up(self, *, is_orderly: bool) -> None:
-        """End the connection; when orderly, after queued messages are written."""
-
-    async def run(self, startable: Callable[[], int]) -> str:
-        """Connect and serve until the connection is lost or closed; return why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,161 +90,6 @@ class Wire:
     def stream(self, connection: int, post: Post) -> Stream:
         """Return a new gRPC stream."""
         return _GrpcStream(connection, self, post)
-
-
-class Link:
-    """Driver of the session: passes events of streams and agent to it, and carries out its
-    outputs. `stream` makes the stream of a connection."""
-
-    def __init__(
-        self,
-        session: Session,
-        inbox: asyncio.Queue[Event],
-        stream: Callable[[int, Post], Stream],
-        agent: Agent,
-        *,
-        clock: Callable[[], float],
-    ) -> None:
-        self.attempted = asyncio.Event()
-        """Set when the first attempt to register is over, successful or not."""
-        self.changed = asyncio.Event()
-        """Set when `trouble` has changed; whoever waits for it clears it."""
-        self._session = session
-        self._inbox = inbox
-        self._stream = stream
-        self._agent = agent
-        self._driver = Driver(
-            session, inbox, woken=Woken(), carry_out=self._carry_out_all, clock=clock
-        )
-        self._streams: dict[int, Stream] = {}
-        self._tasks = asyncio.TaskGroup()
-        self._inventory_tasks: set[asyncio.Task[None]] = set()
-        self._is_over = asyncio.Event()
-        self._finish: Finish | None = None
-        self._cut_reason = ""
-
-    async def run(self) -> Finish:
-        """Serve until the session is over for good; return why."""
-        async with self._tasks:
-            driving = self._tasks.create_task(self._driver.run())
-            await self._is_over.wait()
-            for task in (driving, *self._inventory_tasks):
-                task.cancel()
-        assert self._finish is not None
-        return self._finish
-
-    def send_report(self, report: object) -> None:
-        """Send a report now, or with the next inventory."""
-        self._inbox.put_nowait(Reported(report))
-
-    def send_figures(self, figures: SiteFigures, *, is_owed: bool = False) -> None:
-        """Pass on the site's figures, perhaps changed."""
-        self._inbox.put_nowait(SiteChanged(figures, is_owed=is_owed))
-
-    def redial(self, reason: str) -> None:
-        """Close the connection in order, and dial again."""
-        log.info("link.redialled", reason=reason)
-        for stream in self._streams.values():
-            stream.hang_up(is_orderly=True)
-
-    def close(self, reason: str) -> None:
-        """Send a goodbye and make `run` return."""
-        self._inbox.put_nowait(Closed(reason))
-
-    @property
-    def is_live(self) -> bool:
-        """True when the daemon has named all that it wants in the present session."""
-        return self._session.is_live
-
-    @property
-    def trouble(self) -> str:
-        """Reason for the end of the last session, empty after a welcome."""
-        return self._cut_reason
-
-    # Outputs of the machine -----------------------------------------------------------------------
-
-    async def _carry_out_all(self, outputs: Sequence[Output]) -> None:
-        for is_said, together in groupby(outputs, lambda output: isinstance(output, Send)):
-            if is_said:
-                self._send([output.message for output in together if isinstance(output, Send)])
-            else:
-                for output in together:
-                    self._carry_out(output)
-
-    def _carry_out(self, output: Output) -> None:
-        match output:
-            case Dial(connection):
-                stream = self._streams[connection] = self._stream(
-                    connection, self._inbox.put_nowait
-                )
-                self._tasks.create_task(self._serve(connection, stream))
-            case TakeInventory(connection):
-                taking = self._tasks.create_task(self._take_inventory(connection))
-                self._inventory_tasks.add(taking)
-                taking.add_done_callback(self._inventory_tasks.discard)
-            case HangUp():
-                self._hang_up(output)
-            case Finish():
-                self._finish = output
-                self._is_over.set()
-            case StoreEpoch() | KeepWatermark() | BeginSession() | Apply() | StopOthers():
-                self._pass_to_agent(output)
-            case Send():
-                raise AssertionError("what is said goes together, see _carry_out_all")
-
-    def _pass_to_agent(
-        self, output: StoreEpoch | KeepWatermark | BeginSession | Apply | StopOthers
-    ) -> None:
-        """Pass an output to the agent."""
-        match output:
-            case KeepWatermark(mark):
-                self._agent.keep_watermark(mark)
-            case StoreEpoch(epoch):
-                self._agent.store_epoch(epoch)
-            case BeginSession(welcome):
-                log.info("link.welcomed", epoch=welcome.epoch)
-                self._set_trouble("")
-                self._agent.begin_session(welcome)
-                self.attempted.set()
-            case Apply(order):
-                self._agent.apply(order)
-            case StopOthers(claims=claims, transfers=transfers):
-                log.info("link.completed", claims=len(claims), transfers=len(transfers))
-                self._agent.stop_others(claims=claims, transfers=transfers)
-
-    def _hang_up(self, output: HangUp) -> None:
-        log.info("link.hung_up", reason=output.reason)
-        if stream := self._streams.get(output.connection):
-            stream.hang_up(is_orderly=output.is_orderly)
-
-    def _send(self, batch: Sequence[object]) -> None:
-        connection = self._session.connection
-        # A stream that has just ended has an event of its own in the inbox.
-        stream = self._streams.get(connection)
-        if stream is not None and not stream.send(batch):
-            self._inbox.put_nowait(Cut(connection=connection, reason="the daemon does not read"))
-
-    def _set_trouble(self, reason: str) -> None:
-        self._cut_reason = reason
-        self.changed.set()
-
-    async def _take_inventory(self, connection: int) -> None:
-        await self._agent.prepare()
-        # No await from here on: later changes are reported after the inventory.
-        reports = self._agent.inventory()
-        self._inbox.put_nowait(InventoryTaken(connection=connection, reports=reports))
-
-    async def _serve(self, connection: int, stream: Stream) -> None:
-        """Serve one connection from its dialling to its end; the end is an event, never an
-        error."""
-        reason = await stream.run(self._agent.startable)
-        del self._streams[connection]
-        if reason != self._cut_reason:  # one line for a daemon that is away all night
-            log.info("link.cut", reason=reason)
-        self._set_trouble(reason)
-        self._inbox.put_nowait(Cut(connection=connection, reason=reason))
-        if self._finish is None:
-            self.attempted.set()
 
 
 def describe_error(error: grpc.aio.AioRpcError) -> str:

@@ -17,7 +17,7 @@ from koala.protocol.codec import FROM_AGENT, TO_AGENT
 from koala.protocol.messages import LogChunk, LogRequest, PathTarget
 from koala.protocol.names import ClaimId, SiteName
 from koala.wire.v1 import link_pb2
-from koala_agent.link import codec, session
+from koala_agent.link import codec, session_events
 
 FACTS = codec.SiteDescription(
     version="1.2",
@@ -37,9 +37,9 @@ FACTS = codec.SiteDescription(
 CLAIM = ClaimId("j1/2/0/1")
 
 
-def order_in(**kind: object) -> session.Order:
+def order_in(**kind: object) -> session_events.Order:
     decoded = codec.decode(link_pb2.ToAgent(**kind))
-    assert isinstance(decoded, session.Order)
+    assert isinstance(decoded, session_events.Order)
     return decoded
 
 
@@ -117,13 +117,15 @@ def test_transfers_are_named_by_fetch_and_serve_and_not_by_a_cancel() -> None:
     assert serve.transfer == "j1/1/t2"
     assert isinstance(serve.body, messages.ServeOrder)
     cancel = order_in(cancel_transfer=link_pb2.CancelTransfer(transfer="j1/1/t1"))
-    assert cancel == session.Order(body=messages.CancelTransfer(transfer="j1/1/t1"))
+    assert cancel == session_events.Order(body=messages.CancelTransfer(transfer="j1/1/t1"))
 
 
 def test_answers_to_a_starter_name_no_claim_as_wanted() -> None:
     """A pong in the pipe must not keep a claim alive that the daemon no longer wants."""
     pong = order_in(pong=link_pb2.Pong(claim=CLAIM, nonce="n", sent_at=1.0, now=2.0))
-    assert pong == session.Order(body=messages.Pong(claim=CLAIM, nonce="n", sent_at=1.0, now=2.0))
+    assert pong == session_events.Order(
+        body=messages.Pong(claim=CLAIM, nonce="n", sent_at=1.0, now=2.0)
+    )
     answer = order_in(kv_answer=link_pb2.KvAnswer(claim=CLAIM, request=4, ok=True, value="v"))
     assert answer.claim is None
     request = order_in(log_request=link_pb2.LogRequest(request=1, claim=CLAIM, stream="stdout"))
@@ -317,14 +319,14 @@ def test_how_far_a_copy_is_crosses_the_link_whole_and_so_does_how_often_to_tell(
         report_s=1.5,
     )
     order = codec.decode(TO_AGENT.encode(fetch))
-    assert isinstance(order, session.Order)
+    assert isinstance(order, session_events.Order)
     assert order.body == fetch
 
 
 def test_progress_and_the_share_that_it_brings_cross_the_link_whole() -> None:
     pace = PaceClaim(claim=CoreClaimId(CLAIM), site=SiteName("a"), share=0.25)
     order = codec.decode(TO_AGENT.encode(pace))
-    assert isinstance(order, session.Order)
+    assert isinstance(order, session_events.Order)
     assert order.body == messages.Pace(claim=ClaimId(CLAIM), share=0.25)
     report = messages.Progress(claim=ClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True)
     news = FROM_AGENT.decode(codec.encode(report, lambda: FACTS))
@@ -346,7 +348,7 @@ def test_paths_and_what_became_of_them_cross_the_link_whole() -> None:
         limit_s=5.0,
     )
     order = codec.decode(TO_AGENT.encode(action))
-    assert isinstance(order, session.Order)
+    assert isinstance(order, session_events.Order)
     body = order.body
     assert isinstance(body, messages.TryPaths)
     assert (order.claim, body.listens, body.limit_s) == (CLAIM, (80, 29500), 5.0)

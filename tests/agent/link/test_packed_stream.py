@@ -13,7 +13,7 @@ import pytest
 from koala.wire.packing import PACKS, can_unpack
 from koala.wire.v1 import link_pb2 as pb
 from koala.wire.v1.link_pb2_grpc import AgentLinkServicer, add_AgentLinkServicer_to_server
-from koala_agent.link.session import Dialled, Received
+from koala_agent.link.session_events import Dialled, Received
 from koala_agent.link.stream import Wire
 
 PATIENCE_S = 60.0

@@ -22,7 +22,8 @@ from koala.protocol.messages import (
     Welcome,
 )
 from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
-from koala_agent.link.session import (
+from koala_agent.link.session import Session, Timing
+from koala_agent.link.session_events import (
     Apply,
     BeginSession,
     Closed,
@@ -40,12 +41,10 @@ from koala_agent.link.session import (
     Received,
     Reported,
     Send,
-    Session,
     SiteChanged,
     StopOthers,
     StoreEpoch,
     TakeInventory,
-    Timing,
     Woken,
 )
 

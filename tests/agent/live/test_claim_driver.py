@@ -15,8 +15,10 @@ from koala.protocol.names import ClaimId, SiteName
 from koala.runtime import clock
 from koala.wire.v1 import link_pb2
 from koala_agent.link import codec
-from koala_agent.link.session import Order, Session, Timing
-from koala_agent.link.stream import Link, Wire
+from koala_agent.link.session import Session, Timing
+from koala_agent.link.session_driver import Link
+from koala_agent.link.session_events import Order
+from koala_agent.link.stream import Wire
 from tests.agent.live.fake_daemon import GRANTED, FakeDaemon, fake_daemon, hold, patiently
 
 pytestmark = pytest.mark.live

@@ -28,9 +28,9 @@ from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim
 from koala_agent.claims.store import Store
-from koala_agent.link import codec, session
+from koala_agent.link import codec, session, session_events
 from koala_agent.link.presence import Presence
-from koala_agent.link.stream import Post
+from koala_agent.link.session_driver import Post
 from koala_agent.lrm.port import Idle, Listed, Placeholder
 from koala_agent.placeholders import submission as placeholders
 from koala_agent.placeholders.submission import LaunchSettings
@@ -167,7 +167,7 @@ class Agent(Process):
         self._copies: SimulatedFiles | None = None
         self._agent: Site | None = None
         self._loop: SimulatedLoop | None = None
-        self._link_events: asyncio.Queue[session.Event] | None = None
+        self._link_events: asyncio.Queue[session_events.Event] | None = None
 
     # --- lives ---
 
@@ -207,7 +207,7 @@ class Agent(Process):
             self.site,
             self.spool,
             self.sources,
-            lambda report: link_events.put_nowait(session.Reported(report)),
+            lambda report: link_events.put_nowait(session_events.Reported(report)),
         )
         return Surroundings(
             store=store,
@@ -330,7 +330,7 @@ class Agent(Process):
         self.files[file] = size_bytes
         events = self._link_events
         if self.is_up and events is not None:
-            found = session.Reported(_found(file, size_bytes))
+            found = session_events.Reported(_found(file, size_bytes))
             self.run(lambda: events.put_nowait(found))
 
     # --- the oracle ---
@@ -391,16 +391,16 @@ async def pass_time(duration_s: Seconds) -> None:
         timer.cancel()
 
 
-class LinkEvents(asyncio.Queue[session.Event]):
+class LinkEvents(asyncio.Queue[session_events.Event]):
     """Inbox of the link; all that is told passes the oracle."""
 
     def __init__(self, agent: Agent) -> None:
         super().__init__()
         self._agent = agent
 
-    def put_nowait(self, item: session.Event) -> None:
+    def put_nowait(self, item: session_events.Event) -> None:
         """See asyncio.Queue."""
-        if isinstance(item, session.Reported) and isinstance(item.report, messages.Report):
+        if isinstance(item, session_events.Reported) and isinstance(item.report, messages.Report):
             self._agent.require_may_tell(item.report)
         super().put_nowait(item)
 
@@ -570,7 +570,7 @@ def _settle(answered: asyncio.Future[Any], result: object) -> None:
 
 
 class SimulatedStream:
-    """One connection to the daemon (`koala_agent.link.stream.Stream`)."""
+    """One connection to the daemon (`koala_agent.link.session_driver.Stream`)."""
 
     def __init__(self, agent: Agent, connection: int, post: Post) -> None:
         self._agent = agent
@@ -627,7 +627,7 @@ class SimulatedStream:
         end.take = agent.of_this_life(self._receive)
         end.lost = agent.of_this_life(lambda: self._end_with("the connection is gone"))
         name = f"{agent.site}-{agent.life}-{connection}"
-        self._post(session.Dialled(connection=connection, session=name, idle=startable()))
+        self._post(session_events.Dialled(connection=connection, session=name, idle=startable()))
 
     def _end_with(self, reason: str) -> None:
         if not self._over.done():
@@ -641,7 +641,9 @@ class SimulatedStream:
             raise AssertionError(f"{site} does not understand the daemon: {error}") from error
         if decoded is not None:
             mark = mark_of(message)
-            received = session.Received(connection=self._connection, message=decoded, mark=mark)
+            received = session_events.Received(
+                connection=self._connection, message=decoded, mark=mark
+            )
             self._post(received)
 
 

@@ -19,7 +19,7 @@ from koala.protocol.messages import Hold
 from koala.rsl import read_job, write_job
 from koala.wire.v1 import link_pb2
 from koala_agent.link import codec
-from koala_agent.link.session import Order
+from koala_agent.link.session_events import Order
 from tests.agent.site import a_site
 from tests.fuzz.making import TEXTS, utf8
 
