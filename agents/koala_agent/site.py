@@ -200,7 +200,7 @@ class Site:
             )
         self._tasks = asyncio.TaskGroup()
         self._idle: Idle | None = None
-        self._is_owed = False
+        self._is_due = False
         self._logs = asyncio.Semaphore(LOGS_MAX)
 
     async def run(self) -> Finish:
@@ -304,7 +304,7 @@ class Site:
         match order.body:
             case messages.Hold() as hold:
                 self._input_references.add(hold)
-                self._is_owed = True
+                self._is_due = True
                 self._claims.order(hold, shortage=self._shortage())
                 self._figures_due.set()
             case messages.Acknowledge() as acknowledge:
@@ -363,13 +363,13 @@ class Site:
         while True:
             await self._figures_due.wait()
             self._figures_due.clear()
-            is_owed, self._is_owed = self._is_owed, False
+            is_due, self._is_due = self._is_due, False
             # First the number, then the figures: they may include more, never less.
             through = self._claims.asked_through
             idle = await self._query_idle()
             if idle is None:
                 # Sent with the next change; until then the daemon uses the last figures.
-                self._is_owed = self._is_owed or is_owed
+                self._is_due = self._is_due or is_due
                 continue
             is_low = self._disk.is_low
             figures = SiteFigures(
@@ -382,7 +382,7 @@ class Site:
                 idle_gpus=0 if is_low else idle.idle_gpus,
                 resources=idle.resources,
             )
-            self._link.send_figures(figures, is_owed=is_owed)
+            self._link.send_figures(figures, is_due=is_due)
 
     async def _query_idle(self) -> Idle | None:
         """Query the site's processors; None when the local manager does not answer."""

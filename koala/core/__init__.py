@@ -8,7 +8,7 @@ Invariants:
 - Replaying the journal (events plus the recorded answers of policies) gives the same state.
 - A job is in one phase, which carries exactly its data; phases change along `TRANSITIONS`
   (`model.job`), only in `State.enter`. So is a claim (`model.claim`).
-- A release is committed before it is sent. A stop is owed until its claim is gone.
+- A release is committed before it is sent. A stop is pending until its claim is gone.
 
 Layers; a module imports only from its own layer or from a layer above it in this list:
 

@@ -42,7 +42,7 @@ def forget(
 ) -> list[Forgotten]:
     """Evict jobs that ended more than `keep_s` ago, and those beyond `keep`, in batches of `lot`.
 
-    Jobs with claims in the ledger stay, because their Stop is still owed. So do jobs that ended at
+    Jobs with claims in the ledger stay, because a Stop is still pending. So do jobs that ended at
     `now` or later, because the actions of their end may not be done yet."""
     ended = state.ended
     if len(ended) < lot:
@@ -50,13 +50,13 @@ def forget(
     newest_of_lot = next(islice(ended.values(), lot - 1, None))
     if len(ended) < keep + lot and newest_of_lot + keep_s > now:
         return []
-    owed = {claim.job for claim in state.ledger.values()}
+    with_claims = {claim.job for claim in state.ledger.values()}
     keys = {job: (key, digest) for key, (job, digest) in state.keys.items()}
     gone: list[Forgotten] = []
     for job_id, ended_at in list(ended.items()):
         if ended_at >= now or (len(ended) <= keep and ended_at + keep_s > now):
             break
-        if job_id in owed:
+        if job_id in with_claims:
             continue
         key, digest = keys.get(job_id, ("", ""))
         job = state.jobs.pop(job_id)

@@ -121,7 +121,7 @@ def _phase(state: State, member: Member) -> Asked | Held | Stopped | None:
 
 
 def _check_claim(state: State, claim: Claim) -> None:
-    """Check promise 5: a claim has a job that wants it, or is owed a Stop."""
+    """Check promise 5: a claim has a job that wants it, or a pending Stop."""
     assert claim.site in state.sites, f"{claim.id} is at an unknown site {claim.site}"
     job = state.jobs[claim.job]
     is_wanted = member_of(state, claim) is not None

@@ -40,7 +40,7 @@ class Leases:
     def __init__(self, started_at: Instant) -> None:
         self._started_at = started_at
         self._answered: dict[ClaimId, Instant] = {}
-        # Instants from which connected sites owe an answer to the Stop of a silent claim.
+        # Instants from which connected sites have not answered the Stop of a silent claim.
         self._asked_at: dict[ClaimId, Instant] = {}
 
     def answer(self, claim: ClaimId, now: Instant) -> None:

@@ -8,8 +8,8 @@
 Two rules carry the design:
 - *Release is a decision.* Releasing is entered while handling the event of the last Armed, so it
   is durable before any Release is sent.
-- *Stop is owed.* A claim leaves the ledger only by ClaimGone or ClaimFenced. A job whose attempt
-  was released is not placed again before all its claims have left.
+- *A Stop stays pending.* A claim leaves the ledger only by ClaimGone or ClaimFenced. A job whose
+  attempt was released is not placed again before all its claims have left.
 """
 
 from __future__ import annotations

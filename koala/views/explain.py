@@ -71,7 +71,7 @@ def why(state: State, job_id: JobId, now: Instant) -> list[str]:
 def _over(state: State, job: Job, phase: Terminal) -> list[str]:
     if isinstance(phase, Finished):
         return [_finished(job, phase.attempt)]
-    return [_given_up(phase), *_owed(state, job)]
+    return [_given_up(phase), *_unconfirmed(state, job)]
 
 
 def _finished(job: Job, attempt: Attempt) -> str:
@@ -353,9 +353,9 @@ def _fence(state: State, attempt: Attempt) -> list[str]:
     return lines
 
 
-def _owed(state: State, job: Job) -> list[str]:
+def _unconfirmed(state: State, job: Job) -> list[str]:
     claims = [claim for claim in state.ledger.values() if claim.job == job.id]
-    return [f"{claim.site} still owes the end of {claim.id}" for claim in claims]
+    return [f"{claim.site} has not confirmed the end of {claim.id}" for claim in claims]
 
 
 def _span(seconds: float) -> str:

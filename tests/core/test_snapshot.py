@@ -129,7 +129,7 @@ def test_jobs_are_forgotten_when_they_are_old(script: Script) -> None:
     assert forget(scheduler, script.now, keep=1000, keep_s=20.0) == []
 
 
-def test_a_job_whose_claim_is_owed_a_stop_stays(script: Script) -> None:
+def test_a_job_whose_claim_has_a_pending_stop_stays(script: Script) -> None:
     script.tell(a_site("a", 4), a_job("j1", 4))
     script.running("j1")
     script.cancel("j1").drop()

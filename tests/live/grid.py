@@ -341,7 +341,7 @@ class Grid:
                 await moment()
 
     async def at_rest(self, client: AsyncClient) -> None:
-        """Wait until no claim is owed to anybody and nothing runs."""
+        """Wait until no claim is in the ledger and nothing runs."""
         async with asyncio.timeout(self.patience_s):
             while (await client.metrics())["claims"]:
                 await moment()

@@ -216,7 +216,7 @@ def finished_by_the_first() -> Patches:
 
 
 @mutant
-def stops_are_not_owed() -> Patches:
+def stops_are_not_pending() -> Patches:
     """A Stop that was lost in a cut is not sent again."""
     real = wanted.wanted
 

@@ -387,7 +387,7 @@ class Oracle:
         if said.phase:
             self.count(said.phase)
         if said.phase == "Finished":
-            # Those without a barrier end with the attempt; one that was dropped is owed a Stop.
+            # Those without a barrier end with the attempt; one that was dropped has a pending Stop.
             alive = [claim for claim, s in truth.running.items() if not s.is_free]
             require(not alive, 3, f"{job} is Finished and {alive} run")
             truth.is_finished = True

@@ -201,7 +201,7 @@ class Run:
         for job_id in self._expected():
             is_known = self.world.daemon.job(job_id) is not None
             require(is_known, 4, f"{job_id} was submitted and is lost")
-        require(not scheduler.ledger, 5, f"claims are owed: {list(scheduler.ledger)}")
+        require(not scheduler.ledger, 5, f"claims are not gone: {list(scheduler.ledger)}")
         require(not scheduler.files.transfers, 5, "transfers are left")
         for site in self.world.sites.values():
             running = [starter.nonce for starter in site.alive]

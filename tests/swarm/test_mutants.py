@@ -31,7 +31,7 @@ FOUND_BY = {
     "bad_sites_do_not_rest": 18,
     "requeued_to_nowhere": 22,
     "finished_by_the_first": 7,
-    "stops_are_not_owed": 5,
+    "stops_are_not_pending": 5,
     "unrecorded_answers": 14,
     "effects_before_the_commit": 62,
     "stopped_is_gone": 57,

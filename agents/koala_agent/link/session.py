@@ -148,7 +148,7 @@ class Session:
         self._early: list[Received] = []  # what came before that
         self._figures: SiteFigures | None = None
         self._figures_sent: SiteFigures | None = None  # in this session
-        self._is_owed = False
+        self._is_due = False
         self._site_at = float("-inf")  # when the last site report went out
 
     @property
@@ -180,9 +180,9 @@ class Session:
                 return self._on_connection(event, now)
             case Reported(report):
                 return [Send(report)] if self._is_inventory_sent else []
-            case SiteChanged(figures, is_owed):
+            case SiteChanged(figures, is_due):
                 self._figures = figures
-                self._is_owed = self._is_owed or is_owed
+                self._is_due = self._is_due or is_due
                 return self._site_report(now)
             case Closed(reason):
                 return self._close(reason)
@@ -211,7 +211,7 @@ class Session:
                 if not isinstance(self.state, OPEN) or self._is_inventory_sent:
                     return []
                 self._is_inventory_sent = True
-                self._is_owed = True  # Register had no `through`
+                self._is_due = True  # Register had no `through`
                 sends: list[Output] = [Send(report) for report in reports]
                 sends += [Send(InventoryEnd()), *self._site_report(now)]
                 return sends + self._process_early(now)
@@ -366,7 +366,7 @@ class Session:
         """Instant at which a site report is due; None when there is nothing new."""
         if not self._is_inventory_sent or self._figures is None:
             return None
-        if self._figures == self._figures_sent and not self._is_owed:
+        if self._figures == self._figures_sent and not self._is_due:
             return None
         return self._site_at + self._timing.site_report_s
 
@@ -377,5 +377,5 @@ class Session:
         assert self._figures is not None
         self._site_at = now
         self._figures_sent = self._figures
-        self._is_owed = False
+        self._is_due = False
         return [Send(self._figures)]

@@ -131,9 +131,9 @@ class Link:
         """Send a report now, or with the next inventory."""
         self._inbox.put_nowait(Reported(report))
 
-    def send_figures(self, figures: SiteFigures, *, is_owed: bool = False) -> None:
+    def send_figures(self, figures: SiteFigures, *, is_due: bool = False) -> None:
         """Pass on the site's figures, perhaps changed."""
-        self._inbox.put_nowait(SiteChanged(figures, is_owed=is_owed))
+        self._inbox.put_nowait(SiteChanged(figures, is_due=is_due))
 
     def redial(self, reason: str) -> None:
         """Close the connection in order, and dial again."""

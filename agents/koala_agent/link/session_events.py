@@ -75,10 +75,10 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class SiteChanged:
-    """The site's figures, perhaps new. `is_owed`: an ask was accepted, so send them in any case."""
+    """The site's figures, perhaps new. `is_due`: an ask was accepted, so send them in any case."""
 
     figures: SiteFigures
-    is_owed: bool = False
+    is_due: bool = False
 
 
 @dataclass(frozen=True, slots=True)

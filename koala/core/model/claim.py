@@ -69,7 +69,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """Not wanted any more; a Stop is owed until it is gone."""
+    """Not wanted any more; a Stop is pending until it is gone."""
 
     name: ClassVar[str] = "stopping"
     grant: Grant | None  # None: stopped before an answer

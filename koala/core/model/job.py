@@ -4,7 +4,7 @@ exactly its data.
 A *job* has *components*. An *attempt* is one placement of the job and all that follows from it. A
 *member* is a component in an attempt. A *claim* (`model.claim`) is one try to start a member at its
 site. Claims are in the scheduler's ledger, apart from the job: a job may be placed again while
-claims of an unreleased attempt are still owed a stop.
+stops of claims of an unreleased attempt are still pending.
 """
 
 from __future__ import annotations

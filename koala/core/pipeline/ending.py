@@ -44,7 +44,7 @@ LOST_ATTEMPTS_MAX = 1_000
 
 
 def end(state: State, job: Job, phase: Terminal, text: str, now: Instant) -> None:
-    """End a job in a terminal phase; claims that it still has are owed a Stop in the ledger.
+    """End a job in a terminal phase; stops of claims that it still has are pending in the ledger.
     `text` adds to the phase's name.
     """
     state.queues.remove(job)

@@ -157,7 +157,7 @@ class BatchObserver:
             self._meter.add(m.SITE_FAULTS, known.site, end.kind.value)
         if end.kind in (EndKind.LEASE, EndKind.FENCED):
             self._meter.add(m.LEASES_EXPIRED, known.site)
-        if identity in self._scheduler.ledger:  # it is owed a Stop, and ends later
+        if identity in self._scheduler.ledger:  # its Stop is pending, and it ends later
             return
         del self._claims[identity]
         if known.granted_at is None:

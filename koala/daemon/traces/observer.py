@@ -82,7 +82,7 @@ class TraceObserver:
             self._open(identity).attempts[attempt.number] = attempt
 
     def _end_claim(self, identity: ClaimId, end: ClaimEnd, at: Instant) -> None:
-        if identity in self._scheduler.ledger:  # it is owed a Stop, and ends later
+        if identity in self._scheduler.ledger:  # its Stop is pending, and it ends later
             return
         known = self._jobs.get(JobId(identity.partition("/")[0]))
         claim = None if known is None else known.living.pop(identity, None)

@@ -336,13 +336,13 @@ def test_site_figures_go_out_at_once_and_then_at_most_every_20_ms() -> None:
     script.tell(SiteChanged(figures(3)))
 
 
-def test_site_figures_are_owed_after_an_ask_even_when_they_are_the_same() -> None:
+def test_site_figures_are_due_after_an_ask_even_when_they_are_the_same() -> None:
     script = SessionScript()
     script.go_live()
     script.now += 1.0
     script.tell(SiteChanged(figures(3, through=2)), Send(figures(3, through=2)))
     script.now += 1.0
-    script.tell(SiteChanged(figures(3, through=2), is_owed=True), Send(figures(3, through=2)))
+    script.tell(SiteChanged(figures(3, through=2), is_due=True), Send(figures(3, through=2)))
 
 
 def test_site_figures_are_told_again_in_each_session() -> None:

@@ -216,7 +216,9 @@ def test_the_skew_is_the_difference_of_the_passes(released: Script) -> None:
 # --- setbacks and the fence ---
 
 
-def test_before_the_release_the_job_is_placed_again_though_stops_are_owed(granted: Script) -> None:
+def test_before_the_release_the_job_is_placed_again_though_stops_are_pending(
+    granted: Script,
+) -> None:
     """Without a Release nothing of it can ever pass."""
     granted.take(ArmClaim)
     granted.gone("j1/1/0/1", EndKind.HOLD)
@@ -271,7 +273,7 @@ def test_silence_after_the_release_is_no_outcome(released: Script) -> None:
     assert released.phase("j1") == "Releasing"
 
 
-def test_a_stop_is_told_once_and_owed_until_gone(released: Script) -> None:
+def test_a_stop_is_told_once_and_pending_until_gone(released: Script) -> None:
     released.passed("j1/1/0/1", "j1/1/1/1").cancel("j1")
     assert len(released.take(StopClaim)) == 2
     assert released.phase("j1") == "Cancelled"
