@@ -7,7 +7,6 @@ quick, because the modules import heavy packages late.
 from __future__ import annotations
 
 import contextlib
-import gc
 import itertools
 import os
 import sys
@@ -97,9 +96,6 @@ LONG_RUNNING = ("demo", "up", "daemon", "web")
 """Commands that exit through the interpreter's normal shutdown; the others skip it, see `main`."""
 WITH_TEMPORARY_FOLDERS = ("demo", "up", "backup", "restore", "admin")
 """Commands that remove temporary folders on exit. They react to the first ending signal only."""
-GC_THRESHOLD = 10_000
-"""New objects between two searches for garbage. Most that a command makes are what it imports,
-which stays; at Python's own threshold the searches take a tenth of a short command."""
 WITH_WORKERS = ("simulate", "reproduce", "sweep", "twin", "yardstick")
 """Commands with worker processes and partial files. They clean both up when a signal ends them."""
 
@@ -183,8 +179,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shutdown of gRPC and the interpreter would take a fifth of its time.
     """
     open_standard_streams()
-    if arguments is None:
-        gc.set_threshold(GC_THRESHOLD)
     words = list(sys.argv[1:] if arguments is None else arguments)
     named = next((word for word in words if not word.startswith("-")), "")
     if named != "daemon":  # which sets its own level; before gRPC is imported
