@@ -28,8 +28,9 @@ TEST_S = 180.0
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test of this folder its time limit, in the task that runs it."""
+    folder = f"{Path(__file__).parent}/"
     for item in items:
-        is_ours = Path(__file__).parent in item.path.parents
+        is_ours = str(item.path).startswith(folder)
         if is_ours and isinstance(item, pytest.Function) and iscoroutinefunction(item.obj):
             item.obj = _limited(item.obj)
 

@@ -143,9 +143,13 @@ NUMBERS = st.one_of(
 
 
 @pytest.mark.parametrize("digits", [15, 16, 17, 300, 301, 310, 400, 4299])
-@pytest.mark.parametrize("at", range(18))
-def test_a_number_of_many_digits_has_one_answer(digits: int, at: int) -> None:
+def test_a_number_of_many_digits_has_one_answer(digits: int) -> None:
     """It was taken if the lines around it were plain, and refused if they were not."""
+    for at in range(18):
+        _compare_quick_with_careful(digits, at)
+
+
+def _compare_quick_with_careful(digits: int, at: int) -> None:
     words = line(1, 0, 1).split()
     words[at] = "9" * digits
     block = (" ".join(words) + "\n").encode()
@@ -157,7 +161,7 @@ def test_a_number_of_many_digits_has_one_answer(digits: int, at: int) -> None:
             answers.append(found or log._carefully(1, block))
         except WorkloadError as error:
             answers.append(str(error))
-    assert answers[0] == answers[1]
+    assert answers[0] == answers[1], f"word {at}"
 
 
 @given(st.lists(st.lists(NUMBERS, min_size=18, max_size=18), min_size=1, max_size=3))
