@@ -28,6 +28,7 @@ from types import ModuleType
 
 from koala.daemon.files import relay_process
 from koala.runtime.child_lifetime import end_with
+from koala_agent.placeholders.gate_compiler import find_gate
 from tests.harness.launch import launch_words
 
 MODULES = (
@@ -248,6 +249,7 @@ def main() -> int:
     # Daemons start their relays through the server as well.
     relay = "from koala.daemon.files.relay import main; main()"
     relay_process.PROGRAM = launch_words(listener.getsockname(), relay)
+    find_gate()  # kept: agents that start together would all compile it
     gc.freeze()
     order = serve(control, listener)
     if order is not None:
