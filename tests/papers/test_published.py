@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.papers.cells import CELL_MAX, longest_cell
 from tests.papers.published import FOLDER, PROVENANCE, is_same, paper_of, published, rows
 
 SIZE_MAX = 5_000_000
@@ -30,6 +31,7 @@ def test_a_published_report_is_whole(folder: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", report)
     assert links
     assert all((folder / link).is_file() for link in links)
+    assert longest_cell(report) <= CELL_MAX
 
 
 @pytest.mark.parametrize("folder", published(), ids=lambda path: path.name)

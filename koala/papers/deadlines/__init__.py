@@ -30,10 +30,10 @@ PAPER = Paper(
     reasons=REASONS,
     untestable=UNTESTABLE,
     measures="""\
-*success* is the share of global jobs that start at their deadline, *failed* of those that do not.
-*killed* is the share of the local jobs submitted, or of those that ended. Loads and *wasted*
-(claimed before the deadline) are shares of all processors. *local response* is the mean response
-time of local jobs in seconds.""",
+*success* is the percentage of global jobs that start at their deadline, *failed* of those that do
+not. *killed* is that of the local jobs submitted, or of those that ended. Loads and *wasted*
+(claimed before the deadline) are percentages of all processors. *local response* is the mean
+response time of local jobs in seconds, *tries* their number a job.""",
     ours="""\
 The paper prints neither the length of a run, the warm-up, the number of replications, nor Mp, the
 points on its axes, or what happens to killed local jobs. Ours are: the length below, of which the
