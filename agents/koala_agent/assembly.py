@@ -24,8 +24,8 @@ from koala.protocol.names import SiteName
 from koala.runtime import clock
 from koala.runtime.disk import MB, Disk
 from koala_agent.accounts import Entries, Served, own_environment, served
-from koala_agent.claim_driver import StoreThread
 from koala_agent.claim_folders import ClaimFolders
+from koala_agent.claim_ports import StoreThread
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.store import Store
 from koala_agent.config import largest_local_job, metrics_endpoint

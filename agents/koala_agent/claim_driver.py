@@ -12,17 +12,13 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
 from koala.errors import LocalManagerError, SpecError
-from koala.files.confined_folder import UnusableFileError, kept_in
 from koala.protocol.messages import (
     Acknowledge,
     Arm,
@@ -38,9 +34,9 @@ from koala.protocol.messages import (
     TryPaths,
 )
 from koala.protocol.names import ClaimId, is_claim_id
-from koala.runtime import clock
 from koala.runtime.driver import Driver
 from koala_agent.claim_folders import ClaimFolders
+from koala_agent.claim_ports import Ports
 from koala_agent.claims import states as claim_states
 from koala_agent.claims.committed import CommittedClaims
 from koala_agent.claims.events import (
@@ -80,7 +76,6 @@ from koala_agent.lrm.port import (
 from koala_agent.lrm.processes import boot_id
 from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.file_sync import FileSyncServer, Message
-from koala_agent.placeholders.result_files import output_paths
 from koala_agent.starter_link.listener import StarterListener
 from koala_agent.starter_link.mailbox import Mailbox, too_short
 
@@ -108,79 +103,6 @@ WATERMARK_S = 10.0
 log = structlog.get_logger()
 
 Order = Hold | TryPaths | Arm | Release | Pace | Stop | Acknowledge | Pong | KvAnswer
-
-
-def no_input(_hold: Hold, _name: str = "") -> str:
-    """Return no path: an input resolver for sites whose jobs read no file."""
-    return ""
-
-
-async def check_outputs(claim: Claim, folder: Path, *, may_leave: bool = False) -> str:
-    """Check that the named outputs exist, without copying them; return what is missing."""
-    problems = []
-    for path in output_paths(claim.hold.program).values():
-        try:
-            kept, below = kept_in(folder, path, may_leave=may_leave)
-            kept.find(below)
-        except (SpecError, UnusableFileError) as error:
-            problems.append(str(error))
-    return "; ".join(problems)
-
-
-async def no_archive(_hold: Hold) -> Path | None:
-    """Return no archive: for sites whose jobs stage no files."""
-    return None
-
-
-async def nothing_to_copy(_hold: Hold) -> None:
-    """Prepare nothing: for sites whose jobs read no part of a file."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
-    """Callbacks of the assembly.
-
-    `tell` receives reports; `commit` writes to the store, one batch after the other.
-    `input_path` returns the path at which the claim's program will read its input file, empty when
-    it has none; the file may come later. `input_named` returns that of one of several input files.
-    `archive` waits for the staged files of its program, and returns None without any.
-    `prepare_input` brings names and parts of files to their places. All raise LocalManagerError.
-    `collect` returns what is missing, empty when everything was
-    brought back; it is never cancelled, but the table waits no longer than its limit. `room_bytes`
-    is the disk space that programs' files may use. With a `mailbox`, starters check in there, and
-    no port is opened; `changed` is called when `ClaimDriver.trouble` has changed.
-    """
-
-    tell: Callable[[ToDaemon], None]
-    commit: Callable[[Sequence[StoreClaim | Forget]], Awaitable[None]]
-    clock: Callable[[], float] = clock.now
-    input_path: Callable[[Hold], str] = no_input
-    input_named: Callable[[Hold, str], str] = no_input
-    prepare_input: Callable[[Hold], Awaitable[None]] = nothing_to_copy
-    archive: Callable[[Hold], Awaitable[Path | None]] = no_archive
-    collect: Callable[[Claim, Path], Awaitable[str]] = check_outputs
-    room_bytes: Callable[[], float] = lambda: math.inf
-    mailbox: Mailbox | None = None
-    changed: Callable[[], None] = lambda: None
-
-
-class StoreThread:
-    """The one thread that commits to a store: transactions keep the order of the batches."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="store")
-        self._executor.submit(store.claims).result()  # it must exist before threads run out
-
-    async def commit(self, writes: Sequence[StoreClaim | Forget]) -> None:
-        """Commit these changes; durable when it returns. Raises DiskError."""
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._executor, self._store.commit, writes)
-
-    def close(self) -> None:
-        """Close thread and store, after what is being written."""
-        self._executor.shutdown()
-        self._store.close()
 
 
 class ClaimDriver:

@@ -8,7 +8,7 @@ from pathlib import Path
 from koala.files.orders import Uploaded, UploadOrder
 from koala.files.threads import in_thread
 from koala.protocol.messages import Program
-from koala_agent.claim_driver import check_outputs
+from koala_agent.claim_ports import check_outputs
 from koala_agent.claims.states import Claim
 from koala_agent.link.presence import Presence
 from koala_agent.placeholders.result_files import matched_paths, missing, upload_order

@@ -33,8 +33,9 @@ from koala.protocol.messages import (
 from koala.protocol.names import ClaimId
 from koala.runtime import clock
 from koala.runtime.disk import Disk
-from koala_agent.claim_driver import ClaimDriver, Ports, no_archive, no_input, nothing_to_copy
+from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_folders import ClaimFolders
+from koala_agent.claim_ports import Ports, no_archive, no_input, nothing_to_copy
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim

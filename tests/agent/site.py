@@ -30,8 +30,9 @@ from koala.protocol.messages import (
     ToDaemon,
 )
 from koala.protocol.names import ClaimId
-from koala_agent.claim_driver import ClaimDriver, Ports, StoreThread, no_archive, no_input
+from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_folders import ClaimFolders
+from koala_agent.claim_ports import Ports, StoreThread, no_archive, no_input
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.store import Store

@@ -13,8 +13,9 @@ from koala.errors import LocalManagerError
 from koala.protocol.messages import Hold
 from koala.protocol.names import ClaimId
 from koala_agent import claim_driver
-from koala_agent.claim_driver import ClaimDriver, Ports, StoreThread
+from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_folders import ClaimFolders
+from koala_agent.claim_ports import Ports, StoreThread
 from koala_agent.claims.events import StoreClaim, Withdraw
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.states import Asked, Claim
