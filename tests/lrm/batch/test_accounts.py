@@ -20,7 +20,7 @@ from koala_agent.lrm.port import EndCause, Ended, Idle, Placeholder, Queued, Run
 from koala_agent.transport import shell as shell_module
 from koala_agent.transport.port import Answer, Command
 from koala_agent.transport.shell import LEFT_MAX, Entry, Shell
-from tests.lrm.batch.test_batch_manager import Cluster, Job
+from tests.lrm.batch.imitated_slurm import Cluster, Job
 from tests.lrm.harness import Witness
 
 FIRST, SECOND, THIRD, FOURTH = (f"j1/1/{number}/1" for number in range(4))

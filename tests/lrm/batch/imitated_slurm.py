@@ -1,0 +1,157 @@
+"""A Slurm of a few lines of Python, which does what real ones do at the worst instant."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from koala.errors import LocalManagerError
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.slurm import COLUMNS
+from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
+from koala_agent.transport.port import Answer, Command
+from koala_agent.transport.shell import Shell
+from tests.lrm.harness import Witness
+
+CLAIM = "j1/1/0/1"
+MISSING_S = 10.0
+UNRECORDED_S = 120.0
+
+
+def row(columns: tuple[tuple[str, int], ...], *fields: str) -> str:
+    return "".join(text.ljust(width) for text, (_, width) in zip(fields, columns, strict=True))
+
+
+@dataclass(slots=True)
+class Job:
+    """A batch job as the cluster has it."""
+
+    name: str
+    state: str = "PENDING"
+    code: int = 0
+    reason: str = "None"
+    restarts: int = 0
+    is_listed: bool = True
+
+
+class Listener(Shell):
+    """Keeps what was said to a batch system."""
+
+    def __init__(self) -> None:
+        super().__init__(environment={})
+        self.said: list[tuple[str, ...]] = []
+        self._heard = asyncio.Event()
+
+    def hear(self, command: Command) -> None:
+        self.said.append(command.argv)
+        self._heard.set()
+
+    async def polls(self, count: int = 3) -> None:
+        """Returns when the manager has looked so often."""
+        wanted = self._looks() + count
+        async with asyncio.timeout(90):
+            while self._looks() < wanted:
+                self._heard.clear()
+                await self._heard.wait()
+
+    def _looks(self) -> int:
+        return sum(argv[0] == "qstat" or "-O" in argv for argv in self.said)
+
+
+class Cluster(Listener):
+    """Slurm, as far as the manager sees it. What goes wrong is set from outside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs: dict[str, Job] = {}
+        self.is_away = False
+        self.has_records = True
+        self.is_deaf_to_submissions = False  # they arrive, and their answers do not
+        self.forgets = False
+        self.has_figures = True
+        self.refusal = ""
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def job(self, name: str) -> Job:
+        """The one under this name."""
+        (found,) = [job for job in self.jobs.values() if job.name.endswith(name)]
+        return found
+
+    def cancelled(self) -> list[str]:
+        """Numbers that were cancelled, each as often as it was."""
+        return [argv[1] for argv in self.said if argv[0] == "scancel"]
+
+    async def run(self, command: Command, account: str = "") -> Answer:
+        """See Shell."""
+        await asyncio.sleep(0)
+        self.hear(command)
+        if self.is_away:
+            raise LocalManagerError(f"{command.argv[0]} gave no answer in 15 s", transient=True)
+        match command.argv:
+            case ("sbatch", *options):
+                return self._submit([str(option) for option in options])
+            case ("squeue", *_, "-O", _):
+                return self._list()
+            case ("scancel", number):
+                return self._cancel(number)
+            case ("scontrol", "-o", "show", "job", number):
+                return self._show(number)
+            case ("sinfo", *_) if not self.has_figures:
+                return Answer(status=1, out="", err="slurm_load_node error: Socket timed out")
+            case ("sinfo", *_):
+                node = ("n1", "batch*", "up", "0/16/0/16", "idle", "1", "0", "", "", "")
+                return Answer(status=0, out=row(NODE_COLUMNS, *node), err="")
+            case _:
+                return Answer(status=0, out="", err="")
+
+    def _submit(self, options: list[str]) -> Answer:
+        if self.refusal:
+            return Answer(status=1, out="", err=f"allocation failure: {self.refusal}")
+        if "--test-only" in options:
+            return Answer(status=0, out="", err="sbatch: Job 1 to start at 2099-01-01T00:00:00")
+        number = str(len(self.jobs) + 1)
+        (name,) = [option for option in options if option.startswith("--job-name=")]
+        self.jobs[number] = Job(name.partition("=")[2])
+        if self.is_deaf_to_submissions:
+            raise LocalManagerError("sbatch gave no answer in 15 s", transient=True)
+        return Answer(status=0, out=f"{number}\n", err="")
+
+    def _list(self) -> Answer:
+        lines = [
+            row(COLUMNS, number, job.state, str(job.code), str(job.restarts), job.name, job.reason)
+            for number, job in self.jobs.items()
+            if job.is_listed
+        ]
+        return Answer(status=0, out="\n".join(lines), err="")
+
+    def _cancel(self, number: str) -> Answer:
+        job = self.jobs.get(number)
+        if job is not None and job.state in ("PENDING", "RUNNING"):
+            job.state, job.code = "CANCELLED", 15
+            if self.forgets:
+                del self.jobs[number]
+        return Answer(status=0, out="", err="")  # for unknown ones, too
+
+    def _show(self, number: str) -> Answer:
+        if not self.has_records:
+            raise LocalManagerError("scontrol gave no answer in 15 s", transient=True)
+        job = self.jobs.get(number)
+        if job is None or job.state == "FORGOTTEN":
+            err = "slurm_load_jobs error: Invalid job id specified"
+            return Answer(status=1, out="", err=err)
+        code = f"{job.code >> 8}:{job.code & 127}"
+        words = f"JobId={number} JobName={job.name} JobState={job.state} ExitCode={code}"
+        return Answer(status=0, out=words, err="")
+
+
+Serve = Callable[..., AbstractAsyncContextManager[tuple[BatchManager, Witness]]]
+
+
+def is_free(manager: BatchManager) -> bool:
+    """A call, so that the type checker does not take its answer for lasting."""
+    return manager.starts_after_stop
