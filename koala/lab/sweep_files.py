@@ -18,7 +18,6 @@ baseline = "GP"
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +27,6 @@ import msgspec
 
 from koala.errors import ConfigError
 from koala.lab.experiments import Experiment, Faults, changed
-from koala.lab.fields import in_words
 from koala.lab.grids import Grid, grid
 from koala.lab.models import KINDS, Model
 from koala.lab.reading import read_grid
@@ -36,6 +34,7 @@ from koala.lab.replays import Replay
 from koala.lab.sweeps import Base, Point, points_of
 from koala.lab.workloads import Log, Synthetic
 from koala.runtime.paths import written_text
+from koala.runtime.settings_file import convert, parse_toml
 
 TRACE, GRID = "trace", "grid"
 SETTINGS_MAX = 100_000
@@ -120,19 +119,8 @@ def read_sweep(path: Path, *, reps: int | None = None, seed: int | None = None) 
 
 
 def _parsed(path: Path) -> _File:
-    text = written_text(path)
-    try:
-        tree = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from error
-    for name in tree:
-        if name not in _File.__struct_fields__:
-            known = ", ".join(_File.__struct_fields__)
-            raise ConfigError(f"{path}: {name}: no such key; there are {known}")
-    try:
-        return msgspec.convert(tree, _File)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {_told(str(error), tree)}") from error
+    tree = parse_toml(written_text(path), source=str(path))
+    return convert(tree, _File, source=f"{path}: ")
 
 
 def _base(file: _File, folder: Path) -> Base:
@@ -206,11 +194,3 @@ def _within(name: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from error
-
-
-def _told(error: str, tree: Mapping[str, Any]) -> str:
-    """Say an error of msgspec with its key, such as `$.reps` at its end, and the value."""
-    told, _, at = error.partition(" - at `$")
-    key = at.rstrip("`").lstrip(".")
-    place = f"{key} = {tree[key]!r}" if key in tree else key or "file"
-    return f"{place}: {in_words(told)}"

@@ -91,10 +91,12 @@ def _explain(error: str, kind: type, tree: Tree) -> str:
     if field := _FIELD.search(what):
         name = field["name"]
         if "unknown field" not in what:
-            return f"{place}.{name} is missing" if place else f"[{name}] is missing"
+            is_table = hasattr(type_at(kind, f"{place}.{name}"), "__struct_fields__")
+            key = _key(place, name)
+            return f"[{key}] is missing" if is_table else f"{key} is missing"
         known = type_at(kind, place).__struct_fields__
         place = place.replace("[...]", f".{_holder(tree, place, name)}")
-        return unknown_key(f"{place}.{name}" if place else name, known)
+        return unknown_key(_key(place, name), known)
     allowed = what.removeprefix("Expected ").replace("`", "")
     if what.startswith("Invalid enum value") and get_origin(type_at(kind, place)) is Literal:
         allowed = "one of " + ", ".join(map(str, get_args(type_at(kind, place))))
@@ -102,6 +104,10 @@ def _explain(error: str, kind: type, tree: Tree) -> str:
     if "[...]" in place:  # msgspec does not name the key
         return f"{place.replace('[...]', '.NAME')}: allowed is {allowed}"
     return f"{place or 'the file'} = {_value_at(tree, place)!r}: allowed is {allowed}"
+
+
+def _key(place: str, name: str) -> str:
+    return f"{place}.{name}" if place else name
 
 
 def _value_at(tree: Tree, place: str) -> object:
