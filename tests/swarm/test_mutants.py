@@ -20,7 +20,7 @@ from tests.swarm.mutants import MUTANTS, found_by
 FOUND_BY = {
     "release_before_the_last_armed": 3,
     "paths_count_as_open": 6,
-    "no_fence": 75,
+    "no_fence": 43,
     "early_fence": 48,
     "predecessors_are_ignored": 9,
     "fences_are_ignored": 3,
