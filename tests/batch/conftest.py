@@ -115,6 +115,8 @@ ONE_OF_EACH = {
     "pbs": ("pbs", "sigma"),
 }
 """Fixture and name of a system of each kind."""
+WITHOUT_OAR = [kind for kind in ONE_OF_EACH if kind != "oar"]
+"""Kinds for what OAR does not offer here."""
 
 
 @pytest.fixture(params=list(ONE_OF_EACH))

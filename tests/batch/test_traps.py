@@ -15,7 +15,7 @@ import pytest
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.dialect import job_name
 from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Queued, RequestRefusedError, Running
-from tests.batch.conftest import Serve
+from tests.batch.conftest import WITHOUT_OAR, Serve
 from tests.batch.systems.system import System
 from tests.live.grid import until
 from tests.lrm.harness import Ask, Pipe
@@ -23,12 +23,14 @@ from tests.lrm.harness import Ask, Pipe
 pytestmark = pytest.mark.lrm
 
 
+@pytest.mark.parametrize("system", WITHOUT_OAR, indirect=True)
 async def test_our_jobs_are_not_put_back_into_the_queue(
     serve: Serve, ask: Ask, system: System, pipe: Pipe
 ) -> None:
     """Slurm's administrators cannot, unless they allow it first; a status of 99 makes Grid Engine
     run a job again in spite of `-r n`; HTCondor's evict jobs, and those of PBS (here qsig for their
-    qrerun) put them back. Either way it is taken out."""
+    qrerun) put them back. Either way it is taken out. OAR puts back
+    what its machine failed to start, and nobody can ask for that (tests/lrm/batch/test_oar.py)."""
     is_slurm = system.kind == "slurm"
     is_cell = system.kind == "gridengine"
     script = f"echo ran > {pipe.path}; " + ("exit 99" if is_cell else "sleep 1000")
@@ -58,8 +60,8 @@ async def test_our_jobs_are_not_put_back_into_the_queue(
 async def test_an_output_that_cannot_be_written_is_the_sites_error(
     serve: Serve, ask: Ask, system: System
 ) -> None:
-    """Slurm ends the job with 0:53; Grid Engine keeps it in the queue, in state E; at HTCondor
-    and PBS the script writes it."""
+    """Slurm ends the job with 0:53; Grid Engine keeps it in the queue, in state E; OAR misses the
+    folder; at HTCondor and PBS the script writes it."""
     placeholder = ask("j1/1/0/1")
     system.submit("sleep 1000\n", processors=16)
     async with serve() as (manager, witness):
@@ -74,6 +76,9 @@ async def test_an_output_that_cannot_be_written_is_the_sites_error(
             assert (end.cause, end.exit_status) == (EndCause.EXITED, -53)
         elif system.kind in ("htcondor", "pbs"):
             assert (end.cause, end.exit_status) == (EndCause.EXITED, 71)
+        elif system.kind == "oar":
+            assert end.cause is EndCause.LOST
+            assert "WORKING_DIRECTORY" in end.reason
         else:
             assert (end.cause, end.reason) == (
                 EndCause.LOST,
@@ -103,7 +108,9 @@ async def test_a_time_limit_is_told_as_one(serve: Serve, ask: Ask, system: Syste
         assert (await witness.ended("j1/1/0/1")).cause is EndCause.TIME_LIMIT
 
 
+@pytest.mark.parametrize("system", WITHOUT_OAR, indirect=True)
 async def test_a_suspended_job_runs(serve: Serve, ask: Ask, system: System) -> None:
+    """OAR suspends by cgroups, which its test clusters lack."""
     async with serve() as (manager, witness):
         await manager.submit(
             ask("j1/1/0/1", "sh", "-c", "trap : USR1; while :; do sleep 0.1; done")
