@@ -4,6 +4,7 @@
 #   oar-clusters.sh up   [DIR]   bring the clusters up; prints DIR on the last line
 #   oar-clusters.sh down  DIR    stop everything that `up` started
 #   oar-clusters.sh status DIR   idle and all processors of each cluster
+#   oar-clusters.sh start-database|start-server|start-nodes DIR/NAME   a part that was killed
 #
 # Every cluster is a PostgreSQL server, OAR's server (Almighty), and one sshd that stands for all its
 # nodes: 127.0.1.1, 127.0.1.2 and so on. Its files are below DIR. OAR has fixed paths, so each cluster
@@ -41,8 +42,8 @@ free_port() {
   python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# The file systems as OAR wants them. $1 is the cluster's folder; the rest is run there.
-inside() {
+# Run a command among the file systems of a cluster.
+inside() {         # cluster-dir command
   local d=$1; shift
   nsenter --mount="/proc/$(cat "$d/holder.pid")/ns/mnt" --wdns="$PWD" -- "$@"
 }
@@ -232,7 +233,7 @@ up() {
   end=$(( $(date +%s) + KOALA_DEV_WAIT_S ))
   for c in $KOALA_DEV_OARS; do
     d=$dir/${c%%:*}
-    until [ -n "$("$d/bin/oarnodes" -s 2>/dev/null)" ] && grep -q "Init done\|Timeout\|scheduler" "$d/log/oar.log" 2>/dev/null; do
+    until [ -n "$("$d/bin/oarnodes" -s 2>/dev/null)" ] && grep -q "Init done" "$d/log/oar.log" 2>/dev/null; do
       [ "$(date +%s)" -lt "$end" ] || { down "$dir"; die "cluster ${c%%:*} did not come up; see $d/log"; }
       sleep 0.2
     done
@@ -282,5 +283,5 @@ case "${1:-}" in
   start-nodes)    start_nodes "$2" ;;
   start-server)   start_server "$2" ;;
   start-database) find_postgres; start_database "$2" ;;
-  *)      sed -n '2,28s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *)      sed -n '2,29s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
