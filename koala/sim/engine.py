@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 from heapq import heappop, heappush
+from itertools import repeat
+from typing import Any
 
 from koala.core.model.values import Instant, Seconds
 
@@ -25,38 +27,42 @@ class Rank(IntEnum):
     WAKE = 2
 
 
-class Entry:
-    """A scheduled call. After `cancel` the heap drops it when its instant comes."""
+class Entry(list[Any]):
+    """A scheduled call: instant, rank, number and call. As a list it is its own place in the heap,
+    which saves an object an event. After `cancel` the heap drops it when its instant comes."""
 
-    __slots__ = ("at", "call")
+    __slots__ = ()
 
-    def __init__(self, at: Instant, call: Callable[[], None]) -> None:
-        self.at = at
-        self.call: Callable[[], None] | None = call
+    @property
+    def at(self) -> Instant:
+        """Instant of the call."""
+        instant: Instant = self[0]
+        return instant
 
     def cancel(self) -> None:
         """Cancel the call."""
-        self.call = None
+        self[3] = None
 
 
 class Engine:
     """Heap of scheduled calls, and the only clock of a simulated world."""
 
-    __slots__ = ("_heap", "_number", "calls", "now")
+    __slots__ = ("_heap", "_is_paused", "_number", "calls", "now")
 
     def __init__(self, now: Instant = 0.0) -> None:
         self.now = now
         self.calls = 0
-        self._heap: list[tuple[Instant, int, int, Entry]] = []
+        self._heap: list[Entry] = []
         self._number = 0
+        self._is_paused = False
 
     def at(self, instant: Instant, call: Callable[[], None], *, rank: Rank = Rank.OUTCOME) -> Entry:
         """Schedule a call at `instant`; a past instant means now. A call at infinity never runs."""
         at = instant if instant > self.now else self.now  # noqa: FURB136 - quicker than a call
-        entry = Entry(at, call)
+        self._number += 1
+        entry = Entry((at, rank, self._number, call))
         if at < NEVER:
-            self._number += 1
-            heappush(self._heap, (at, rank, self._number, entry))
+            heappush(self._heap, entry)
         return entry
 
     def after(self, duration_s: Seconds, call: Callable[[], None]) -> Entry:
@@ -73,42 +79,56 @@ class Engine:
         self.after(period_s, again)
 
     @property
+    def is_last_of_instant(self) -> bool:
+        """True if nothing else is scheduled at this instant."""
+        return not self._heap or self._heap[0][0] > self.now
+
+    @property
     def next_at(self) -> Instant | None:
         """Return the instant of the next call, or None when the heap is empty."""
-        while self._heap and self._heap[0][3].call is None:
+        while self._heap and self._heap[0][3] is None:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def step(self) -> bool:
         """Make the next call; return False when there is none."""
         while self._heap:
-            at, _, _, entry = heappop(self._heap)
-            if entry.call is not None:
+            at, _, _, call = heappop(self._heap)
+            if call is not None:
                 self.now = at
                 self.calls += 1
-                entry.call()
+                call()
                 return True
         return False
 
-    def step_until(self, until: Instant) -> bool:
-        """Make the next call if it is due by `until`; return False if it is not."""
+    def run_some(self, until: Instant, *, most: int) -> bool:
+        """Make at most so many calls that are due by `until`, and none after one that calls
+        `pause`; return False when no more are due."""
         heap = self._heap
-        while heap and heap[0][0] <= until:
-            at, _, _, entry = heappop(heap)
-            if entry.call is not None:
+        self._is_paused = False
+        for _ in repeat(None, most):
+            if not heap or heap[0][0] > until:
+                return False
+            at, _, _, call = heappop(heap)
+            if call is not None:
                 self.now = at
                 self.calls += 1
-                entry.call()
-                return True
-        return False
+                call()
+                if self._is_paused:
+                    break
+        return True
+
+    def pause(self) -> None:
+        """End `run_some` after the present call."""
+        self._is_paused = True
 
     def run(self, until: Instant) -> None:
         """Make all calls up to and including `until`, and set the clock to it."""
         heap = self._heap
         while heap and heap[0][0] <= until:
-            at, _, _, entry = heappop(heap)
-            if entry.call is not None:
+            at, _, _, call = heappop(heap)
+            if call is not None:
                 self.now = at
                 self.calls += 1
-                entry.call()
+                call()
         self.now = max(self.now, until)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from koala.sim.engine import Engine, Rank
 
 
@@ -32,3 +34,24 @@ def test_the_past_is_now_and_never_comes_for_what_is_infinite() -> None:
     engine.at(float("inf"), lambda: seen.append(-1.0))
     engine.run(100.0)
     assert seen == [7.0]
+
+
+def test_some_calls_end_with_the_one_that_pauses_or_at_the_most() -> None:
+    engine, seen = Engine(), list[int]()
+    for number in range(5):
+        engine.at(float(number), partial(seen.append, number))
+    engine.at(1.0, engine.pause)
+    assert engine.run_some(3.0, most=10)
+    assert (seen, engine.now) == ([0, 1], 1.0)
+    assert engine.run_some(3.0, most=1)
+    assert seen == [0, 1, 2]
+    assert not engine.run_some(3.0, most=10)
+    assert seen == [0, 1, 2, 3], "a pause holds for one call of it"
+
+
+def test_the_last_of_an_instant_knows_it() -> None:
+    engine, told = Engine(), list[bool]()
+    for instant in (1.0, 1.0, 2.0):
+        engine.at(instant, lambda: told.append(engine.is_last_of_instant))
+    engine.run(3.0)
+    assert told == [False, True, True]

@@ -236,13 +236,24 @@ class Site:
         elif job.processors > self.setting.facts.processors:
             self.users.too_large += 1
         else:
-            key = self.users.submitted
+            self._queue_local(self.users.submitted, job)
+
+    def _queue_local(self, key: int, job: LocalJob) -> None:
+        processors, estimate_s, now = job.processors, job.estimate_s, self._engine.now
+        queue, is_last = self.queue, self._engine.is_last_of_instant
+        if is_last and queue.start_at_once(
+            key, processors=processors, estimate_s=estimate_s, now=now
+        ):
+            self._start_local(key, job)
+        else:
             self._waiting[key] = job
-            self.queue.submit(key, processors=job.processors, estimate_s=job.estimate_s)
+            queue.submit(key, processors=processors, estimate_s=estimate_s)
+        if is_last:
+            self._pass()
+        else:
             self._pass_soon()
 
-    def _start_local(self, key: int) -> None:
-        job = self._waiting.pop(key)
+    def _start_local(self, key: int, job: LocalJob) -> None:
         now = self._engine.now
         self.users.started += 1
         self.users.waited_s += now - job.at
@@ -256,7 +267,10 @@ class Site:
         self.users.finished += 1
         self.queue.end(key)
         self._usage.add(self.name, Use.LOCAL, -job.processors, self._engine.now)
-        self._pass_soon()
+        if self._engine.is_last_of_instant:
+            self._pass()
+        else:
+            self._pass_soon()
 
     # --- the local manager ---
 
@@ -276,7 +290,7 @@ class Site:
         now = self._engine.now
         for key in self.queue.advance(now):
             if isinstance(key, int):
-                self._start_local(key)
+                self._start_local(key, self._waiting.pop(key))
             else:
                 self._start_claim(key)
         self._wake_again()
@@ -286,10 +300,10 @@ class Site:
 
     def _wake_again(self) -> None:
         """Schedule a pass that is due without another event."""
+        wake_at = self.queue.wake_at
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
-        wake_at = self.queue.wake_at
         if wake_at < math.inf:
             self._wake = self._engine.at(wake_at, self._pass_soon)
 

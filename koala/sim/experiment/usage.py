@@ -60,7 +60,8 @@ class Usage:
 
     def add(self, site: SiteName, use: Use, processors: int, now: Instant) -> None:
         """Change the number of used processors from now on; the change may be negative."""
-        self.advance(now)
+        if now > self._now:
+            self.advance(now)
         self._used[site][use] += processors
         self._whole[use] += processors
         if self._is_usable[site]:
@@ -96,7 +97,7 @@ class Usage:
 
     def _count(self, until: Instant) -> None:
         """Integrate within the open bin; without a loop, as all local jobs come here."""
-        counts, level, duration_s = self._bins[-1], self._level, until - self._now
+        counts, level, duration_s = self._bin, self._level, until - self._now
         counts[0] += level[0] * duration_s
         counts[1] += level[1] * duration_s
         counts[2] += level[2] * duration_s
@@ -104,7 +105,8 @@ class Usage:
         self._now = until
 
     def _open_bin(self) -> None:
-        self._bins.append([0.0] * 4)
+        self._bin = [0.0] * 4
+        self._bins.append(self._bin)
         self._bin_until = len(self._bins) * self.bin_s
 
     def spans(self) -> tuple[Span, ...]:

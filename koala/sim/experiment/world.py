@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, repeat
+from itertools import islice
 
 from koala.core.model import actions as act
 from koala.core.model import events as ev
@@ -222,18 +222,12 @@ class World:
         """Make steps until the scheduler takes part in one, or a thousand; return False when none
         is due by `until`. Events go before the core's wake-up at the same instant. Most steps are
         of local users alone, and no such step changes when the core is to be woken."""
-        engine, handled = self.engine, self.events
-        wake_at = self.scheduler.wake_at
-        limit = until if wake_at is None or wake_at > until else wake_at
-        for _ in repeat(None, _STEPS):
-            if not engine.step_until(limit):
-                if wake_at is None or wake_at > until:
-                    return False
-                engine.run(wake_at)  # nothing but the clock
-                self.handle(ev.Woken())
-                return True
-            if self.events != handled:
-                break
+        engine, wake_at = self.engine, self.scheduler.wake_at
+        if wake_at is None or wake_at > until:
+            return engine.run_some(until, most=_STEPS)
+        if not engine.run_some(wake_at, most=_STEPS):
+            engine.run(wake_at)  # nothing but the clock
+            self.handle(ev.Woken())
         return True
 
     def handle(self, event: ev.Event) -> None:
@@ -243,6 +237,7 @@ class World:
         now = self.engine.now
         actions = self.scheduler.handle(event, now)
         self.events += 1
+        self.engine.pause()
         for action in actions:
             if isinstance(action, act.Announce):
                 self._hear(action, now)

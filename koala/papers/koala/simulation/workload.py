@@ -7,6 +7,7 @@ number. So two settings with one seed differ only in what their parameters say.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import log
 from random import Random
 from typing import TypeVar
 
@@ -64,11 +65,15 @@ def local_jobs(setting: Setting, site: SiteName, processors: int, seed: int) -> 
     runs = stream(seed, f"local run times at {site}")
     mean_size = sum(setting.local_sizes) / len(setting.local_sizes)
     interval_s = mean_size * setting.local_run_s / (setting.local_load * processors)
+    next_gap, next_run, next_size = arrivals.random, runs.random, sizes.random
+    among, count = setting.local_sizes, len(setting.local_sizes)
+    mean_s, factor = setting.local_run_s, setting.local_estimate
     at = 0.0
-    while True:
-        at += arrivals.expovariate(1.0) * interval_s
-        run_s = runs.expovariate(1.0) * setting.local_run_s
-        yield LocalJob(at, _pick(sizes, setting.local_sizes), run_s, run_s * setting.local_estimate)
+    while True:  # as `expovariate` and `_pick` draw, without their calls
+        at += -log(1.0 - next_gap()) * interval_s
+        run_s = -log(1.0 - next_run()) * mean_s
+        size = among[int(next_size() * count)]
+        yield tuple.__new__(LocalJob, (at, size, run_s, run_s * factor))
 
 
 def _pick(draws: Random, among: Sequence[Choice]) -> Choice:
