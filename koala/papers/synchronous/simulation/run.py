@@ -87,10 +87,10 @@ class _Task:
     def is_over(self) -> bool:
         return all(flow.ended_at is not None for flow in self.flows)
 
-    def count(self, virtual_s: Sequence[Seconds], real_s: Seconds) -> None:
-        """Count a cycle. A subtask that ended keeps the virtual time of its end."""
+    def count(self, virtual_s: Sequence[Seconds], real_s: Seconds, quanta: float) -> None:
+        """Count a cycle, with the quanta of work done until now. A subtask that ended keeps the
+        virtual time of its end."""
         skew_s = max(virtual_s) - min(virtual_s)
-        quanta = sum(flow.done for flow in self.flows)
         self.cycles += 1
         self.skew_sum_s += skew_s
         self.skew_max_s = max(self.skew_max_s, skew_s)
@@ -148,6 +148,8 @@ class _Run:
             for speed in speeds_ghz
         ]
         self._booked = [0.0] * len(self._machines)
+        self._changed: set[int] = set()
+        """Machines at which a subtask began or ended since the last release."""
         self._agreed: list[list[tuple[Instant, float]]] = [[] for _ in self._machines]
         name = (
             "SQ-printed" if (setting.scheme, setting.test) == ("SQ", "printed") else setting.scheme
@@ -183,10 +185,10 @@ class _Run:
                 outcomes[arrival.number] = refused(arrival)
                 self._admit(arrival, now)
             cycle += 1
-            self._pass(now, cycle * self._setting.cycle_s)
-            for ended in [one for one in self._live if one.is_over]:
-                outcomes[ended.task.number] = ended.outcome()
-            self._live = [one for one in self._live if not one.is_over]
+            if self._pass(now, cycle * self._setting.cycle_s):
+                for ended in [one for one in self._live if one.is_over]:
+                    outcomes[ended.task.number] = ended.outcome()
+                    self._live.remove(ended)
         return [outcomes[task.number] for task in qos]
 
     # --- admission ---
@@ -204,6 +206,7 @@ class _Run:
             self._machines[index].qos.add(flow)
             self._machines[index].qos.settle()
             self._booked[index] += weight
+            self._changed.add(index)
             flows.append(flow)
             if self._setting.release == "agreed":
                 self._agreed[index].append((now + task.duration_s, weight))
@@ -247,33 +250,42 @@ class _Run:
 
     def _release_weight(self, now: Instant) -> None:
         """Release admitted weight: as agreed, or for subtasks that have ended."""
-        for index, machine in enumerate(self._machines):
-            if self._setting.release == "agreed":
-                self._agreed[index] = [one for one in self._agreed[index] if one[0] > now]
+        if self._setting.release == "agreed":
+            for index, agreed in enumerate(self._agreed):
+                self._agreed[index] = [one for one in agreed if one[0] > now]
                 self._booked[index] = sum(weight for _, weight in self._agreed[index])
-            else:
-                self._booked[index] = sum(flow.admitted for flow in machine.qos.flows.values())
+            return
+        for index in self._changed:
+            flows = self._machines[index].qos.flows.values()
+            self._booked[index] = sum(flow.admitted for flow in flows)
+        self._changed.clear()
 
     def _quanta(self, work_s: Seconds, machine: Machine) -> int:
         return max(1, whole_quanta(work_s / machine.speed_ghz / self._setting.quantum_s))
 
     # --- a cycle ---
 
-    def _pass(self, began_at: Instant, now: Instant) -> None:
-        """Run all machines for a cycle; then process reports and corrections."""
-        for machine in self._machines:
+    def _pass(self, began_at: Instant, now: Instant) -> bool:
+        """Run all machines for a cycle; then process reports and corrections. Return True if a
+        subtask has ended."""
+        has_end = False
+        for index, machine in enumerate(self._machines):
             ended = machine.run(QUANTA)
             for flow, quantum in ended:
                 flow.ended_at = began_at + quantum * self._setting.quantum_s
             if ended:
                 machine.qos.settle()
+                self._changed.add(index)
+                has_end = True
         cycle_s = self._setting.cycle_s
         for task in self._live:
             real_s = now - task.started_at
-            virtual_s = [cycle_s * f.done / f.agreed for f in task.flows]
-            task.count(virtual_s, real_s)
+            done = [flow.done for flow in task.flows]
+            virtual_s = [cycle_s * one / f.agreed for one, f in zip(done, task.flows, strict=True)]
+            task.count(virtual_s, real_s, sum(done))
             if self._setting.is_controlled:
                 self._control(task, virtual_s, real_s)
+        return has_end
 
     def _control(self, task: _Task, virtual_s: Sequence[Seconds], real_s: Seconds) -> None:
         windows = task.task.asynchrony_s, task.task.deviation_s

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from heapq import heapify, heappop, heapreplace
 from math import ceil, inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from koala.core.model.values import Instant
 from koala.papers.synchronous.simulation.setting import SHARES
@@ -21,6 +21,8 @@ from koala.papers.synchronous.simulation.setting import SHARES
 DUST = 1e-12
 """Rounding tolerance, as a share."""
 Tags = tuple[float, ...]
+HARD, NOTHING = (True, True, True), (False, False, False)
+"""Queues with work: with hard partitions all three count as such."""
 
 
 class Picks(NamedTuple):
@@ -170,34 +172,45 @@ class QosQueue:
     def serve(self, quanta: int) -> Sequence[tuple[Flow, int]]:
         """Give out so many quanta; return the subtasks that ended, each with the quanta given out
         by then."""
-        dummy = self._dummy
-        heap = [(flow.tag, flow.number, flow) for flow in self.flows.values()]
-        if dummy.weight:
-            heap.append((dummy.tag, DUMMY, dummy))
+        # The heap holds copies of what changes, because most of a run is this loop.
+        heap: list[list[Any]] = [
+            [flow.tag, number, flow.weight, flow.whole - flow.delivered, flow]
+            for number, flow in self.flows.items()
+        ]
+        if self._dummy.weight:
+            heap.append([self._dummy.tag, DUMMY, self._dummy.weight, inf, self._dummy])
         heapify(heap)
         ended: list[tuple[Flow, int]] = []
-        left = quanta
-        while left and heap:
-            tag, number, flow = heap[0]
+        left, present, virtual = quanta, len(heap), self._virtual
+        while left and present:
+            entry = heap[0]
+            tag, number, weight, needed, flow = entry
             run = left
-            if len(heap) > 1:  # in one go what comes before the second least tag
+            if present > 1:  # in one go what comes before the second least tag
                 second = heap[1][0]
-                if len(heap) > 2 and heap[2][0] < second:
+                if present > 2 and heap[2][0] < second:
                     second = heap[2][0]
-                run = int((second - tag) * flow.weight) or 1
-                run = min(run, left)
-            if number != DUMMY:
-                run = int(flow.left) if run > flow.left else run
-                flow.delivered += run
-            left -= run
-            self._virtual = tag + (run - 1) / flow.weight
-            flow.tag = tag + run / flow.weight
-            if flow.delivered >= flow.whole:
-                heappop(heap)
-                del self.flows[number]
-                ended.append((flow, quanta - left))
+                run = int((second - tag) * weight) or 1
+                if run > left:  # noqa: PLR1730 - quicker than a call
+                    run = left
+            if run < needed:
+                entry[0] = tag + run / weight
+                entry[3] = needed - run
+                heapreplace(heap, entry)
             else:
-                heapreplace(heap, (flow.tag, number, flow))
+                run = needed
+                flow.delivered = flow.whole
+                heappop(heap)
+                present -= 1
+                del self.flows[number]
+                ended.append((flow, quanta - left + run))
+            left -= run
+            virtual = tag + (run - 1) / weight
+        self._virtual = virtual
+        for tag, number, _, needed, flow in heap:
+            flow.tag = tag
+            if number != DUMMY:
+                flow.delivered = flow.whole - needed
         return ended
 
 
@@ -221,8 +234,8 @@ class Machine:
         done = 0
         while done < quanta:
             lefts = (self.local.left, self.qos.left, self.best_effort.left)
-            backlog = (True, True, True) if self._is_hard else tuple(left > 0 for left in lefts)
-            if not any(backlog):
+            backlog = HARD if self._is_hard else (lefts[0] > 0, lefts[1] > 0, lefts[2] > 0)
+            if backlog == NOTHING:
                 self._tags = (0.0,) * len(SHARES)
                 break
             found = picks(self._tags, backlog, quanta - done)
@@ -230,22 +243,24 @@ class Machine:
                 found = picks(self._tags, backlog, cut)
             self._tags = found.tags
             local, qos, best_effort = found.counts
-            self.local.serve(local)
-            self.best_effort.serve(best_effort)
-            for flow, nth in self.qos.serve(qos):
-                ended.append((flow, done + _place(found.order, 1, nth)))
+            if local:
+                self.local.serve(local)
+            if best_effort:
+                self.best_effort.serve(best_effort)
+            if qos:
+                for flow, nth in self.qos.serve(qos):
+                    ended.append((flow, done + _place(found.order, 1, nth)))
             done += len(found.order)
         return ended
 
 
 def _until_one_is_empty(found: Picks, lefts: tuple[float, ...]) -> int:
     """Return the number of quanta after which a queue would be asked for more than it has."""
-    cuts = [
-        _place(found.order, flow, int(left))
-        for flow, (left, count) in enumerate(zip(lefts, found.counts, strict=True))
-        if 0 < left < count
-    ]
-    return min(cuts, default=len(found.order))
+    cut = len(found.order)
+    for flow, count in enumerate(found.counts):
+        if 0 < lefts[flow] < count:
+            cut = min(cut, _place(found.order, flow, int(lefts[flow])))
+    return cut
 
 
 def _place(order: bytes, flow: int, nth: int) -> int:
