@@ -36,9 +36,11 @@ def spread(sizes: Sequence[int], idle: Sequence[int]) -> list[int] | None:
     """Place components on distinct sites, for bare numbers: the index of each component's site, or
     None if they do not fit. `sizes` are in decreasing order. The n-th component goes to the site
     with the n-th most idle processors; a stable sort keeps ties in site order."""
+    most = max(idle)
+    if most < sizes[0]:
+        return None
     if len(sizes) == 1:
-        best = max(range(len(idle)), key=idle.__getitem__)
-        return [best] if idle[best] >= sizes[0] else None
+        return [idle.index(most)]
     ranking = sorted(range(len(idle)), key=idle.__getitem__, reverse=True)
     del ranking[len(sizes) :]
     for size, site in zip(sizes, ranking, strict=True):

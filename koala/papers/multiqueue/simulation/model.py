@@ -53,14 +53,15 @@ class System:
     ) -> None:
         self.now = 0.0
         self.global_queue = len(sites)
-        self._discipline = discipline
         self._idle = list(sites)
         self._waiting = 0
         self._queues: list[deque[tuple[int, StreamJob]]] = [deque() for _ in range(len(sites) + 1)]
         self._running: list[tuple[float, int, Sequence[int], tuple[int, ...]]] = []
         self._coin = coin
         self._on_start = on_start
+        self._is_ageing = ageing < FOREVER
         self._ageing = ageing
+        self._is_local = [discipline.is_local(count) for count in range(len(sites) + 1)]
         local = range(len(sites)) if discipline.has_local else range(0)
         self._visiting = Visiting(
             discipline,
@@ -86,24 +87,26 @@ class System:
     def arrive(self, number: int, job: StreamJob) -> None:
         """Add a job that arrives now."""
         self.now = job.at
-        is_local = self._discipline.is_local(len(job.sizes))
-        key = job.home if is_local else self.global_queue
+        key = job.home if self._is_local[len(job.sizes)] else self.global_queue
         self._queues[key].append((number, job))
         self._waiting += 1
-        if self._visiting.arrived(key) and not self._is_door_held():
+        if self._visiting.arrived(key) and not (self._is_ageing and self._is_door_held()):
             self._try(key)
 
     def depart(self) -> None:
         """Remove the job that ends next, and start the jobs that now fit."""
         self.now, _, sites, sizes = heappop(self._running)
         idle = self._idle
-        for site, size in zip(sites, sizes, strict=True):
-            idle[site] += size
+        if len(sizes) == 1:
+            idle[sites[0]] += sizes[0]
+        else:
+            for site, size in zip(sites, sizes, strict=True):
+                idle[site] += size
         draw = self._coin()
         if not self._waiting:
             return  # nor is a queue disabled: none has a head
         for key in self._visiting.departed(sites, draw):
-            if not self._try(key) and self._holds_door(key):
+            if not self._try(key) and self._is_ageing and self._holds_door(key):
                 break
 
     def _try(self, key: int) -> bool:
@@ -121,8 +124,11 @@ class System:
             return False
         queue.popleft()
         self._waiting -= 1
-        for site, size in zip(sites, sizes, strict=True):
-            idle[site] -= size
+        if len(sizes) == 1:
+            idle[sites[0]] -= sizes[0]
+        else:
+            for site, size in zip(sites, sizes, strict=True):
+                idle[site] -= size
         heappush(self._running, (self.now + job.service, number, sites, sizes))
         self._on_start(_tuple(Started, (number, job, key, self.now, sites)))
         return True
@@ -134,8 +140,8 @@ class System:
         return self.now - queue[0][1].at if queue else 0.0
 
     def _holds_door(self, key: int) -> bool:
-        return self._ageing < FOREVER and is_draining_for_aged(self._waited(key), self._ageing)
+        return is_draining_for_aged(self._waited(key), self._ageing)
 
     def _is_door_held(self) -> bool:
         """True if an aged head that does not fit blocks the arrivals behind it."""
-        return self._ageing < FOREVER and any(map(self._holds_door, self._visiting.disabled))
+        return any(map(self._holds_door, self._visiting.disabled))
