@@ -89,18 +89,18 @@ class _Cluster:
 class _Area:
     """Integral of a changing number of processors, in processor-seconds."""
 
-    __slots__ = ("_past", "level")
+    __slots__ = ("level", "past")
 
     def __init__(self) -> None:
         self.level = 0
-        self._past = 0.0  # the area, if the level had always been what it is
+        self.past = 0.0  # the area, if the level had always been what it is
 
     def change(self, processors: int, now: Instant) -> None:
         self.level += processors
-        self._past -= processors * now
+        self.past -= processors * now
 
     def until(self, now: Instant) -> float:
-        return self._past + self.level * now
+        return self.past + self.level * now
 
 
 class _Run:
@@ -167,10 +167,14 @@ class _Run:
 
     # --- local jobs ---
 
+    # Most of a run is local jobs: what they do often stands in line, without calls.
+
     def _await_local(self, cluster: _Cluster) -> None:
         arrival = next(cluster.arrivals, None)
         if arrival is not None:
-            self._push(arrival.at, _ARRIVAL, self._local_arrives, (cluster, arrival))
+            self._number += 1
+            entry = (arrival[0], _ARRIVAL, self._number, self._local_arrives, (cluster, arrival))
+            heappush(self._heap, entry)
 
     def _local_arrives(self, what: tuple[_Cluster, LocalArrival]) -> None:
         cluster, (at, processors, run_s) = what
@@ -185,8 +189,7 @@ class _Run:
         self._await_local(cluster)
 
     def _advance(self, cluster: _Cluster) -> None:
-        if not cluster.waiting:
-            return
+        """Start the waiting jobs that fit now."""
         now = self.now
         for key in cluster.queue.advance(now):
             number, submitted_at, processors, run_s, _ = cluster.waiting.pop(key)
@@ -194,9 +197,14 @@ class _Run:
             self._start(cluster, key, tuple.__new__(_LocalJob, job))
 
     def _start(self, cluster: _Cluster, key: int, job: _LocalJob) -> None:
+        _, _, processors, run_s, now = job
         cluster.running[key] = job
-        self._local.change(job.processors, self.now)
-        self._push(self.now + job.run_s, _END, self._local_ends, (cluster, key))
+        area = self._local
+        area.level += processors
+        area.past -= processors * now
+        self._number += 1
+        entry = (now + run_s, _END, self._number, self._local_ends, (cluster, key))
+        heappush(self._heap, entry)
 
     def _local_ends(self, which: tuple[_Cluster, int]) -> None:
         cluster, key = which
@@ -205,7 +213,8 @@ class _Run:
         job = self._leave(cluster, key, "completed")
         self._completed += 1
         self._response_s += self.now - job.submitted_at
-        self._advance(cluster)
+        if cluster.waiting:
+            self._advance(cluster)
 
     def _kill(self, cluster: _Cluster, key: int) -> None:
         """Kill a local job to make room; its work is lost."""
@@ -219,7 +228,9 @@ class _Run:
     def _leave(self, cluster: _Cluster, key: int, outcome: str) -> _LocalJob:
         job = cluster.running.pop(key)
         cluster.queue.end(key)
-        self._local.change(-job.processors, self.now)
+        area, processors = self._local, job.processors
+        area.level -= processors
+        area.past += processors * self.now
         if self._record is not None:
             self._record(
                 Outcome(
@@ -292,7 +303,8 @@ class _Run:
     def _place(self, job: _GlobalJob) -> list[_Cluster] | None:
         """Place the components by Worst-Fit on the idle processors (Deadlines 2.2)."""
         size = job.arrival.processors
-        if sum(cluster.queue.idle // size for cluster in self._clusters) < job.arrival.components:
+        room = sum([cluster.queue.idle // size for cluster in self._clusters])
+        if room < job.arrival.components:
             return None  # components of one size: needs no policy
         view = GridView(
             [
@@ -333,7 +345,7 @@ class _Run:
                 self._kill(cluster, key)
         self._claim(job, [self._clusters[index] for index in room.sites])
         for cluster, victims in zip(self._clusters, room.victims, strict=True):
-            if victims:
+            if victims and cluster.waiting:
                 self._advance(cluster)
 
     def _victims(self, cluster: _Cluster) -> Iterable[int]:
@@ -345,8 +357,9 @@ class _Run:
         for cluster, key in job.claims:
             cluster.queue.end(key)
         self._global.change(-job.arrival.components * job.arrival.processors, self.now)
-        for cluster in dict.fromkeys(cluster for cluster, _ in job.claims):
-            self._advance(cluster)
+        for cluster in dict.fromkeys([cluster for cluster, _ in job.claims]):
+            if cluster.waiting:
+                self._advance(cluster)
 
     def _tell(self, job: _GlobalJob) -> None:
         if self._record is None:
