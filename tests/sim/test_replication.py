@@ -1,5 +1,6 @@
 """Runs in many processes give what they give in one, in the order of the items."""
 
+import gc
 import os
 import select
 import signal
@@ -13,7 +14,7 @@ from itertools import count
 import pytest
 
 from koala.errors import KoalaError
-from koala.sim.replication import replicate
+from koala.sim.replication import COLLECTED_AFTER, replicate
 from tests.cli.command import environment
 
 
@@ -30,6 +31,17 @@ def _interrupt_parent(parent: int, item: int) -> int:
         os.kill(parent, signal.SIGINT)
         signal.pause()
     return item
+
+
+def _threshold(_item: int) -> int:
+    return gc.get_threshold()[0]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_garbage_is_looked_for_rarely_in_a_run_and_as_before_afterwards(workers: int) -> None:
+    before = gc.get_threshold()
+    assert replicate(_threshold, range(2), workers=workers).results == (COLLECTED_AFTER,) * 2
+    assert gc.get_threshold() == before
 
 
 @pytest.mark.parametrize("workers", [1, 2])
