@@ -252,7 +252,7 @@ of_cluster() {
 }
 
 down() {
-  local dir d pid
+  local dir d pid i
   dir=$(cd "$1" && pwd)
   find_postgres
   for d in "$dir"/*/; do
@@ -261,9 +261,12 @@ down() {
     if [ -n "$pid" ]; then kill -CONT "$pid" 2>/dev/null || true; fi
     database "$d" "$PG/pg_ctl" -D "$d/db/data" -m immediate -w -t 10 stop > /dev/null 2>&1 || true
     # Almighty's children and sshd change their titles, and with them what /proc shows as environment.
-    for pid in $(sed 's/^/-s /' "$d/sessions" 2>/dev/null | xargs -r ps -o pid=) \
-               $(cat "$d/sshd.pid" 2>/dev/null) $(of_cluster "$d"); do
-      [ "$pid" = $$ ] || kill -9 "$pid" 2>/dev/null || true
+    # Twice: some are born while the first ones are killed.
+    for i in 1 2; do
+      for pid in $(sed 's/^/-s /' "$d/sessions" 2>/dev/null | xargs -r ps -o pid=) \
+                 $(cat "$d/sshd.pid" 2>/dev/null) $(of_cluster "$d"); do
+        [ "$pid" = $$ ] || kill -9 "$pid" 2>/dev/null || true
+      done
     done
   done
 }
