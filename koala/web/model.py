@@ -5,7 +5,8 @@ bounded number of queries, however many pages are open:
 
 - a notice marks its job as changed; changed jobs are read together, by id;
 - sites are read after notices, and every few seconds, because local users send no notices;
-- a pause follows each round that is `QUIET` times as long as the daemon took to answer.
+- each kind of question (changed jobs, sites, all jobs) is asked again only after a pause that is
+  `QUIET` times as long as its last answer took, so that a slow answer of one kind delays no other.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ GATHER_S = 0.25
 """Time in which changes are gathered."""
 SITES_S = 3.0
 """Greatest age of the sites while nothing else changes."""
-QUIET = 10
+QUIET = 20
 RETRY_S = 1.0
 JOBS_AT_ONCE = 500
 JOBS_MAX = 200_000
@@ -73,6 +74,9 @@ class GridModel:
         self._seen = 0  # the newest notice that was received
         self._notified = asyncio.Event()
         self._is_stale = True  # jobs were never read, or a part of the notices is lost
+        self._whole_due_s = 0.0  # by the clock of this process: all jobs are not read earlier
+        self._sites_due_s = 0.0
+        self._are_sites_old = False  # they were not read in the last round
         self._documents: dict[tuple[str, str], tuple[int, Document]] = {}
         self._versions: dict[str, int] = {}  # of jobs: the serial of the last change
 
@@ -119,26 +123,35 @@ class GridModel:
         await self._notified.wait()
         while True:
             self._notified.clear()
-            began_s = now_s()
+            pause_s = GATHER_S
             try:
-                await self._round()
+                pause_s = max(pause_s, await self._round())
             except UnauthenticatedError:
                 raise
             except KoalaError as error:
                 self._set_trouble(str(error))
                 await asyncio.sleep(RETRY_S)
-            await asyncio.sleep(max(GATHER_S, QUIET * (now_s() - began_s)))
-            if not self._is_stale and not self._dirty:
+            await asyncio.sleep(pause_s)
+            if not self._dirty:
                 try:
-                    async with asyncio.timeout(SITES_S):
+                    async with asyncio.timeout(self._calm_s()):
                         await self._notified.wait()
                 except TimeoutError:
                     continue
 
-    async def _round(self) -> None:
+    def _calm_s(self) -> float:
+        """Return how long to wait for a notice: until something is due anyhow."""
+        due_s = self._sites_due_s if self._are_sites_old else now_s() + SITES_S
+        if self._is_stale:
+            due_s = min(due_s, self._whole_due_s)
+        return max(0.0, due_s - now_s())
+
+    async def _round(self) -> float:
+        """Ask what is due, and return the pause until changed jobs may be asked for again."""
         number = max(self._seen, self.number)
         dirty = list(self._dirty)[:JOBS_AT_ONCE]
-        if self._is_stale:
+        pause_s, began_s = 0.0, now_s()
+        if self._is_stale and began_s >= self._whole_due_s:
             self._dirty.clear()
             self._is_stale = False
             try:
@@ -146,14 +159,27 @@ class GridModel:
             except BaseException:
                 self._is_stale = True
                 raise
+            self._whole_due_s = now_s() + QUIET * (now_s() - began_s)
         else:
             found = await self._read_jobs(dirty) if dirty else []
             for job in dirty:
                 self._dirty.pop(job, None)
-        sites = [dict(site) for site in await self._client.sites()]
+            pause_s = QUIET * (now_s() - began_s)
+        sites = await self._read_sites()
         is_whole = not self.is_loaded.is_set()
         self._store(found, sites, number if not self._dirty else self.number, is_whole=is_whole)
         self.is_loaded.set()
+        return pause_s
+
+    async def _read_sites(self) -> list[Document]:
+        """Read the sites; return those that are known if it is too early to ask again."""
+        began_s = now_s()
+        self._are_sites_old = began_s < self._sites_due_s
+        if self._are_sites_old:
+            return list(self.sites.values())
+        sites = [dict(site) for site in await self._client.sites()]
+        self._sites_due_s = now_s() + QUIET * (now_s() - began_s)
+        return sites
 
     async def _read_jobs(self, jobs: Sequence[str] = ()) -> list[Document]:
         return [dict(job) for job in await self._client.list_jobs(jobs=jobs)]

@@ -105,7 +105,11 @@ async def submitting(client: AsyncClient, duration_s: float) -> None:
 async def open_pages(folder: Path, scale: float, duration_s: float) -> list[Figure]:
     """200 pages of a grid of 1,000 sites and 100,000 jobs."""
     sites, jobs = round(1_000 * scale), round(100_000 * scale)
-    async with a_daemon(folder, sites) as (grid, client), AsyncExitStack() as stack:
+    limits_text = f"[limits]\njobs_per_user = {2 * jobs + 10_000}\n"
+    async with (
+        a_daemon(folder, sites, more=limits_text) as (grid, client),
+        AsyncExitStack() as stack,
+    ):
         daemon = Daemon(grid)
         for first in range(0, jobs, BATCH):
             await client.submit_many([a_queued_job(one) for one in range(first, first + BATCH)])
