@@ -11,6 +11,7 @@ import pytest
 from koala.client import AsyncClient
 from koala.web.clock import now_s
 from koala.web.model import QUIET, GridModel
+from tests.bench.crowd import pause
 from tests.daemon.running import ONE, config_of, running
 
 LIMIT_S = 90.0
@@ -23,7 +24,7 @@ class SlowList(AsyncClient):
     async def list_jobs(self, *arguments: Any, **options: Any) -> Any:
         """List jobs; all of them come late."""
         if not options.get("jobs"):
-            await asyncio.sleep(SLOW_S)
+            await pause(SLOW_S)
         return await super().list_jobs(*arguments, **options)
 
 
