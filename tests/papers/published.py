@@ -1,8 +1,9 @@
 """Published reproductions below docs/papers: publish one, and check that it can be made again.
 
-`python -m tests.papers.published FOLDER` publishes what `koala reproduce` wrote: the report, its
-tables and drawings, the provenance, and some rows of `runs.jsonl`. Without a folder all published
-rows are computed again and compared byte for byte (`make check-reproduction`).
+`python -m tests.papers.published FOLDER` publishes what `koala reproduce` wrote: its provenance,
+some rows of `runs.jsonl`, and report, tables and drawings, which the code of today makes again from
+all rows. Without a folder all published rows are computed again and compared byte for byte (`make
+check-reproduction`).
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import hashlib
 import importlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from koala.cli.research.reproduce import PAPERS
 from koala.papers.paper import Paper
+from koala.papers.report import draw, report, write
 from koala.papers.runs import Run
-from koala.papers.sweep import plan
+from koala.papers.sweep import Plan, plan, swept
+from koala.sim.campaign.parts import merge, read_parts
 from koala.sim.campaign.records import as_plain
 
 FOLDER = Path(__file__).parents[2] / "docs" / "papers"
@@ -48,16 +52,28 @@ def publish(source: Path) -> Path:
     for old in target.iterdir():
         old.unlink()
     (target / PROVENANCE).write_text(f"{json.dumps(provenance, indent=1)}\n", encoding="utf-8")
-    for path in sorted((*source.glob("*.csv"), *source.glob("*.svg"))):
-        (target / path.name).write_bytes(path.read_bytes())
-    report = (source / "report.md").read_text(encoding="utf-8")
-    for picture in source.glob("*.png"):
-        report = report.replace(f"[PNG]({picture.name}), ", "")
-    (target / "report.md").write_text(report, encoding="utf-8")
+    _write_report(source, target)
+    text = (target / "report.md").read_text(encoding="utf-8")
+    for picture in target.glob("*.png"):
+        text = text.replace(f"[PNG]({picture.name}), ", "")
+        picture.unlink()
+    (target / "report.md").write_text(text, encoding="utf-8")
     lines = (source / "runs.jsonl").read_text(encoding="utf-8").splitlines()
     sample = sorted(lines, key=lambda line: _digest(json.loads(line)["id"]))[:ROWS]
     (target / SAMPLE).write_text("".join(map(_without_id, sample)), encoding="utf-8")
     return target
+
+
+def _write_report(source: Path, target: Path) -> None:
+    """Write report, tables and drawings from the rows of a reproduction. A run takes hours, and the
+    form of a report may have changed since."""
+    parts = read_parts([source])
+    wanted = _plan(parts[0].options)
+    runs = wanted.runs()
+    made = merge(runs, wanted.ids(runs), parts, code=parts[0].provenance["code"])
+    written = report(swept(wanted, made))
+    write(written, target)
+    draw(written, target, progress=lambda _: None)
 
 
 def _digest(name: str) -> str:
@@ -75,15 +91,19 @@ def rows(folder: Path) -> Iterator[tuple[str, list[Run]]]:
     """Yield each published row of a paper, and the runs that may give it: settings of two kinds may
     be called the same."""
     options = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["options"]
-    paper = paper_of(options["paper"])
-    effort = replace(
-        paper.efforts[options["effort"]], replications=options["reps"], length=options["length"]
-    )
-    runs = plan(paper, effort, seed=options["seed"]).runs()
+    runs = _plan(options).runs()
     for line in (folder / SAMPLE).read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         known = (row["setting"], row["seed"])
         yield line, [one for one in runs if (str(one.setting), one.seed) == known]
+
+
+def _plan(options: Mapping[str, Any]) -> Plan:
+    paper = paper_of(options["paper"])
+    effort = replace(
+        paper.efforts[options["effort"]], replications=options["reps"], length=options["length"]
+    )
+    return plan(paper, effort, seed=options["seed"])
 
 
 def is_same(line: str, runs: list[Run], paper: Paper) -> bool:
