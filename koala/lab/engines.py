@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from koala.errors import ConfigError
-from koala.sim.campaign.making import Engine, Processes
+from koala.sim.campaign.making import PROCESSES, Engine, Processes
 
-PROCESSES = "processes"
 DASK = "dask://"
 KOALA = "koala"
 

@@ -67,6 +67,10 @@ class Runs:
     @property
     def engine(self) -> Engine:
         """Engine that makes the runs. Raises ConfigError."""
+        from koala.sim.campaign.making import PROCESSES, Processes
+
+        if self.on == PROCESSES:  # spares the import of gRPC by koala.lab
+            return Processes(workers=self.workers)
         from koala.lab.engines import engine_of
 
         return engine_of(self.on, self.workers)

@@ -19,6 +19,8 @@ from koala.sim.replication import Each, Progress, Replications, replicate
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 One = TypeVar("One", bound=Timed)
+PROCESSES = "processes"
+"""Name of the engine that `--on` has unless it is given."""
 
 
 class Engine(Protocol):
