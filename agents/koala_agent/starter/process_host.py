@@ -121,7 +121,8 @@ class MachineDriver:
             except ValueError as error:
                 assert isinstance(event, Received), event
                 log(f"the other end said what cannot be meant: {error}")
-                continue
+                # What is due does not wait for a sensible message.
+                actions = self._machine.handle(Woken(), boot_now())
             for action in actions:
                 if isinstance(action, Look):
                     self._is_poll_due = True

@@ -20,8 +20,9 @@ import pytest
 from koala_agent.starter import kv_socket as exchange
 from koala_agent.starter.compat import boot_now
 from koala_agent.starter.connection import JsonSocket, Watch
-from koala_agent.starter.events import Disconnected, Exit, ProcessEnded, Send, Woken
+from koala_agent.starter.events import Disconnected, Exit, ProcessEnded, Received, Send, Woken
 from koala_agent.starter.kv_socket import KeyValueSocket
+from koala_agent.starter.messages import PingAnswered, read
 from koala_agent.starter.process_host import MachineDriver, ProcessHost
 from koala_agent.starter.work_meter import WorkMeter
 
@@ -210,6 +211,49 @@ def test_a_line_that_is_found_lost_by_speaking_is_heard_of_at_once() -> None:
     speaker = Speaker()
     MachineDriver(speaker, Deserted()).drive(Woken())
     assert speaker.heard[:2] == [Woken(), Disconnected()]
+
+
+class Babel:
+    """A world whose other end sends nonsense without a pause."""
+
+    def __init__(self) -> None:
+        self.watch: Watch = Unheard()
+        self.is_over = False
+        self._rounds = 0
+
+    def wake_at(self) -> float:
+        return 0.0
+
+    def gather(self) -> list[Event]:
+        self._rounds += 1
+        assert self._rounds < 10, "what is due waits for a sensible message"
+        return [Received(message={"kind": "pong"})]
+
+    def poll_processes(self) -> list[Event]:
+        return []
+
+    def carry_out(self, action: Action) -> list[Event]:
+        self.is_over |= isinstance(action, Exit)
+        return []
+
+
+class Leaseholder:
+    """A machine with a lease that has run out when it looks at its clock again."""
+
+    wake_at = 0.0
+
+    def __init__(self) -> None:
+        self._looks = 0
+
+    def handle(self, event: Event, _now: float) -> list[Action]:
+        if isinstance(event, Received):
+            read(PingAnswered, event.message)
+        self._looks += 1
+        return [Exit()] if self._looks > 1 else []
+
+
+def test_messages_without_sense_do_not_keep_a_lease_alive() -> None:
+    MachineDriver(Leaseholder(), Babel()).drive(Woken())
 
 
 def test_ends_that_are_signalled_together_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
