@@ -38,7 +38,7 @@ def parse_toml(text: str, *, source: str) -> Tree:
     """Parse TOML. Raises ConfigError."""
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # of TOML, or of its numbers and depth
+    except (ValueError, RecursionError) as error:  # invalid TOML, too long a number, too deep
         raise ConfigError(f"{source}: not TOML: {error}") from error
 
 
@@ -64,8 +64,8 @@ def check_port(source: str, key: str, endpoint: str | None) -> None:
 def unknown_key(key: str, known: tuple[str, ...]) -> str:
     """Explain that a key, with dots before its last word, is not among the known words."""
     near = difflib.get_close_matches(key.rpartition(".")[2], known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"{key} is unknown: {hint}Known are {', '.join(known)}"
+    hint = f": did you mean {near[0]}?" if near else "."
+    return f"{key} is unknown{hint} Known are {', '.join(known)}"
 
 
 def type_at(kind: Any, place: str) -> Any:  # noqa: ANN401 - a type

@@ -146,7 +146,7 @@ def test_nothing_is_served_without_the_table(tmp_path: Path) -> None:
         ('listen = "0.0.0.0:1"', "agent.toml: metrics.listen = '0.0.0.0:1': allowed is a loopback"),
         (
             'listen = "127.0.0.1:1"\nrelay = "127.0.0.1:2"',
-            "metrics.relay is unknown: Known are listen,",
+            "metrics.relay is unknown. Known are listen,",
         ),
         ('listen = "127.0.0.1:1"\ncertificate = "c"', "metrics.certificate needs metrics.key"),
     ],
