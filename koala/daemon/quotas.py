@@ -36,7 +36,7 @@ CALLS_AT_ONCE = 16
 CALLS_BYTES_MAX = 64 * MB
 """Total size of the requests of one user that are not answered yet: they wait in memory."""
 MEASURED_AT_ONCE = 100
-"""Descriptions that are measured before other tasks run: half a millisecond."""
+"""Descriptions that are measured before other tasks run: half a millisecond for common ones."""
 SUBMISSION_BURST_S = 10.0
 """A user may submit the jobs of this time at once after a rest."""
 
@@ -166,8 +166,8 @@ class Quotas:
     the rate of submissions.
 
     Usage is updated as jobs are accepted and as their ends are published. The descriptions of a
-    long queue take half a second to measure, which would delay a start. So those of earlier `jobs`
-    are measured by `measure` as the daemon serves; what is left is measured at the first check.
+    long queue take half a second to measure, which would delay a start. So `measure` measures those
+    of earlier `jobs` while the daemon serves; the first check measures what is left.
     """
 
     def __init__(self, limits: LimitsTable, jobs: Iterable[Job]) -> None:
@@ -183,13 +183,13 @@ class Quotas:
             self._count(job.id, job.spec.owner, 0)
 
     async def measure(self) -> None:
-        """Measure the descriptions of the jobs of before, some at a time."""
+        """Measure the descriptions of earlier jobs, some at a time, between other tasks."""
         while self._unmeasured:
             self._measure(MEASURED_AT_ONCE)
             await asyncio.sleep(0)
 
     def _measure(self, most: int) -> None:
-        """Add the sizes of at most so many earlier jobs to the usage."""
+        """Add the sizes of some earlier jobs to the usage, at most this many."""
         some = self._unmeasured[-most:]
         del self._unmeasured[-most:]
         for job in some:

@@ -287,7 +287,7 @@ class Facts:
     """Facts of a site, sent with each registration.
 
     They are constant for the life of the agent's process, except `starts_after_stop`. Empty or 0:
-    none, or unknown. `notice` is for the site's users; nothing is decided by it.
+    none, or unknown. `notice` is for the site's users; no decision depends on it.
     """
 
     processors: Processors = 0

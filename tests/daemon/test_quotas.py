@@ -164,7 +164,7 @@ def test_an_end_makes_room_once() -> None:
 
 
 def quotas_after_a_start(jobs: int, mb: int) -> Quotas:
-    """Quotas of a daemon that has found so many jobs, each of a fifth of a megabyte."""
+    """Quotas of a daemon that has found this many jobs, each of a fifth of a megabyte."""
     specs = [a_spec(name="n" * 200_000) for _ in range(jobs)]
     assert all(200_000 < description_bytes(spec) < 205_000 for spec in specs)
     found = [
@@ -180,7 +180,7 @@ def test_the_first_check_after_a_start_counts_the_descriptions_of_all_jobs() -> 
         quotas_after_a_start(5, mb=1).require_job_quota(a_spec())
 
 
-async def test_descriptions_of_before_are_measured_beside_other_tasks() -> None:
+async def test_descriptions_of_earlier_jobs_are_measured_between_other_tasks() -> None:
     quotas = quotas_after_a_start(2 * MEASURED_AT_ONCE, mb=1)
     quotas.publish([Notice(number=1, at=1.0, job="j0", phase="Cancelled")])
     async with asyncio.TaskGroup() as group:

@@ -147,7 +147,7 @@ class AgentRegistry:
         return None if self._sessions.of(site) is None else self._versions.get(site)
 
     def notice(self, site: SiteName) -> str:
-        """Text of a site's agent that users should know; empty while it is not connected."""
+        """Return the notice of a site's agent to users; empty while it is not connected."""
         return "" if self._sessions.of(site) is None else self._notices.get(site, "")
 
     def refuse(self, connection: AgentConnection, reason: str) -> None:

@@ -9,7 +9,7 @@ from koala.protocol.messages import Facts
 
 
 def facts_of(facts: Facts) -> SiteFacts:
-    """Return the facts of a site as the core has them: those that something is decided by."""
+    """Return the facts of a site on which the core decides."""
     known = {field.name for field in fields(SiteFacts)}
     told = {
         field.name: getattr(facts, field.name) for field in fields(facts) if field.name in known

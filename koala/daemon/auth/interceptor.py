@@ -90,7 +90,10 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         return self._guarded(str(handler_call_details.method).removeprefix(_PACKAGE), handler)
 
     def _guarded(self, call: str, handler: Handler) -> Handler:
-        """Copy the handler of a method; nothing of one call is kept for the next."""
+        """Copy the handler of a method with the checks around it.
+
+        The copy serves all calls, so it must keep nothing of any of them.
+        """
         behaviour = _answering(behaviour_of(handler))
         is_clients = call.startswith(_CLIENTS)
 

@@ -62,7 +62,7 @@ class LocalLoad:
         self._running[key] = job, loop.call_later(job.run_s, self._post, over)
 
     def make_room(self, processors: int, claim: str) -> bool:
-        """Free so many processors for a claim, killing the youngest local jobs if needed; none is
+        """Free this many processors for a claim, killing the youngest local jobs if needed; none is
         killed where all of them would not suffice."""
         if processors > self._queue.idle + self.processors:
             return False
