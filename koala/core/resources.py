@@ -24,6 +24,7 @@ from koala.core.model.grid import (
 from koala.core.model.job import ComponentSpec, JobSpec
 from koala.core.model.values import SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
+from koala.protocol.messages import NO_RESOURCES
 
 SITES_NAMED = 6
 _FEATURES = re.compile(r"[A-Za-z0-9_.:=-]+(?:&[A-Za-z0-9_.:=-]+)*")
@@ -41,10 +42,19 @@ def asks(component: ComponentSpec) -> bool:
     )
 
 
-def lack(component: ComponentSpec, facts: SiteFacts) -> str:
-    """Describe what a site lacks for a component, idle or busy; empty if nothing is known to be
-    missing. Processors do not count."""
-    has = facts.resources
+def may_have_gpus(component: ComponentSpec, site: Site) -> bool:
+    """Return True if a component asks for GPUs, and the site has not told yet whether it has any:
+    agents register before their batch systems answer."""
+    is_told = site.has_told_resources or site.facts.resources != NO_RESOURCES
+    return bool(component.gpus) and not is_told
+
+
+def lack(component: ComponentSpec, site: Site) -> str:
+    """Describe what a site lacks for a component now, idle or busy; empty if nothing is known to
+    be missing. Processors do not count."""
+    facts, has = site.facts, site.facts.resources
+    if may_have_gpus(component, site):
+        return "has not told its GPUs yet"
     if (component.gpus or 0) > has.gpus:
         return f"has {has.gpus} GPUs" if has.gpus else "has no GPUs"
     tasks = component.processors // (component.cpus_per_task or 1)
@@ -121,13 +131,13 @@ def able_sites(
     return {
         name: site
         for name, site in sites.items()
-        if site.facts.admits(user) and not lack(component, site.facts)
+        if site.facts.admits(user) and not lack(component, site)
     }
 
 
 def describe_lack(component: ComponentSpec, sites: Iterable[Site]) -> str:
     """Describe a component's needs, and what each of these sites lacks for it."""
-    words = [f"{site.name} {lack(component, site.facts)}" for site in sites]
+    words = [f"{site.name} {lack(component, site)}" for site in sites]
     more = ", ..." if len(words) > SITES_NAMED else ""
     return f"needs {needs(component)}; {', '.join(words[:SITES_NAMED])}{more}"
 

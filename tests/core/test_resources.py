@@ -12,8 +12,8 @@ from koala.core.model.actions import (
     StartTransfer,
     StopClaim,
 )
-from koala.core.model.events import SiteRegistered
-from koala.core.model.grid import SiteFacts
+from koala.core.model.events import SiteRegistered, SiteReported
+from koala.core.model.grid import Site, SiteFacts
 from koala.core.model.job import ComponentSpec
 from koala.core.model.values import JobId, SiteName
 from koala.core.resources import lack
@@ -105,6 +105,30 @@ def test_a_high_priority_job_preempts_who_holds_the_gpus(
     assert [stop.claim.split("/")[0] for stop in script.take(StopClaim)] == victims
 
 
+def test_a_component_waits_for_a_site_that_has_not_told_its_gpus_yet(script: Script) -> None:
+    """An agent registers before its batch system has answered."""
+    script.tell(a_site("delft"), a_job("j", a_component(1, gpus=2)))
+    assert script.phase("j") == "Placing"
+    assert "delft has not told its GPUs yet" in " ".join(_why(script, "j"))
+    reported = SiteReported(site=SiteName("delft"), idle=8, through=0, tells_resources=False)
+    script.tell(reported)
+    assert "delft has not told its GPUs yet" in " ".join(_why(script, "j"))
+    script.tell(a_site("delft", resources=SiteResources(gpus=2))).report("delft", 8, gpus=2)
+    assert sites_of(script, "j") == ["delft"]
+
+
+def test_a_site_that_has_told_of_no_gpus_has_none(script: Script) -> None:
+    script.tell(a_site("delft")).report("delft", 8)
+    script.tell(a_job("j", a_component(1, gpus=2)))
+    assert "delft has no GPUs" in " ".join(_why(script, "j"))
+    again = load(json.loads(json.dumps(save(script.scheduler))), chosen())
+    assert again.sites[SiteName("delft")].has_told_resources
+
+
+def _why(script: Script, job: str) -> list[str]:
+    return why(script.scheduler, JobId(job), script.now)
+
+
 def test_a_state_with_gpus_is_saved_and_restored(script: Script) -> None:
     with_gpus(script, delft=4)
     script.tell(a_job("j", a_component(1, gpus=3)))
@@ -167,16 +191,17 @@ TAKES = ("constraint", "licenses", "queue", "minMemory")
 )
 def test_what_a_site_lacks(component: dict[str, object], missing: str) -> None:
     wanted = ComponentSpec(executable="x", **component)  # type: ignore[arg-type]
-    assert lack(wanted, SiteFacts(processors=4, honours=TAKES, resources=HAS)) == missing
+    facts = SiteFacts(processors=4, honours=TAKES, resources=HAS)
+    assert lack(wanted, Site(name=SiteName("delft"), facts=facts)) == missing
 
 
 def test_a_site_that_does_not_take_an_attribute() -> None:
-    facts = SiteFacts(processors=4, resources=HAS)
+    site = Site(name=SiteName("delft"), facts=SiteFacts(processors=4, resources=HAS))
     for wish in ({"constraint": "ib"}, {"licenses": (("matlab", 1),)}):
         (name,) = wish
-        assert lack(ComponentSpec(executable="x", **wish), facts) == f"takes no {name}"
+        assert lack(ComponentSpec(executable="x", **wish), site) == f"takes no {name}"
     for handed in ({"queue": "night"}, {"memory_min_mb": 2000}):  # ignored there, with a warning
-        assert lack(ComponentSpec(executable="x", **handed), facts) == ""
+        assert lack(ComponentSpec(executable="x", **handed), site) == ""
 
 
 def test_jobs_go_to_the_site_with_the_features_and_licences(script: Script) -> None:

@@ -89,7 +89,8 @@ class SiteDisconnected:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteReported:
     """A site's idle (startable) processors; the report includes all claims up to ask number
-    `through`. `local` are the processors of local jobs that run.
+    `through`. `local` are the processors of local jobs that run. With `tells_resources` the
+    facts of the site have its resources now; before its batch system answers they have none.
     """
 
     site: SiteName
@@ -98,6 +99,7 @@ class SiteReported:
     rtt_s: Seconds = 0.0
     local: int = 0
     idle_gpus: int = 0
+    tells_resources: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,6 +94,7 @@ class Site:
         default_factory=dict
     )  # ask number, processors
     reported_gpus: int = 0  # idle ones
+    has_told_resources: bool = False  # a report of it has said what it has beside processors
     unreported_gpus: dict[ClaimId, int] = field(default_factory=dict)  # of claims in `unreported`
     errors: int = 0  # consecutive
     erring: dict[JobId, int] = field(default_factory=dict)  # errors of each live job among them

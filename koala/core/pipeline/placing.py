@@ -66,7 +66,7 @@ class CapacityCheck:
     """Capacity of the usable sites if all of them were idle."""
 
     def __init__(self, state: State) -> None:
-        self._sites = {site.name: site.facts for site in state.sites.values() if is_usable(site)}
+        self._sites = {site.name: site for site in state.sites.values() if is_usable(site)}
         self._largest: dict[tuple[UserName, tuple[SiteName, ...]], int] = {}
 
     def can_take(self, job: Job, closed: tuple[SiteName, ...] = ()) -> bool:
@@ -78,7 +78,7 @@ class CapacityCheck:
             owner = job.spec.owner
             shut = closed
             if asks(component):
-                lacking = [n for n, facts in self._sites.items() if lack(component, facts)]
+                lacking = [n for n, site in self._sites.items() if lack(component, site)]
                 shut = (*closed, *lacking)
             most = self._most(owner, shut) if fixed is None else self._at(fixed, owner, shut)
             if most >= component.processors:
@@ -88,8 +88,8 @@ class CapacityCheck:
         return fitting >= job.needed
 
     def _at(self, name: SiteName, owner: UserName, closed: tuple[SiteName, ...]) -> int:
-        facts = None if name in closed else self._sites.get(name)
-        return facts.processors if facts is not None and facts.admits(owner) else 0
+        site = None if name in closed else self._sites.get(name)
+        return site.facts.processors if site is not None and site.facts.admits(owner) else 0
 
     def _most(self, owner: UserName, closed: tuple[SiteName, ...]) -> int:
         key = (owner, closed)

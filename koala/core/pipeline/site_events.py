@@ -132,6 +132,7 @@ def on_reported(state: State, event: ev.SiteReported) -> None:
         return
     site.rtt_s = event.rtt_s
     site.reported_local = event.local
+    site.has_told_resources |= event.tells_resources
     gpus = event.idle_gpus
     if note_report(site, idle=event.idle, through=event.through, idle_gpus=gpus):
         state.ask_scan(site.name)

@@ -426,5 +426,6 @@ class AgentRegistry:
             rtt_s=rtt_s,
             local=report.local_processors,
             idle_gpus=report.idle_gpus,
+            tells_resources=False,  # the report itself did
         )
         self._event_loop.post(lambda batch: batch.emit(event))

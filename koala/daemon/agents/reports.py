@@ -21,6 +21,7 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.agents.replica_reports import ReplicaReports
 from koala.daemon.agents.site_facts import facts_of
 from koala.protocol.messages import (
+    NO_RESOURCES,
     AgentReport,
     CopyReports,
     FileFound,
@@ -143,6 +144,10 @@ def _of_site(
     news: SiteFigures, name: SiteName, scheduler: Scheduler, rtt_s: Seconds
 ) -> Iterator[ev.Event]:
     site = scheduler.sites.get(name)
+    # An agent whose batch system has not answered yet knows its configuration alone.
+    is_silent = bool(news.trouble) and news.resources == NO_RESOURCES
+    if site is not None and is_silent:
+        news = replace(news, resources=site.facts.resources)
     if site is not None and is_other(news, site.facts):
         processors = news.processors or site.facts.processors
         facts = replace(site.facts, processors=processors, resources=news.resources)
@@ -154,6 +159,7 @@ def _of_site(
         rtt_s=rtt_s,
         local=news.local_processors,
         idle_gpus=min(news.idle_gpus, news.resources.gpus),
+        tells_resources=not is_silent,
     )
 
 

@@ -31,7 +31,7 @@ from koala.core.model.job import ComponentSpec, JobSpec, StartType
 from koala.core.model.values import Instant, SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
 from koala.core.queries import demand_of
-from koala.core.resources import able_sites, describe_lack
+from koala.core.resources import able_sites, describe_lack, may_have_gpus
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_usable
 from koala.errors import RejectedError, SpecError
@@ -60,7 +60,7 @@ class Verdicts:
         """Return the verdict on a job; `unseen` are sites that never registered."""
         grid: list[object] = [scheduler.policies.place, scheduler.parameters]
         for site in scheduler.sites.values():
-            grid += (site.name, site.facts, is_usable(site))
+            grid += (site.name, site.facts, is_usable(site), site.has_told_resources)
         if grid != self._grid or len(self._known) >= VERDICTS_MAX:
             self._grid = grid
             self._known.clear()
@@ -146,11 +146,13 @@ def _check_components(
         try:
             if component.site is None:
                 able = _able(label, component, sites, spec.owner, is_known=not unseen)
+                found += _unknown_gpus(label, component, able)
                 _check_size(label, component.processors, able, unseen)
             elif component.site not in unseen:
                 _require_site(label, component.site, sites, unseen)
                 here = {component.site: sites[component.site]}
-                _able(label, component, here, spec.owner, is_known=True)
+                able = _able(label, component, here, spec.owner, is_known=True)
+                found += _unknown_gpus(label, component, able)
                 _check_fixed(label, component.processors, sites[component.site])
         except _TooLargeError as error:
             if spec.quorum is None and component.start_type is StartType.STRICT:
@@ -171,11 +173,21 @@ def _able(
     *,
     is_known: bool,
 ) -> Mapping[SiteName, Site]:
-    """Return the sites that lack nothing for a component; there must be one if all are known."""
+    """Return the sites that lack nothing for a component, as far as they have told what they have;
+    there must be one if all are known."""
     able = able_sites(component, sites, owner)
+    able |= {name: site for name, site in sites.items() if may_have_gpus(component, site)}
     if is_known and sites and not able:
         raise _TooLargeError(f"component {label} {describe_lack(component, sites.values())}")
     return able
+
+
+def _unknown_gpus(label: str, component: ComponentSpec, able: Mapping[SiteName, Site]) -> list[str]:
+    """Warn of a component that only sites could take that have not told their GPUs yet."""
+    if not able or not all(may_have_gpus(component, site) for site in able.values()):
+        return []
+    lack = describe_lack(component, able.values())
+    return [f"component {label} {lack}: it waits for the first report of its batch system"]
 
 
 def _check_together(
@@ -201,7 +213,13 @@ def _check_together(
             f" registered yet, so their sizes are unknown: {_few(unseen)}"
         ]
     gpus = gpu_pieces_of(spec)
-    if gpus and not unseen and not fits(gpus, len(gpus), gpu_rooms := gpu_rooms_of(sites.values())):
+    is_known = not unseen and not any(
+        may_have_gpus(component, site)
+        for component in spec.components
+        if component.gpus
+        for site in sites.values()
+    )
+    if gpus and is_known and not fits(gpus, len(gpus), gpu_rooms := gpu_rooms_of(sites.values())):
         asked = " + ".join(str(piece.processors) for piece in gpus)
         each = ", ".join(f"{room.name} has {room.processors:g}" for room in gpu_rooms)
         raise RejectedError(f"the job can never start: its components need {asked} GPUs; {each}")

@@ -7,7 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from koala.core.model.events import SiteDisconnected, SiteDrained, SiteRegistered
+from koala.core.model.events import (
+    SiteDisconnected,
+    SiteDrained,
+    SiteRegistered,
+    SiteReported,
+)
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job import ComponentSpec, Deadline, InputFile, JobSpec, StartType
 from koala.core.model.parameters import Parameters
@@ -384,8 +389,23 @@ def test_processors_count_at_the_sites_with_gpus_only() -> None:
     facts = SiteFacts(processors=64)
     sites.handle(SiteRegistered(site=LEIDEN, facts=facts, idle=64), 2.0)
     check(job(part(64)), sites, NOBODY_LISTED)
+    check(job(replace(part(64), gpus=1)), sites, NOBODY_LISTED)  # leiden may have some
+    sites.handle(SiteReported(site=LEIDEN, idle=64, through=0), 2.0)
     with pytest.raises(RejectedError, match="largest site is delft with 8"):
         check(job(replace(part(64), gpus=1)), sites, NOBODY_LISTED)
+
+
+def test_a_job_with_gpus_waits_for_a_site_that_has_not_told_of_them_yet() -> None:
+    """An agent registers before its batch system has answered. Its report ends kept verdicts."""
+    sites, kept = Scheduler(Parameters(), chosen()), Verdicts()
+    sites.handle(SiteRegistered(site=LEIDEN, facts=SiteFacts(processors=8), idle=8), 1.0)
+    two = replace(part(1), gpus=2)
+    for wide in (job(two), job(replace(part(1, LEIDEN), gpus=2)), job(two, two)):
+        warnings = check(wide, sites, NOBODY_LISTED, kept)
+        assert "leiden has not told its GPUs yet: it waits" in warnings[0]
+    sites.handle(SiteReported(site=LEIDEN, idle=8, through=0), 2.0)
+    with pytest.raises(RejectedError, match="component 0 needs 2 GPUs; leiden has no GPUs"):
+        check(job(two), sites, NOBODY_LISTED, kept)
 
 
 def test_a_job_with_gpus_may_wait_for_a_site_that_never_registered() -> None:
