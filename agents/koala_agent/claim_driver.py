@@ -401,6 +401,7 @@ class ClaimDriver:
                 cause=entry.cause,
                 exit_status=entry.exit_status,
                 reason=entry.reason or self._folders.why_unstarted(entry),
+                waited_for=entry.waited_for,
                 record=record,
             )
         )

@@ -26,7 +26,11 @@ from tests.lrm.harness import Ask, Pipe, Witness, asking, boot_clock
 
 OTHER_DEBIAN = "KOALA_DEV_ROOT"
 """Variable with the folder of the Debian that has HTCondor and OAR; empty: this one."""
-OF_OTHER_DEBIAN = {"htcondor": "usr/sbin/condor_master", "oar": "usr/lib/oar/Almighty"}
+OF_OTHER_DEBIAN = {
+    "htcondor": "usr/sbin/condor_master",
+    "oar": "usr/lib/oar/Almighty",
+    "newer slurm": "usr/sbin/slurmctld",
+}
 PACKAGES = {
     "slurm": ("/usr/sbin/slurmctld", "slurm-wlm"),
     "gridengine": ("/usr/sbin/sge_qmaster", "gridengine-master gridengine-exec"),
@@ -55,6 +59,15 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System
     need("slurm")
     folder = tmp_path_factory.mktemp("slurm")
     with slurm_clusters(folder, "alpha:2x8 beta:2x16") as systems:
+        yield systems
+
+
+@pytest.fixture(scope="session")
+def newer_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]:
+    """iota, a cluster of 2 nodes of 8 with the Slurm of the other Debian."""
+    need("newer slurm")
+    folder = tmp_path_factory.mktemp("newer")
+    with slurm_clusters(folder, "iota:2x8", root=os.environ.get(OTHER_DEBIAN, "")) as systems:
         yield systems
 
 
@@ -122,7 +135,11 @@ WITHOUT_OAR = [kind for kind in ONE_OF_EACH if kind != "oar"]
 @pytest.fixture(params=list(ONE_OF_EACH))
 def system(request: pytest.FixtureRequest) -> Iterator[System]:
     """One of each kind, 16 processors; empty before and after each test."""
-    fixture, name = ONE_OF_EACH[request.param]
+    yield from cleared(request, *ONE_OF_EACH[request.param])
+
+
+def cleared(request: pytest.FixtureRequest, fixture: str, name: str) -> Iterator[System]:
+    """This system of a fixture, whose jobs are ended after the test."""
     system: System = request.getfixturevalue(fixture)[name]
     yield system
     system.clear()

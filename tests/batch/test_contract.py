@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,20 @@ from koala_agent.lrm.port import (
     Queued,
     Running,
 )
-from tests.batch.conftest import Serve
+from tests.batch.conftest import ONE_OF_EACH, Serve, cleared
 from tests.batch.systems.system import GPUS, System
 from tests.live.grid import until
 from tests.lrm.harness import Ask, Pipe
 
 pytestmark = pytest.mark.lrm
+
+SYSTEMS = {**ONE_OF_EACH, "newer slurm": ("newer_slurm", "iota")}
+
+
+@pytest.fixture(params=list(SYSTEMS))
+def system(request: pytest.FixtureRequest) -> Iterator[System]:
+    """One of each kind, and Slurm once more, of another generation."""
+    yield from cleared(request, *SYSTEMS[request.param])
 
 
 async def test_a_job_runs_where_it_was_told_with_what_it_was_given(serve: Serve, ask: Ask) -> None:
@@ -72,6 +81,21 @@ async def test_a_withdrawn_claim_is_gone_whether_it_ran_or_waited(serve: Serve, 
         await manager.withdraw("j1/1/0/1")
         assert (await witness.ended("j1/1/0/1")).cause is EndCause.WITHDRAWN
         await witness.until(Idle, lambda idle: idle.startable == 16)
+
+
+@pytest.mark.parametrize("system", ["htcondor"], indirect=True)
+async def test_the_end_of_a_claim_that_waited_in_a_pool_tells_why(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    system.submit("sleep 1000\n", processors=10)
+    async with serve() as (manager, witness):
+        await witness.until(Idle, lambda idle: idle.local_processors == 10)
+        await manager.submit(ask("j1/1/0/1", processors=8))
+        assert await manager.listing() == (Queued(claim="j1/1/0/1"),)
+        await manager.withdraw("j1/1/0/1")
+        end = await witness.ended("j1/1/0/1")
+    assert end.cause is EndCause.WITHDRAWN
+    assert "1 of 2 slots meet TARGET.Cpus >= RequestCpus" in end.waited_for
 
 
 def is_free(manager: BatchManager) -> bool:
@@ -280,7 +304,7 @@ async def test_gpus_features_and_licences_are_had_and_counted(serve: Serve, ask:
         await witness.running("j1/1/2/1")
 
 
-@pytest.mark.parametrize("system", ["slurm"], indirect=True)
+@pytest.mark.parametrize("system", ["slurm", "newer slurm"], indirect=True)
 async def test_processes_of_several_processors_have_them_on_one_machine(
     serve: Serve, ask: Ask, system: System
 ) -> None:

@@ -52,6 +52,14 @@ def unbound(event: BatchEnded) -> ClaimEnd:
     return ClaimEnd(kind=EndKind.FAILED, reason=reason)
 
 
+def withdrawn(ordered: ClaimEnd, event: BatchEnded) -> ClaimEnd:
+    """End of a claim that was withdrawn before a starter checked in: a refusal has the words of the
+    batch system for the wait."""
+    if ordered.kind is not EndKind.REFUSED or not event.waited_for:
+        return ordered
+    return replace(ordered, reason=f"{ordered.reason}: {event.waited_for}")
+
+
 def bound(event: BatchEnded, claim: Claim) -> ClaimEnd:
     """End of a claim whose batch job is over and whose starter left no record."""
     kind, reason = EndKind.VANISHED, "the starter was lost"

@@ -155,13 +155,15 @@ class BatchFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchEnded:
-    """Nothing is left of the batch job. `record` is its starter's record, if readable."""
+    """Nothing is left of the batch job. `record` is its starter's record, if readable.
+    `waited_for`: why it had not started when it was withdrawn, as the batch system says it."""
 
     claim: ClaimId
     cause: EndCause
     exit_status: int | None = None
     reason: str = ""
     record: StarterRecord | None = None
+    waited_for: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -637,7 +637,7 @@ class ClaimTable:
             case Asked():
                 self._finish(claim, claim_ends.unbound(event))
             case Withdrawing(end=end):
-                self._finish(claim, end)
+                self._finish(claim, claim_ends.withdrawn(end, event))
             case Granted() | Armed() | Passed() | Stopping():
                 self._bound_batch_ended(claim, claim.state.nonce, event)
             case Ended(end=end) if (

@@ -111,7 +111,8 @@ class Ended:
 
     `exit_status` is None when it is unknown (no observer at the end, or never started), and -n when
     signal n ended the job. `cpu_s` and `peak_memory_bytes` are those of all its processes as far as
-    they were sampled. `reason` is for a person.
+    they were sampled. `reason` is for a person, and so is `waited_for`: the local manager's words
+    for the wait of a claim that was withdrawn before it started.
     """
 
     claim: str
@@ -120,6 +121,7 @@ class Ended:
     cpu_s: float = 0.0
     peak_memory_bytes: int = 0
     reason: str = ""
+    waited_for: str = ""
 
 
 Listed = Queued | Running | Ended

@@ -99,6 +99,13 @@ def test_a_claim_that_nobody_checks_in_for_is_refused_when_nothing_is_left(
     assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.REFUSED
 
 
+def test_a_refusal_has_the_batch_systems_words_for_the_wait(script: TableScript) -> None:
+    script.tell(a_hold())
+    script.wake()
+    over = replace(batch_ended(EndCause.WITHDRAWN), waited_for="no match found")
+    assert gone(script.tell(over)).reason == "not started within 5 s: no match found"
+
+
 def test_a_check_in_after_the_withdrawal_was_written_is_sent_away(script: TableScript) -> None:
     script.tell(a_hold())
     script.wake()

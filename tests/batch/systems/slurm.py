@@ -110,12 +110,20 @@ def _entered(folder: Path, network: str) -> Path:
 
 @contextmanager
 def slurm_clusters(
-    folder: Path, clusters: str, *, hidden: Path | None = None, network: str = ""
+    folder: Path,
+    clusters: str,
+    *,
+    hidden: Path | None = None,
+    network: str = "",
+    root: str | None = None,
 ) -> Iterator[dict[str, System]]:
     """Clusters by name; `clusters` as in "alpha:2x8 beta:2x16". Their jobs do not see what is in
-    the folder `hidden`. With a `network` namespace all of them is in there; commands enter it."""
+    the folder `hidden`. With a `network` namespace all of them is in there; commands enter it.
+    `root` is the folder of the Debian whose Slurm it is, empty for this one."""
     more = {"PATH": f"{_entered(folder, network)}:{os.environ['PATH']}"} if network else {}
     variables = {"KOALA_DEV_CLUSTERS": clusters, "KOALA_DEV_GPUS": f"a100:{GPUS // 2}", **RESOURCES}
+    if root is not None:
+        variables["KOALA_DEV_SLURM_ROOT"] = root
     with brought_up("slurm-clusters.sh", folder, variables, hidden=hidden, network=network):
         if not network and (folder / PROGRAMS).exists():
             more = {"PATH": f"{folder / PROGRAMS}:{os.environ['PATH']}"}

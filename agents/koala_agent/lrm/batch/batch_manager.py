@@ -57,6 +57,8 @@ from koala_agent.transport.port import Answer, Command, CommandRunner, SiteAwayE
 TRIALS_MAX = 2
 """Accounts with an open circuit that are tried at a time: their commands may hang, and use up
 slots."""
+REASON_S = 2.0
+"""Longest time that a withdrawal waits for the reason of a claim's wait."""
 
 log = structlog.get_logger()
 
@@ -131,6 +133,7 @@ class BatchManager:
         self._closing = asyncio.Event()
         self._poll_soon = asyncio.Event()
         self._poll_lock = asyncio.Lock()
+        self._reason_lock = asyncio.Lock()
         self._poll_count = 0
         self._trials = asyncio.Semaphore(TRIALS_MAX)
         self._records_at: dict[str, float] = {}  # next lookup, by account
@@ -230,6 +233,7 @@ class BatchManager:
 
     async def withdraw(self, claim: str) -> None:
         """See `LocalManager`."""
+        await self._ask_reason(claim)
         tracked = self._claims.get(claim)
         if tracked is None or tracked.row.end is not None:
             return
@@ -237,6 +241,23 @@ class BatchManager:
         self._poll_soon.set()  # an unlisted job is cancelled when a poll lists it
         if tracked.is_listed:
             await self._cancel(tracked.row.number, tracked.row.account)
+
+    async def _ask_reason(self, claim: str) -> None:
+        """Ask for the reason why a claim has waited, before its job is gone. Not for each of many:
+        while one question is asked, other claims are withdrawn without."""
+        tracked = self._claims.get(claim)
+        if tracked is None or not tracked.is_waiting() or self._reason_lock.locked():
+            return
+        question = self._dialect.explain(tracked.row.number)
+        if question is None:
+            return
+        async with self._reason_lock:
+            try:
+                async with asyncio.timeout(REASON_S):
+                    answer = await self._ask(question.command, tracked.row.account)
+                tracked.waited_for = question.read(answer)
+            except (LocalManagerError, TimeoutError) as error:
+                log.debug("batch.reason_unknown", claim=tracked.row.claim, reason=str(error))
 
     async def listing(self) -> tuple[Listed, ...]:
         """See `LocalManager`."""

@@ -56,17 +56,29 @@ class TrackedClaim:
     is_submitting: bool = False  # its submission is under way
     submitted_in_poll: int = 0  # the last poll that had begun at the end of its submission
     is_limited: bool = False  # it waits because our user has reached a limit
+    waited_for: str = ""  # the batch system's words for the wait of a claim that is withdrawn
 
     def is_settled(self) -> bool:
         """True when there is nothing to submit."""
         return bool(self.row.number) or self.row.end is not None or self.is_submitting
+
+    def is_waiting(self) -> bool:
+        """True for a wanted claim that the batch system's queue has."""
+        is_queued = self.is_listed and self.state is JobState.QUEUED
+        return is_queued and not self.row.is_unwanted and self.row.end is None
 
     def listed(self) -> Listed:
         """Return the claim as it is listed."""
         claim = self.row.claim
         if self.row.end is not None:
             cause, exit_status, reason = self.row.end
-            return Ended(claim=claim, cause=cause, exit_status=exit_status, reason=reason)
+            return Ended(
+                claim=claim,
+                cause=cause,
+                exit_status=exit_status,
+                reason=reason,
+                waited_for=self.waited_for if cause is EndCause.WITHDRAWN else "",
+            )
         if self.state in (JobState.QUEUED, JobState.STUCK):
             return Queued(claim=claim)
         return Running(claim=claim)

@@ -9,6 +9,7 @@ name SCOPE.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -74,6 +75,14 @@ class Figures:
     resources: SiteResources = NO_RESOURCES
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Command whose answer is words for a person; `read` gives none for an answer without any."""
+
+    command: Command
+    read: Callable[[Answer], str]
+
+
 class Dialect(Protocol):
     """Commands of one batch system. Parsers raise LocalManagerError for an invalid answer."""
 
@@ -111,6 +120,10 @@ class Dialect(Protocol):
 
     def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
         """Parse the job, which may be alive after all; None when there is no record (yet)."""
+
+    def explain(self, number: str) -> Question | None:
+        """Ask why a waiting job has not started; None where no command tells more than the listing
+        does."""
 
     def figures(self) -> tuple[Command, ...]:
         """Query the processors and the waiting jobs, with one or more commands."""

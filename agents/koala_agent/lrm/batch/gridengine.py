@@ -185,6 +185,9 @@ class GridEngine:
             return None
         return _ended(number, name, fields)
 
+    def explain(self, number: str) -> None:
+        """See Dialect."""
+
     def figures(self) -> tuple[Command, ...]:
         """See Dialect."""
         where = ("-q", self.queue) if self.queue else ()

@@ -27,11 +27,13 @@ from typing import Any
 
 from koala.errors import LocalManagerError
 from koala.protocol.messages import Resources, SiteResources
+from koala_agent.lrm.batch.condor_analysis import wait_reason
 from koala_agent.lrm.batch.dialect import (
     PROCESSORS_MAX,
     BatchJob,
     Figures,
     JobState,
+    Question,
     is_count,
     with_output,
 )
@@ -206,7 +208,10 @@ class HTCondor:
         """See Dialect."""
         _check(answer, "condor_status")
         if not answer.out.strip():
-            message = "no machine of the pool has what the claim asks for (condor_status)"
+            message = (
+                "no machine of the pool has what the claim asks for (condor_status): all processors"
+                " of a claim are on one machine; split the component to have several machines"
+            )
             raise RequestRefusedError(message)
 
     def read_submitted(self, answer: Answer) -> str:
@@ -256,6 +261,14 @@ class HTCondor:
             if ad.get("KoalaClaim") == name:
                 return _ended(number, name, ad)
         return None
+
+    def explain(self, number: str) -> Question:
+        """See Dialect. The analysis asks the collector for all slots."""
+
+        def read(answer: Answer) -> str:
+            return wait_reason(answer.out) if answer.status == 0 else ""
+
+        return Question(command=Command(argv=("condor_q", "-better-analyze", number)), read=read)
 
     def figures(self) -> tuple[Command, ...]:
         """See Dialect: the slots; the jobs of our schedd, which are exact; and those of others,

@@ -185,6 +185,9 @@ class OAR:
         job = _table(answer, "oarstat").get(number)
         return _row(number, job) if job is not None and job.get("name") == name else None
 
+    def explain(self, number: str) -> None:
+        """See Dialect."""
+
     def figures(self) -> tuple[Command, ...]:
         """See Dialect."""
         return (Command(argv=("oarnodes", "-J")), Command(argv=("oarstat", "-J", "-f")))

@@ -179,6 +179,9 @@ class PBS:
                 return _row(number, job)
         return None
 
+    def explain(self, number: str) -> None:
+        """See Dialect."""
+
     def figures(self) -> tuple[Command, ...]:
         """See Dialect."""
         return (Command(argv=("pbsnodes", "-a", "-F", "json")), self.list_jobs())

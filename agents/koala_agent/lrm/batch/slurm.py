@@ -268,6 +268,9 @@ class Slurm:
         wait_status = int(code[1]) << 8 | int(code[2])
         return _ended(number, name, state[1], wait_status, "")
 
+    def explain(self, number: str) -> None:
+        """See Dialect."""
+
     def figures(self) -> tuple[Command, ...]:
         """See Dialect: CPUs of nodes, the jobs that wait for them, and how partitions share
         them."""
