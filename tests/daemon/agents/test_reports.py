@@ -1,4 +1,4 @@
-"""What the core is told of a site's resources, by registrations and figures."""
+"""Reports of sites as the core receives them: resources, by registrations and figures."""
 
 from __future__ import annotations
 

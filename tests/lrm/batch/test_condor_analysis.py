@@ -1,4 +1,4 @@
-"""Why a job of HTCondor waits: recorded analyses of version 23.9.6, of a pool with one machine of
+"""Reasons of waiting jobs of HTCondor 23.9.6: recorded analyses of a pool with one machine of
 16 processors of which 12 were in use."""
 
 from __future__ import annotations
