@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +44,41 @@ def test_a_job_is_on_one_machine_and_its_script_is_no_argument() -> None:
     assert text.endswith("--checkpoint 10 --signal 15 -l /host=1/core=4,walltime=0:1:31")
     assert words(placeholder=replace(FIRST, body="true")).startswith(f" {NAME} -n")
     assert "--checkpoint" not in words(placeholder=replace(FIRST, time_limit_s=59))
+
+
+def submitted(folder: Path, placeholder: Placeholder = FIRST) -> str:
+    """Run a submission with an oarsub that prints its last argument; the home is the folder."""
+    (folder / "bin").mkdir(exist_ok=True)
+    oarsub = folder / "bin" / "oarsub"
+    oarsub.write_text('#!/bin/sh\nfor last; do :; done\necho "$PWD $last"\n', encoding="utf-8")
+    oarsub.chmod(0o755)
+    command = SERVER.submit(placeholder, name=NAME, script="#!/bin/sh\nsecret\n")
+    environment = {"HOME": str(folder), "PATH": f"{oarsub.parent}:{os.environ['PATH']}"}
+    return subprocess.run(
+        command.argv,
+        input=command.stdin,
+        env=environment,
+        text=True,
+        capture_output=True,
+        check=True,
+    ).stdout
+
+
+def test_a_script_is_its_owners_and_old_ones_in_the_home_are_deleted(tmp_path: Path) -> None:
+    home, folder = tmp_path / ".koala-oar", tmp_path / "claim"
+    assert submitted(tmp_path, replace(FIRST, directory=folder)) == f"{folder} ./{NAME}\n"
+    assert (folder / NAME).stat().st_mode & 0o777 == 0o700
+    assert submitted(tmp_path, replace(FIRST, body="true")) == f"{home} ./{NAME}\n"
+    assert "secret" in (home / NAME).read_text(encoding="utf-8")
+    month_ago = time.time() - 32 * 86_400
+    for old in (home / "koala-ab-j0.1.0.1", home / "notes", folder / "koala-ab-j0.1.0.1"):
+        old.touch()
+        os.utime(old, (month_ago, month_ago))
+    (home / "koala-ab-j2.1.0.1").touch()
+    submitted(tmp_path, replace(FIRST, body="true"))
+    submitted(tmp_path, replace(FIRST, directory=folder))
+    assert {path.name for path in home.iterdir()} == {NAME, "koala-ab-j2.1.0.1", "notes"}
+    assert (folder / "koala-ab-j0.1.0.1").exists(), "claims' folders are not searched"
 
 
 def test_resources_in_the_words_of_oar() -> None:

@@ -47,12 +47,17 @@ SUBMIT = """\
 umask 077
 d=$1 job=$2
 shift 2
-mkdir -p "${d:=$HOME/.koala-oar}" && cd "$d" || exit 71
+if [ -z "$d" ]; then
+  d=$HOME/.koala-oar
+  find "$d" -name 'koala-*' -type f -mtime +30 -exec rm -f {} + 2>/dev/null
+fi
+mkdir -p "$d" && cd "$d" || exit 71
 cat > "$job.$$" && chmod 700 "$job.$$" && mv "$job.$$" "$job" || exit 71
 exec oarsub -d "$PWD" "$@" "./$job"
 """
 """$1 is the folder of the script (empty: one in the home), $2 its name, standard input the script;
-the rest are options."""
+the rest are options. Nothing else cleans the folder in the home, so scripts of jobs that never
+started are deleted there after 30 days."""
 
 STATES = {
     **dict.fromkeys(("Waiting", "Hold", "toAckReservation"), JobState.QUEUED),
@@ -340,7 +345,8 @@ def _end(word: str, job: dict[str, Any]) -> tuple[EndCause, int | None, str]:
     """Read the end of a job: its status, or else what happened to it."""
     events = job.get("events")
     kinds = [str(one.get("type")) for one in events or [] if isinstance(one, dict)]
-    told = f"OAR: {word}: {', '.join(kind for kind in kinds if not kind.startswith('SWITCH'))}"
+    notable = ", ".join(kind for kind in kinds if not kind.startswith("SWITCH"))
+    told = f"OAR: {word}: {notable}" if notable else f"OAR: {word}"
     status = job.get("exit_code")
     if word == "Terminated" and is_count(str(status)):
         signal, code = int(str(status)) & 0x7F, int(str(status)) >> 8 & 0xFF
