@@ -175,7 +175,9 @@ async def test_a_job_under_our_name_that_nobody_asked_for_is_taken_out(
         async with asyncio.timeout(90):
             while system.numbers("koala-") != [ours]:
                 await manager.listing()
-        assert manager._claims._claims["j1/1/0/1"].row.end is None
+        tracked = manager._claims.get("j1/1/0/1")
+        assert tracked is not None
+        assert tracked.row.end is None
 
 
 async def test_a_controller_that_is_away_says_nothing_and_changes_nothing(

@@ -29,8 +29,8 @@ async def test_our_jobs_are_not_put_back_into_the_queue(
 ) -> None:
     """Slurm's administrators cannot, unless they allow it first; a status of 99 makes Grid Engine
     run a job again in spite of `-r n`; HTCondor's evict jobs, and those of PBS (here qsig for their
-    qrerun) put them back. Either way it is taken out. OAR puts back
-    what its machine failed to start, and nobody can ask for that (tests/lrm/batch/test_oar.py)."""
+    qrerun) put them back. Either way it is taken out. OAR puts back what its machine failed to
+    start, and nobody can ask for that (tests/lrm/batch/test_oar.py)."""
     is_slurm = system.kind == "slurm"
     is_cell = system.kind == "gridengine"
     script = f"echo ran > {pipe.path}; " + ("exit 99" if is_cell else "sleep 1000")
