@@ -1,0 +1,79 @@
+"""Share claims, wishes and expectations between the tests of dialects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from koala.errors import LocalManagerError
+from koala.protocol.messages import Resources
+from koala_agent.lrm.batch.dialect import (
+    BatchJob,
+    Dialect,
+    JobState,
+)
+from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.port import Placeholder, RequestRefusedError
+
+SLURM = Slurm(partition="batch", account="physics", options=("--constraint=fast",))
+
+
+GRID_ENGINE = GridEngine(parallel_environment="grid", queue="batch")
+
+
+def placeholder(**changes: object) -> Placeholder:
+    given = {
+        "claim": "j12/1/0/1",
+        "processors": 3,
+        "time_limit_s": 601.0,
+        "argv": ("/usr/bin/python3", "starter.py", "it's here"),
+        "directory": Path("/scratch/work folder"),
+        **changes,
+    }
+    return Placeholder(**given)  # type: ignore[arg-type]
+
+
+def row(number: str, state: JobState, **more: object) -> BatchJob:
+    return BatchJob(number=number, name="koala-ab-j1.1.0.1", state=state, **more)  # type: ignore[arg-type]
+
+
+ALWAYS = (
+    *("hostCount", "tasksPerNode", "cpusPerTask", "minMemory"),
+    *("gpus", "gpuType", "constraint", "licenses", "exclusive"),
+)
+
+
+WISHES = {"queue": "gpu", "project": "ocean", "hosts": 2, "memory_min_mb": 900}
+
+
+def options(dialect: Dialect, **wishes: object) -> list[str]:
+    processes = wishes.pop("processes", 1)
+    asked = placeholder(processes=processes, resources=Resources(**wishes))  # type: ignore[arg-type]
+    argv = dialect.submit(asked, name="n", script="").argv
+    if isinstance(dialect, Slurm):
+        plain = dialect.submit(placeholder(), name="n", script="").argv
+        return [word for word in argv if word not in plain]
+    values = ("-q", "-P", "-l")
+    found = [" ".join(argv[i : i + 2]) for i, word in enumerate(argv) if word in values]
+    return [option for option in found if "h_rt" not in option]
+
+
+RICH = {
+    "gpus": 4,
+    "gpu_type": "a100",
+    "constraint": "ib&rome",
+    "licenses": (("matlab", 2), ("ansys", 1)),
+    "qos": "long",
+    "tasks_per_host": 2,
+    "is_exclusive": True,
+}
+
+
+REFUSED, WRONG, AWAY = "refused", "wrong", "away"
+
+
+def kind_of(error: LocalManagerError) -> str:
+    if isinstance(error, RequestRefusedError):
+        assert not error.transient
+        return REFUSED
+    return AWAY if error.transient else WRONG
