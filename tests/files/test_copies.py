@@ -1,27 +1,20 @@
 """Copies from one site's server to another, over real sockets, also through bad ones."""
 
-import asyncio
-import json
 import math
-import os
-import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from koala.errors import ConfigError
 from koala.files.names import escape
 from koala.files.rate_limits import LinkLimits, RateLimits
 from koala.files.transfer import TransferLimits
-from koala.protocol.messages import FileFound, FileRemoved, TransferFailed, TransferProgress
-from koala_agent.files import Files
+from koala.protocol.messages import TransferProgress
 from tests.files.stage import (
     LIMIT_S,
     QUICK,
     Proxy,
-    a_lazy_reader,
     a_site,
     comes_true,
     failed,
@@ -156,75 +149,6 @@ async def test_a_replica_that_is_not_what_the_catalogue_says_is_the_sources_faul
         assert sha256(b"something else..") in end.reason
 
 
-@pytest.mark.parametrize("wrong", ["token", "transfer"])
-async def test_a_wrong_token_and_a_transfer_that_nobody_ordered_get_nothing(
-    tmp_path: Path, wrong: str
-) -> None:
-    content = some_bytes(1000)
-    limits = replace(QUICK, tries_max=2)
-    async with (
-        running(a_site(tmp_path, "delft")) as delft,
-        running(a_site(tmp_path, "leiden", transfers=limits)) as leiden,
-    ):
-        delft.put("input.dat", content)
-        serve, fetch = orders(content, address=delft.address)
-        delft.files.serve(serve)
-        fetch = (
-            replace(fetch, token="u" * 64)
-            if wrong == "token"
-            else replace(fetch, transfer="j1/1/t9")
-        )
-        leiden.files.fetch(fetch)
-        end = await failed(leiden, fetch.transfer)
-        assert "UNAUTHENTICATED" in end.reason
-        assert end.at == "delft"
-
-
-async def test_a_missing_file_fails_at_once_and_names_the_file(tmp_path: Path) -> None:
-    async with (
-        running(a_site(tmp_path, "delft")) as delft,
-        running(a_site(tmp_path, "leiden")) as leiden,
-    ):
-        serve, fetch = orders(b"1234", address=delft.address)
-        delft.files.serve(serve)
-        leiden.files.fetch(fetch)
-        end = await failed(leiden, fetch.transfer)
-        assert "'input.dat': does not exist" in end.reason
-        assert end.at == "delft"
-
-
-async def test_an_order_for_a_file_outside_the_store_is_refused(tmp_path: Path) -> None:
-    """The daemon itself is not trusted to name paths."""
-    tmp_path.joinpath("secret").write_bytes(b"1234")
-    async with (
-        running(a_site(tmp_path, "delft")) as delft,
-        running(a_site(tmp_path, "leiden")) as leiden,
-    ):
-        delft.settings.store.joinpath("link").symlink_to(tmp_path)
-        for number, file in enumerate(["../../secret", "link/secret", str(tmp_path / "secret")]):
-            serve, fetch = orders(
-                b"1234", address=delft.address, file=file, transfer=f"j1/1/t{number}"
-            )
-            delft.files.serve(serve)
-            leiden.files.fetch(fetch)
-            end = await failed(leiden, fetch.transfer)
-            assert "file name" in end.reason or "symbolic link" in end.reason
-
-
-async def test_a_file_that_is_too_short_fails_at_the_source(tmp_path: Path) -> None:
-    async with (
-        running(a_site(tmp_path, "delft")) as delft,
-        running(a_site(tmp_path, "leiden")) as leiden,
-    ):
-        delft.put("input.dat", b"12")
-        serve, fetch = orders(b"1234", address=delft.address)
-        delft.files.serve(serve)
-        leiden.files.fetch(fetch)
-        end = await failed(leiden, fetch.transfer)
-        assert "has 2 bytes; the part that was ordered ends at 4" in end.reason
-        assert end.at == "delft"
-
-
 async def test_an_unreachable_source_is_given_up_after_the_tries(tmp_path: Path) -> None:
     limits = replace(QUICK, tries_max=3)
     async with running(a_site(tmp_path, "leiden", transfers=limits)) as leiden:
@@ -268,24 +192,6 @@ async def test_a_copy_for_which_there_is_no_room_is_the_targets_fault_and_leaves
         assert "3000000 bytes are to come, and there is room for 1000" in end.reason
         assert end.at == "leiden"
         assert not [name for name in leiden.spooled() if not name.endswith(".json")]
-
-
-async def test_an_order_that_reaches_the_source_after_the_target_is_waited_for(
-    tmp_path: Path,
-) -> None:
-    content = some_bytes(1000)
-    patient = replace(QUICK, tries_max=10_000)
-    async with (
-        running(a_site(tmp_path, "delft")) as delft,
-        running(a_site(tmp_path, "leiden", transfers=patient)) as leiden,
-    ):
-        delft.put("input.dat", content)
-        serve, fetch = orders(content, address=delft.address)
-        leiden.files.fetch(fetch)
-        delft.files.rescan()
-        await delft.reports.found("input.dat")
-        delft.files.serve(serve)
-        await finished(leiden, fetch.transfer)
 
 
 async def test_a_restarted_agent_goes_on_with_the_bytes_that_it_has(tmp_path: Path) -> None:
@@ -455,181 +361,3 @@ async def test_a_source_that_falls_silent_is_cut_and_the_copy_goes_on(tmp_path: 
             leiden.files.fetch(fetch)
             await finished(leiden, fetch.transfer)
         assert proxy.frozen_connections == 1
-
-
-async def test_a_reader_that_takes_nothing_does_not_keep_its_place_for_ever(
-    tmp_path: Path,
-) -> None:
-    content = some_bytes(2_000_000)
-    impatient = TransferLimits(pause_s=0.02, pause_s_max=0.1, stalled_s=0.25)
-    async with (
-        running(a_site(tmp_path, "delft", transfers=impatient, readers_max=1)) as delft,
-        running(a_site(tmp_path, "leiden")) as leiden,
-    ):
-        delft.put("input.dat", content)
-        serve, fetch = orders(content, address=delft.address)
-        delft.files.serve(serve)
-        async with a_lazy_reader(fetch):
-            leiden.files.fetch(fetch)
-            await finished(leiden, fetch.transfer)
-
-
-async def test_the_files_of_the_store_are_reported_and_watched(tmp_path: Path) -> None:
-    settings = a_site(tmp_path, "delft", scan_s=3600.0)
-    async with running(settings) as delft:
-        kept = delft.put("a/kept", b"kept")
-        gone = delft.put("gone", b"gone")
-        settings.store.joinpath("link").symlink_to(gone)
-        os.mkfifo(settings.store / "fifo")
-        settings.store.joinpath("line\nbreak").write_bytes(b"")
-        delft.files.rescan()
-        assert await delft.reports.found("a/kept") == FileFound(
-            file="a/kept", size_bytes=4, checksum=sha256(b"kept")
-        )
-        await delft.reports.found("gone")
-        assert delft.files.local_path("a/kept") == kept
-        gone.unlink()
-        delft.files.rescan()
-        await delft.reports.wait(lambda r: r == FileRemoved(file="gone"))
-        after = len(delft.reports.all)
-        kept.write_bytes(b"other")
-        delft.files.rescan()
-        changed = FileFound(file="a/kept", size_bytes=5, checksum=sha256(b"other"))
-        await delft.reports.wait(lambda r: r == changed, after=after)
-        assert delft.files.inventory() == (changed,)
-
-
-@pytest.mark.parametrize("change", ["grows", "shrinks", "is overwritten"])
-async def test_a_file_that_changes_while_it_is_read_is_no_copy_of_anything(
-    tmp_path: Path, change: str
-) -> None:
-    content = some_bytes(1_000_000)
-    slow = RateLimits(default=2_000_000)
-    async with (
-        running(a_site(tmp_path, "delft", rates=slow)) as delft,
-        running(a_site(tmp_path, "leiden")) as leiden,
-    ):
-        replica = delft.put("input.dat", content)
-        os.utime(replica, (1e9, 1e9))  # else a change in the same tick of the clock is none
-        serve, fetch = orders(content, address=delft.address)
-        delft.files.serve(serve)
-        leiden.files.fetch(fetch)
-        part = leiden.settings.state / "incoming" / "j1%2F1%2Ft1.part"
-        await comes_true(lambda: part.exists() and part.stat().st_size > 0)
-        match change:
-            case "grows":
-                with replica.open("ab") as file:
-                    file.write(b"more")
-            case "shrinks":
-                os.truncate(replica, 500_000)
-            case _:
-                with replica.open("r+b") as file:
-                    file.write(b"other")
-        end = await failed(leiden, fetch.transfer)
-        assert "while it was read" in end.reason
-        assert end.at == "delft"
-
-
-async def test_a_replaced_file_is_served_as_it_was_when_it_was_opened(tmp_path: Path) -> None:
-    """A new file renamed over a replica disturbs nobody."""
-    content = some_bytes(1_000_000)
-    async with (
-        running(a_site(tmp_path, "delft", rates=RateLimits(default=2_000_000))) as delft,
-        running(a_site(tmp_path, "leiden")) as leiden,
-    ):
-        delft.put("input.dat", content)
-        serve, fetch = orders(content, address=delft.address)
-        delft.files.serve(serve)
-        leiden.files.fetch(fetch)
-        part = leiden.settings.state / "incoming" / "j1%2F1%2Ft1.part"
-        await comes_true(lambda: part.exists() and part.stat().st_size > 0)
-        delft.put("new", b"new").rename(delft.settings.store / "input.dat")
-        await finished(leiden, fetch.transfer)
-
-
-async def test_what_was_served_is_forgotten_some_time_after_its_last_reader(
-    tmp_path: Path,
-) -> None:
-    """The daemon does not say when a copy is complete, and tokens must not work for ever."""
-    content = some_bytes(1000)
-    limits = replace(QUICK, tries_max=2)
-    async with (
-        running(a_site(tmp_path, "delft", serve_after_s=0.05)) as delft,
-        running(a_site(tmp_path, "leiden", transfers=limits)) as leiden,
-    ):
-        delft.put("input.dat", content)
-        serve, fetch = orders(content, address=delft.address)
-        delft.files.serve(serve)
-        leiden.files.fetch(fetch)
-        await finished(leiden, fetch.transfer)
-        await comes_true(lambda: fetch.transfer not in delft.files._serving.orders)
-        leiden.files.cancel(fetch.transfer)
-        after = len(leiden.reports.all)
-        leiden.files.fetch(fetch)
-        end = await leiden.reports.wait(lambda r: isinstance(r, TransferFailed), after=after)
-        assert isinstance(end, TransferFailed)
-        assert "UNAUTHENTICATED" in end.reason
-
-
-async def test_checksums_survive_a_restart_and_are_computed_again_when_a_file_changed(
-    tmp_path: Path,
-) -> None:
-    settings = a_site(tmp_path, "delft")
-    async with running(settings) as delft:
-        same = delft.put("same", b"same")
-        delft.put("other", b"before")
-        delft.files.rescan()
-        await delft.reports.found("same")
-        await delft.reports.found("other")
-        memory = settings.state / "checksums.json"
-        await comes_true(memory.exists)
-    known = json.loads(memory.read_text())
-    known["same"][3] = "as remembered"
-    memory.write_text(json.dumps(known))
-    delft.put("other", b"after!")
-    assert same.stat().st_size == 4
-    async with running(settings) as delft:
-        assert (await delft.reports.found("same")).checksum == "as remembered"
-        assert (await delft.reports.found("other")).checksum == sha256(b"after!")
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"same": 1}', '{"same": [1, 2, 3]}'])
-async def test_a_damaged_memory_of_checksums_is_computed_again(tmp_path: Path, text: str) -> None:
-    settings = a_site(tmp_path, "delft")
-    settings.state.mkdir(parents=True)
-    settings.state.joinpath("checksums.json").write_text(text)
-    settings.store.mkdir(parents=True)
-    settings.store.joinpath("same").write_bytes(b"same")
-    async with running(settings) as delft:
-        assert (await delft.reports.found("same")).checksum == sha256(b"same")
-
-
-async def test_an_agent_ends_at_once_while_a_huge_file_is_being_read(tmp_path: Path) -> None:
-    """A sparse terabyte costs nothing to make and an hour to read."""
-    settings = a_site(tmp_path, "delft")
-    settings.store.mkdir(parents=True)
-    with settings.store.joinpath("huge").open("wb") as file:
-        file.truncate(2**40)
-    settings.store.joinpath("small").write_bytes(b"small")
-    async with asyncio.timeout(LIMIT_S):
-        async with running(settings) as delft:
-            await delft.reports.found("small")
-
-
-async def test_any_port_is_the_same_one_in_the_next_life(tmp_path: Path) -> None:
-    """Targets of copies that are under way know no other."""
-    settings = a_site(tmp_path, "delft")
-    async with running(settings) as delft:
-        address = delft.address
-    async with running(settings) as delft:
-        assert delft.address == address
-    with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
-        async with running(settings) as delft:
-            assert delft.address != address
-
-
-async def test_a_port_that_is_taken_is_an_error_that_names_it(tmp_path: Path) -> None:
-    async with running(a_site(tmp_path, "delft")) as delft:
-        files = Files(replace(a_site(tmp_path, "leiden"), serve=delft.address), delft.reports)
-        with pytest.raises(ConfigError, match=f"files.serve = '{delft.address}'"):
-            await files.run()
