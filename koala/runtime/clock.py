@@ -1,4 +1,4 @@
-"""Clocks of this machine, for agents and commands; the daemon has its own.
+"""Clocks of this machine, for agents, commands and the web process; the daemon has its own.
 
 Safety rests on durations, each measured on one machine (CLOCK_BOOTTIME, which counts through a
 suspend and is never set). The daemon's time, which starters estimate from answered pings, decides

@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from koala.web.clock import now_s
+from koala.runtime import clock
 from koala.web.identities import Identities
 from koala.web.pages import (
     events,
@@ -52,7 +52,7 @@ def make_app(
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
         async with asyncio.TaskGroup() as group:
-            sessions = Sessions(now_s)
+            sessions = Sessions(clock.now)
             async with (
                 Identities(address, sessions, group) as identities,
                 PastRuns(settings.journal, group) as past_runs,

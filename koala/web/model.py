@@ -24,7 +24,7 @@ import structlog
 from koala.client import AsyncClient
 from koala.client.records import Notice
 from koala.errors import KoalaError, UnauthenticatedError, UnreachableError
-from koala.web.clock import now_s, wall_at
+from koala.runtime import clock
 from koala.web.usage import UsageHistory
 
 GATHER_S = 0.25
@@ -141,16 +141,16 @@ class GridModel:
 
     def _calm_s(self) -> float:
         """Return how long to wait for a notice: until something is due anyhow."""
-        due_s = self._sites_due_s if self._are_sites_old else now_s() + SITES_S
+        due_s = self._sites_due_s if self._are_sites_old else clock.now() + SITES_S
         if self._is_stale:
             due_s = min(due_s, self._whole_due_s)
-        return max(0.0, due_s - now_s())
+        return max(0.0, due_s - clock.now())
 
     async def _round(self) -> float:
         """Ask what is due, and return the pause until changed jobs may be asked for again."""
         number = max(self._seen, self.number)
         dirty = list(self._dirty)[:JOBS_AT_ONCE]
-        pause_s, began_s = 0.0, now_s()
+        pause_s, began_s = 0.0, clock.now()
         if self._is_stale and began_s >= self._whole_due_s:
             self._dirty.clear()
             self._is_stale = False
@@ -159,12 +159,12 @@ class GridModel:
             except BaseException:
                 self._is_stale = True
                 raise
-            self._whole_due_s = now_s() + QUIET * (now_s() - began_s)
+            self._whole_due_s = clock.now() + QUIET * (clock.now() - began_s)
         else:
             found = await self._read_jobs(dirty) if dirty else []
             for job in dirty:
                 self._dirty.pop(job, None)
-            pause_s = QUIET * (now_s() - began_s)
+            pause_s = QUIET * (clock.now() - began_s)
         sites = await self._read_sites()
         is_whole = not self.is_loaded.is_set()
         self._store(found, sites, number if not self._dirty else self.number, is_whole=is_whole)
@@ -173,12 +173,12 @@ class GridModel:
 
     async def _read_sites(self) -> list[Document]:
         """Read the sites; return those that are known if it is too early to ask again."""
-        began_s = now_s()
+        began_s = clock.now()
         self._are_sites_old = began_s < self._sites_due_s
         if self._are_sites_old:
             return list(self.sites.values())
         sites = [dict(site) for site in await self._client.sites()]
-        self._sites_due_s = now_s() + QUIET * (now_s() - began_s)
+        self._sites_due_s = clock.now() + QUIET * (clock.now() - began_s)
         return sites
 
     async def _read_jobs(self, jobs: Sequence[str] = ()) -> list[Document]:
@@ -194,7 +194,7 @@ class GridModel:
         moved = [site for site in sites if self.sites.get(site["site"]) != site]
         gone = self.sites.keys() - {site["site"] for site in sites}
         self.sites = {site["site"]: site for site in sites}
-        at = wall_at()
+        at = clock.unix_now()
         has_sample = self.usage.add(at, sites)
         was_troubled, self.trouble = bool(self.trouble), ""
         self.number = number
@@ -279,7 +279,7 @@ class GridModel:
         """
         summary = self.jobs.get(job)
         is_over = summary is not None and summary["ended_at"] is not None
-        age = 0 if is_over else int(now_s() / SITES_S)
+        age = 0 if is_over else int(clock.now() / SITES_S)
         changed = self._versions.get(job, 0) if job else self._serial
         version = changed * 1_000_000_000 + age
         found = self._documents.get((kind, job))

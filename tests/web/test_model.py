@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from koala.client import AsyncClient
-from koala.web.clock import now_s
+from koala.runtime import clock
 from koala.web.model import QUIET, GridModel
 from tests.bench.crowd import pause
 from tests.daemon.running import ONE, config_of, running
@@ -39,11 +39,11 @@ async def test_a_long_list_delays_no_change_that_comes_after_it(tmp_path: Path) 
         model = GridModel(client, refused=lambda: None)
         following = group.create_task(model.run())
         await model.is_loaded.wait()
-        loaded_s, serial = now_s(), model.cursor(None)
+        loaded_s, serial = clock.now(), model.cursor(None)
         assert serial is not None
         job = (await client.submit(ONE)).job
         async for change in model.changes(serial):
             if any(one["job"] == job for one in change.jobs):
                 break
-        assert now_s() - loaded_s < QUIET * SLOW_S, "it waited for the next whole list"
+        assert clock.now() - loaded_s < QUIET * SLOW_S, "it waited for the next whole list"
         following.cancel()

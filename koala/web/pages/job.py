@@ -13,11 +13,11 @@ from starlette.responses import Response, StreamingResponse
 
 from koala.client.records import OutputFile, OutputPart
 from koala.errors import DeniedError, KoalaError, RejectedError, SpecError
+from koala.runtime import clock
 from koala.views.gantt import KINDS, LETTERS, gantt
 from koala.views.gantt_svg import gantt_svg
 from koala.web.barrier import barrier
 from koala.web.cells import ENDED, job_cells, steps
-from koala.web.clock import wall_at
 from koala.web.identities import Identity
 from koala.web.pages.viewer import Viewer, action, signed_in
 
@@ -29,7 +29,7 @@ async def show(request: Request, viewer: Viewer) -> Response:
     model = viewer.identity.model
     job = await model.document("show", name)
     why = await model.document("why", name)
-    now_at = wall_at()
+    now_at = clock.unix_now()
     return viewer.page(
         "job.html",
         here="jobs",
@@ -54,7 +54,7 @@ async def show(request: Request, viewer: Viewer) -> Response:
 async def timeline(request: Request, viewer: Viewer) -> Response:
     """Draw the course of a job as a picture."""
     job = await viewer.identity.model.document("show", request.path_params["job"])
-    return Response(gantt_svg(gantt(job, wall_at())), media_type="image/svg+xml")
+    return Response(gantt_svg(gantt(job, clock.unix_now())), media_type="image/svg+xml")
 
 
 async def _outputs(identity: Identity, job: dict[str, Any]) -> list[OutputFile]:

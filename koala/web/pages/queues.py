@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from koala.errors import UnknownJobError
-from koala.web.clock import wall_at
+from koala.runtime import clock
 from koala.web.model import GridModel
 from koala.web.pages.viewer import Viewer, signed_in
 
@@ -20,7 +20,7 @@ async def show(_: Request, viewer: Viewer) -> Response:
     model = viewer.identity.model
     document = await model.document("queues")
     queues = [queue for queue in document["queues"] if queue["jobs"]]
-    ageing_s, now_at = document["ageing_s"], wall_at()
+    ageing_s, now_at = document["ageing_s"], clock.unix_now()
     return viewer.page(
         "queues.html",
         here="queues",

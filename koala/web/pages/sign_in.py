@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from koala.errors import ExhaustedError, KoalaError
+from koala.runtime import clock
 from koala.runtime.token_bucket import TokenBucket
-from koala.web.clock import now_s
 from koala.web.identities import OWN
 from koala.web.pages.viewer import Services, Viewer, action, form
 
@@ -36,7 +36,7 @@ async def by_token(request: Request) -> Response:
     services: Services = request.app.state.services
     values = await form(request)
     back = _back(values.get("back", "/"))
-    if _tries.wait_s(now_s()) > 0:
+    if _tries.wait_s(clock.now()) > 0:
         return _form(services, back=back, text="Too many tries: wait a moment.", status=429)
     _tries.consume(1)
     try:

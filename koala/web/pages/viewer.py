@@ -25,8 +25,8 @@ from koala.errors import (
     UnknownSiteError,
     UnreachableError,
 )
+from koala.runtime import clock
 from koala.web import cells
-from koala.web.clock import wall_at
 from koala.web.identities import Identities, Identity
 from koala.web.sessions import Session, Sessions, SignInCode
 from koala.web.settings import WebSettings
@@ -82,14 +82,16 @@ class Viewer:
             csrf=self.session.csrf,
             number=model.number,
             trouble=model.trouble,
-            now_at=wall_at(),
+            now_at=clock.unix_now(),
             **values,
         )
         return HTMLResponse(text, status_code=status)
 
     def part(self, template: str, **values: object) -> str:
         """Render a part of a page, the same for all sessions of this user."""
-        return self.services.templates.get_template(template).render(now_at=wall_at(), **values)
+        return self.services.templates.get_template(template).render(
+            now_at=clock.unix_now(), **values
+        )
 
     def go(self, path: str) -> RedirectResponse:
         """Send the browser to another page."""
