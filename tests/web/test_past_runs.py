@@ -99,7 +99,7 @@ async def test_a_what_if_has_the_numbers_of_the_command(
                 "hold_s=soon",
                 "nonsense",
                 MARKUP,
-                "x" * 300,
+                LONG,
                 OTHERS,
             )
         }
