@@ -167,7 +167,7 @@ class _Run:
 
     # --- local jobs ---
 
-    # Most of a run is local jobs: what they do often stands in line, without calls.
+    # Most of a run is local jobs, so `_push` and `_Area.change` are written out for them.
 
     def _await_local(self, cluster: _Cluster) -> None:
         arrival = next(cluster.arrivals, None)
