@@ -197,32 +197,45 @@ up() {
 # Is the process there? A zombie (a container's pid 1 may reap late, or never) is not.
 alive() { [ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" != Z ]; }
 
-# Processes that have this pool's configuration in their environment: daemons and starters.
-of_pool() {
-  local f
+# Does this process have a line of its environment that matches? (grep's words come after the process id.)
+has() { local f=/proc/$1/environ; shift; { tr '\0' '\n' < "$f" | grep -q "$@"; } 2>/dev/null; }
+
+# Is it the master of this pool? The file with its number may be old, and the number another's by now.
+is_master() {     # pid pool-dir
+  alive "$1" && has "$1" -xF "CONDOR_CONFIG=$2/condor_config" && tr '\0' ' ' < "/proc/$1/cmdline" | grep -q condor_master
+}
+
+# Daemons and jobs below this pool's master. A shell that has read settings.sh is none of them.
+of_pool() {       # pool-dir master
+  local f pid
   for f in /proc/[0-9]*/environ; do
-    if { tr '\0' '\n' < "$f"; } 2>/dev/null | grep -qxF "CONDOR_CONFIG=$1/condor_config"; then
-      f=${f#/proc/}; echo "${f%/environ}"
+    pid=${f#/proc/}; pid=${pid%/environ}
+    if has "$pid" "^_CONDOR_ANCESTOR_$2=" &&
+      { has "$pid" -xF "CONDOR_CONFIG=$1/condor_config" || has "$pid" -xF "_CONDOR_BIN=$1/bin"; }; then
+      echo "$pid"
     fi
   done
 }
 
 down() {
-  local dir d pid i pids=()
+  local dir d pid i
+  local -A masters=()    # a master that ends removes its file
   dir=$(cd "$1" && pwd)
   for d in "$dir"/*/; do
     d=${d%/}; [ -s "$d/master.pid" ] || continue
-    pid=$(cat "$d/master.pid"); pids+=("$pid")
+    pid=$(cat "$d/master.pid"); masters[$d]=$pid
+    is_master "$pid" "$d" || continue
     kill -CONT "$pid" 2>/dev/null || true
     kill -QUIT "$pid" 2>/dev/null || true    # fast: jobs are ended
   done
   for i in $(seq 50); do
-    for pid in "${pids[@]}"; do alive "$pid" && { sleep 0.1; continue 2; }; done
+    for d in "${!masters[@]}"; do is_master "${masters[$d]}" "$d" && { sleep 0.1; continue 2; }; done
     break
   done
-  for d in "$dir"/*/; do
-    d=${d%/}; [ -f "$d/settings.sh" ] || continue
-    for pid in $(of_pool "$d"); do [ "$pid" = $$ ] || kill -9 "$pid" 2>/dev/null || true; done
+  for d in "${!masters[@]}"; do
+    pid=${masters[$d]}
+    if is_master "$pid" "$d"; then kill -9 "$pid" 2>/dev/null || true; fi
+    for pid in $(of_pool "$d" "$pid"); do kill -9 "$pid" 2>/dev/null || true; done
   done
 }
 
