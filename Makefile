@@ -12,7 +12,7 @@ STAMP  := $(VENV)/.has-dev
 LONG   := $(VENV)/.has-long
 BROWSER := $(VENV)/.has-browser
 EXAMPLES := $(VENV)/.has-examples
-FRAMEWORKS ?= dask torch
+FRAMEWORKS ?= dask torch flower muscle3
 SEEDS  ?= 10000
 FLIPS  ?= 2000
 CUTS   ?= 500
@@ -75,7 +75,7 @@ build/frameworks/%/.has-all: examples/frameworks/requirements-%.txt
 	@touch $@
 
 .PHONY: test-frameworks
-test-frameworks: $(STAMP) $(FRAMEWORKS:%=build/frameworks/%/.has-all)  ## Dask and torchrun over the sites of a grid; torch is large (FRAMEWORKS=dask)
+test-frameworks: $(STAMP) $(FRAMEWORKS:%=build/frameworks/%/.has-all)  ## Dask, torchrun, Flower and MUSCLE3 over the sites of a grid; torch is large (FRAMEWORKS=dask)
 	@$(BIN)/python -m pytest -q -m frameworks -k "$$(echo $(FRAMEWORKS) | sed 's/ / or /g')" $(ARGS) tests/examples
 
 .PHONY: screenshots

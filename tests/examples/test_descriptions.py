@@ -25,7 +25,7 @@ SITES = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
 """The grid that the descriptions are written for (KOALA 2.1): the DAS."""
 TWO = {"quiet": 2, "busy": 2}
 """Grid of sq/two.toml."""
-FRAMEWORKS = ("frameworks/dask.rsl", "frameworks/torchrun.rsl")
+FRAMEWORKS = tuple(name for name in DESCRIPTIONS if name.startswith("frameworks/"))
 """They start programs of frameworks; test_frameworks.py runs them."""
 SHELL = ("deadline.rsl", "gpus.rsl", "hello.rsl", "mpi/mpi.rsl", *FRAMEWORKS)
 """They start programs that every site has, or that their user installs."""
@@ -76,6 +76,8 @@ def test_all_descriptions_are_here() -> None:
         "deadline.rsl",
         "fedavg/fedavg.rsl",
         "frameworks/dask.rsl",
+        "frameworks/flower.rsl",
+        "frameworks/muscle3.rsl",
         "frameworks/torchrun.rsl",
         "gpus.rsl",
         "hello.rsl",
@@ -121,6 +123,8 @@ def test_the_numbers_of_components_are_those_of_the_readme() -> None:
         "deadline.rsl": [2] * 2,
         "fedavg/fedavg.rsl": [1] * 4,
         "frameworks/dask.rsl": [1, 2, 2],
+        "frameworks/flower.rsl": [1] * 5,
+        "frameworks/muscle3.rsl": [1] * 2,
         "frameworks/torchrun.rsl": [2] * 2,
         "gpus.rsl": [4, 1],
         "hello.rsl": [1] * 2,
