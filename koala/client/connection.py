@@ -17,6 +17,7 @@ from koala.client.resumable_stream import resumable_stream
 from koala.errors import KoalaError, NoAnswerError, SpecError, TimeLimitError, UnreachableError
 from koala.identity.credentials import Credentials, default_address, find_credentials, own_daemon
 from koala.protocol.versions import PROTOCOL
+from koala.wire.reconnection import BACK_OFF
 from koala.wire.status import PROTOCOL_KEY, from_status
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaStub
@@ -28,11 +29,8 @@ CALL_S = 60.0
 DEFAULT_ADDRESS = "127.0.0.1:7740"
 ADDRESS_VARIABLE = "KOALA_ADDRESS"
 
-_OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-    ("grpc.use_local_subchannel_pool", 1),
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    *BACK_OFF,
     # ping_timeout bounds the detection of a dead daemon; keepalive_timeout alone leaves a minute.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -63,7 +61,7 @@ class Connection:
             given = given or default_address() or own_daemon(DEFAULT_ADDRESS) or DEFAULT_ADDRESS
             credentials = find_credentials(given)
         self.address = given or (credentials and credentials.address) or DEFAULT_ADDRESS
-        self.endpoint = DaemonEndpoint(self.address, credentials, options=_OPTIONS)
+        self.endpoint = DaemonEndpoint(self.address, credentials, options=CHANNEL_OPTIONS)
         self.timeout = timeout
         self._user = _sendable(_user() if user is None else user)
 

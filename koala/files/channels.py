@@ -16,6 +16,7 @@ from grpc import aio
 
 from koala.files.rate_limits import CHUNK_BYTES
 from koala.identity.tls import DAEMON_HOST, IdentityFile, secure_channel, site_host
+from koala.wire.reconnection import BACK_OFF
 
 _KEEPALIVE_MS = 10_000
 _TIMEOUT_MS = 5_000
@@ -33,10 +34,7 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
 )
 CHANNEL_OPTIONS = (
     *_OPTIONS,
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.use_local_subchannel_pool", 1),
+    *BACK_OFF,
 )
 SERVER_OPTIONS = (
     *_OPTIONS,

@@ -29,6 +29,7 @@ from koala.identity.tls import IdentityFile
 from koala.protocol.messages import Watermark
 from koala.protocol.versions import PROTOCOL
 from koala.wire.packing import PACK_MAX, PACKS, can_unpack, packed, unpacked
+from koala.wire.reconnection import BACK_OFF
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent.link.endpoints import dial, why_refused
@@ -51,10 +52,7 @@ LAST_WORDS_S = 2.0
 _LOST_STATUS = "Internal error from Core"
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-    ("grpc.use_local_subchannel_pool", 1),
+    *BACK_OFF,
     # ping_timeout bounds the detection; keepalive_timeout alone leaves it at a minute.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 3_000),
