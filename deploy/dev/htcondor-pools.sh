@@ -179,7 +179,7 @@ up() {
     [ ! -e "$d" ] || die "$d exists already"
     make_programs "$d"
     make_config "$d" "$name" "$machines" "$processors" "$(free_port)"
-    ( . "$d/settings.sh"; condor_master -pidfile "$d/master.pid" ) > "$d/log/start.log" 2>&1 \
+    ( . "$d/settings.sh"; condor_master ) > "$d/log/start.log" 2>&1 \
       || { cat "$d/log/start.log" >&2; die "pool $name did not start"; }
     echo "$name=$d/settings.sh" >> "$dir/clusters.env"
   done
@@ -197,45 +197,42 @@ up() {
 # Is the process there? A zombie (a container's pid 1 may reap late, or never) is not.
 alive() { [ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" != Z ]; }
 
-# Does this process have a line of its environment that matches? (grep's words come after the process id.)
+# Does the environment of this process have such a line? (grep's words come after the process id.)
 has() { local f=/proc/$1/environ; shift; { tr '\0' '\n' < "$f" | grep -q "$@"; } 2>/dev/null; }
 
-# Is it the master of this pool? The file with its number may be old, and the number another's by now.
-is_master() {     # pid pool-dir
-  alive "$1" && has "$1" -xF "CONDOR_CONFIG=$2/condor_config" && tr '\0' ' ' < "/proc/$1/cmdline" | grep -q condor_master
-}
-
-# Daemons and jobs below this pool's master. A shell that has read settings.sh is none of them.
-of_pool() {       # pool-dir master
+# Processes of this pool: its master, or the daemons and jobs below it, which HTCondor marks with their ancestors.
+# A shell that has read settings.sh is none of them.
+of_pool() {       # pool-dir master|below
   local f pid
   for f in /proc/[0-9]*/environ; do
     pid=${f#/proc/}; pid=${pid%/environ}
-    if has "$pid" "^_CONDOR_ANCESTOR_$2=" &&
-      { has "$pid" -xF "CONDOR_CONFIG=$1/condor_config" || has "$pid" -xF "_CONDOR_BIN=$1/bin"; }; then
+    has "$pid" -xF -e "CONDOR_CONFIG=$1/condor_config" -e "_CONDOR_BIN=$1/bin" && alive "$pid" || continue
+    if has "$pid" '^_CONDOR_ANCESTOR_'; then
+      [ "$2" = master ] || echo "$pid"
+    elif [ "$2" = master ] && tr '\0' ' ' < "/proc/$pid/cmdline" | grep -q condor_master; then
       echo "$pid"
     fi
   done
 }
 
 down() {
-  local dir d pid i
-  local -A masters=()    # a master that ends removes its file
+  local dir d pid i masters=() pools=()
   dir=$(cd "$1" && pwd)
   for d in "$dir"/*/; do
-    d=${d%/}; [ -s "$d/master.pid" ] || continue
-    pid=$(cat "$d/master.pid"); masters[$d]=$pid
-    is_master "$pid" "$d" || continue
-    kill -CONT "$pid" 2>/dev/null || true
-    kill -QUIT "$pid" 2>/dev/null || true    # fast: jobs are ended
+    d=${d%/}; [ -f "$d/settings.sh" ] || continue
+    pools+=("$d")
+    for pid in $(of_pool "$d" master); do
+      masters+=("$pid")
+      kill -CONT "$pid" 2>/dev/null || true
+      kill -QUIT "$pid" 2>/dev/null || true    # fast: jobs are ended
+    done
   done
   for i in $(seq 50); do
-    for d in "${!masters[@]}"; do is_master "${masters[$d]}" "$d" && { sleep 0.1; continue 2; }; done
+    for pid in "${masters[@]}"; do alive "$pid" && { sleep 0.1; continue 2; }; done
     break
   done
-  for d in "${!masters[@]}"; do
-    pid=${masters[$d]}
-    if is_master "$pid" "$d"; then kill -9 "$pid" 2>/dev/null || true; fi
-    for pid in $(of_pool "$d" "$pid"); do kill -9 "$pid" 2>/dev/null || true; done
+  for d in "${pools[@]}"; do
+    for pid in $(of_pool "$d" master) $(of_pool "$d" below); do kill -9 "$pid" 2>/dev/null || true; done
   done
 }
 
