@@ -34,11 +34,7 @@ from koala.wire.v1 import link_pb2
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent.link.endpoints import dial, why_refused
 from koala_agent.link.session_driver import Post, Stream
-from koala_agent.link.session_events import (
-    Dialled,
-    FromDaemon,
-    Received,
-)
+from koala_agent.link.session_events import Dialled, FromDaemon, Received
 
 SEND_QUEUE_MAX = 10_000
 """Entries that may wait for the writer; messages of one batch, such as an inventory, count as
