@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
-from koala_agent.lrm.batch.dialect import BatchJob
+from koala_agent.lrm.batch.dialect import BatchJob, Question
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.port import EndCause, Idle, Placeholder, Queued, RequestRefusedError, serving
@@ -196,6 +197,74 @@ async def test_a_double_is_cancelled_till_it_is_gone_and_not_after(
         await cluster.polls()
         assert cluster.cancelled() == cancelled
         assert [job.state for job in cluster.jobs.values()] == ["PENDING"] * 3
+
+
+class Telling(Slurm):
+    """Slurm, if it had a command that tells why a job waits."""
+
+    def explain(self, number: str) -> Question:  # type: ignore[override]
+        """See Dialect."""
+        return Question(command=Command(argv=("explain", number)), read=lambda answer: answer.out)
+
+
+class TellingCluster(Cluster):
+    """A cluster whose explanations fail or come."""
+
+    def __init__(self, *, fails: bool) -> None:
+        super().__init__()
+        self._fails = fails
+
+    async def run(self, command: Command, account: str = "") -> Answer:
+        """See Shell."""
+        if command.argv[0] != "explain":
+            return await super().run(command, account)
+        self.hear(command)
+        if self._fails:
+            raise LocalManagerError("explain: no such command")
+        return Answer(status=0, out="others were first", err="")
+
+
+def telling_manager(cluster: Cluster, folder: Path, witness: Witness) -> BatchManager:
+    settings = BatchSettings(
+        processors=16,
+        state_directory=folder / "lrm",
+        scope="ab",
+        poll_s=0.01,
+        figures_s=0.01,
+        accounts=("ann",),
+    )
+    return BatchManager(settings, Telling(), cluster, tell=witness, clock=cluster.clock)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_withdrawn_claim_tells_why_it_waited_and_a_failed_question_changes_nothing(
+    tmp_path: Path, placeholder: Placeholder, fails: bool
+) -> None:
+    cluster, witness = TellingCluster(fails=fails), Witness()
+    manager = telling_manager(cluster, tmp_path, witness)
+    async with serving(manager):
+        await manager.submit(replace(placeholder, account="ann"))
+        await manager.listing()
+        await manager.withdraw(CLAIM)
+        end = await witness.ended(CLAIM)
+        assert (end.cause, end.waited_for) == (
+            EndCause.WITHDRAWN,
+            "" if fails else "others were first",
+        )
+        assert not (await manager.idle()).trouble, "claims of the account go on"
+
+
+async def test_nobody_asks_why_claims_waited_when_all_are_ended(
+    tmp_path: Path, placeholder: Placeholder
+) -> None:
+    cluster = TellingCluster(fails=False)
+    manager = telling_manager(cluster, tmp_path, Witness())
+    async with serving(manager):
+        await manager.submit(placeholder)
+        await manager.listing()
+        await manager.close(kill=True)
+    assert "1" in cluster.cancelled()
+    assert [argv for argv in cluster.said if argv[0] == "explain"] == []
 
 
 LISTING = """<?xml version='1.0'?><job_info><queue_info><job_list state="running">

@@ -195,7 +195,7 @@ class BatchManager:
         """See `LocalManager`."""
         if kill:
             for tracked in self._claims.all():
-                await self.withdraw(tracked.row.claim)
+                await self._withdraw(tracked.row.claim)
             while self._claims.open():
                 await self._poll()
                 await self._cancel_unwanted()
@@ -234,6 +234,9 @@ class BatchManager:
     async def withdraw(self, claim: str) -> None:
         """See `LocalManager`."""
         await self._ask_reason(claim)
+        await self._withdraw(claim)
+
+    async def _withdraw(self, claim: str) -> None:
         tracked = self._claims.get(claim)
         if tracked is None or tracked.row.end is not None:
             return
@@ -244,17 +247,20 @@ class BatchManager:
 
     async def _ask_reason(self, claim: str) -> None:
         """Ask for the reason why a claim has waited, before its job is gone. Not for each of many:
-        while one question is asked, other claims are withdrawn without."""
+        while one question is asked, other claims are withdrawn without. A question that fails says
+        nothing about the account, so it opens no circuit."""
         tracked = self._claims.get(claim)
         if tracked is None or not tracked.is_waiting() or self._reason_lock.locked():
             return
         question = self._dialect.explain(tracked.row.number)
         if question is None:
             return
+        account = tracked.row.account
         async with self._reason_lock:
             try:
+                self._breaker.check(account)
                 async with asyncio.timeout(REASON_S):
-                    answer = await self._ask(question.command, tracked.row.account)
+                    answer = await self._breaker.run_unguarded(question.command, account)
                 tracked.waited_for = question.read(answer)
             except (LocalManagerError, TimeoutError) as error:
                 log.debug("batch.reason_unknown", claim=tracked.row.claim, reason=str(error))

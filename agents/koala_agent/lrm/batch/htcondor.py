@@ -263,12 +263,14 @@ class HTCondor:
         return None
 
     def explain(self, number: str) -> Question:
-        """See Dialect. The analysis asks the collector for all slots."""
+        """See Dialect. The analysis asks the collector for all slots. `env`, as for the listing: in
+        site mode sudo allows `condor_q` through it alone."""
 
         def read(answer: Answer) -> str:
             return wait_reason(answer.out) if answer.status == 0 else ""
 
-        return Question(command=Command(argv=("condor_q", "-better-analyze", number)), read=read)
+        command = Command(argv=("env", "condor_q", "-better-analyze", number))
+        return Question(command=command, read=read)
 
     def figures(self) -> tuple[Command, ...]:
         """See Dialect: the slots; the jobs of our schedd, which are exact; and those of others,
