@@ -82,11 +82,16 @@ class ToldPhases:
                         self._changed.notify_all()
         except (KoalaError, CancelledError):
             pass  # the client was closed
+        finally:
+            self._has_begun.set()
 
     def until_over(self, job: str) -> str:
         """Wait for the end of a job and return its last phase."""
         with self._changed:
-            self._changed.wait_for(lambda: any(end in self.phases.get(job, ()) for end in ENDS))
+            is_over = self._changed.wait_for(
+                lambda: any(end in self.phases.get(job, ()) for end in ENDS), LIMIT_MS / 1_000
+            )
+        assert is_over, f"the daemon has not told the end of {job}"
         return next(end for end in ENDS if end in self.phases[job])
 
 
@@ -231,7 +236,7 @@ def _without_ends(phases: Mapping[str, float]) -> dict[str, float]:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.web.browser.following",
                                      description=__doc__)  # fmt: skip
     parser.add_argument("--minutes", type=float, default=5.0, help="how long pages are open (5)")
