@@ -59,7 +59,7 @@ def supernode(world: Rendezvous, folder: Path) -> list[str]:
     """Publish how the SuperExec of this site reaches the SuperNode; return the command of it."""
     host, site = world.member.address, world.member.site
     with socket.create_server((host, 0)) as free:
-        port = str(free.getsockname()[1])
+        port = str(free.getsockname()[1])  # flower-supernode does not tell which port it chose
     secret = secrets.token_hex(32)
     where = json.dumps({"address": f"{host}:{port}", "secret": secret})
     world.exchange.put(f"flower/{site}", where)

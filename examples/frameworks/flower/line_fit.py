@@ -68,4 +68,4 @@ def lead(grid: Grid, context: Context) -> None:
     print(f"loss {losses[0]:.3f} in the first round, {losses[-1]:.5f} in the last one")
     print(f"weights {[round(float(weight), 1) for weight in weights]}", flush=True)
     if len(sites) != number or losses[-1] >= losses[0]:
-        raise SystemExit("the sites did not learn together")
+        raise RuntimeError("the sites did not learn together")
