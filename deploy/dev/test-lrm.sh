@@ -2,7 +2,7 @@
 # Tests in front of real batch systems (tests/batch). Debian's packages are installed when this runs
 # as root on a Debian; otherwise the tests of what is missing are skipped, and say what they need.
 # HTCondor, OAR and a newer Slurm come from Debian 13 (trixie), in the folder KOALA_DEV_ROOT (/var/cache/koala/trixie),
-# which root makes once: 4 minutes and 1.1 GB.
+# which root makes once: 4 minutes (15 on a busy machine) and 650 MB.
 # KOALA_LRM_TESTS chooses by marks: "lrm and slow" are those that wait for minutes.
 set -euo pipefail
 
