@@ -97,11 +97,14 @@ class Runs:
 
         engine = self.engine
         check_outputs(self.jobs_out, self.plot)
+        if self.jobs_out and to_file and not isinstance(engine, Processes):
+            raise SpecError(
+                f"--jobs-out {self.jobs_out}: not allowed with --on {self.on}; this simulation"
+                " writes the file while it runs, on the machine of the run"
+            )
         with jobs_file(self.jobs_out if to_file else None) as part:
             run = partial(simulate, setting)
             if part is not None and to_file is not None:
-                if not isinstance(engine, Processes):
-                    raise SpecError(f"--jobs-out and --on {self.on} cannot be combined")
                 run = partial(to_file, setting, part, self.seed)
             with progress("replications", self.reps) as update:
                 done = replicate_on(engine, run, self.seeds, update)

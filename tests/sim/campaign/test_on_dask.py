@@ -179,7 +179,7 @@ def test_an_engine_that_does_not_exist_is_named() -> None:
     ("words", "told"),
     [
         (("--on", "nowhere"), "--on nowhere: allowed are processes, dask://HOST:PORT"),
-        (("--on", "koala", "--jobs-out", "j.csv"), "--jobs-out and --on koala cannot be combined"),
+        (("--on", "koala", "--jobs-out", "j.csv"), "--jobs-out j.csv: not allowed with --on koala"),
     ],
 )
 def test_a_simulation_refuses_other_engines_and_files_of_other_machines(
