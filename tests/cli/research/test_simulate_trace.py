@@ -199,17 +199,19 @@ def test_one_picture_has_the_same_bytes_each_time(tmp_path: Path) -> None:
     assert pictures[0].read_bytes() == pictures[1].read_bytes()
 
 
-def test_a_replay_imports_nothing_heavy(tmp_path: Path) -> None:
-    """Its start is a good part of a short replay."""
+def test_a_replay_imports_nothing_heavy_and_a_simulation_no_grpc(tmp_path: Path) -> None:
+    """The start is a good part of a short run."""
     code = (
         "import sys; from koala.cli.main import main;"
         f"main(['simulate', 'trace', {a_file(tmp_path)!r}]);"
-        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr);"
+        "main(['simulate', 'sq', '--tasks', '1', '--reps', '1']);"
+        "print('grpc' in sys.modules, file=sys.stderr)"
     )
     run = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, check=True
     )
-    assert run.stderr.decode() == "[]\n"
+    assert run.stderr.decode() == "[]\nFalse\n"
     assert koala("simulate", "trace", "--help").returncode == 0
 
 
