@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -66,28 +69,31 @@ def test_an_unknown_rule_is_refused_with_those_there_are(word: str) -> None:
         rule(word)
 
 
-def replayed(path: Path, jobs: list[tuple[int, int, int, int]], **options: object) -> GridReplay:
+def replayed(path: Path, jobs: list[tuple[int, int, int, int]], **options: Any) -> GridReplay:
     """A replay of (number, submit, processors, run time) on two FCFS sites of 8 and 4."""
     lines = (
         f"{number} {at} -1 {run} {processors} -1 -1 {processors} {run} -1 1 1 1 1 1 1 -1 -1\n"
         for number, at, processors, run in jobs
     )
     path.write_text("".join(lines), encoding="utf-8")
-    local_jobs = options.get("local_jobs", ())
+    arrivals = Arrivals(Log(path, swf.FORMAT), processors=1 << 62)
+    grid_jobs = (GridJob(*job) for block in arrivals.sorted_blocks() for job in block)
+    return GridReplay(two_sites(**options), grid_jobs, summary=lambda: arrivals.summary)
+
+
+def two_sites(*, local_jobs: Sequence[LocalJob] = ()) -> Multicluster:
+    """FCFS sites of 8 processors, with local jobs, and of 4."""
     sites = tuple(
         SiteSetting(
             name=SiteName(name),
             facts=SiteFacts(processors=processors, grace_s=1.0),
-            local_jobs=local_jobs if name == "large" else (),  # type: ignore[arg-type]
+            local_jobs=local_jobs if name == "large" else (),
         )
         for name, processors in (("large", 8), ("small", 4))
     )
-    setting = Multicluster(
+    return Multicluster(
         sites=sites, parameters=Parameters(), policies=chosen(), split=rule("equal")
     )
-    arrivals = Arrivals(Log(path, swf.FORMAT), processors=1 << 62)
-    grid_jobs = (GridJob(*job) for block in arrivals.sorted_blocks() for job in block)
-    return GridReplay(setting, grid_jobs, summary=lambda: arrivals.summary)
 
 
 def started(report: ExperimentReport) -> dict[str, tuple[float | None, tuple[str, ...]]]:
@@ -121,6 +127,27 @@ def test_a_log_that_can_be_followed_by_hand(tmp_path: Path) -> None:
     assert found["utilization"] == pytest.approx(1260 / (12 * 150), rel=0.01)
     assert found["wait"]["mean"] == pytest.approx(30, abs=0.5)
     assert found["wait_split"]["mean"] == pytest.approx(90, abs=0.5)
+
+
+def test_a_job_of_a_queue_runs_at_its_site_or_is_dropped() -> None:
+    """Job 1 could start at once on the large site; job 2 does not fit at its own; job 3 is of two
+    components, which run anywhere."""
+    jobs = [
+        GridJob(0.0, 0, 4, 50.0, 50.0, queue="small"),
+        GridJob(1.0, 1, 4, 50.0, 50.0, queue="small"),
+        GridJob(2.0, 2, 5, 50.0, 50.0, queue="small"),
+        GridJob(60.0, 3, (6, 4), 10.0, 10.0, queue="small"),
+    ]
+    replay = GridReplay(replace(two_sites(), until=1_000.0), iter(jobs))
+    assert started(replay.run()) == {
+        "0": (0, ("small",)),
+        "1": (50, ("small",)),
+        "3": (100, ("large", "small")),
+    }
+    assert replay.too_large == 1
+    unknown = GridReplay(two_sites(), iter([jobs[0]._replace(queue="smal")]))
+    with pytest.raises(ConfigError, match="job 0: queue smal: allowed are large, small"):
+        unknown.run()
 
 
 def test_local_users_take_what_is_theirs(tmp_path: Path) -> None:

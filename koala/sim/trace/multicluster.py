@@ -240,7 +240,7 @@ class GridReplay:
             return True
         if job.queue not in self._processors:
             known = ", ".join(self._processors)
-            raise ConfigError(f"job {job.number}: queue {job.queue}: sites are {known}")
+            raise ConfigError(f"job {job.number}: queue {job.queue}: allowed are {known}")
         return len(parts) > 1 or parts[0] <= self._processors[job.queue]
 
     def _parts(self, size: int | Sizes) -> Sizes | None:
