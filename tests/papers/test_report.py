@@ -58,6 +58,22 @@ def test_the_report_tells_every_claim_with_its_verdict_and_numbers(made: report.
     assert f"{counts} Not testable here: 1. {parts}" in lines
 
 
+def test_a_row_has_the_load_and_the_comparison_that_decide(made: report.Report) -> None:
+    rows = [line.strip("| ").split(" | ") for line in as_markdown(made).splitlines()]
+    told = {row[0].split(".")[0]: row[3:] for row in rows if len(row) == 7}
+    assert told["1-1"][1:] == ["worst 0.9 > quick 0.9", "SAT, 6.5 ± 1.3; by saturation", "1 hold"]
+    assert told["2-1"][:2] == [
+        "*high*: 1 hold, 1 undecided",
+        "quick 0.9 < slow 0.9 by at least 50 %",
+    ]
+    assert told["2-1"][3] == "1 fail"
+    assert told["2-2"][:2] == [
+        "*high*: 2 hold, 1 fail; more than half must hold",
+        "slow 0.5 < 1.10 × quick 0.5",
+    ]
+    assert told["2-3"][1] == "right: quick 0.9 > slow 0.9"
+
+
 def test_what_is_not_testable_is_listed_with_the_reason(made: report.Report) -> None:
     row = "| 3 | 3-1. users like it | there are no users |"
     assert row in as_markdown(made).splitlines()
@@ -165,7 +181,7 @@ def test_an_interrupted_sweep_is_told_with_what_is_finished() -> None:
 
 
 def test_systems_that_do_the_same_are_not_told_apart_when_one_has_a_run_more() -> None:
-    """Two of three runs are saturated, and one of two: before, saturation decided between them."""
+    """Of one two of three runs are saturated, of the other one of two: seed 3 does not count."""
     quick, slow = (at(LOW, name) for name in ("quick", "slow"))
     effort = PAPER.efforts["quick"]
     finished = [
