@@ -33,7 +33,7 @@ PAPER = Paper(
 *success* is the percentage of global jobs that start at their deadline, *failed* of those that do
 not. *killed* is that of the local jobs submitted, or of those that ended. Loads and *wasted*
 (claimed before the deadline) are percentages of all processors. *local response* is the mean
-response time of local jobs in seconds, *tries* their number a job.""",
+response time of local jobs in seconds, *tries* the number of tries per job.""",
     ours="""\
 The paper prints neither the length of a run, the warm-up, the number of replications, nor Mp, the
 points on its axes, or what happens to killed local jobs. Ours are: the length below, of which the

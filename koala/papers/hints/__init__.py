@@ -27,10 +27,10 @@ PAPER = Paper(
     untestable=UNTESTABLE,
     measures="""\
 *response* is a mean response time in seconds, from submission to end: of all jobs (`all`), of
-I/O-bound (`io`) or CPU-bound ones (`cpu`). *stretch* is the run time by the one that the length
-and the slice of a job promise, *remote* the share of jobs that run at another site, *busiest_link*
-the mean use of the link that is used most, *below_preferred* the share of jobs below the preferred
-rate. A percentage behind a policy is the share of I/O-bound jobs.""",
+I/O-bound (`io`) or CPU-bound ones (`cpu`). *stretch* is the run time divided by the one that the
+length and the slice of a job promise, *remote* the share of jobs that run at another site,
+*busiest_link* the mean use of the link that is used most, *below_preferred* the share of jobs below
+the preferred rate. A percentage behind a policy is the share of I/O-bound jobs.""",
     ours="""\
 The paper's table of the simulated grid is lost, and it prints neither the arrival rate, the number
 of jobs, the preferred rate, the acceptable deviations, nor how often a job reads. Ours: three sites

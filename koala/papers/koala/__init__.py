@@ -29,8 +29,8 @@ PAPER = Paper(
     reasons=REASONS,
     untestable=UNTESTABLE,
     measures="""\
-Times are means in seconds, failures and utilisations percentages, tries and placements numbers a
-job. *72x6* are jobs of 72 processors in six components, *high* and *low* are priorities. The
+Times are means in seconds, failures and utilisations percentages, tries and placements numbers
+per job. *72x6* are jobs of 72 processors in six components, *high* and *low* are priorities. The
 placement time is that from submission to the last placement, the start delay the last planned
 start less the first one.""",
     ours="The paper prints none of these; what is ours, and why:\n\n"

@@ -29,8 +29,8 @@ PAPER = Paper(
 Skews are means in seconds. The acceptance ratio, QoS conformance, effective cycles, conforming and
 synchronous tasks are shares of 1. *rate* is the number of accepted tasks of a kind a second,
 *ahead* the part of its duration by which the first subtask of a task ends early, *corrections*
-their number a task, *stay* the time of a task in the system by its duration. *several* are tasks
-of two subtasks or more.""",
+their number per task, *stay* the time of a task in the system divided by its duration. *several*
+are tasks of two subtasks or more.""",
     ours="""\
 The length is that of the generators at a mean interarrival time of 500 s, in tasks of each kind; at
 10 s they make three times as many. (The paper's make 1000 to 2000.) The paper prints neither what
