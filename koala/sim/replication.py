@@ -130,7 +130,7 @@ def _here(
 
 def _begin_worker(parent: int) -> None:
     serve(parent)
-    gc.freeze()
+    gc.freeze()  # what is imported lives as long as the worker
     gc.set_threshold(COLLECTED_AFTER)
 
 
