@@ -28,7 +28,7 @@ class Declared:
         make: Callable[..., Any] | None = None,
         more: Mapping[str, Option] | None = None,
     ) -> Self:
-        """Take the options that the fields of `setting` declare, and `more` that are no fields;
+        """Take the options that the fields of `setting` declare, and `more` that are not fields;
         without `make` the class itself takes the values."""
         return cls(options={**options_of(setting), **(more or {})}, make=make or setting)
 

@@ -13,9 +13,9 @@ from koala.sim.statistics import Interval, interval
 class Results:
     """The finished runs. Figures and claims read from here, so they share every run.
 
-    Whether a setting is saturated is judged from the seeds that all settings have finished, if
-    there are any. In an interrupted sweep some have one more, and systems that do the same would
-    get different verdicts.
+    Saturation of a setting is judged from the seeds that all settings have finished, if there are
+    any. In an interrupted sweep some settings have one more, and two systems that behave alike
+    would get different verdicts.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Results:
         return len(self._outcomes.get(setting, {}))
 
     def is_saturated(self, setting: Setting) -> bool:
-        """True if the setting is saturated, judged from all its replications."""
+        """True if the setting is saturated, judged from the seeds that all settings share."""
         return self._saturated.get(setting, False)
 
     def is_divergent(self, quantity: Quantity) -> bool:

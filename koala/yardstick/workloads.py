@@ -78,7 +78,8 @@ def workloads(*, is_full: bool, has_log: bool) -> tuple[tuple[str, float], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixed:
-    """Jobs of a workload for sites of these processors. `log` has the jobs of the kind `log`."""
+    """Jobs of a workload for sites, each with its name and processors. `log` has the jobs of the
+    kind `log`."""
 
     kind: str
     share: float
@@ -137,8 +138,8 @@ def _shape(size: int, sites: list[int], random: Random, share: float) -> tuple[i
 
 
 def _queue(shape: tuple[int, ...], sites: Sequence[tuple[str, int]], random: Random) -> str | None:
-    """Return the site at which a job is submitted: of those that it fits on, in proportion to their
-    processors. None for the other jobs. Each job makes the same draws."""
+    """Draw the site at which a job is submitted, among those on which it fits and in proportion to
+    their processors; None for a job that may run anywhere. Each job makes the same draws."""
     draw, place = random.random(), random.random()
     if len(shape) > 1 or draw >= LOCAL:
         return None

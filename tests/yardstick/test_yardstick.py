@@ -80,7 +80,7 @@ def test_half_of_the_jobs_of_one_component_are_submitted_at_a_site_that_holds_th
 
 
 def test_disciplines_with_local_and_global_queues_differ_from_a_global_one() -> None:
-    """As long as no job was submitted at a site, all of these had one queue, and equal rows."""
+    """Without jobs that are submitted at a site, all of these have one queue, and equal rows."""
     entries = [entry_of(f"queueing={name}") for name in ("GS", "GP", "LP-GF", "LQ")]
     cell = points({"das2": GRIDS["das2"]}, [("wide", 0.5)], entries, is_full=False)
     assert len({point.base.run(1).metrics["slowdown_all"] for point in cell}) == 4
