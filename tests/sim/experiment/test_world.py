@@ -130,6 +130,22 @@ def test_all_that_ends_and_arrives_at_an_instant_is_seen_by_one_pass() -> None:
     assert (users.started, users.waited_s) == (4, 0.0 + 4.0 + 13.0 + 7.0)
 
 
+def test_all_that_ends_at_an_instant_is_seen_by_one_pass() -> None:
+    """Both first jobs end at 10, sooner than expected, and the large one can start. A pass between
+    the two ends would backfill the last one, and the large one would wait until 60."""
+    jobs = (
+        LocalJob(0.0, 4, 10.0, 100.0),
+        LocalJob(0.0, 4, 10.0, 100.0),
+        LocalJob(1.0, 8, 5.0, 5.0),
+        LocalJob(2.0, 4, 50.0, 50.0),
+    )
+    place = replace(site("delft", 8, *jobs), discipline=Discipline.EASY)
+    world = Watched([place], submission("late", 100.0, 1, run_s=1.0))
+    world.play()
+    users = world.grid.sites[SiteName("delft")].users
+    assert (users.started, users.waited_s) == (4, 9.0 + 13.0)
+
+
 def test_a_claim_whose_file_does_not_come_is_given_back_at_its_hold_deadline() -> None:
     """Two copies share the link, so that of j1 takes until 160; it was claimed at 85 for 50 s."""
     world = Watched(
