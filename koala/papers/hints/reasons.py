@@ -12,7 +12,7 @@ REASONS = {
     "Service needs them, and the queue of the others grows",
     "5.4-4": "I/O-bound jobs have half the instructions, so that every policy has less to do; "
     "against PreferLocal it does degrade (5.4-5)",
-    "5.4-8": "the links of the paper are lost; ours carry at most two thirds of what they can, "
+    "5.4-8": "the links of the paper are lost; ours carry at most seven tenths of what they can, "
     "and no reading that was tried saturates them",
     "5.4-9": "NoNetwork books no bandwidth: its jobs share links and hold their processors while "
     "they starve, so that it stays two to three times slower; the other two do converge (5.4-10)",
