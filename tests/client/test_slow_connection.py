@@ -19,23 +19,28 @@ LIMIT_S = 60.0
 
 async def test_an_attempt_lasts_until_a_slow_daemon_has_answered() -> None:
     """Attempts that end with the back-off would go on for ever, and load the daemon still more."""
+    async with asyncio.TaskGroup() as connections:
 
-    async def answer_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answer = asyncio.get_running_loop().call_later(ANSWER_S, writer.write, SETTINGS)
-        with suppress(ConnectionError):
-            await reader.read()  # until the client gives up or leaves
-        answer.cancel()
-        writer.close()
+        async def answer_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            answer = asyncio.get_running_loop().call_later(ANSWER_S, writer.write, SETTINGS)
+            with suppress(ConnectionError):
+                await reader.read()  # until the client gives up or leaves
+            answer.cancel()
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
 
-    server = await asyncio.start_server(answer_late, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    endpoint = DaemonEndpoint(f"127.0.0.1:{port}", PLAIN, options=CHANNEL_OPTIONS)
-    endpoint.unlock()
-    is_connected = False
-    async with server, asyncio.timeout(LIMIT_S):
-        while not is_connected:
-            with suppress(UnreachableError):  # this machine may stall
-                await endpoint.open()
-                is_connected = True
-        await endpoint.close()
-    assert is_connected
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connections.create_task(answer_late(reader, writer))
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        endpoint = DaemonEndpoint(f"127.0.0.1:{port}", PLAIN, options=CHANNEL_OPTIONS)
+        endpoint.unlock()
+        is_connected = False
+        async with server, asyncio.timeout(LIMIT_S):
+            while not is_connected:
+                with suppress(UnreachableError):  # this machine may stall
+                    await endpoint.open()
+                    is_connected = True
+            await endpoint.close()
