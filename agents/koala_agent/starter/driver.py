@@ -16,7 +16,6 @@ from koala_agent.starter.events import (
     Deliver,
     Delivered,
     Dial,
-    EndWritten,
     Exit,
     Fork,
     Halt,
@@ -179,7 +178,7 @@ class StarterDriver:
             self.is_over = True
         elif isinstance(action, WriteEnd):
             log(f"ended: {json.dumps(action.end)}")
-            return self._write_end(action.end)
+            self._write_end(action.end)
         else:
             return self._on_processes(action)
         return []
@@ -238,14 +237,12 @@ class StarterDriver:
             self._nodes.broadcast("prepare", bundle=bundle)
         return []
 
-    def _write_end(self, end: dict[str, object]) -> list[Event]:
+    def _write_end(self, end: dict[str, object]) -> None:
         try:
             content = to_json(EndRecord(nonce=self._nonce, end=end))
             self._process_host.write(END_FILE, content, is_durable=True)
         except OSError as error:
             log(f"{END_FILE} cannot be written: {error}")  # the agent is told all the same
-            return []
-        return [EndWritten()]
 
     def _open(self, not_after: float) -> list[Event]:
         """Check the clock once, write the record of the pass, and open the barrier."""
@@ -350,7 +347,6 @@ def settings_of(
         delivers=not spec.shared,
         has_outputs=bool(spec.output_files or spec.outputs),
         answer_s=FILES_ANSWER_S if spec.mailbox else 0.0,
-        is_here=spec.manager == "emulated" and spec.shared and not spec.mailbox,
     )
 
 

@@ -25,8 +25,7 @@ class Settings:
     `processes` counts the main processes. Where these are helpers of a launcher, `ranks` counts the
     processes that they start. `boot` identifies this boot of the machine. `delivers` when the agent
     cannot see this machine's files; `has_outputs` when the job names files that it writes. On a
-    slow line an answer takes up to `answer_s`. `is_here` when the agent has this machine's disk
-    itself: then an end that is written needs no acknowledgement.
+    slow line an answer takes up to `answer_s`.
     """
 
     claim: str
@@ -46,7 +45,6 @@ class Settings:
     delivers: bool = False
     has_outputs: bool = False
     answer_s: float = 0.0
-    is_here: bool = False
 
 
 # Events ------------------------------------------------------------------------------------------
@@ -189,11 +187,6 @@ class Delivered:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EndWritten:
-    """The end is on disk."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Woken:
     """The instant `wake_at` has come."""
 
@@ -294,7 +287,7 @@ class Continue:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteEnd:
-    """Write the end to disk, durably, and answer EndWritten; nothing if that fails."""
+    """Write the end to disk, durably."""
 
     end: dict[str, object]
 
@@ -316,7 +309,7 @@ if TYPE_CHECKING:
     Event: TypeAlias = (
         "Connected | Disconnected | Received | Ready | Unexecutable | ProcessEnded | RankEnded"
         " | MachineLost | Opened | OpenedEverywhere | TooLate | SiteSignalled | Looked | Asked"
-        " | Measured | Tried | Delivered | EndWritten | Woken"
+        " | Measured | Tried | Delivered | Woken"
     )
     Action: TypeAlias = (
         "Dial | Send | Begin | Fork | Prepare | TryPaths | ClosePaths | Open | Signal | Look"

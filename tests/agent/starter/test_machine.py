@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from koala_agent.starter.compat import read_fields
-from koala_agent.starter.driver import settings_of
 from koala_agent.starter.events import (
     Answer,
     Asked,
@@ -18,7 +16,6 @@ from koala_agent.starter.events import (
     Delivered,
     Dial,
     Disconnected,
-    EndWritten,
     Exit,
     Fork,
     Look,
@@ -37,10 +34,8 @@ from koala_agent.starter.events import (
     TryPaths,
     Unexecutable,
     Woken,
-    WriteEnd,
 )
 from koala_agent.starter.machine.values import PUT_LIMIT_S
-from koala_agent.starter.program import Specification
 from tests.agent.starter.starter_script import OFFSET_S, StarterScript, ends, opens, said, the_end
 
 if TYPE_CHECKING:
@@ -164,44 +159,6 @@ def test_the_end_is_told_until_it_is_noted() -> None:
     assert isinstance(hello, Send)
     assert hello.message["end"] == the_end(actions)
     assert Exit() in script.hear(6.1, "noted")
-
-
-@pytest.mark.parametrize("is_here", [True, False], ids=["here", "elsewhere"])
-def test_an_end_that_the_agent_can_read_needs_no_acknowledgement(is_here: bool) -> None:
-    script = StarterScript(is_here=is_here)
-    script.running()
-    script.tell(ProcessEnded(index=0, status=0), 5.0)
-    actions = script.tell(Looked(left=0, cpu_s=1.0, memory_bytes=7), 5.0)
-    assert isinstance(actions[-2], WriteEnd)
-    assert isinstance(actions[-1], Send)  # before it exits
-    assert (Exit() in script.tell(EndWritten(), 5.0)) == is_here
-
-
-@pytest.mark.parametrize(
-    ("changes", "is_here"),
-    [
-        ({"manager": "emulated"}, True),
-        ({"manager": "slurm"}, False),
-        ({"manager": "emulated", "shared": False}, False),
-        ({"manager": "emulated", "mailbox": "/box"}, False),
-    ],
-)
-def test_only_an_emulated_site_with_shared_folders_has_the_end_at_once(
-    changes: dict[str, Any], is_here: bool
-) -> None:
-    """A batch system starts it on another machine, whose files an agent may see late or never."""
-    spec = {"claim": "j1/1/0/1", "folder": "/f", "bundle": {}, "executable": "true", **changes}
-    settings = settings_of(read_fields(Specification, spec), "n", processes=1)
-    assert settings.is_here is is_here
-
-
-def test_an_end_that_cannot_be_written_waits_for_its_acknowledgement() -> None:
-    script = StarterScript(is_here=True)
-    script.running()
-    script.tell(ProcessEnded(index=0, status=0), 5.0)
-    assert Exit() not in script.tell(Looked(left=0, cpu_s=1.0, memory_bytes=7), 5.0)
-    assert Exit() not in script.woken(5.1)
-    assert Exit() in script.hear(5.2, "noted")
 
 
 def test_an_end_that_nobody_hears_is_not_told_for_ever() -> None:

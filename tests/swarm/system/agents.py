@@ -91,12 +91,8 @@ class Agent(Process):
         self.begin = begin
         self.dial = dial
         self.shared = shared
-        # Starters of an emulated manager end as soon as their end is on the agent's own disk.
         self.launch = LaunchSettings(
-            root=Path("/site"),
-            site=site,
-            mailbox="" if shared is None else MAILBOX,
-            manager="emulated" if site[-1] in "13579" else "slurm",
+            root=Path("/site"), site=site, mailbox="" if shared is None else MAILBOX
         )
         told = messages.Facts(
             processors=facts.processors,

@@ -24,7 +24,6 @@ from koala_agent.starter.events import (
     Continue,
     Dial,
     Disconnected,
-    EndWritten,
     Exit,
     Fork,
     Halt,
@@ -328,7 +327,7 @@ class Starter(Process):
         elif isinstance(action, Look):
             return [Looked(left=int(self._runs) + self._blocked, cpu_s=1.0)]
         elif isinstance(action, WriteEnd):
-            return self._write_end(action.end)
+            self._write_end(action.end)
         elif isinstance(action, Exit):
             self._exit()
         else:
@@ -360,13 +359,11 @@ class Starter(Process):
 
     # --- its files ---
 
-    def _write_end(self, end: dict[str, object]) -> list[Event]:
+    def _write_end(self, end: dict[str, object]) -> None:
         self.point()
-        if self.plan.strikes("spool_error", self.engine.now):
-            return []
-        self._node.folder.end = json.dumps({"nonce": self.nonce, "end": end})
+        if not self.plan.strikes("spool_error", self.engine.now):
+            self._node.folder.end = json.dumps({"nonce": self.nonce, "end": end})
         self.point()
-        return [EndWritten()]
 
     # --- its program ---
 

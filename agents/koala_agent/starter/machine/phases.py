@@ -50,7 +50,7 @@ class Delivering:
 
 @dataclass(frozen=True, kw_only=True)
 class Over:
-    """All is done; the end is sent until the agent acknowledges it or has it on disk."""
+    """All is done; the end is sent until the agent has acknowledged it."""
 
     until: float
     end: End

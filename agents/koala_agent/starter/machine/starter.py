@@ -5,8 +5,7 @@
 - It stays the program's parent. When one process fails, the others of the component are ended, too
   (TERM, then KILL after `kill_s`; their statuses say -15 or -9). What outlives the main processes,
   daemons that left their session included, is ended in the same way.
-- Its end is written to its folder and sent until it is noted, or once where the agent reads that
-  folder itself. Then it exits, always with 0.
+- Its end is written to its folder and sent until it is noted. Then it exits, always with 0.
 
 A component on several machines, or with jobType=mpi, has helpers as its main processes
 (`mpi_launchers`); "processes" are then those. The programs of all
@@ -26,7 +25,6 @@ from koala_agent.starter.events import (
     Deliver,
     Delivered,
     Disconnected,
-    EndWritten,
     Exit,
     Fork,
     Look,
@@ -324,9 +322,6 @@ class StarterMachine:
         elif isinstance(event, Tried):
             self._paths.end(event.problem)
             self._send(self._paths.report)
-        elif isinstance(event, EndWritten):
-            if isinstance(self.phase, Over) and self._settings.is_here:
-                self._exit()  # the agent has been sent it, or reads it
         elif isinstance(event, Delivered) and isinstance(self.phase, Delivering):
             if event.is_lost:
                 problem = event.problem or "a machine was lost with what it had to bring"
