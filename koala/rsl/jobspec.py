@@ -199,8 +199,8 @@ class _JobReader:
             return
         if attribute.scope is Scope.COMPONENT:
             message = (
-                f"{attribute.name} belongs to a component, so it stands inside an &; directly in "
-                "the + stand attributes of the whole job"
+                f"{attribute.name} belongs to a component: write it inside one (in RSL, "
+                "inside an &), not beside the attributes of the whole job"
             )
             raise self._error(message, relation)
         self._keep_for_job(KEYS[attribute.name], relation)
