@@ -181,7 +181,7 @@ def test_an_interrupted_sweep_is_told_with_what_is_finished() -> None:
 
 
 def test_systems_that_do_the_same_are_not_told_apart_when_one_has_a_run_more() -> None:
-    """Of one two of three runs are saturated, of the other one of two: seed 3 does not count."""
+    """Compare common seeds only: one system has three runs, the other two; seed 3 is left out."""
     quick, slow = (at(LOW, name) for name in ("quick", "slow"))
     effort = PAPER.efforts["quick"]
     finished = [

@@ -121,7 +121,7 @@ class MachineDriver:
             except ValueError as error:
                 assert isinstance(event, Received), event
                 log(f"the other end said what cannot be meant: {error}")
-                # What is due does not wait for a sensible message.
+                # Look at the clock after an invalid message, too: a peer may send nothing else.
                 actions = self._machine.handle(Woken(), boot_now())
             for action in actions:
                 if isinstance(action, Look):

@@ -56,7 +56,7 @@ new MutationObserver(() => {
 """Notes the instant at which a page first shows a job in a phase."""
 
 Instants: TypeAlias = dict[str, dict[str, float]]
-"""Of each job: its phases, with the first instant of each."""
+"""First instant of each phase, by job and phase."""
 
 
 class ToldPhases:

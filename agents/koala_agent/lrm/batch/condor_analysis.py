@@ -12,7 +12,7 @@ REASON = re.compile(r"^Reason for last match failure: (.+)$", re.MULTILINE)
 CONDITION = re.compile(r"^\[[0-9]{1,4}\] +([0-9]{1,9})  (\S.*)$", re.MULTILINE)
 """One condition of the job, with the number of slots that meet it."""
 OWN = "NumShadowStarts"
-"""Of a condition that every job of ours has."""
+"""Attribute in a condition that Koala gives to each of its jobs, so it explains nothing."""
 MACHINES = re.compile(r"Of ([0-9]{1,9}) machines,\s*$", re.MULTILINE)
 COUNT = re.compile(r"^ +([1-9][0-9]{0,8}) (are rejected|reject your|match but)(.*)$", re.MULTILINE)
 """A number of machines that do not take the job now."""
