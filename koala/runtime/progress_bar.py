@@ -1,4 +1,4 @@
-"""Progress bar of long operations, with the time that is left."""
+"""Progress of long operations, with the time that is left: a bar on terminals, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 
 from koala.runtime import clock
 
@@ -14,17 +15,52 @@ QUIET_VARIABLE = "KOALA_QUIET"
 
 SHOWN_AFTER_S = 1.0
 """Operations that are shorter show no bar."""
+LINE_EVERY_S = 60.0
+"""Time between two lines where standard error is no terminal, as in a batch job."""
 
 
 @contextmanager
 def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
-    """Show a progress bar on standard error if it is a terminal and the user is not quiet.
+    """Show on standard error how far an operation is, unless the user is quiet.
 
     The yielded function takes the part of `total` that is done.
     """
-    if os.environ.get(QUIET_VARIABLE) or not sys.stderr.isatty():
+    if os.environ.get(QUIET_VARIABLE):
         yield lambda _done: None
-        return
+    elif sys.stderr.isatty():
+        with _bar(what, total) as update:
+            yield update
+    else:
+        yield _lines(what, total)
+
+
+def _lines(what: str, total: float) -> Callable[[float], None]:
+    """Return a function that writes a line from time to time.
+
+    The speed is that since the first call: what was done before may be stored results.
+    """
+    last_s = clock.now()
+    first: tuple[float, float] | None = None
+
+    def update(done: float) -> None:
+        nonlocal last_s, first
+        now_s = clock.now()
+        if first is None:
+            first = (now_s, done)
+        first_s, before = first
+        if now_s - last_s < LINE_EVERY_S or not before < done < total:
+            return
+        last_s = now_s
+        left = timedelta(seconds=round((now_s - first_s) * (total - done) / (done - before)))
+        sys.stderr.write(f"{what}: {done / total:.0%}, {left} left\n")
+        sys.stderr.flush()
+
+    return update
+
+
+@contextmanager
+def _bar(what: str, total: float) -> Iterator[Callable[[float], None]]:
+    """Yield a function that draws a bar once the operation has taken a moment."""
     began_s = clock.now()
     show: Callable[[float], None] | None = None
     with ExitStack() as stack:

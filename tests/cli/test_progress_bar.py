@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from koala.cli.jobs.follow import Progress
-from koala.runtime import progress_bar
+from koala.runtime import clock, progress_bar
 from koala.runtime.progress_bar import QUIET_VARIABLE, progress
 
 
@@ -61,10 +61,19 @@ def test_quiet_users_see_only_events_they_asked_for(capsys: pytest.CaptureFixtur
         assert capsys.readouterr().err.count("\n") == lines
 
 
-def test_without_a_terminal_nothing_is_written(
+def test_without_a_terminal_a_line_tells_the_share_and_the_time_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress_bar, "SHOWN_AFTER_S", 0.0)
+    times_s = iter((0.0, 10.0, 60.0, 119.0, 120.0, 180.0))
+    monkeypatch.setattr(clock, "now", lambda: next(times_s))
     with progress("copying", 8) as update:
-        update(4)
+        for done in (1, 2, 3, 4, 8):
+            update(done)
+    lines = "copying: 25%, 0:05:00 left\ncopying: 50%, 0:02:27 left\n"
+    assert capsys.readouterr() == ("", lines)
+    monkeypatch.setenv(QUIET_VARIABLE, "1")
+    times_s = iter((0.0, 10.0, 60.0))
+    with progress("copying", 8) as update:
+        for done in (1, 2):
+            update(done)
     assert capsys.readouterr() == ("", "")
