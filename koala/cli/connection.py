@@ -19,6 +19,8 @@ import click
 from koala.errors import SpecError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from koala.client.client import AsyncClient
     from koala.client.connection import Connection
     from koala.client.records import Record
@@ -30,14 +32,15 @@ Document: TypeAlias = Mapping[str, Any]
 _ADDRESS = re.compile(r"(?:[^\s:]+|\[[0-9A-Fa-f:]+\]):(?P<port>[0-9]{1,5})|unix:\S+")
 PORT_MAX = 65_535
 
+RUNNER = "koala.cli.runner"
+"""Name of the event loop among what click keeps for a command."""
+
 ENDS = ("Finished", "Failed", "Cancelled")
 """Terminal phases of a job."""
 
 
 def ask(address: str | None, request: Callable[[AsyncClient], Awaitable[T]]) -> T:
     """Run one request over its own connection and return the result."""
-    import asyncio
-
     from koala.client.client import AsyncClient
 
     _check_address(address)
@@ -46,13 +49,11 @@ def ask(address: str | None, request: Callable[[AsyncClient], Awaitable[T]]) -> 
         async with AsyncClient(address) as client:
             return await request(client)
 
-    return asyncio.run(run())
+    return _runner().run(run())
 
 
 def call(address: str | None, request: Callable[[Connection], Awaitable[T]]) -> T:
     """Run one request as `ask` does, without the client's methods, which take time to import."""
-    import asyncio
-
     from koala.client.connection import Connection
 
     _check_address(address)
@@ -61,7 +62,22 @@ def call(address: str | None, request: Callable[[Connection], Awaitable[T]]) -> 
         async with Connection(address) as daemon:
             return await request(daemon)
 
-    return asyncio.run(run())
+    return _runner().run(run())
+
+
+def _runner() -> asyncio.Runner:
+    """Return the command's event loop, made for its first request.
+
+    gRPC has one queue of events for all loops of a process. What an interrupted request left there
+    belongs to its loop: if that were closed, the events of the next request would be lost.
+    """
+    import asyncio
+
+    command = click.get_current_context().find_root()
+    if RUNNER not in command.meta:
+        command.meta[RUNNER] = command.with_resource(asyncio.Runner())
+    runner: asyncio.Runner = command.meta[RUNNER]
+    return runner
 
 
 def documents(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -95,10 +96,15 @@ def test_ctrl_c_asks_whether_the_job_is_to_be_cancelled(grid: Up) -> None:
         while "[y/N]" not in told:
             told += os.read(leader, 4096).decode()
         os.write(leader, b"y\n")
+        with contextlib.suppress(OSError):  # EIO: the command has ended.
+            while piece := os.read(leader, 4096):
+                told += piece.decode()
         assert process.wait(timeout=LIMIT_S) == 130
     finally:
         process.kill()
         process.stdout.close()
         os.close(leader)
     job = told.partition("submitted ")[2].split()[0]
+    assert told.splitlines()[-1] == f"koala run: {job} is cancelled"
+    assert "Traceback" not in told
     assert grid.koala("wait", job).stdout.split() == [job, "Cancelled"]
