@@ -48,6 +48,8 @@ class SSHServer:
     port: int = field(default_factory=free_port)
     settings: str = ""
     is_apart: bool = False
+    mounts: dict[str, Path] = field(default_factory=dict)
+    """Files that the server sees in the place of others; only for another account's server."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -139,9 +141,10 @@ Host {HOST}
             return
         command = [sshd(), "-D", "-e", "-f", str(self.folder / "sshd_config")]
         if self.is_other:
-            passwd = self._accounts()
+            mounts = {"/etc/passwd": self._accounts(), **self.mounts}
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-            script = f"mount --bind {passwd} /etc/passwd && exec {' '.join(command)}"
+            binds = [f"mount --bind {ours} {place}" for place, ours in mounts.items()]
+            script = " && ".join([*binds, f"exec {' '.join(command)}"])
             command = ["unshare", "-m", "--propagation", "slave", "sh", "-c", script]
         with (self.folder / "sshd.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)

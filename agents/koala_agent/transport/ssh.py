@@ -19,7 +19,7 @@ from koala_agent.transport.port import Answer, Command, FileStatus, SiteAwayErro
 from koala_agent.transport.sftp import SFTPClient, open_sftp
 from koala_agent.transport.shell import Shell
 from koala_agent.transport.ssh_connection import SSHConnection, SSHSettings, StarterLine
-from koala_agent.transport.ssh_words import SSH_FAILED, failure, not_run, remote_line
+from koala_agent.transport.ssh_words import SSH_FAILED, loss, not_run, remote_line
 
 AT_ONCE = 6
 """Commands at a time. Servers allow ten sessions of a connection by default (MaxSessions)."""
@@ -103,7 +103,7 @@ class SSHTransport:
             raise LocalManagerError(message, transient=error.transient) from error
         if answer.status == SSH_FAILED:
             self._connection.suspect()
-            raise SiteAwayError(failure(settings.host, settings.site, answer.err).text)
+            raise SiteAwayError(loss(settings.host, settings.site, answer.err).text)
         if reason := not_run(settings.host, command, answer):
             raise LocalManagerError(reason)
         return answer

@@ -37,12 +37,16 @@ from koala_agent.transport.ssh_words import (
     Failure,
     failure,
     last_line,
+    loss,
     opening,
     shared_connection,
 )
 
 OPEN_S = 45.0
 """Longest time in which the connection opens by itself, over jump hosts too."""
+LOGIN_S = 180.0
+"""Longest time in which a person answers. ssh waits at its questions for ever, even when the server
+has closed the connection, and no other login could begin."""
 CONFIGURATION_S = 10.0
 LOOK_S = 1.0
 FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 60.0
@@ -240,7 +244,7 @@ class SSHConnection:
         self._back_off()
         answer = await self._shell.run(Command(argv=(*self.words(), "hostname -f || hostname")))
         if answer.status == SSH_FAILED:
-            raise SiteAwayError(failure(self._settings.host, self._settings.site, answer.err).text)
+            raise SiteAwayError(loss(self._settings.host, self._settings.site, answer.err).text)
         self._host_name = answer.out.strip().rpartition("\n")[2]
         await self._open_ports_again()
         self._identity, self._failure, self._pause_s = found, None, FIRST_PAUSE_S
@@ -295,24 +299,47 @@ class SSHConnection:
         return self.words("-O", verb, "-R", where)
 
 
-def log_in(settings: SSHSettings) -> bool:
+def log_in(
+    settings: SSHSettings,
+    *,
+    limit_s: float = LOGIN_S,
+    tell: Callable[[str], None] = lambda _text: None,
+) -> bool:
     """Open the shared connection; a person answers the questions of ssh at the terminal. False when
-    it was open. Raises UnreachableError and ConfigError."""
+    it was open. `tell` gets the reason of a wait. Raises UnreachableError and ConfigError."""
     control = settings.control_path()
+    with locked(control) as is_free:
+        pass
+    if not is_free:
+        tell(f"waiting for another login at {settings.host}, which has not ended")
     with locked(control, waits=True):
         if socket_identity(control) is not None:
             return False
         remove_dead(control)
         argv = opening(settings.options, control, settings.host, asks=True)
         try:
-            status = subprocess.run(argv, check=False).returncode
+            status = _ended(argv, limit_s)
         except OSError as error:
             raise ConfigError(f"ssh cannot be run: {error}: install the OpenSSH client") from error
+        except subprocess.TimeoutExpired as error:
+            raise UnreachableError(
+                f"ssh to {settings.host} was not connected within {limit_s:g} s: log in again"
+            ) from error
     if status or socket_identity(control) is None:
         raise UnreachableError(
             f"ssh to {settings.host} ended with status {status}; its message is above"
         )
     return True
+
+
+def _ended(argv: Sequence[str], limit_s: float) -> int:
+    """Run a command that asks at the terminal; return its exit status. Raises OSError and
+    TimeoutExpired."""
+    with subprocess.Popen(argv) as process:
+        try:
+            return process.wait(limit_s)
+        finally:
+            process.terminate()  # it shows again what is typed, which a kill would not
 
 
 def open_tunnel(settings: SSHSettings, port: int) -> None:

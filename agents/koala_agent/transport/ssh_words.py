@@ -111,6 +111,13 @@ def failure(host: str, site: str, message: str) -> Failure:
     return Failure(text=f"ssh to {host}: {reason}", needs_person=False)
 
 
+def loss(host: str, site: str, message: str) -> Failure:
+    """Explain what a command wrote that could not use the shared connection."""
+    # ssh falls back to a connection of its own, which `shared_connection` makes end at once.
+    is_gone = "kex_exchange_identification" in message
+    return failure(host, site, "" if is_gone else message)
+
+
 def last_line(message: str) -> str:
     """Return the last line of a message that has content."""
     return Answer(status=SSH_FAILED, out="", err=message).complaint()

@@ -25,7 +25,15 @@ STATE = ".local/state/koala"
 
 @click.command
 @click.argument("site", help="The name of a connected site, or the path of its agent's file.")
-def login(*, site: str) -> None:
+@option(
+    "--limit",
+    "limit_s",
+    type=click.FloatRange(1, 3600),
+    default=180,
+    metavar="SECONDS",
+    help="Give up when ssh is not connected by then.",
+)
+def login(*, site: str, limit_s: float) -> None:
     """Open the ssh connection of a site; answer what ssh asks, once.
 
     The connection stays in the background, and serves the agent until it is lost. For a site with
@@ -46,7 +54,7 @@ def login(*, site: str) -> None:
     else:
         record = site_record.find(site)
         settings, tunnel = record.settings(), record.tunnel
-    is_new = log_in(settings)
+    is_new = log_in(settings, limit_s=limit_s, tell=note)
     for port in tunnel:
         open_tunnel(settings, port)
     opened = f", with ports {', '.join(map(str, tunnel))} of this machine" if tunnel else ""
@@ -126,7 +134,7 @@ def connect(
     record = SiteRecord(
         site=name, host=host, state_dir=str(Path.home() / STATE / name), options=options
     )
-    log_in(record.settings())
+    log_in(record.settings(), tell=note)
     wishes = Wishes(
         site=name,
         host=host,
