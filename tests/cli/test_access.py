@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,26 +16,32 @@ from koala.cli.main import main
 from koala.errors import SpecError
 from koala.identity.private_files import write_private
 from tests.cli.command import LIMIT_S, environment, koala_here
-from tests.cli.grids import GRID, Up, up
+from tests.cli.grids import Up, up
+from tests.harness.forked import write_launcher
 
 pytestmark = pytest.mark.live
 
+ONE_SITE = "[sites.delft.site]\nprocessors = 4\n"
 HELLO = "&(executable=/bin/echo)(arguments=hello)(jobType=single)"
 
 
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    with up(tmp_path_factory.mktemp("up"), GRID, by_exec=True) as running:  # for its lists of words
+    with up(tmp_path_factory.mktemp("up"), ONE_SITE, by_exec=True) as running:  # for lists of words
         yield running
 
 
-def agent(folder: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """`koala-agent` in a process of its own."""
+def shell(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Run shell commands that call `koala-agent`, each call a process of its own."""
+    program = folder / "bin" / "koala-agent"
+    if not program.exists():
+        program.parent.mkdir()
+        write_launcher(program, "koala_agent.main")
     return subprocess.run(
-        [sys.executable, "-m", "koala_agent.main", *words],
-        input=stdin,
+        ["bash", "-c", text],
         cwd=folder,
-        env=environment(),
+        env=environment(PATH=f"{program.parent}:{os.environ['PATH']}"),
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -53,25 +58,18 @@ def agent_file(folder: Path, address: str, site: str = "leiden") -> None:
 
 def test_the_command_that_is_printed_lets_a_site_join(grid: Up, tmp_path: Path) -> None:
     agent_file(tmp_path, grid.address)
-    without = agent(tmp_path, "leiden.toml")
+    without = shell(tmp_path, "koala-agent leiden.toml")
     assert without.returncode == 2
     assert "koala site add leiden" in without.stderr
 
     added = grid.koala("site", "add", "leiden", "--ttl", "2h", "--owner", "ann")
     assert added.returncode == 0, added.stderr
     assert "within 2h" in added.stderr
-    command = added.stdout.replace("koala-agent", f"{sys.executable} -m koala_agent.main")
     assert added.stdout.startswith("koala-agent join leiden.toml <<'TOKEN'\nkoala-join|")
-    joined = subprocess.run(
-        ["bash", "-c", command], cwd=tmp_path, env=environment(), capture_output=True, text=True,
-        timeout=LIMIT_S, check=False,
-    )  # fmt: skip
+    joined = shell(tmp_path, added.stdout)
     assert joined.returncode == 0, joined.stderr
     assert "leiden has joined" in joined.stderr
-    again = subprocess.run(
-        ["bash", "-c", command], cwd=tmp_path, env=environment(), capture_output=True, text=True,
-        timeout=LIMIT_S, check=False,
-    )  # fmt: skip
+    again = shell(tmp_path, added.stdout)
     assert again.returncode == 1
     assert "used before" in again.stderr
     assert "Traceback" not in again.stderr
@@ -80,7 +78,7 @@ def test_the_command_that_is_printed_lets_a_site_join(grid: Up, tmp_path: Path) 
     assert {row["site"]: row["state"] for row in listed}["leiden"] == "enrolled"
     assert "ann" in grid.koala("site", "list").stdout
     assert grid.koala("site", "revoke", "leiden").stdout.split() == ["leiden", "revoked"]
-    refused = agent(tmp_path, "join", "leiden.toml", stdin="nonsense\n")
+    refused = shell(tmp_path, "echo nonsense | koala-agent join leiden.toml")
     assert refused.returncode == 2
     assert "no join token" in refused.stderr
 

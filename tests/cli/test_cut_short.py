@@ -37,9 +37,19 @@ def started(folder: Path, *words: str) -> Command:
 
 
 @pytest.mark.parametrize(
-    ("number", "times"), [(signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGINT, 5)]
+    ("number", "times", "sign"),
+    [
+        (signal.SIGTERM, 1, "daemon/endpoint"),
+        (signal.SIGINT, 1, "daemon.toml"),
+        (signal.SIGINT, 5, ""),
+        pytest.param(signal.SIGTERM, 1, "", marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, 1, "daemon.toml", marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, 1, "", marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, 1, "daemon/endpoint", marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, 5, "daemon.toml", marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, 5, "daemon/endpoint", marks=pytest.mark.long),
+    ],
 )
-@pytest.mark.parametrize("sign", ["", "daemon.toml", "daemon/endpoint"])
 def test_a_grid_that_is_ended_while_it_starts_leaves_nothing(
     number: signal.Signals, times: int, sign: str, tmp_path: Path
 ) -> None:

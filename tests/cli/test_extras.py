@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from koala.cli.research.simulate import SIMULATIONS
-from tests.cli.command import LIMIT_S, PYTHON_PATH, environment, koala
+from tests.cli.command import LIMIT_S, PYTHON_PATH, environment
 from tests.cli.grids import up
 from tests.tidy.sources import shipped_modules
 
@@ -27,6 +27,7 @@ for words in json.loads(sys.argv[1]):
             status = main(words)
     print(json.dumps([status, out.getvalue(), said.getvalue()]))
 """
+ONE_SITE = "[sites.delft.site]\nprocessors = 4\n"
 SENTENCE = "needs the extra: pip install 'koala-scheduler[sim]'"
 
 
@@ -76,13 +77,14 @@ def commands(tmp_path: Path) -> Iterator[tuple[str, ...]]:
 @pytest.mark.usefixtures("bare")
 def test_simulations_say_that_they_need_the_extra_and_show_their_help(tmp_path: Path) -> None:
     words = list(commands(tmp_path))
-    for command, (status, out, said) in zip(words, in_one_process(words), strict=True):
+    found = in_one_process([*words, *((*command, "--help") for command in words)])
+    refused, helped = found[: len(words)], found[len(words) :]
+    for command, (status, out, said) in zip(words, refused, strict=True):
         name = " ".join(command[:2] if command[0] == "simulate" else command[:1])
         assert (status, out) == (2, "")
         assert said.startswith(f"koala {name}: {SENTENCE}"), said
         assert said.count("\n") == 1
     assert len(words) > 5
-    helped = in_one_process([(*command, "--help") for command in words])
     assert [(status, said) for status, _, said in helped] == [(0, "")] * len(words)
 
 
@@ -101,13 +103,21 @@ def in_one_process(commands: list[tuple[str, ...]]) -> list[tuple[int, str, str]
 
 
 @pytest.mark.live
+@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_a_grid_runs_jobs_without_the_extra(tmp_path: Path) -> None:
-    with up(tmp_path, by_exec=True) as grid:
-        text = b"&(executable=/bin/true)(count=2)"
-        run = koala("submit", "-", "--wait", stdin=text, KOALA_ADDRESS=grid.address)
-        assert run.returncode == 0, run.stderr
-        assert "Finished" in koala("list", KOALA_ADDRESS=grid.address).stdout
+    job = tmp_path / "job.rsl"
+    job.write_text("&(executable=/bin/true)(count=2)", encoding="utf-8")
+    with up(tmp_path, ONE_SITE, by_exec=True) as grid:
         (journal,) = Path(grid.said_state()).rglob("journal.db")
-        replay = koala("replay", str(journal.parent), "--summary")
-        assert replay.returncode == 0, replay.stderr
+        at = ("--address", grid.address)
+        submitted, listed, replayed = in_one_process(
+            [
+                ("submit", str(job), "--wait", *at),
+                ("list", *at),
+                ("replay", str(journal.parent), "--summary"),
+            ]
+        )
+    assert submitted[0] == 0, submitted
+    assert "Finished" in listed[1]
+    assert replayed[0] == 0, replayed

@@ -171,8 +171,18 @@ COMMANDS = {
 
 @pytest.mark.root
 @pytest.mark.slow
-@pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("option", ["jobs-out", "plot"])
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        *((name, "jobs-out") for name in COMMANDS),
+        ("hints", "plot"),
+        *(
+            pytest.param(name, "plot", marks=pytest.mark.long)
+            for name in COMMANDS
+            if name != "hints"
+        ),
+    ],
+)
 def test_a_full_disk_is_said_with_the_path(tmp_path: Path, name: str, option: str) -> None:
     with small_disk(tmp_path / "disk", megabytes=1) as disk:
         path = disk / ("jobs.csv" if option == "jobs-out" else "plot.svg")

@@ -16,7 +16,7 @@ from koala.core.model.grid import Assignment, GridView, Placement, PlacementRequ
 from koala.errors import ConfigError
 from koala.lab import sweeps
 from koala.sim.metrics import JobRecord
-from tests.cli.command import koala
+from tests.cli.command import koala_here
 
 GRID = lab.grid({"a": 8, "b": 8})
 """Two sites without local users."""
@@ -148,9 +148,8 @@ def test_a_parameter_and_a_field_of_a_field_can_be_changed() -> None:
 
 def test_paired_differences_are_those_of_equal_seeds() -> None:
     model = lab.Model("multiqueue", jobs=400, warmup=50)
-    found = lab.sweep(
-        model, over={"policy": ["LS-DO", "GP"], "utilization": [0.3, 0.6]}, reps=4, store=False
-    )
+    over: dict[str, list[Any]] = {"policy": ["LS-DO", "GP"], "utilization": [0.3, 0.6]}
+    found = lab.sweep(model, over, reps=4, workers=1, store=False)
     rows = found.rows()
     assert len(rows) == 16
     (row,) = found.compare("response.all", over="policy", baseline="LS-DO").where(utilization=0.6)
@@ -188,7 +187,7 @@ def test_a_model_has_the_numbers_of_its_command(name: str) -> None:
     words = [
         word for key, one in given.items() for word in (f"--{key.replace('_', '-')}", str(one))
     ]
-    done = koala("simulate", name, *words, "--reps", "1", "--seed", "3", "--json")
+    done = koala_here("simulate", name, *words, "--reps", "1", "--seed", "3", "--json")
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
     found = lab.Model(name, **given).run(3)
@@ -206,7 +205,7 @@ def test_a_model_has_the_numbers_of_its_command(name: str) -> None:
 
 def test_a_log_gives_the_numbers_of_the_command(tmp_path: Path) -> None:
     log, grid = tmp_path / "lublin.swf", tmp_path / "grid.toml"
-    made = koala("simulate", "workload", "lublin", "--jobs", "60", "--processors", "24")
+    made = koala_here("simulate", "workload", "lublin", "--jobs", "60", "--processors", "24")
     log.write_text(made.stdout)
     grid.write_text(
         "[sites.a.site]\nprocessors = 16\n[sites.b.site]\nprocessors = 16\n"
@@ -214,7 +213,7 @@ def test_a_log_gives_the_numbers_of_the_command(tmp_path: Path) -> None:
     )
     words = ("simulate", "trace", str(log), "--json")
     of_site, of_grid = (
-        json.loads(koala(*words, *more).stdout) for more in ((), ("--grid", str(grid)))
+        json.loads(koala_here(*words, *more).stdout) for more in ((), ("--grid", str(grid)))
     )
     replay = lab.Replay(log=lab.Log(log)).run()
     assert dict(replay.document) == of_site
@@ -263,7 +262,7 @@ def test_models_and_replays_take_functions_of_the_session(tmp_path: Path) -> Non
         return (-job.estimate_s,)
 
     over = {"placement": {"mine": place, "WF": "WF"}}
-    found = lab.sweep(koala_model, over=over, reps=1)
+    found = lab.sweep(koala_model, over=over, reps=1, workers=1)
     assert found.rows().column("placement") == ["mine", "WF"]
     points = sweeps.points_of(koala_model, over)
     ids = sweeps.ids_of(points, sweeps.tasks_of(points, [1]))

@@ -95,9 +95,19 @@ def _gone(descriptors: list[int], limit_s: float) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["alone", "beside"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("is_stopped", [False, True])
+@pytest.mark.parametrize(
+    ("how", "number", "is_stopped"),
+    [
+        ("alone", signal.SIGTERM, False),
+        ("alone", signal.SIGKILL, True),
+        ("beside", signal.SIGTERM, True),
+        ("beside", signal.SIGKILL, False),
+        pytest.param("alone", signal.SIGTERM, True, marks=pytest.mark.long),
+        pytest.param("alone", signal.SIGKILL, False, marks=pytest.mark.long),
+        pytest.param("beside", signal.SIGTERM, False, marks=pytest.mark.long),
+        pytest.param("beside", signal.SIGKILL, True, marks=pytest.mark.long),
+    ],
+)
 def test_workers_end_with_the_process_that_made_them(
     how: str, number: signal.Signals, is_stopped: bool
 ) -> None:

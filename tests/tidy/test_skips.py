@@ -51,7 +51,7 @@ def test_a_skip_fails_under_ci(tmp_path: Path) -> None:
     assert "needs the program mosquitto" in said
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_skip_is_a_skip_elsewhere(tmp_path: Path) -> None:
     status, said = outcomes(tmp_path, ci="")
     assert status == 0

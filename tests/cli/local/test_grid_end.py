@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.cli.command import LIMIT_S, environment
-from tests.cli.grids import Up, marked_with, still_running, up
+from tests.cli.command import LIMIT_S, PROGRAM, environment
+from tests.cli.grids import Pipe, Up, marked_with, still_running, up
+from tests.harness.forked import Surroundings, start
 
 pytestmark = pytest.mark.live
 
@@ -22,19 +21,18 @@ SLEEP = "&(executable=/bin/sleep)(arguments=600)(count=1)"
 
 def watched(grid: Up, *words: str, until: str) -> list[dict[str, Any]]:
     """The notices that `koala watch` prints up to one with this phase."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "koala.cli", "watch", "--json", *words],
-        env=environment(KOALA_ADDRESS=grid.address),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        notices: list[dict[str, Any]] = []
-        for line in process.stdout:
+    out = Pipe()
+    around = Surroundings(stdout=out.writer, environment=environment(KOALA_ADDRESS=grid.address))
+    process = start(PROGRAM, "watch", "--json", *words, around=around)
+    out.writer.close()
+    notices: list[dict[str, Any]] = []
+    with out.reader:
+        for line in out.reader:
             notices.append(json.loads(line))
             if notices[-1]["phase"] == until:
                 break
-        process.terminate()
+    process.terminate()
+    process.wait(LIMIT_S)
     return notices
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import koala
+from tests.cli.command import koala, koala_here
 
 POLICIES = """
 simulate = "multiqueue"
@@ -39,12 +39,13 @@ def test_parts_give_the_bytes_of_one_sweep_and_a_repeated_one_makes_no_run(
     out = {name: tmp_path / name for name in ("whole", "again", "1", "2", "merged")}
 
     def sweep(name: str, *words: str) -> str:
-        done = koala("sweep", str(file), "--out", str(out[name]), *words)
+        run = koala if "2" in words else koala_here  # workers are forked from a process of its own
+        done = run("sweep", str(file), "--out", str(out[name]), *words)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     store = ("--store", str(tmp_path / "store"))
-    printed = sweep("whole", *store)
+    printed = sweep("whole", "--workers", "1", *store)
     assert "response.all, paired differences" in printed
     again = json.loads(sweep("again", *store, "--json"))
     assert again["runs"] == {"finished": 12, "stored": 12}
@@ -56,14 +57,14 @@ def test_parts_give_the_bytes_of_one_sweep_and_a_repeated_one_makes_no_run(
     assert bytes_of(out["merged"]) == bytes_of(out["whole"]) == bytes_of(out["again"])
     names = ["comparisons.csv", "means.csv", "runs.csv", "runs.jsonl"]
     assert sorted(bytes_of(out["whole"])) == names
-    done = koala("sweep", str(file), "--merge", str(out["1"]), "--out", str(tmp_path / "x"))
+    done = koala_here("sweep", str(file), "--merge", str(out["1"]), "--out", str(tmp_path / "x"))
     assert "6 of 12 runs are missing" in done.stderr
 
 
 def test_a_dry_run_lists_the_runs(tmp_path: Path) -> None:
     file = tmp_path / "policies.toml"
     file.write_text(POLICIES)
-    done = koala("sweep", str(file), "--dry-run", "--reps", "2", "--part", "1/4", "--json")
+    done = koala_here("sweep", str(file), "--dry-run", "--reps", "2", "--part", "1/4", "--json")
     assert json.loads(done.stdout) == {
         "version": 1,
         "settings": 4,
@@ -74,7 +75,7 @@ def test_a_dry_run_lists_the_runs(tmp_path: Path) -> None:
 
 def test_a_grid_and_a_log_are_swept_too(tmp_path: Path) -> None:
     log = tmp_path / "lublin.swf"
-    log.write_text(koala("simulate", "workload", "lublin", "--jobs", "30").stdout)
+    log.write_text(koala_here("simulate", "workload", "lublin", "--jobs", "30").stdout)
     (tmp_path / "trace.toml").write_text(
         'simulate = "trace"\nlog = "lublin.swf"\nreps = 1\n[over]\npolicy = ["fcfs", "easy"]\n'
     )
@@ -84,7 +85,7 @@ def test_a_grid_and_a_log_are_swept_too(tmp_path: Path) -> None:
     )
     for name, count in (("trace", 2), ("grid", 2)):
         words = ("--out", str(tmp_path / name), "--workers", "1", "--json")
-        done = koala("sweep", str(tmp_path / f"{name}.toml"), *words)
+        done = koala_here("sweep", str(tmp_path / f"{name}.toml"), *words)
         assert done.returncode == 0, done.stderr
         means = json.loads(done.stdout)["means"]
         assert [row["jobs"] for row in means] == [30] * count

@@ -9,6 +9,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,9 +17,10 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.cli.command import LIMIT_S, environment
-from tests.cli.grids import Up
+from tests.cli.command import LIMIT_S, PROGRAM, environment
+from tests.cli.grids import Pipe, Up
 from tests.cli.verbs.jobs import HELLO, SLEEP
+from tests.harness.forked import Surroundings, start
 
 pytestmark = pytest.mark.live
 
@@ -106,37 +108,36 @@ def test_a_wait_names_an_unknown_job_before_it_waits(grid: Up) -> None:
 def interrupted(grid: Up, *words: str, mark: str, stdin: bytes = b"") -> tuple[int, str, str]:
     """Ctrl-C for one command as soon as `mark` stands in what it says: its exit status, and what it
     said on either stream."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "koala.cli", *words],
-        env=environment(KOALA_ADDRESS=grid.address),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        limit = threading.Timer(LIMIT_S, process.kill)
-        limit.start()
-        process.stdin.write(stdin)
-        process.stdin.close()
-        said = {process.stdout: b"", process.stderr: b""}
-        with selectors.DefaultSelector() as selector:
-            for stream in said:
-                selector.register(stream, selectors.EVENT_READ)
-            while selector.get_map():
-                for key, _ in selector.select():
-                    stream = process.stdout if key.fileobj is process.stdout else process.stderr
-                    part = os.read(key.fd, 65_536)
-                    if not part:
-                        selector.unregister(stream)
-                    was_there = any(mark.encode() in text for text in said.values())
-                    said[stream] += part
-                    if not was_there and any(mark.encode() in text for text in said.values()):
-                        process.send_signal(signal.SIGINT)
-        process.wait(LIMIT_S)
-        limit.cancel()
-    return process.returncode, said[process.stdout].decode(), said[process.stderr].decode()
+    out, error = Pipe(), Pipe()
+    with tempfile.TemporaryFile() as given:
+        given.write(stdin)
+        given.seek(0)
+        around = Surroundings(
+            stdin=given,
+            stdout=out.writer,
+            stderr=error.writer,
+            environment=environment(KOALA_ADDRESS=grid.address),
+        )
+        process = start(PROGRAM, *words, around=around)
+    limit = threading.Timer(LIMIT_S, process.kill)
+    limit.start()
+    said = {out.reader: b"", error.reader: b""}
+    with out.reader, error.reader, selectors.DefaultSelector() as selector:
+        for pipe in (out, error):
+            pipe.writer.close()
+            selector.register(pipe.reader, selectors.EVENT_READ, pipe.reader)
+        while selector.get_map():
+            for key, _ in selector.select():
+                part = os.read(key.fd, 65_536)
+                if not part:
+                    selector.unregister(key.data)
+                was_there = any(mark.encode() in text for text in said.values())
+                said[key.data] += part
+                if not was_there and any(mark.encode() in text for text in said.values()):
+                    process.send_signal(signal.SIGINT)
+        status = process.wait(LIMIT_S)
+    limit.cancel()
+    return status, said[out.reader].decode(), said[error.reader].decode()
 
 
 @pytest.mark.parametrize(

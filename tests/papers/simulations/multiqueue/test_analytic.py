@@ -43,7 +43,7 @@ def test_gs_with_jobs_of_one_processor_is_one_queue_with_128_servers() -> None:
     assert found.ci95 < 0.03
 
 
-@pytest.mark.parametrize("policy", ["LS-DO", "GP"])
+@pytest.mark.parametrize("policy", ["LS-DO", pytest.param("GP", marks=pytest.mark.long)])
 def test_local_jobs_of_one_processor_see_32_servers(policy: str) -> None:
     found = point(policy, load=0.9, sizes=(1, 1)).response("local")
     assert found.mean == pytest.approx(erlang_c(32, 0.9), abs=2 * found.ci95)
@@ -58,7 +58,7 @@ def test_jobs_of_whole_clusters_see_one_server_under_every_policy(policy: str) -
     assert found.response("all").mean == pytest.approx(2.0, rel=0.12)
 
 
-@pytest.mark.parametrize("policy", ["LS-RD", "LP-GF"])
+@pytest.mark.parametrize("policy", ["LP-GF", pytest.param("LS-RD", marks=pytest.mark.long)])
 def test_jobs_with_a_processor_of_each_cluster_see_32_servers(policy: str) -> None:
     found = point(policy, load=0.9, mix=(0, 0, 0, 1), sizes=(1, 1)).response("all")
     assert found.mean == pytest.approx(erlang_c(32, 0.9), abs=2 * found.ci95)
