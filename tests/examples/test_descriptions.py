@@ -19,6 +19,7 @@ DEFINITIONS = {
     "SECONDS": "120",
     "QUIET_SITE": "quiet",
     "BUSY_SITE": "busy",
+    "LIGHTHOUSE": "http://127.0.0.1:29500",
 }
 DESCRIPTIONS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.rsl"))
 SITES = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
@@ -26,7 +27,9 @@ SITES = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
 TWO = {"quiet": 2, "busy": 2}
 """Grid of sq/two.toml."""
 FRAMEWORKS = tuple(name for name in DESCRIPTIONS if name.startswith("frameworks/"))
-"""They start programs of frameworks; test_frameworks.py runs them."""
+"""They start programs of frameworks; test_frameworks.py and test_torchft.py run them."""
+ALONE = ("frameworks/torchft-group.rsl",)
+"""They have one component, which joins a job that runs."""
 SHELL = ("deadline.rsl", "gpus.rsl", "hello.rsl", "mpi/mpi.rsl", *FRAMEWORKS)
 """They start programs that every site has, or that their user installs."""
 PROGRAMS: dict[str, Any] = {
@@ -78,6 +81,8 @@ def test_all_descriptions_are_here() -> None:
         "frameworks/dask.rsl",
         "frameworks/flower.rsl",
         "frameworks/muscle3.rsl",
+        "frameworks/torchft-group.rsl",
+        "frameworks/torchft.rsl",
         "frameworks/torchrun.rsl",
         "gpus.rsl",
         "hello.rsl",
@@ -95,7 +100,8 @@ def test_all_descriptions_are_here() -> None:
 def test_a_description_uses_known_attributes_and_fits_the_grid(name: str) -> None:
     wide, components = _clauses(name)
     assert set(wide) <= JOB_WIDE
-    assert len({component["label"][0] for component in components}) == len(components) > 1
+    assert len({component["label"][0] for component in components}) == len(components)
+    assert (len(components) == 1) == (name in ALONE)
     for component in components:
         assert set(component) <= OF_A_COMPONENT
         (site,) = component.get("resourcemanagercontact", ["delft"])
@@ -125,6 +131,8 @@ def test_the_numbers_of_components_are_those_of_the_readme() -> None:
         "frameworks/dask.rsl": [1, 2, 2],
         "frameworks/flower.rsl": [1] * 5,
         "frameworks/muscle3.rsl": [1] * 2,
+        "frameworks/torchft-group.rsl": [1],
+        "frameworks/torchft.rsl": [1] * 4,
         "frameworks/torchrun.rsl": [2] * 2,
         "gpus.rsl": [4, 1],
         "hello.rsl": [1] * 2,
