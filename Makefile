@@ -12,7 +12,7 @@ STAMP  := $(VENV)/.has-dev
 LONG   := $(VENV)/.has-long
 BROWSER := $(VENV)/.has-browser
 EXAMPLES := $(VENV)/.has-examples
-FRAMEWORKS ?= dask torch flower muscle3
+FRAMEWORKS ?= dask torch flower muscle3 nvflare
 SEEDS  ?= 10000
 FLIPS  ?= 2000
 CUTS   ?= 500
@@ -67,15 +67,15 @@ test-web: $(BROWSER)  ## The web page in a real Chromium (Debian: apt install ch
 test-packages: $(STAMP)  ## Build the container image, apply the Ansible role, and run jobs on them (Debian: apt install buildah debootstrap)
 	@$(BIN)/python -m pytest -q -m packages $(ARGS) tests/deploy
 
-# Each framework has an environment of its own: their dependencies differ.
+# Each framework has an environment of its own: their dependencies differ. NVFlare's has Koala, too.
 build/frameworks/%/.has-all: examples/frameworks/requirements-%.txt
 	@echo "koala: installing $* in build/frameworks/$*" >&2
 	@"$(PYTHON)" -m venv --clear build/frameworks/$*
-	@build/frameworks/$*/bin/pip install --quiet --disable-pip-version-check -r $<
+	@build/frameworks/$*/bin/pip install --quiet --disable-pip-version-check -r $< $(if $(filter nvflare,$*),.)
 	@touch $@
 
 .PHONY: test-frameworks
-test-frameworks: $(STAMP) $(FRAMEWORKS:%=build/frameworks/%/.has-all)  ## Dask, torchrun, Flower and MUSCLE3 over the sites of a grid; torch is large (FRAMEWORKS=dask)
+test-frameworks: $(STAMP) $(FRAMEWORKS:%=build/frameworks/%/.has-all)  ## Dask, torchrun, torchft, Flower, MUSCLE3 and NVFlare over the sites of a grid; torch is large (FRAMEWORKS=dask)
 	@$(BIN)/python -m pytest -q -m frameworks -k "$$(echo $(FRAMEWORKS) | sed 's/ / or /g')" $(ARGS) tests/examples
 
 .PHONY: screenshots
