@@ -23,8 +23,10 @@ TOGETHER = {
     "tests/documents/test_pages.py": "grid of the documents",
     "tests/examples/test_frameworks.py": "grid of the frameworks",
     "tests/identity/test_handshakes.py": "daemon with strangers",
-    "tests/live/failures/test_bad_input.py": "calm grid for bad input",
+    "tests/live/failures/test_bad_input.py": "calm grid",
+    "tests/live/test_client.py": "calm grid",
     "tests/live/test_copies.py": "grid with copies",
+    "tests/live/test_files.py": "calm grid",
     "tests/live/test_mailbox.py": "grid with mailboxes",
     "tests/live/test_deadlines.py": "grid with deadlines",
     "tests/live/test_hints.py": "grid with hints",
@@ -46,6 +48,11 @@ FILLS_FROM = 3
 """So many workers are enough that one of them begins with the quick tests."""
 
 
+def group_of(nodeid: str) -> str:
+    """Return the group of a test; its own id where it has none."""
+    return TOGETHER.get(nodeid.partition("::")[0], nodeid)
+
+
 class Together(LoadScopeScheduling):  # type: ignore[misc]
     """Gives a worker one test after the other, and a whole group at a time.
 
@@ -54,7 +61,7 @@ class Together(LoadScopeScheduling):  # type: ignore[misc]
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return TOGETHER.get(nodeid.partition("::")[0], nodeid)
+        return group_of(nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
         if len(self.nodes) >= FILLS_FROM and node is self.nodes[-1]:

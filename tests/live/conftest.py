@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from contextlib import ExitStack, asynccontextmanager
 from functools import wraps
 from inspect import iscoroutinefunction
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from koala.client import ENDS, AsyncClient
+from tests.harness.workers import group_of
 from tests.live.grid import CALM, Grid, live_grid
 
-FIVE = {"delft": 8, "leiden": 8, "vu": 8, "utrecht": 8, "amsterdam": 8}
+FOUR = {"delft": 8, "leiden": 8, "vu": 8, "utrecht": 8}
 INPUT = bytes(range(256)) * 4096
 """A megabyte, whose chunks of a quarter all look the same from their beginning."""
 INPUT_FILE = "input.dat"
@@ -46,27 +47,47 @@ def _limited(
     return run
 
 
-@pytest.fixture(scope="module")
-def calm_grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
-    """Five sites of eight processors; delft and leiden have the input file. It ends with its
-    module: six idle processes for the rest of a run take longer than a second start."""
-    replicas = {
-        INPUT_FILE: (INPUT, ("delft", "leiden")),
-        SLOW_FILE: (b"\0" * 8_000_000, ("utrecht",)),
-    }
-    parameters = {**CALM, "bandwidth_default_bps": SLOW_BPS}
-    folder = tmp_path_factory.mktemp("calm")
-    # Nobody is killed here, so that a long grace costs nothing, and no busy machine outlasts it.
-    with live_grid(
-        folder,
-        sites=FIVE,
-        parameters=parameters,
-        replicas=replicas,
-        grace_s=6.0,
-        gpus={"delft": 3},
-        more={"utrecht": f"rate = {SLOW_BPS}\n"},
-    ) as grid:
-        yield grid
+_running = ExitStack()
+"""Ends the calm grid."""
+_calm_grids: list[Grid] = []
+"""The calm grid, while it runs."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, None, None]:
+    """End the calm grid after the last test of the modules that share it: five idle processes for
+    the rest of a run take longer than a second start."""
+    try:
+        yield
+    finally:
+        if nextitem is None or group_of(nextitem.nodeid) != group_of(item.nodeid):
+            _calm_grids.clear()
+            _running.close()
+
+
+@pytest.fixture
+def calm_grid(tmp_path_factory: pytest.TempPathFactory) -> Grid:
+    """Four sites of eight processors; delft and leiden have the input file. The modules of the
+    group "calm grid" share it."""
+    if not _calm_grids:
+        replicas = {
+            INPUT_FILE: (INPUT, ("delft", "leiden")),
+            SLOW_FILE: (b"\0" * 8_000_000, ("utrecht",)),
+        }
+        # Nobody is killed here: a long grace costs nothing, and no busy machine outlasts it.
+        grid = live_grid(
+            tmp_path_factory.mktemp("calm"),
+            sites=FOUR,
+            parameters={**CALM, "bandwidth_default_bps": SLOW_BPS},
+            replicas=replicas,
+            grace_s=6.0,
+            gpus={"delft": 3},
+            more={"utrecht": f"rate = {SLOW_BPS}\n"},
+        )
+        _calm_grids.append(_running.enter_context(grid))
+    return _calm_grids[0]
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +21,8 @@ from koala.identity.tls import JoinToken
 from koala.protocol.versions import PROTOCOL
 from koala.wire.v1 import koala_pb2, koala_pb2_grpc
 from koala_agent.link.enrolment import join
+from tests.harness.children import program_of
+from tests.harness.forked import Surroundings, start
 from tests.live.grid import Grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -97,7 +97,7 @@ async def test_a_bad_description_is_refused_by_name(
     ("rsl", "named"),
     [
         (f"&{TRUE}(count=9)", "the largest site is"),
-        (f"&{TRUE}(resourceManagerContact=atlantis)", "known sites are amsterdam, delft"),
+        (f"&{TRUE}(resourceManagerContact=atlantis)", "known sites are delft, leiden"),
         (f"&{TRUE}(count=9)(resourceManagerContact=delft)", "at delft, which has 8"),
         (f"+(&{TRUE}(count=5)(resourceManagerContact=vu))(&{TRUE}(count=5)"
          "(resourceManagerContact=vu))", "the job wants 10 there"),
@@ -130,7 +130,7 @@ async def test_unknown_names_are_named(client: AsyncClient) -> None:
                 await verb("j99999")
         (answer,) = await client.cancel("j99999")
         assert "j99999" in answer["error"]
-        with pytest.raises(UnknownSiteError, match=r"atlantis.*known are amsterdam"):
+        with pytest.raises(UnknownSiteError, match=r"atlantis.*known are delft"):
             await client.drain("atlantis")
 
 
@@ -178,19 +178,18 @@ async def test_a_client_of_another_protocol_is_told_both_versions(
         assert f"must be {PROTOCOL}" in str(refused.value.details())
 
 
-async def run(grid: Grid, *arguments: str) -> tuple[int, str]:
-    """A Python process to its end: exit status and standard error."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, env=grid.environment(), stderr=subprocess.PIPE
-    )
+async def run(
+    grid: Grid, said: Path, program: str, *words: str, by_exec: bool = False
+) -> tuple[int, str]:
+    """Run Python to its end; return its exit status and standard error, which goes to a file."""
+    with said.open("wb") as stderr:
+        around = Surroundings(stderr=stderr, environment=grid.environment(), is_session=True)
+        process = start(program, *words, around=around, by_exec=by_exec)
     try:
-        _, said = await process.communicate()
+        status = await process.ended()
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode is not None
-    return process.returncode, said.decode()
+        process.kill()
+    return status, await asyncio.to_thread(said.read_text, encoding="utf-8")
 
 
 async def test_an_agent_of_another_protocol_ends_and_says_why(
@@ -209,7 +208,8 @@ async def test_an_agent_of_another_protocol_ends_and_says_why(
         f"from koala_agent.main import main; raise SystemExit(main([{str(config)!r}]))"
     )
     async with nothing_changes(client):
-        status, said = await run(calm_grid, "-c", program)
+        status, said = await run(calm_grid, tmp_path / "said", program, by_exec=True)
+    await client.revoke_site("stranger")
     assert status == 1, said
     assert "protocol 999" in said
     assert f"this daemon {PROTOCOL}" in said
@@ -220,21 +220,19 @@ async def test_a_second_agent_of_a_site_does_not_take_its_place(
 ) -> None:
     """Two agents with one state directory: the second ends at once."""
     async with nothing_changes(client):
-        status, said = await run(
-            calm_grid, "-m", "koala_agent.main", str(calm_grid.config("delft"))
-        )
+        agent, config = program_of("koala_agent.main"), str(calm_grid.config("delft"))
+        status, said = await run(calm_grid, tmp_path / "said", agent, config)
     assert status == 2, said
     assert "another agent" in said
     assert "Traceback" not in said
 
 
 async def test_a_second_daemon_of_a_state_directory_ends_with_a_clear_word(
-    calm_grid: Grid, client: AsyncClient
+    calm_grid: Grid, client: AsyncClient, tmp_path: Path
 ) -> None:
     async with nothing_changes(client):
-        status, said = await run(
-            calm_grid, "-m", "koala.daemon.main", str(calm_grid.config("daemon"))
-        )
+        daemon, config = program_of("koala.daemon.main"), str(calm_grid.config("daemon"))
+        status, said = await run(calm_grid, tmp_path / "said", daemon, config)
     assert status == 1, said
     assert "another daemon" in said
     assert "Traceback" not in said
