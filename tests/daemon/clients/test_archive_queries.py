@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -16,11 +17,12 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import AsyncClient, AsyncJobHandle, Submission
-from koala.core.eviction import LOT, Forgotten
+from koala.core.eviction import Forgotten
 from koala.core.model.job import Cancelled, Job
 from koala.core.model.values import JobId, UserName
 from koala.daemon.auth.access_rules import Caller, Kind, Role
 from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
+from koala.daemon.loop.group_commit import Upkeep
 from koala.daemon.main import Daemon
 from koala.daemon.state.folder import FILE, MARK
 from koala.daemon.state.recovery import begin_life
@@ -40,10 +42,18 @@ pytestmark = pytest.mark.live
 ONE = "&(executable=/bin/true)(count=4)"
 SMALL = "[journal]\nkeep_jobs = 0\nsnapshot_events = 100\n"
 PARAMETERS = "claiming_step_min_s = 0.05"
+LOT = 10
+"""So many jobs are forgotten together here; else a hundred, each of which takes time."""
 JOBS = LOT + 10
 """More than are forgotten together, all over."""
 TOGETHER = 10
 """Jobs in one call, for the time that it takes."""
+
+
+@pytest.fixture(autouse=True)
+def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let jobs be forgotten in small lots."""
+    monkeypatch.setattr("koala.daemon.main.Upkeep", partial(Upkeep, lot=LOT))
 
 
 @asynccontextmanager
