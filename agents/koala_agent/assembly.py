@@ -62,6 +62,7 @@ from koala_agent.transport.local import LocalTransport
 from koala_agent.transport.port import CommandRunner, Transport
 from koala_agent.transport.shell import plain_environment
 from koala_agent.transport.ssh import SSHTransport
+from koala_agent.transport.ssh_host import SSHHosts
 
 if TYPE_CHECKING:
     from koala_agent.metrics import AgentMetrics, Commit
@@ -86,8 +87,9 @@ class LiveSite:
     serve_metrics: Callable[[], Coroutine[None, None, None]] | None = None
 
 
-def live_site(config: Config, *, version: str, umask: int) -> LiveSite:
-    """Build the agent of this configuration. `umask` is that of the processes it starts.
+def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> LiveSite:
+    """Build the agent of this configuration. `hosts` are those of the process, `umask` is that of
+    the processes it starts.
 
     Raises ConfigError and JournalError when the state directory cannot be used.
     """
@@ -108,7 +110,8 @@ def live_site(config: Config, *, version: str, umask: int) -> LiveSite:
         keep_s=config.agent.keep_s,
     )
     metrics = _metrics(config, version)
-    around = _surroundings(config, site, version=version, umask=umask, metrics=metrics)
+    transport = _transport(config, site, hosts, umask=umask)
+    around = _surroundings(config, site, transport, version=version, umask=umask, metrics=metrics)
     live = Site(settings, around)
     if metrics is None:
         return LiveSite(site=live)
@@ -128,7 +131,13 @@ def _metrics(config: Config, version: str) -> AgentMetrics | None:
 
 
 def _surroundings(
-    config: Config, site: Served, *, version: str, umask: int, metrics: AgentMetrics | None
+    config: Config,
+    site: Served,
+    transport: Transport,
+    *,
+    version: str,
+    umask: int,
+    metrics: AgentMetrics | None,
 ) -> Surroundings:
     state = Path(config.agent.state_dir)
     check_state(state)
@@ -151,7 +160,6 @@ def _surroundings(
     presence = Presence(session)
     link_events: asyncio.Queue[Event] = asyncio.Queue()
     local_reports: asyncio.Queue[Listed | Idle] = asyncio.Queue()
-    transport = _transport(config, site, umask=umask)
     launch = _launch_settings(config, site)
     commit: Commit = thread.commit
     if metrics is not None:
@@ -246,9 +254,9 @@ def _agent_addresses(config: Config) -> tuple[str, ...]:
     return agent_addresses(config.starter.listen)
 
 
-def _transport(config: Config, site: Served, *, umask: int) -> Transport:
+def _transport(config: Config, site: Served, hosts: SSHHosts, *, umask: int) -> Transport:
     if config.transport.kind == "ssh":
-        return ssh_transport(config)
+        return ssh_transport(config, hosts)
     return LocalTransport(
         environment=plain_environment(config.lrm.environment),
         umask=umask,

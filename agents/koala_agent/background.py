@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ import psutil
 from koala.errors import ConfigError
 from koala.runtime import clock
 from koala_agent.claims.store import LOCK_FILE
-from koala_agent.config import read_config
+from koala_agent.config import read_config, read_configs
 from koala_agent.config_tables import Config
 from koala_agent.state_folder import LOG_FILE, REGISTERED, STATUS_FILE
 
@@ -34,17 +35,19 @@ LOOK_S = 0.1
 PROGRAM = ("-P", "-m", "koala_agent.main")
 
 
-def start(path: Path) -> int:
-    """Start the agent of this configuration, and print what became of it."""
-    config = read_config(path)
-    state_dir = Path(config.agent.state_dir)
-    if (running := find(state_dir)) is not None:
-        print(f"the agent of site {config.agent.site} runs already (process {running.pid})")
-        print(f"To apply changes of {path}: koala-agent stop {path}, then koala-agent start {path}")
-        return 0
-    log = state_dir / LOG_FILE
+def start(paths: Sequence[Path]) -> int:
+    """Start the agent of these configurations, and print what became of it."""
+    configs = read_configs(paths)
+    words = " ".join(map(str, paths))
+    for path, config in zip(paths, configs, strict=True):
+        running = find(Path(config.agent.state_dir))
+        if running is not None:
+            print(f"the agent of site {config.agent.site} runs already (process {running.pid})")
+            print(f"To apply changes: koala-agent stop {path}, then koala-agent start {words}")
+            return 0
+    log = Path(configs[0].agent.state_dir) / LOG_FILE
     with tempfile.TemporaryDirectory(prefix="koala-") as folder, _notices(folder) as notices:
-        offset, process = _spawn(path, log, notices.getsockname())
+        offset, process = _spawn(paths, log, notices.getsockname())
         try:
             status = _first_status(notices, process)
         except KeyboardInterrupt:
@@ -56,7 +59,7 @@ def start(path: Path) -> int:
     print(f"started (process {process.pid}), {status}")
     print(f"log: {log}")
     if not status.endswith(f": {REGISTERED}"):
-        print(f"It tries again by itself. `koala-agent doctor {path}` looks for the cause.")
+        print(f"It tries again by itself. `koala-agent doctor {paths[-1]}` looks for the cause.")
     return 0
 
 
@@ -144,7 +147,7 @@ def _notices(folder: str) -> socket.socket:
     return notices
 
 
-def _spawn(path: Path, log: Path, address: str) -> tuple[int, subprocess.Popen[bytes]]:
+def _spawn(paths: Sequence[Path], log: Path, address: str) -> tuple[int, subprocess.Popen[bytes]]:
     """Start the agent apart from this terminal; return where its part of the log begins, too."""
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -153,7 +156,7 @@ def _spawn(path: Path, log: Path, address: str) -> tuple[int, subprocess.Popen[b
         os.fchmod(descriptor, 0o600)
         offset = os.fstat(descriptor).st_size
         process = subprocess.Popen(
-            [sys.executable, *PROGRAM, str(path.resolve())],
+            [sys.executable, *PROGRAM, *(str(path.resolve()) for path in paths)],
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,

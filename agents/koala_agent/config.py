@@ -8,7 +8,7 @@ limits, and a claim beyond them is refused with that reason.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -38,6 +38,37 @@ def read_config(path: Path) -> Config:
     """Read the configuration from a file. Raises ConfigError."""
     text = written_text(path)
     return parse_config(text, source=str(path), folder=path.resolve().parent)
+
+
+def read_configs(paths: Sequence[Path]) -> tuple[Config, ...]:
+    """Read the files of the sites that one process serves. Several sites are all behind ssh; those
+    that share a connection agree about it. Raises ConfigError."""
+    configs = tuple(map(read_config, paths))
+    if len(configs) == 1:
+        return configs
+    first_at: dict[tuple[str, str], tuple[Path, Config]] = {}
+    for path, config in zip(paths, configs, strict=True):
+        source, transport = str(path), config.transport
+        if transport.kind != "ssh":
+            allowed = "ssh, for each site of a process that serves several"
+            refuse(source, key="transport.kind", value=transport.kind, allowed=allowed)
+        for key, value in (
+            ("agent.site", config.agent.site),
+            ("agent.state_dir", config.agent.state_dir),
+        ):
+            other, _ = first_at.setdefault((key, value), (path, config))
+            if other is not path:
+                refuse(source, key=key, value=value, allowed=f"another one than that of {other}")
+        if not transport.control:
+            continue
+        shared = ("transport.control", str(Path(transport.control).expanduser()))
+        other, first = first_at.setdefault(shared, (path, config))
+        for key in ("host", "options", "commands_per_minute"):
+            value, agreed = getattr(transport, key), getattr(first.transport, key)
+            if value != agreed:
+                allowed = f"{agreed!r}, as in {other}, whose transport.control is the same"
+                refuse(source, key=f"transport.{key}", value=value, allowed=allowed)
+    return configs
 
 
 def parse_config(text: str, *, source: str, folder: Path) -> Config:

@@ -1,4 +1,4 @@
-"""`koala-agent CONFIG.toml`, the agent's process, and the commands around it.
+"""`koala-agent CONFIG.toml ...`, the agent's process, and the commands around it.
 
 `koala-agent join` runs once before it. `start`, `stop` and `status` are about an agent in the
 background, `doctor` checks what it needs.
@@ -26,17 +26,19 @@ import structlog
 
 from koala.errors import ConfigError, DiskError, KoalaError
 from koala.identity.tls import JoinToken
+from koala.runtime import clock
 from koala.runtime.paths import SETTINGS_MAX
 from koala.runtime.standard_streams import log_stream, open_standard_streams
 from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
 from koala.wire.grpc_shutdown import to_the_end
-from koala_agent.assembly import live_site
-from koala_agent.config import read_config
+from koala_agent.assembly import LiveSite, live_site
+from koala_agent.config import read_config, read_configs
 from koala_agent.config_tables import Config
 from koala_agent.link.enrolment import join
 from koala_agent.site import Site
 from koala_agent.state_folder import PID_FILE, REGISTERED, STATUS_FILE
+from koala_agent.transport.ssh_host import SSHHosts
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h, as the daemon's
 
@@ -52,13 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run_command(name, words[1:])
     options = _parser().parse_args(words)
     try:
-        config = read_config(options.config)
+        configs = read_configs(options.configs)
     except ConfigError as error:
         return _fail(str(error), 2)
     umask = os.umask(0o077)  # all that the agent makes is for its account alone
-    configure_logging(config.agent.log_level)
+    configure_logging(configs[0].agent.log_level)
     try:
-        return asyncio.run(to_the_end(serve(config, umask=umask)))
+        return asyncio.run(to_the_end(serve(configs, umask=umask)))
     except (KoalaError, OSError) as error:
         return _fail_for(error)
     except ExceptionGroup as group:
@@ -72,7 +74,10 @@ def _run_command(name: str, words: Sequence[str]) -> int:
     """Run `koala-agent NAME CONFIG.toml`."""
     run, description = COMMANDS[name]
     parser = argparse.ArgumentParser(prog=f"koala-agent {name}", description=description)
-    parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="the configuration")
+    if name == "start":
+        _add_configs(parser)
+    else:
+        parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="the configuration")
     if name == "doctor":
         parser.add_argument(
             "--probe",
@@ -104,7 +109,7 @@ def _join(options: argparse.Namespace) -> int:
 def _start(options: argparse.Namespace) -> int:
     from koala_agent import background
 
-    return background.start(options.config)
+    return background.start(options.configs)
 
 
 def _stop(options: argparse.Namespace) -> int:
@@ -136,13 +141,14 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], str]] = {
     "start": (
         _start,
         "Starts the agent in the background, and waits for its first attempt to register. It goes "
-        "on after logout; its log is STATE_DIR/agent.log. Exit status: 0 it runs, otherwise that "
-        "of the agent.",
+        "on after logout; its log is STATE_DIR/agent.log, of the first of several files. Exit "
+        "status: 0 it runs, otherwise that of the agent.",
     ),
     "stop": (
         _stop,
-        "Ends the agent in order. Jobs run on, and the next agent with the same state directory "
-        "finds them. Exit status: 0 no agent runs any more, 1 it has not ended in time.",
+        "Ends the agent in order, with all sites that it serves. Jobs run on, and the next agent "
+        "with the same state directory finds them. Exit status: 0 no agent runs any more, 1 it "
+        "has not ended in time.",
     ),
     "status": (
         _status,
@@ -163,54 +169,100 @@ OTHER_NAMES = {"check": "doctor"}
 """Other spellings of commands."""
 
 
-async def serve(config: Config, *, umask: int) -> int:
-    """Run the agent until a signal or a final refusal; return the exit status. Processes that it
-    starts for users get this umask, the one that the agent was started with."""
+async def serve(configs: Sequence[Config], *, umask: int) -> int:
+    """Run the agents of these sites until a signal, or until the daemon has refused all for good;
+    return the exit status. Processes that they start for users get this umask, the one that this
+    process was started with."""
     manager = ServiceManager.of(os.environ)  # before anybody copies the environment
-    live = live_site(config, version=own_version(), umask=umask)
-    site = live.site
+    hosts = SSHHosts(clock=clock.now)
+    lives = [live_site(one, hosts, version=own_version(), umask=umask) for one in configs]
     loop = asyncio.get_running_loop()
     keep_threads(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _end, manager, site, f"the agent got {number.name}")
-    log.info("agent.started", site=config.agent.site, daemon=config.agent.daemon, pid=os.getpid())
-    with announced(Path(config.agent.state_dir)):
+        loop.add_signal_handler(number, _end, manager, lives, f"the agent got {number.name}")
+    report = StateReport(manager, len(configs))
+    async with asyncio.TaskGroup() as group:
+        feeding = group.create_task(manager.feed())
+        serving = [
+            group.create_task(_serve_site(live, config, report, is_alone=len(configs) == 1))
+            for live, config in zip(lives, configs, strict=True)
+        ]
+        await asyncio.wait(serving)
+        feeding.cancel()
+    return max(task.result() for task in serving)
+
+
+async def _serve_site(
+    live: LiveSite, config: Config, report: StateReport, *, is_alone: bool
+) -> int:
+    """Run the agent of one site; return its part of the exit status. Each line of the log names the
+    site, unless it `is_alone`."""
+    if not is_alone:
+        structlog.contextvars.bind_contextvars(site=config.agent.site)
+    site, agent = live.site, config.agent
+    log.info("agent.started", site=agent.site, daemon=agent.daemon, pid=os.getpid())
+    with announced(Path(agent.state_dir)):
         async with asyncio.TaskGroup() as group:
-            helpers = [
-                group.create_task(manager.feed()),
-                group.create_task(_tell_state(manager, site, config)),
-            ]
+            helpers = [group.create_task(_tell_state(report, site, config))]
             if live.serve_metrics is not None:
                 helpers.append(group.create_task(live.serve_metrics()))
             finish = await site.run()
             for helper in helpers:
                 helper.cancel()
     if finish.is_refused:
-        return _fail(f"{config.agent.daemon} refuses site {config.agent.site}: {finish.reason}", 1)
+        if not is_alone:  # else the exit status says it
+            report.tell(_place(config), f"refused: {finish.reason}")
+        return _fail(f"{agent.daemon} refuses site {agent.site}: {finish.reason}", 1)
     log.info("agent.ended", reason=finish.reason)
     return 0
 
 
-def _end(manager: ServiceManager, site: Site, reason: str) -> None:
+def _end(manager: ServiceManager, lives: Sequence[LiveSite], reason: str) -> None:
     manager.stopping("jobs run on")
-    site.close(reason)
+    for live in lives:
+        live.site.close(reason)
 
 
-async def _tell_state(manager: ServiceManager, site: Site, config: Config) -> None:
-    """Report readiness after the first attempt to register, and each change afterwards: an agent
-    whose daemon is away keeps dialling. `koala-agent status` reads the last state from a file."""
-    where = f"site {config.agent.site}, daemon {config.agent.daemon}"
+class StateReport:
+    """Report to the service manager: ready when each site has tried to register once, afterwards
+    each change. An agent whose daemon is away keeps dialling."""
+
+    def __init__(self, manager: ServiceManager, sites: int) -> None:
+        self._manager = manager
+        self._sites = sites
+        self._texts: dict[str, str] = {}
+        self._is_ready = False
+
+    def tell(self, where: str, text: str) -> None:
+        """Report the state of the site at this place."""
+        self._texts[where] = text
+        if len(self._texts) < self._sites:
+            return
+        # `koala-agent start` looks at the end for one that is not registered.
+        ordered = sorted(self._texts, key=lambda one: self._texts[one] != REGISTERED)
+        tell = self._manager.status if self._is_ready else self._manager.ready
+        self._is_ready = True
+        tell("; ".join(f"{one}: {self._texts[one]}" for one in ordered))
+
+
+async def _tell_state(report: StateReport, site: Site, config: Config) -> None:
+    """Report the state of a site after its first attempt to register, and each change afterwards.
+    `koala-agent status` reads the last state from a file."""
     path = Path(config.agent.state_dir) / STATUS_FILE
-    tell, told = manager.ready, ""
+    told = ""
     trouble = await site.attempted()
     while True:
         text = trouble or REGISTERED
         if text != told:
             with suppress(OSError):  # of a full disk
                 path.write_text(text, encoding="utf-8")
-            tell(f"{where}: {text}")
-            tell, told = manager.status, text
+            report.tell(_place(config), text)
+            told = text
         trouble = await site.trouble_changed()
+
+
+def _place(config: Config) -> str:
+    return f"site {config.agent.site}, daemon {config.agent.daemon}"
 
 
 @contextmanager
@@ -260,9 +312,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="koala-agent",
         description=(
-            "Runs the agent of one site in the foreground. The agent connects to the daemon, "
-            "registers the site, and submits claims to the site's batch system. Each agent has a "
-            "state directory of its own. Other commands: `koala-agent join CONFIG.toml` gets the "
+            "Runs the agent of a site in the foreground. The agent connects to the daemon, "
+            "registers the site, and submits claims to the site's batch system. Each site has a "
+            "state directory of its own. One process may serve several sites behind ssh, each "
+            "with a file; those with the same transport.control share connection and limits. "
+            "Other commands: `koala-agent join CONFIG.toml` gets the "
             "site's certificate; `doctor` checks its needs; `start`, `stop` and `status` control "
             "an agent in the background. `koala-agent COMMAND --help` has more."
         ),
@@ -273,9 +327,19 @@ def _parser() -> argparse.ArgumentParser:
             "could not be written."
         ),
     )
-    parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="the configuration")
+    _add_configs(parser)
     parser.add_argument("--version", action="version", version=f"koala-agent {own_version()}")
     return parser
+
+
+def _add_configs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "configs",
+        metavar="CONFIG.toml",
+        type=Path,
+        nargs="+",
+        help="the configuration; several for several sites behind ssh",
+    )
 
 
 def _first(group: ExceptionGroup[Exception]) -> Exception:

@@ -15,7 +15,9 @@ from koala_agent.transport.local import LocalTransport
 from koala_agent.transport.port import Transport
 from koala_agent.transport.shell import plain_environment
 from koala_agent.transport.ssh import SSHTransport
-from koala_agent.transport.ssh_connection import SSHSettings, StarterLine, user_of
+from koala_agent.transport.ssh_connection import StarterLine
+from koala_agent.transport.ssh_host import SSHHosts
+from koala_agent.transport.ssh_socket import SSHSettings, user_of
 
 WILDCARDS = ("0.0.0.0", "::", "[::]", "")
 
@@ -51,10 +53,15 @@ def ssh_settings(config: Config) -> SSHSettings:
     )
 
 
-def ssh_transport(config: Config, *, is_trial: bool = False) -> SSHTransport:
-    """Return the ssh transport to the site. A trial leaves no port open. Raises ConfigError."""
+def ssh_transport(
+    config: Config, hosts: SSHHosts | None = None, *, is_trial: bool = False
+) -> SSHTransport:
+    """Return the ssh transport to the site; `hosts` are those that sites of this process share. A
+    trial leaves no port open. Raises ConfigError."""
+    settings = ssh_settings(config)
     return SSHTransport(
-        ssh_settings(config),
+        settings,
+        hosts.at(settings) if hosts else None,
         environment=config.lrm.environment,
         clock=clock.now,
         is_trial=is_trial,

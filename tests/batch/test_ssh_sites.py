@@ -7,9 +7,12 @@ have no batch system of their own. The third site has an agent beside it.
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,7 @@ from koala.client import AsyncClient
 from koala.client.records import JobDetails
 from koala_agent.config import read_config
 from koala_agent.site_access import ssh_settings
-from koala_agent.transport.ssh_connection import SSHSettings
+from koala_agent.transport.ssh_socket import SSHSettings
 from tests.agent.transport.servers import a_server, close, kill_holder
 from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.grids import grid_over
@@ -146,6 +149,60 @@ async def test_connections_cut_in_the_middle_cost_no_claim(
     assert await log_of(client, submitted.job, 1) == "done\n"
     await live.at_rest(client)
     end.unlink()
+
+
+async def test_one_agent_process_serves_both_sites_over_one_connection(
+    grid: tuple[Grid, SSHServer], client: AsyncClient, systems: dict[str, System]
+) -> None:
+    """They are killed together, and find their claims; the connection is opened once for both."""
+    live, server = grid
+    control = settings_of(live, FAR[0]).control_path()
+    for site in FAR:
+        live.terminate(site)
+        close(settings_of(live, site))
+        text = live.config(site).read_text(encoding="utf-8")
+        kind = '[transport]\nkind = "ssh"\n'
+        live.config(site).write_text(
+            text.replace(kind, f'{kind}control = "{control}"\n'), encoding="utf-8"
+        )
+    logins = server.log().count("Accepted publickey")
+    end = server.home / "end-of-both"
+    program = f"while ! test -e {end}; do sleep 0.1; done; echo done"
+    with one_agent(live, signal.SIGKILL):
+        await live.ready(client)
+        submitted = await client.submit(job(program, "alpha", *FAR))
+        await live.phase(client, submitted.job, "Running")
+        before = {name: system.numbers("koala-") for name, system in systems.items()}
+    kill_holder(settings_of(live, FAR[0]))
+    with one_agent(live, signal.SIGTERM):
+        await live.ready(client)
+        assert {name: system.numbers("koala-") for name, system in systems.items()} == before
+        end.touch()
+        assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+        shown = await client.show(submitted.job)
+        assert shown["attempts"] == 1
+        assert await log_of(client, submitted.job, 2) == "done\n"
+        await live.at_rest(client)
+    assert server.log().count("Accepted publickey") == logins + 2
+    end.unlink()
+
+
+@contextmanager
+def one_agent(live: Grid, last: signal.Signals) -> Iterator[None]:
+    """An agent process of both far sites, which gets this signal at last."""
+    words = [sys.executable, "-m", "koala_agent.main", *(str(live.config(site)) for site in FAR)]
+    path = live.folder / "both.log"
+    with path.open("ab") as log:
+        agent = subprocess.Popen(
+            words, cwd=live.folder, env=live.environment(), stdout=log, stderr=log
+        )
+    try:
+        yield
+    finally:
+        agent.send_signal(last)
+        status = agent.wait(60)
+    assert status == (0 if last == signal.SIGTERM else -last)
+    assert "Traceback" not in path.read_text(encoding="utf-8")
 
 
 async def told(live: Grid, client: AsyncClient, words: str) -> None:

@@ -17,7 +17,7 @@ Tree = dict[str, dict[str, object]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
     """Options of the command. `is_there`: the agent runs at the host, else here. `daemon` is the
-    address that the agent dials."""
+    address that the agent dials. `control` is the socket of a connection that sites share."""
 
     site: str
     host: str
@@ -26,6 +26,7 @@ class Wishes:
     state_dir: str
     user: str
     options: tuple[str, ...] = ()
+    control: str = ""
     processors: int | None = None
     partition: str = ""
     parallel_environment: str = ""
@@ -114,8 +115,9 @@ def configuration(survey: Survey, wishes: Wishes, *, processors: int) -> Tree:
         tree["lrm"]["parallel_environment"] = chosen
     if not wishes.is_there:
         tree["starter"] = {"python": survey.python(STARTER_MIN)}
-        options = {"options": list(wishes.options)} if wishes.options else {}
-        tree["transport"] = {"kind": "ssh", "host": wishes.host, **options}
+        given = {"options": list(wishes.options), "control": wishes.control}
+        more = {key: value for key, value in given.items() if value}
+        tree["transport"] = {"kind": "ssh", "host": wishes.host, **more}
     elif kind != "emulated":
         tree["starter"] = {"listen": "0.0.0.0"}  # compute nodes dial the agent
     return tree

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from koala.errors import ConfigError, UnknownNameError
-from koala_agent.transport.ssh_connection import SSHSettings
+from koala_agent.transport.ssh_socket import SSHSettings
 
 RECORD_VERSION = 1
 
@@ -16,13 +16,15 @@ RECORD_VERSION = 1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRecord:
     """A connected site. `tunnel` are ports of this machine that its agent reaches through the
-    connection; none where the agent runs here."""
+    connection; none where the agent runs here. `control` is the socket of a connection that another
+    site has opened; empty for one of its own."""
 
     site: str
     host: str
     state_dir: str
     options: tuple[str, ...] = ()
     tunnel: tuple[int, ...] = ()
+    control: str = ""
 
     def settings(self, limit_s: float = 60.0) -> SSHSettings:
         """Return the settings of its connection."""
@@ -31,6 +33,7 @@ class SiteRecord:
             host=self.host,
             state_dir=Path(self.state_dir),
             options=self.options,
+            control=self.control,
             limit_s=limit_s,
             commands_per_minute=600,
         )
@@ -42,6 +45,26 @@ def tunnel_of(site: str) -> tuple[int, ...]:
         return find(site).tunnel
     except UnknownNameError:
         return ()
+
+
+def shared_control(site: str, host: str, options: tuple[str, ...]) -> str:
+    """Return the socket of the connection of another site at this host, so that nobody logs in
+    twice; empty when this site needs one of its own. Raises ConfigError."""
+    others = []
+    for path in sorted(sites_folder().glob("*.json")):
+        record = find(path.stem)
+        if (record.host, record.options) != (host, options) or record.tunnel:
+            continue
+        if record.site == site:
+            return record.control  # as it was
+        if not record.control:
+            others.append(record.settings().control_path())
+    return others[0] if others else ""
+
+
+def agent_file(site: str) -> Path:
+    """Return the path of the file of an agent that runs here."""
+    return sites_folder() / f"{site}.toml"
 
 
 def with_tunnel(record: SiteRecord, ports: tuple[int, ...]) -> SiteRecord:

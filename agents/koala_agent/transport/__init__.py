@@ -4,7 +4,9 @@ port              the interface, and the values that it exchanges
 shell             the local transport's commands: the batch system's commands are on this machine
 local             the local transport: commands and files of this machine
 ssh               the ssh transport: all of it over one connection of the OpenSSH client
-ssh_connection    the shared connection (ControlMaster): start, loss, return, the starters' port
+ssh_host          a host as sites of one process share it: connection, budget, session for files
+ssh_connection    a site's use of the connection: set-up, loss, return, the starters' port
+ssh_socket        the connection's socket (ControlMaster): its place, its lock, a person's login
 ssh_words         command lines and messages of the OpenSSH client, as pure functions
 sftp              files over the shared connection
 """

@@ -1,8 +1,8 @@
 """The ssh transport: the agent runs anywhere, and reaches its site by the OpenSSH client alone.
 
-Commands go through the shared connection (`ssh_connection`), each in a session of its own. A token
-bucket bounds their number a minute; a burst may use up the tokens of a quiet time, later commands
-wait in order. A command without an answer may have run, as with a batch system that is away: the
+Commands go through the shared connection (`ssh_host`), each in a session of its own. A token bucket
+bounds their number a minute; a burst may use up the tokens of a quiet time, later commands wait in
+order. A command without an answer may have run, as with a batch system that is away: the
 next listing decides. Files go through one SFTP session (`sftp`).
 """
 
@@ -14,19 +14,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from koala.errors import KoalaError, LocalManagerError
-from koala.runtime.token_bucket import TokenBucket
 from koala_agent.transport.port import Answer, Command, FileStatus, SiteAwayError
-from koala_agent.transport.sftp import SFTPClient, open_sftp
+from koala_agent.transport.sftp import SFTPClient
 from koala_agent.transport.shell import Shell
-from koala_agent.transport.ssh_connection import SSHConnection, SSHSettings, StarterLine
+from koala_agent.transport.ssh_connection import SSHConnection, StarterLine
+from koala_agent.transport.ssh_host import AT_ONCE, SSHHost
+from koala_agent.transport.ssh_socket import SSHSettings
 from koala_agent.transport.ssh_words import SSH_FAILED, loss, not_run, remote_line
-
-AT_ONCE = 6
-"""Commands at a time. Servers allow ten sessions of a connection by default (MaxSessions)."""
-WAIT_MAX_S = 60.0
-"""Longest wait of a command for its turn."""
-BURST_S = 20.0
-"""Tokens of so many seconds may be saved up."""
 
 
 class SSHTransport:
@@ -35,21 +29,18 @@ class SSHTransport:
     def __init__(
         self,
         settings: SSHSettings,
+        host: SSHHost | None = None,
         *,
         environment: Mapping[str, str],
         clock: Callable[[], float],
         is_trial: bool = False,
     ) -> None:
+        """A `host` is one that sites of this process share."""
         self._settings = settings
         self._environment = {"LC_ALL": "C", **environment}
-        self._clock = clock
-        self._connection = SSHConnection(settings, clock=clock, is_trial=is_trial)
+        self._host = host or SSHHost(settings, clock=clock)
+        self._connection = SSHConnection(settings, self._host, clock=clock, is_trial=is_trial)
         self._shell = Shell(environment=os.environ, limit_s=settings.limit_s, at_once=AT_ONCE)
-        per_s = settings.commands_per_minute / 60
-        burst = max(1.0, per_s * BURST_S)
-        self._tokens = TokenBucket(per_s, burst=burst, now=clock())
-        self._sftp: SFTPClient | None = None
-        self._opening_sftp = asyncio.Lock()
         self._tasks: asyncio.TaskGroup | None = None
 
     @asynccontextmanager
@@ -91,35 +82,22 @@ class SSHTransport:
         """See `Transport`."""
         assert not account, "one account per host: the configuration is checked for it"
         await self._connection.ready()
-        await self._wait_for_turn(command)
         settings = self._settings
         line = remote_line(command, environment=self._environment, limit_s=settings.limit_s)
-        argv = (*self._connection.words(), line)
-        try:
-            answer = await self._shell.run(Command(argv=argv, stdin=command.stdin))
-        except LocalManagerError as error:
-            self._connection.suspect()
-            message = f"{command.argv[0]} at {settings.host}: {error}"
-            raise LocalManagerError(message, transient=error.transient) from error
+        argv = (*self._host.words(), line)
+        async with self._host.turn(command.argv[0]):
+            try:
+                answer = await self._shell.run(Command(argv=argv, stdin=command.stdin))
+            except LocalManagerError as error:
+                self._connection.suspect()
+                message = f"{command.argv[0]} at {settings.host}: {error}"
+                raise LocalManagerError(message, transient=error.transient) from error
         if answer.status == SSH_FAILED:
             self._connection.suspect()
             raise SiteAwayError(loss(settings.host, settings.site, answer.err).text)
         if reason := not_run(settings.host, command, answer):
             raise LocalManagerError(reason)
         return answer
-
-    async def _wait_for_turn(self, command: Command) -> None:
-        """Wait for a token. Raises LocalManagerError when that takes too long: nothing was sent."""
-        wait_s = self._tokens.reserve(1, self._clock())
-        if wait_s > WAIT_MAX_S:
-            self._tokens.refund(1)
-            raise LocalManagerError(
-                f"{command.argv[0]} not sent: transport.commands_per_minute ="
-                f" {self._settings.commands_per_minute} is used up",
-                transient=True,
-            )
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
 
     # Files ---------------------------------------------------------------------------------------
 
@@ -153,11 +131,5 @@ class SSHTransport:
 
     async def _files(self) -> SFTPClient:
         await self._connection.ready()
-        async with self._opening_sftp:
-            if self._sftp is None or not self._sftp.is_open:
-                # The subsystem's name comes after the host.
-                argv = (*self._connection.words("-s"), "sftp")
-                self._sftp = await open_sftp(argv, limit_s=self._settings.limit_s)
-                assert self._tasks is not None
-                self._tasks.create_task(self._sftp.receive())
-            return self._sftp
+        assert self._tasks is not None
+        return await self._host.files(self._tasks)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from koala_agent.connect.site_record import SiteRecord
     from koala_agent.connect.survey import Survey
     from koala_agent.transport.ssh import SSHTransport
+    from koala_agent.transport.ssh_socket import SSHSettings
 
 STATE = ".local/state/koala"
 
@@ -39,26 +40,33 @@ def login(*, site: str, limit_s: float) -> None:
     The connection stays in the background, and serves the agent until it is lost. For a site with
     an agent of its own the forwarded ports are opened again, too.
     """
-    from koala_agent.connect import site_record
-    from koala_agent.site_access import ssh_settings
-    from koala_agent.transport.ssh_connection import log_in, open_tunnel
+    from koala_agent.transport.ssh_socket import log_in, open_tunnel
 
-    tunnel: tuple[int, ...] = ()
-    if site.endswith(".toml"):
-        from koala_agent.config import read_config
-
-        config = read_config(Path(site))
-        if config.transport.kind != "ssh":
-            raise ConfigError(f"{site}: transport.kind = 'local': allowed is a site behind ssh")
-        settings = ssh_settings(config)
-    else:
-        record = site_record.find(site)
-        settings, tunnel = record.settings(), record.tunnel
+    settings, tunnel = _connection_of(site)
     is_new = log_in(settings, limit_s=limit_s, tell=note)
     for port in tunnel:
         open_tunnel(settings, port)
     opened = f", with ports {', '.join(map(str, tunnel))} of this machine" if tunnel else ""
     print(f"ssh to {settings.host} is {'open' if is_new else 'open already'}{opened}")
+
+
+def _connection_of(site: str) -> tuple[SSHSettings, tuple[int, ...]]:
+    """Return the connection and the tunnel of a site, which is a name or a path. Raises ConfigError
+    and UnknownNameError."""
+    from koala_agent.config import read_config
+    from koala_agent.connect import site_record
+    from koala_agent.site_access import ssh_settings
+
+    path = Path(site)
+    if not site.endswith(".toml"):
+        record = site_record.find(site)
+        path = site_record.agent_file(site)  # it may name a connection that sites share
+        if not path.exists():  # its agent runs there
+            return record.settings(), record.tunnel
+    config = read_config(path)
+    if config.transport.kind != "ssh":
+        raise ConfigError(f"{path}: transport.kind = 'local': allowed is a site behind ssh")
+    return ssh_settings(config), ()
 
 
 @examples(
@@ -126,14 +134,14 @@ def connect(
     import asyncio
 
     from koala_agent.connect.plan import Wishes
-    from koala_agent.connect.site_record import SiteRecord
-    from koala_agent.transport.ssh_connection import log_in
+    from koala_agent.connect.site_record import SiteRecord, shared_control
+    from koala_agent.transport.ssh_socket import log_in
 
     name = _site_name(site, host)
     daemon, user = ask(address, _caller)
-    record = SiteRecord(
-        site=name, host=host, state_dir=str(Path.home() / STATE / name), options=options
-    )
+    state_dir = str(Path.home() / STATE / name)
+    control = shared_control(name, host, options) if where == "here" else ""
+    record = SiteRecord(site=name, host=host, state_dir=state_dir, options=options, control=control)
     log_in(record.settings(), tell=note)
     wishes = Wishes(
         site=name,
@@ -143,6 +151,7 @@ def connect(
         state_dir=f"~/{STATE}/{name}",
         user=user,
         options=options,
+        control=control,
         processors=processors,
         partition=partition,
         parallel_environment=parallel_environment,
@@ -232,9 +241,9 @@ class Connecting:
 
     @property
     def _config(self) -> Path:
-        from koala_agent.connect.site_record import sites_folder
+        from koala_agent.connect.site_record import agent_file
 
-        return sites_folder() / f"{self._wishes.site}.toml"
+        return agent_file(self._wishes.site)
 
     async def _token(self) -> str:
         from koala.client import AsyncClient
@@ -279,7 +288,7 @@ class Connecting:
         from koala.identity.tls import JoinToken
         from koala.runtime.toml_writer import toml_text
         from koala_agent.connect import bring_up, plan, site_record, wheel
-        from koala_agent.transport.ssh_connection import open_tunnel
+        from koala_agent.transport.ssh_socket import open_tunnel
 
         host = bring_up.Host(site=site, survey=survey, name=self._wishes.host)
         with TemporaryDirectory(prefix="koala-wheel-") as folder:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from koala.errors import ConfigError
-from koala_agent.config import largest_local_job, parse_config, read_config
+from koala_agent.config import largest_local_job, parse_config, read_config, read_configs
 from koala_agent.config_tables import Config
 from koala_agent.site_access import mailbox_of
 
@@ -181,6 +181,50 @@ def test_a_site_behind_ssh_shares_no_folders_and_is_polled_less_often() -> None:
 )
 def test_what_means_nothing_behind_ssh_is_refused(text: str, said: str) -> None:
     assert said in refusal(text)
+
+
+OTHER = FAR.replace('site = "delft"', 'site = "leiden"').replace('"state"', '"other"')
+
+
+def files(folder: Path, *texts: str) -> list[Path]:
+    """Write the files of the sites of one process."""
+    paths = [folder / f"{number}.toml" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text, encoding="utf-8")
+    return paths
+
+
+def test_several_sites_behind_ssh_may_have_one_agent_process(tmp_path: Path) -> None:
+    configs = read_configs(files(tmp_path, FAR, OTHER))
+    assert [config.agent.site for config in configs] == ["delft", "leiden"]
+    both = (f'{text}control = "~/x"\n' for text in (FAR, OTHER))
+    assert len(read_configs(files(tmp_path, *both))) == 2
+    assert len(read_configs(files(tmp_path, MINIMAL))) == 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ((FAR, MINIMAL), "1.toml: transport.kind = 'local': allowed is ssh, for each site"),
+        ((FAR, OTHER.replace("leiden", "delft")), "1.toml: agent.site = 'delft': allowed is an"),
+        (
+            (FAR, OTHER.replace('"other"', '"state"')),
+            "/state': allowed is another one than",
+        ),
+        (
+            (FAR + 'control = "/x"', OTHER.replace('"atlas"', '"b"') + 'control = "/x"'),
+            "transport.host = 'b': allowed is 'atlas', as in ",
+        ),
+        (
+            (FAR + 'control = "/x"\ncommands_per_minute = 60', OTHER + 'control = "/x"'),
+            "transport.commands_per_minute = 120: allowed is 60, as in ",
+        ),
+    ],
+)
+def test_sites_of_one_process_must_agree(tmp_path: Path, texts: tuple[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_configs(files(tmp_path, *texts))
+    assert said in str(raised.value)
 
 
 FILES = MINIMAL + '[starter]\nline = "files"\n'

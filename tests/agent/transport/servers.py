@@ -15,7 +15,7 @@ from koala.errors import LocalManagerError
 from koala.runtime import clock
 from koala_agent.transport.port import Answer, Command
 from koala_agent.transport.ssh import SSHTransport
-from koala_agent.transport.ssh_connection import SSHSettings
+from koala_agent.transport.ssh_socket import SSHSettings
 from tests.harness.moments import moment
 from tests.harness.ssh_server import HOST, SSHServer, ssh_server
 

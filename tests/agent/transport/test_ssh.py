@@ -17,7 +17,8 @@ from koala.errors import LocalManagerError
 from koala.runtime import clock
 from koala_agent.transport.port import Command
 from koala_agent.transport.ssh import SSHTransport
-from koala_agent.transport.ssh_connection import LOOK_S, PORTS_FILE, locked, log_in, user_of
+from koala_agent.transport.ssh_connection import LOOK_S, PORTS_FILE
+from koala_agent.transport.ssh_socket import locked, log_in, user_of
 from tests.agent.transport.servers import (
     a_server,
     a_settings,

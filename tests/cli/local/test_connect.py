@@ -153,6 +153,25 @@ def test_an_agent_here_is_written_joined_and_started_and_nothing_there(
     assert sorted(terminal.server.home.rglob("*")) == before
 
 
+def test_a_second_queue_behind_a_host_needs_no_second_login(terminal: Terminal) -> None:
+    """Both agents use the connection of the first; `koala site login` of either opens it."""
+    fake_slurm(terminal.server)
+    connect = f"koala site connect {HOST} --yes {terminal.options}"
+    terminal.type(connect)
+    shown = terminal.type(f"{connect} --site gpus --partition gpu")
+    control = terminal.folder / ".local" / "state" / "koala" / HOST / "ssh.sock"
+    assert f'control = "{control}"' in shown
+    assert "registered" in shown
+    assert terminal.server.log().count("Accepted publickey") == 1
+    for config in (terminal.config, terminal.config.with_name("gpus.toml")):
+        terminal.type(f"koala-agent stop {config}")
+    terminal.lose_connection()
+    assert terminal.type("koala site login gpus").strip() == "ssh to atlas is open"
+    assert terminal.type(f"koala site login {HOST}").strip() == "ssh to atlas is open already"
+    assert "has joined" not in terminal.type(f"{connect} --site gpus --partition gpu")
+    assert terminal.server.log().count("Accepted publickey") == 2
+
+
 def test_an_agent_there_is_installed_joined_started_and_runs_a_job(terminal: Terminal) -> None:
     """The host has no batch system, and so gets a queue of its own."""
     tools(terminal.server, "getconf", "hostname", "python3")

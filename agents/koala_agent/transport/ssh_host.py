@@ -1,0 +1,165 @@
+"""A host behind ssh, as all sites of this process share it.
+
+Sites with the same socket (`transport.control`) have one connection, one budget of commands and one
+session for files, however many batch systems or queues they stand for. So an administrator sees one
+user, and a connection that needs a person is tried once, not once a site.
+
+One process of the OpenSSH client holds the connection (ControlMaster). It belongs to nobody's
+session: `koala site login` opens it with a second factor, the agent opens it where a key is enough,
+and it outlives both. An agent that finds it lost opens it again with back-off. Where that needs a
+person it says so, and tries again by itself only once in a long while: repeated failures would lock
+the account.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from koala.errors import LocalManagerError
+from koala.runtime.token_bucket import TokenBucket
+from koala_agent.transport.port import Command
+from koala_agent.transport.sftp import SFTPClient, open_sftp
+from koala_agent.transport.shell import Shell
+from koala_agent.transport.ssh_socket import (
+    OPEN_S,
+    SSHSettings,
+    locked,
+    remove_dead,
+    socket_identity,
+)
+from koala_agent.transport.ssh_words import Failure, failure, opening, shared_connection
+
+AT_ONCE = 6
+"""Commands at a time. Servers allow ten sessions of a connection by default (MaxSessions)."""
+WAIT_MAX_S = 60.0
+"""Longest wait of a command for its turn."""
+BURST_S = 20.0
+"""Tokens of so many seconds may be saved up."""
+FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 60.0
+PERSON_S = 1800.0
+"""Pause after a failure that needs a person."""
+
+Identity = tuple[int, int]
+"""Tells one shared connection from the next."""
+
+
+class SSHHost:
+    """Connection, budget of commands and session for files of one login at a host. Its settings are
+    those of the first site there, whose name `koala site login` takes."""
+
+    def __init__(self, settings: SSHSettings, *, clock: Callable[[], float]) -> None:
+        self.settings = settings
+        self.control = settings.control_path()
+        self.failure: Failure | None = None
+        """Reason why there is no connection; None when there is one, or none was tried."""
+        self._words = shared_connection(settings.options, self.control)
+        self._clock = clock
+        self._opener = Shell(environment=os.environ, limit_s=OPEN_S)
+        self._looking = asyncio.Lock()
+        self._used: Identity | None = None
+        self._pause_s = FIRST_PAUSE_S
+        self._try_at = 0.0
+        per_s = settings.commands_per_minute / 60
+        self._tokens = TokenBucket(per_s, burst=max(1.0, per_s * BURST_S), now=clock())
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._sftp: SFTPClient | None = None
+        self._opening_sftp = asyncio.Lock()
+
+    def words(self, *more: str) -> tuple[str, ...]:
+        """Return an ssh command that uses the connection: options, then the host."""
+        return (*self._words, *more, "--", self.settings.host)
+
+    # The connection ------------------------------------------------------------------------------
+
+    async def look(self) -> Identity | None:
+        """Return the connection that is open, and open it where no person is needed; None, with a
+        `failure`, while there is none."""
+        async with self._looking:
+            found = await asyncio.to_thread(socket_identity, self.control)
+            if found is None:
+                if self._used is not None:
+                    self._used = None
+                    self._fail(f"ssh to {self.settings.host}: connection lost")
+                    self._pause_s, self._try_at = FIRST_PAUSE_S, self._clock()
+                if self._clock() < self._try_at:
+                    return None
+                try:
+                    found = await self._open()
+                except (LocalManagerError, OSError) as error:
+                    self._fail(str(error))
+            if found is not None:
+                self.failure = None
+            return found
+
+    def use(self, found: Identity) -> None:
+        """Note that this connection serves: when it is lost, the next one is opened at once."""
+        self._used = found
+        self._pause_s = FIRST_PAUSE_S
+
+    async def _open(self) -> Identity | None:
+        self._try_at = self._clock() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, LAST_PAUSE_S)
+        settings = self.settings
+        with locked(self.control) as is_ours:
+            if not is_ours:  # somebody logs in at this moment
+                return None
+            await asyncio.to_thread(remove_dead, self.control)
+            argv = opening(settings.options, self.control, settings.host, asks=False)
+            answer = await self._opener.run(Command(argv=argv))
+        if answer.status:
+            self.failure = failure(settings.host, settings.site, answer.err)
+            if self.failure.needs_person:
+                self._try_at = self._clock() + PERSON_S
+            return None
+        return await asyncio.to_thread(socket_identity, self.control)
+
+    def _fail(self, text: str) -> None:
+        self.failure = Failure(text=text, needs_person=False)
+
+    # Commands and files --------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def turn(self, program: str) -> AsyncIterator[None]:
+        """Wait for the turn of a command. Raises LocalManagerError when that takes too long:
+        nothing was sent."""
+        wait_s = self._tokens.reserve(1, self._clock())
+        if wait_s > WAIT_MAX_S:
+            self._tokens.refund(1)
+            raise LocalManagerError(
+                f"{program} not sent: transport.commands_per_minute ="
+                f" {self.settings.commands_per_minute} is used up",
+                transient=True,
+            )
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        async with self._slots:
+            yield
+
+    async def files(self, tasks: asyncio.TaskGroup) -> SFTPClient:
+        """Return the session for files; a new one is served by one of these tasks. Raises
+        LocalManagerError."""
+        async with self._opening_sftp:
+            if self._sftp is None or not self._sftp.is_open:
+                # The subsystem's name comes after the host.
+                argv = (*self.words("-s"), "sftp")
+                self._sftp = await open_sftp(argv, limit_s=self.settings.limit_s)
+                tasks.create_task(self._sftp.receive())
+            return self._sftp
+
+
+class SSHHosts:
+    """The hosts of this process, by the socket of their connection."""
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._hosts: dict[str, SSHHost] = {}
+
+    def at(self, settings: SSHSettings) -> SSHHost:
+        """Return the host of these settings. Raises ConfigError."""
+        control = settings.control_path()
+        if control not in self._hosts:
+            self._hosts[control] = SSHHost(settings, clock=self._clock)
+        return self._hosts[control]

@@ -1,0 +1,108 @@
+"""Sites of one agent process behind one login: what they share, and what each has for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from koala.errors import LocalManagerError
+from koala.runtime import clock
+from koala_agent.transport.port import Command
+from koala_agent.transport.ssh import SSHTransport
+from koala_agent.transport.ssh_host import SSHHosts
+from tests.agent.transport.servers import (
+    PATIENCE_S,
+    a_server,
+    a_settings,
+    answer_of,
+    close,
+    kill_holder,
+    trouble_of,
+    until,
+)
+from tests.agent.transport.test_second_factor import RESTS, log_in
+from tests.harness.second_factor import a_server_that_asks, attempts
+from tests.harness.ssh_server import SSHServer
+
+pytestmark = [pytest.mark.live, pytest.mark.long]
+
+TRUE = Command(argv=("true",))
+QUEUES = ("atlas", "atlas-gpu")
+"""Two queues behind one login node. The first one's connection is that of both."""
+
+
+@asynccontextmanager
+async def two_sites(
+    server: SSHServer, *, commands_per_minute: int = 60_000
+) -> AsyncIterator[tuple[SSHTransport, SSHTransport]]:
+    hosts = SSHHosts(clock=clock.now)
+    first = a_settings(server)
+    transports = []
+    for site in QUEUES:
+        folder = server.folder / f"state-{site}"
+        folder.mkdir(mode=0o700)
+        settings = a_settings(
+            server,
+            site=site,
+            state_dir=folder,
+            control=first.control_path(),
+            commands_per_minute=commands_per_minute,
+        )
+        host = hosts.at(settings)
+        transports.append(SSHTransport(settings, host, environment={}, clock=clock.now))
+    one, other = transports
+    try:
+        async with asyncio.timeout(PATIENCE_S), one.connected(9), other.connected(10):
+            yield one, other
+    finally:
+        close(first)
+
+
+async def test_two_sites_have_one_connection_one_session_for_files_and_a_port_each() -> None:
+    with a_server(settings="LogLevel VERBOSE") as server:
+        async with two_sites(server) as sites:
+            for site in sites:
+                assert (await site.run(TRUE)).status == 0
+                await site.put(f"{server.home}/file", b"x")
+            one, other = sites
+            assert one.line.port != other.line.port
+            assert server.log().count("Accepted publickey") == 1
+            assert server.log().count("subsystem 'sftp'") == 1
+            kill_holder(a_settings(server))
+            for site in sites:
+                assert (await answer_of(site, TRUE)).status == 0
+            assert server.log().count("Accepted publickey") == 2
+
+
+async def test_two_sites_have_one_budget_of_commands() -> None:
+    """Six a minute: the burst is two, and six more wait for the minute that is the limit."""
+    with a_server() as server:
+        async with two_sites(server, commands_per_minute=6) as (one, other):
+            await one.run(TRUE)
+            await other.run(TRUE)
+            async with asyncio.TaskGroup() as group:
+                waiting = [group.create_task(one.run(TRUE)) for _ in range(6)]
+                await asyncio.sleep(0)
+                with pytest.raises(LocalManagerError, match="commands_per_minute = 6 is used up"):
+                    await other.run(TRUE)
+                for task in waiting:
+                    task.cancel()
+
+
+@pytest.mark.root
+async def test_a_second_factor_is_asked_for_once_for_both_sites() -> None:
+    """Each loss costs one attempt, not one a site, and one login brings both back."""
+    with a_server_that_asks() as (server, codes):
+        async with two_sites(server) as sites:
+            for site in sites:
+                assert (await trouble_of(site)).startswith(RESTS)
+            assert attempts(server) == 1
+            await asyncio.to_thread(log_in, server, codes.next())
+            for site in sites:
+                assert (await answer_of(site, TRUE)).status == 0
+            kill_holder(a_settings(server))
+            await until(lambda: all(site.trouble.startswith(RESTS) for site in sites))
+            assert attempts(server) == 3
