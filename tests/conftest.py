@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.harness.forked import FORKS
 from tests.harness.pythons import missing, share_interpreters
-from tests.harness.workers import Together
+from tests.harness.workers import Together, collected_from
 
 settings.register_profile(
     "koala",
@@ -49,6 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(partial(shutil.rmtree, RUNTIME, ignore_errors=True))
     share_interpreters()
     gc.disable()  # until all modules are imported and all tests made, which stay
+    if worker := getattr(config, "workerinput", None):
+        number = int(worker["workerid"].removeprefix("gw"))
+        config.args = collected_from(config.args, number, worker["workercount"])
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -111,4 +114,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item not in ours])
         items[:] = ours
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+        items.sort(key=lambda item: (item.get_closest_marker("slow") is None, item.path))

@@ -1,4 +1,4 @@
-"""Groups of test modules that one worker of pytest runs, one after the other.
+"""Groups of test modules that one worker of pytest runs, and where each worker begins to collect.
 
 What such modules share (a grid of real processes, the sources that were read) would else be made
 by every worker. pytest-xdist has a mark for that, which goes by the ids of tests as they were
@@ -8,6 +8,7 @@ before pytest 9.2, and has no effect with later ones; so the modules are named h
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
@@ -51,6 +52,24 @@ FILLS_FROM = 3
 def group_of(nodeid: str) -> str:
     """Return the group of a test; its own id where it has none."""
     return TOGETHER.get(nodeid.partition("::")[0], nodeid)
+
+
+TESTS = Path(__file__).parents[1]
+
+
+def collected_from(args: list[str], number: int, count: int) -> list[str]:
+    """List the folders of tests in the order in which worker `number` of `count` collects them.
+
+    Each begins with another part. Where no byte code is stored yet, it compiles that part, and
+    finds the other parts stored by the other workers; else each would compile everything. Arguments
+    that do not name all tests stay as they are.
+    """
+    if [Path(arg).resolve() for arg in args] != [TESTS]:
+        return args
+    files = [path.relative_to(TESTS).parts[0] for path in sorted(TESTS.rglob("test_*.py"))]
+    folders = sorted(set(files))
+    first = folders.index(files[number * len(files) // count])
+    return [str(TESTS / name) for name in folders[first:] + folders[:first]]
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc]

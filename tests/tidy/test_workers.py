@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.harness.workers import TOGETHER
+from tests.harness.workers import TESTS, TOGETHER, collected_from
 from tests.tidy.sources import ROOT
 
 SHARED = re.compile(r'scope="(module|session)"')
@@ -25,6 +25,15 @@ def test_what_is_live_and_shared_is_made_by_one_worker_only() -> None:
         if SHARED.search(text) and "pytest.mark.live" in text:
             found.add(path.relative_to(ROOT).as_posix())
     assert found - set(TOGETHER) - {"tests/tidy/test_workers.py"} == set()
+
+
+def test_each_worker_begins_elsewhere_and_collects_all() -> None:
+    orders = [collected_from([str(TESTS)], number, 4) for number in range(4)]
+    assert len({order[0] for order in orders}) == 4
+    assert {frozenset(order) for order in orders} == {frozenset(orders[0])}
+    folders = {path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")}
+    assert set(orders[0]) == {str(TESTS / name) for name in folders}
+    assert collected_from(["tests/core"], 1, 4) == ["tests/core"]
 
 
 @pytest.mark.parametrize("number", range(12))
