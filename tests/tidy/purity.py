@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 
-from tests.tidy.sources import Module, dotted, imports, is_within, top_level
+from tests.tidy.sources import Module, dotted, imports, is_within, nodes, top_level
 
 LINK_VALUES = (
     "koala.protocol.constraints",
@@ -105,7 +105,7 @@ def _imports(module: Module) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _calls(module: Module) -> Iterator[tuple[ast.AST, str]]:
-    for node in ast.walk(module.tree):
+    for node in nodes(module):
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in BUILTINS:
                 yield node, f"calls {name}()"
@@ -129,7 +129,7 @@ def _calls(module: Module) -> Iterator[tuple[ast.AST, str]]:
 
 def _state(module: Module) -> Iterator[tuple[ast.AST, str]]:
     """State of a module survives a scheduler, so two runs in one process would differ."""
-    for node in ast.walk(module.tree):
+    for node in nodes(module):
         if isinstance(node, ast.Global):
             yield node, f"changes the module's own {', '.join(node.names)}"
 
@@ -137,7 +137,7 @@ def _state(module: Module) -> Iterator[tuple[ast.AST, str]]:
 def _set_order(module: Module) -> Iterator[tuple[ast.AST, str]]:
     order_free = {
         id(argument)
-        for node in ast.walk(module.tree)
+        for node in nodes(module)
         if isinstance(node, ast.Call) and dotted(node.func) in ORDER_FREE
         for argument in node.args
     }

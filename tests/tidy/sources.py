@@ -73,6 +73,12 @@ def other_modules() -> tuple[Module, ...]:
 
 
 @cache
+def nodes(module: Module) -> tuple[ast.AST, ...]:
+    """List all nodes of a module's syntax tree, which several rules go through."""
+    return tuple(ast.walk(module.tree))
+
+
+@cache
 def imports(module: Module) -> tuple[Import, ...]:
     """All that a module imports, as full names; `from koala.core import job` is
     koala.core.model.job."""

@@ -6,7 +6,7 @@ import re
 import tokenize
 from collections.abc import Iterable, Iterator
 
-from tests.tidy.sources import Module, dotted, imports, is_within
+from tests.tidy.sources import Module, dotted, imports, is_within, nodes
 
 OPEN_END = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 NUMBERED = re.compile(r"\((#|decision )\d+\)")
@@ -35,7 +35,7 @@ def bad_habits(module: Module) -> Iterator[str]:
     """Calls and statements that are banned everywhere."""
     if module.path.stem in VAGUE_NAMES:
         yield f"{module.path}: the name says nothing"
-    for node in ast.walk(module.tree):
+    for node in nodes(module):
         match node:
             case ast.Call(func=func) if dotted(func) in TASK_MAKERS:
                 yield f"{module.at(node)}: {dotted(func)} (use a TaskGroup)"
@@ -60,7 +60,7 @@ def _is_stub(body: list[ast.stmt]) -> bool:
 
 def bad_tests(module: Module) -> Iterator[str]:
     """Find what tests may not do: sleep, skip, or replace our own code by mocks."""
-    for node in ast.walk(module.tree):
+    for node in nodes(module):
         match node:
             case ast.Call(func=func, args=args) if dotted(func) in SLEEPS:
                 if not (args and isinstance(args[0], ast.Constant) and args[0].value == 0):
@@ -81,7 +81,7 @@ OPENINGS = re.compile(r"(What|Whether|Which|Where|Who|Whoever|Whose|Whom|How|Why
 def riddles(module: Module) -> Iterator[str]:
     """Find docstrings that begin with a question word instead of a verb and its object."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(module.tree):
+    for node in nodes(module):
         if isinstance(node, kinds) and OPENINGS.match(ast.get_docstring(node) or ""):
             yield f"{module.at(node)}: the docstring begins with a question word"
 
