@@ -41,33 +41,21 @@ def read_config(path: Path) -> Config:
 
 
 def read_configs(paths: Sequence[Path]) -> tuple[Config, ...]:
-    """Read the files of the sites that one process serves. Several sites are all behind ssh; those
-    that share a connection agree about it. Raises ConfigError."""
+    """Read the files of the sites that one process serves; several are all behind ssh. Raises
+    ConfigError."""
     configs = tuple(map(read_config, paths))
     if len(configs) == 1:
         return configs
-    first_at: dict[tuple[str, str], tuple[Path, Config]] = {}
+    first_at: dict[tuple[str, str], Path] = {}
     for path, config in zip(paths, configs, strict=True):
-        source, transport = str(path), config.transport
-        if transport.kind != "ssh":
+        source, agent = str(path), config.agent
+        if config.transport.kind != "ssh":
             allowed = "ssh, for each site of a process that serves several"
-            refuse(source, key="transport.kind", value=transport.kind, allowed=allowed)
-        for key, value in (
-            ("agent.site", config.agent.site),
-            ("agent.state_dir", config.agent.state_dir),
-        ):
-            other, _ = first_at.setdefault((key, value), (path, config))
+            refuse(source, key="transport.kind", value=config.transport.kind, allowed=allowed)
+        for key, value in (("agent.site", agent.site), ("agent.state_dir", agent.state_dir)):
+            other = first_at.setdefault((key, value), path)
             if other is not path:
                 refuse(source, key=key, value=value, allowed=f"another one than that of {other}")
-        if not transport.control:
-            continue
-        shared = ("transport.control", str(Path(transport.control).expanduser()))
-        other, first = first_at.setdefault(shared, (path, config))
-        for key in ("host", "options", "commands_per_minute"):
-            value, agreed = getattr(transport, key), getattr(first.transport, key)
-            if value != agreed:
-                allowed = f"{agreed!r}, as in {other}, whose transport.control is the same"
-                refuse(source, key=f"transport.{key}", value=value, allowed=allowed)
     return configs
 
 

@@ -160,11 +160,10 @@ async def test_one_agent_process_serves_both_sites_over_one_connection(
     for site in FAR:
         live.terminate(site)
         close(settings_of(live, site))
-        text = live.config(site).read_text(encoding="utf-8")
-        kind = '[transport]\nkind = "ssh"\n'
-        live.config(site).write_text(
-            text.replace(kind, f'{kind}control = "{control}"\n'), encoding="utf-8"
-        )
+    kind = '[transport]\nkind = "ssh"\n'
+    config = live.config(FAR[1])
+    text = config.read_text(encoding="utf-8")
+    config.write_text(text.replace(kind, f'{kind}control = "{control}"\n'), encoding="utf-8")
     logins = server.log().count("Accepted publickey")
     end = server.home / "end-of-both"
     program = f"while ! test -e {end}; do sleep 0.1; done; echo done"

@@ -18,7 +18,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from koala.errors import LocalManagerError
+from koala.errors import ConfigError, LocalManagerError
 from koala.runtime.token_bucket import TokenBucket
 from koala_agent.transport.port import Command
 from koala_agent.transport.sftp import SFTPClient, open_sftp
@@ -158,8 +158,15 @@ class SSHHosts:
         self._hosts: dict[str, SSHHost] = {}
 
     def at(self, settings: SSHSettings) -> SSHHost:
-        """Return the host of these settings. Raises ConfigError."""
+        """Return the host of these settings. Raises ConfigError for a site that has the connection
+        of another one, and disagrees with it."""
         control = settings.control_path()
-        if control not in self._hosts:
-            self._hosts[control] = SSHHost(settings, clock=self._clock)
-        return self._hosts[control]
+        host = self._hosts.setdefault(control, SSHHost(settings, clock=self._clock))
+        for name in ("host", "options", "commands_per_minute"):
+            value, agreed = getattr(settings, name), getattr(host.settings, name)
+            if value != agreed:
+                raise ConfigError(
+                    f"site {settings.site}: transport.{name} = {value!r}: allowed is {agreed!r}, as"
+                    f" for site {host.settings.site}, which has the same connection ({control})"
+                )
+        return host

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
-from koala.errors import LocalManagerError
+from koala.errors import ConfigError, LocalManagerError
 from koala.runtime import clock
 from koala_agent.transport.port import Command
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_host import SSHHosts
+from koala_agent.transport.ssh_socket import SSHSettings
 from tests.agent.transport.servers import (
     PATIENCE_S,
     a_server,
@@ -25,7 +27,7 @@ from tests.agent.transport.servers import (
 )
 from tests.agent.transport.test_second_factor import RESTS, log_in
 from tests.harness.second_factor import a_server_that_asks, attempts
-from tests.harness.ssh_server import SSHServer
+from tests.harness.ssh_server import HOST, SSHServer
 
 pytestmark = [pytest.mark.live, pytest.mark.long]
 
@@ -90,6 +92,26 @@ async def test_two_sites_have_one_budget_of_commands() -> None:
                     await other.run(TRUE)
                 for task in waiting:
                     task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"host": "b"}, "site gpus: transport.host = 'b': allowed is 'atlas', as for site atlas"),
+        ({"commands_per_minute": 9}, "transport.commands_per_minute = 9: allowed is 60000, as"),
+    ],
+)
+def test_sites_with_one_connection_must_agree_about_it(
+    tmp_path: Path, changes: dict[str, object], said: str
+) -> None:
+    """The second site names the socket that the first one has by default."""
+    hosts = SSHHosts(clock=clock.now)
+    first = {"host": HOST, "state_dir": tmp_path / "a", "commands_per_minute": 60_000}
+    host = hosts.at(SSHSettings(site=HOST, **first))  # type: ignore[arg-type]  # by name
+    second = {**first, "state_dir": tmp_path / "b", "control": f"{tmp_path}/a/ssh.sock"}
+    assert hosts.at(SSHSettings(site="gpus", **second)) is host  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=said):
+        hosts.at(SSHSettings(site="gpus", **{**second, **changes}))  # type: ignore[arg-type]
 
 
 @pytest.mark.root
