@@ -24,10 +24,10 @@ from typing import Any
 import grpc
 
 from koala.client import AsyncClient, AsyncJobHandle, Submission
-from koala.daemon.clock import wall_s
 from koala.errors import KoalaError
 from koala.identity.credentials import Credentials
 from koala.identity.tls import IdentityFile
+from koala.runtime.clock import unix_now
 from koala.wire.v1 import link_pb2
 from koala_agent.link.enrolment import identity_path
 from tests.bench.figures import percentile
@@ -247,7 +247,7 @@ class Watching:
         """One watcher, which takes nothing more after so many until it is told to go on."""
         seen = self.numbers[number]
         async for notice in client.watch(after=-1):
-            self.delays.append(max(0.0, wall_s() - notice["at"]))
+            self.delays.append(max(0.0, unix_now() - notice["at"]))
             seen.append(notice["number"])
             self._changed.set()
             if len(seen) == self._stops_after:

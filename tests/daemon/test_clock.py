@@ -11,10 +11,10 @@ from koala.core.model.events import ClaimArmed, ClaimGranted, ClaimPassed, Event
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import JobId
 from koala.core.scheduler import Scheduler
-from koala.daemon.clock import Clock
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit
 from koala.daemon.storage.records import Record
 from koala.policies import chosen
+from koala.runtime.clock import Clock
 from koala.views.digest import digest
 from tests.harness.builders import a_job, a_site
 

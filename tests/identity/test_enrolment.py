@@ -17,7 +17,6 @@ import grpc
 import pytest
 
 from koala.core.model.values import SiteName
-from koala.daemon import clock
 from koala.daemon.agents import streams
 from koala.daemon.auth import enrolments
 from koala.daemon.auth import interceptor as gate
@@ -36,7 +35,7 @@ from koala.errors import (
 from koala.identity.keys import expires_at, make_request
 from koala.identity.private_files import write_private
 from koala.identity.tls import Identity, IdentityFile, JoinToken
-from koala.runtime import clock as agents_clock
+from koala.runtime import clock
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.identity_pb2 import RenewRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
@@ -123,7 +122,7 @@ async def test_a_token_is_not_good_for_long(
 ) -> None:
     async with secured(tmp_path) as stage:
         token = await stage.token("delft", ttl_s=60)
-        monkeypatch.setattr(enrolments, "wall_s", lambda: clock.wall_s() + 61.0)
+        monkeypatch.setattr(enrolments, "unix_now", lambda: clock.unix_now() + 61.0)
         with pytest.raises(UnauthenticatedError, match=r"expired \d+ s ago"):
             await join(token, "delft", tmp_path / "agent")
 
@@ -243,7 +242,7 @@ async def test_users_see_that_a_site_is_away_for_it_was_revoked_or_has_expired(
                 assert (await client.drain("delft"))["is_drained"]
                 (site,) = await ann.sites()
                 assert (site["state"], site["enrolment"]) == ("drained", "enrolled")
-                before = clock.wall_s()
+                before = clock.unix_now()
                 await client.revoke_site("delft")
                 await first(call, "reject")
             while (site := (await ann.sites())[0])["state"] != "disconnected":
@@ -252,10 +251,10 @@ async def test_users_see_that_a_site_is_away_for_it_was_revoked_or_has_expired(
             assert site["revoked_at"] >= before
             assert not (await client.resume("delft"))["is_drained"]
             await stage.site("delft")
-            monkeypatch.setattr(enrolments, "wall_s", lambda: clock.wall_s() + MONTH_S)
+            monkeypatch.setattr(enrolments, "unix_now", lambda: clock.unix_now() + MONTH_S)
             (site,) = await ann.sites()
             assert (site["enrolment"], site["revoked_at"]) == ("expired", None)
-            assert site["expires_at"] < clock.wall_s() + MONTH_S
+            assert site["expires_at"] < clock.unix_now() + MONTH_S
 
 
 MONTH_S = 31 * 86_400.0
@@ -269,7 +268,7 @@ async def test_a_link_ends_with_its_certificate(
         identity = await stage.site("delft")
         async with linked(stage, identity, "delft") as call:
             await first(call, "welcome")
-            monkeypatch.setattr(streams, "wall_s", lambda: clock.wall_s() + MONTH_S)
+            monkeypatch.setattr(streams, "unix_now", lambda: clock.unix_now() + MONTH_S)
             rejection = (await first(call, "reject")).reject
             assert "the certificate of delft has expired" in rejection.reason
 
@@ -284,7 +283,7 @@ async def test_a_connection_does_not_outlive_its_certificate(
             message = RenewRequest(request=make_request("renewal")[1])
             stub = EnrolmentStub(channel)
             await stub.Renew(message, timeout=LIMIT_S)
-            monkeypatch.setattr(gate, "wall_s", lambda: clock.wall_s() + MONTH_S)
+            monkeypatch.setattr(gate, "unix_now", lambda: clock.unix_now() + MONTH_S)
             with pytest.raises(grpc.aio.AioRpcError, match="site delft has expired"):
                 await stub.Renew(message, timeout=LIMIT_S)
 
@@ -292,8 +291,8 @@ async def test_a_connection_does_not_outlive_its_certificate(
 async def test_an_agent_renews_by_itself_and_dials_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = agents_clock.unix_now
-    monkeypatch.setattr(agents_clock, "unix_now", lambda: now() + MONTH_S * 0.8)
+    now = clock.unix_now
+    monkeypatch.setattr(clock, "unix_now", lambda: now() + MONTH_S * 0.8)
     async with secured(tmp_path) as stage:
         path = await join(await stage.token("delft"), "delft", tmp_path / "agent")
         before = Identity.read(path)
@@ -316,8 +315,8 @@ async def test_a_renewal_that_failed_is_tried_again_when_the_daemon_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then the site's administrator is told."""
-    now = agents_clock.unix_now
-    monkeypatch.setattr(agents_clock, "unix_now", lambda: now() + MONTH_S * 0.8)
+    now = clock.unix_now
+    monkeypatch.setattr(clock, "unix_now", lambda: now() + MONTH_S * 0.8)
     monkeypatch.setattr(joining, "RETRY_MAX_S", 0.0)
     async with secured(tmp_path) as stage:
         path = await join(await stage.token("delft"), "delft", tmp_path / "agent")
@@ -350,8 +349,8 @@ async def test_a_renewal_that_fails_is_tried_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while the link stays up, and when the certificate cannot be read for a while."""
-    now = agents_clock.unix_now
-    monkeypatch.setattr(agents_clock, "unix_now", lambda: now() + MONTH_S * 0.8)
+    now = clock.unix_now
+    monkeypatch.setattr(clock, "unix_now", lambda: now() + MONTH_S * 0.8)
     monkeypatch.setattr(joining, "RETRY_MAX_S", 0.0)
     said: list[str] = []
     async with secured(tmp_path) as stage:
@@ -512,15 +511,15 @@ def test_only_sites_that_may_come_are_counted_on(
     known = Enrolments(tmp_path)
     owners = Owners({SiteName("amsterdam"): None}, known.sites)
     known.add_site("delft", owner="ann", by="root", ttl_s=60)
-    known.enrol("leiden", serial="ab", expires_at=clock.wall_s() + 3600)
+    known.enrol("leiden", serial="ab", expires_at=clock.unix_now() + 3600)
     known.enrol("vu", serial="cd", expires_at=9e9)
     assert dict(owners) == {"amsterdam": None, "delft": "ann", "leiden": None, "vu": None}
     known.revoke_site("vu")
-    monkeypatch.setattr(enrolments, "wall_s", lambda: clock.wall_s() + 61)
+    monkeypatch.setattr(enrolments, "unix_now", lambda: clock.unix_now() + 61)
     assert dict(owners) == {"amsterdam": None, "leiden": None}
     assert len(owners) == 2
     assert "delft" not in owners
-    monkeypatch.setattr(enrolments, "wall_s", lambda: clock.wall_s() + 3601)
+    monkeypatch.setattr(enrolments, "unix_now", lambda: clock.unix_now() + 3601)
     assert list(owners) == ["amsterdam"]
     known.add_site("leiden", owner="bob", by="root")
     assert dict(owners) == {"amsterdam": None, "leiden": "bob"}

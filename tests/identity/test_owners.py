@@ -13,7 +13,6 @@ import grpc
 import pytest
 
 from koala.client import AsyncClient
-from koala.daemon import clock
 from koala.daemon.auth import enrolments
 from koala.daemon.auth import interceptor as gate
 from koala.daemon.storage.journal import Journal
@@ -25,6 +24,7 @@ from koala.errors import (
     UnauthenticatedError,
     UnknownJobError,
 )
+from koala.runtime import clock
 from koala.wire.status import PROTOCOL_KEY, TOKEN_KEY, TOKEN_SCHEME, USER_KEY
 from koala.wire.v1 import koala_pb2, koala_pb2_grpc
 from tests.daemon.running import config_of, running
@@ -225,7 +225,7 @@ async def test_a_token_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         credentials = await stage.user("ann", expires_s=60)
         async with stage.client(credentials) as ann:
             assert (await ann.hello())["role"] == "user"
-            monkeypatch.setattr(enrolments, "wall_s", lambda: clock.wall_s() + 61)
+            monkeypatch.setattr(enrolments, "unix_now", lambda: clock.unix_now() + 61)
             with pytest.raises(UnauthenticatedError, match=r"token of ann expired \d+ s ago"):
                 await ann.hello()
 
@@ -246,7 +246,7 @@ async def test_where_no_administrator_is_left_the_next_start_makes_one(
 ) -> None:
     async with secured(tmp_path) as stage:
         await stage.user(stage.administrator.user, "administrator", expires_s=60)
-    monkeypatch.setattr(enrolments, "wall_s", lambda: clock.wall_s() + 61)
+    monkeypatch.setattr(enrolments, "unix_now", lambda: clock.unix_now() + 61)
     async with secured(tmp_path) as stage, stage.client() as client:
         (user,) = await client.users()
         assert (user["role"], user["state"]) == ("administrator", "good")
@@ -262,10 +262,10 @@ async def test_a_stream_ends_when_its_caller_is_not_believed_any_more(
         def shown(token: str) -> tuple[tuple[str, str], ...]:
             return ((PROTOCOL_KEY, "1"), (TOKEN_KEY, TOKEN_SCHEME + token))
 
-        before = clock.wall_s()
+        before = clock.unix_now()
         otto = shown((await them.stage.user("otto", "operator", expires_s=60.0)).token)
         if change == "expired":  # three seconds after a stream has begun, whenever that is
-            monkeypatch.setattr(gate, "wall_s", lambda: before + 57.0)
+            monkeypatch.setattr(gate, "unix_now", lambda: before + 57.0)
         following = koala_pb2.LogsRequest(job=them.job, follow=True)
         logs, watch, other = (
             stub.Logs(following, metadata=otto),

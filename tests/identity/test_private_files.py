@@ -15,7 +15,6 @@ import pytest
 from koala.cli.main import main
 from koala.client import AsyncClient
 from koala.daemon.auth.authority import DAEMON_S, Authority
-from koala.daemon.clock import wall_s
 from koala.daemon.state.recovery import read_secret
 from koala.errors import ConfigError, JournalError, first_error
 from koala.identity.credentials import (
@@ -27,6 +26,7 @@ from koala.identity.credentials import (
 )
 from koala.identity.private_files import check_private, private_folder, read_private, write_private
 from koala.identity.tls import Identity
+from koala.runtime.clock import unix_now
 from koala_agent.link.enrolment import find_identity, identity_path
 from koala_agent.state_folder import PRIVATE, check_state
 from tests.agent.live.agent_process import a_job, agent_process, command
@@ -60,11 +60,11 @@ def test_a_full_disk_leaves_the_daemon_its_certificate_while_it_is_good(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("koala.identity.tls.write_private", full)
-    now = wall_s()
-    monkeypatch.setattr("koala.daemon.auth.authority.wall_s", lambda: now + 0.9 * DAEMON_S)
+    now = unix_now()
+    monkeypatch.setattr("koala.daemon.auth.authority.unix_now", lambda: now + 0.9 * DAEMON_S)
     assert authority.serving() == path
     assert path.read_bytes() == before
-    monkeypatch.setattr("koala.daemon.auth.authority.wall_s", lambda: now + 1.1 * DAEMON_S)
+    monkeypatch.setattr("koala.daemon.auth.authority.unix_now", lambda: now + 1.1 * DAEMON_S)
     with pytest.raises(ConfigError, match=r"daemon\.pem: cannot be written: No space left"):
         authority.serving()
 

@@ -22,11 +22,11 @@ from koala.core.model.events import Event
 from koala.core.model.parameters import PAPER, Parameters
 from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
-from koala.daemon.clock import Clock
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Notice
 from koala.policies import chosen
+from koala.runtime.clock import Clock
 from koala.sim.engine import Engine
 from koala.sim.experiment.setting import (
     FaultRates,

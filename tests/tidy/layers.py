@@ -46,7 +46,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala_agent.lrm",),
     ("koala_agent",),
     (
-        "koala.daemon.clock",
         "koala.daemon.config",
         "koala.daemon.policy_sandbox",
         "koala.daemon.state.folder",

@@ -33,7 +33,6 @@ from koala.daemon.agents.session import (
     Session,
     Timing,
 )
-from koala.daemon.clock import Clock
 from koala.daemon.files.additions import Additions
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit
 from koala.daemon.quotas import RateLimits
@@ -53,6 +52,7 @@ from koala.protocol.messages import (
     Watermark,
     Welcome,
 )
+from koala.runtime.clock import Clock
 from koala.wire.v1 import link_pb2 as pb
 
 SESSIONS_MAX = 2_000

@@ -18,7 +18,6 @@ from koala.core.model.claim import Claim, Stopped
 from koala.core.model.values import ClaimId, SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.kvstore import KeyValueStore, PendingGet
-from koala.daemon.clock import Clock
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit
 from koala.errors import KoalaError, RejectedError, SpecError
 from koala.protocol.messages import (
@@ -32,6 +31,7 @@ from koala.protocol.messages import (
     Stop,
     ToAgent,
 )
+from koala.runtime.clock import Clock
 
 ROUND_S = 0.25
 OVERDUE_EVERY = 4  # rounds; leases are long

@@ -25,9 +25,9 @@ from koala.core.model.values import Instant, SiteName
 from koala.daemon.agents.connections import AgentConnection
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.auth.access_rules import Caller, caller_of_call
-from koala.daemon.clock import Clock, wall_s
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.quotas import RateLimits
+from koala.runtime.clock import Clock, unix_now
 from koala.runtime.driver import wait_until
 from koala.wire.packing import PACK_MAX, PACKS, can_unpack, packed, unpacked
 from koala.wire.v1 import link_pb2 as pb
@@ -218,10 +218,10 @@ class Streams(AgentLinkServicer):
         """End the stream when the certificate that authenticated it expires."""
         if caller.expires_at is None:
             return
-        left_s = caller.expires_at - wall_s()
+        left_s = caller.expires_at - unix_now()
         while left_s > 0:
             await asyncio.sleep(min(left_s + 0.01, EXPIRY_CHECK_S))
-            left_s = caller.expires_at - wall_s()
+            left_s = caller.expires_at - unix_now()
         self._registry.refuse(connection, f"the certificate of {caller.name} has expired")
 
     async def _tick(self, connection: AgentConnection, stream: Stream) -> None:

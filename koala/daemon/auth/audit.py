@@ -30,7 +30,7 @@ import msgspec
 import structlog
 
 from koala.daemon.auth.enrolments import USER
-from koala.daemon.clock import boot_s, wall_s
+from koala.runtime.clock import now, unix_now
 from koala.runtime.token_bucket import TokenBucket
 
 FILE = "audit.jsonl"
@@ -74,7 +74,7 @@ class Audit:
         self._known = _AuditFile(state_dir / FILE, bytes_max)
         strangers_max = min(bytes_max, STRANGERS_BYTES_MAX)
         self._strangers = _AuditFile(state_dir / STRANGERS_FILE, strangers_max)
-        self._bucket = TokenBucket(STRANGERS_PER_S, burst=STRANGERS_PER_S, now=boot_s())
+        self._bucket = TokenBucket(STRANGERS_PER_S, burst=STRANGERS_PER_S, now=now())
         self._skipped = 0
 
     def write(
@@ -91,7 +91,7 @@ class Audit:
         """Add a line; return False when a call of an unauthenticated caller was only counted."""
         file = self._strangers if is_unauthenticated else self._known
         if is_unauthenticated:
-            if self._bucket.wait_s(boot_s()) > 0:
+            if self._bucket.wait_s(now()) > 0:
                 self._skipped += 1
                 return False
             self._bucket.consume(1)
@@ -191,7 +191,7 @@ def _line(
     *, who: str, role: str, peer: str, verb: str, subject: str, outcome: str
 ) -> dict[str, str]:
     return {
-        "at": datetime.fromtimestamp(wall_s(), UTC).isoformat(timespec="milliseconds"),
+        "at": datetime.fromtimestamp(unix_now(), UTC).isoformat(timespec="milliseconds"),
         "who": who[:TEXT_MAX],
         "role": role,
         "from": peer,

@@ -29,7 +29,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from koala.daemon.clock import wall_s
 from koala.errors import ConfigError, SpecError
 from koala.identity.keys import SKEW_S, key_pem, renew_at
 from koala.identity.private_files import private_folder, read_private, write_private
@@ -41,6 +40,7 @@ from koala.identity.tls import (
     site_host,
     site_uri,
 )
+from koala.runtime.clock import unix_now
 
 FOLDER = "authority"
 AUTHORITY_FILE = "ca.pem"
@@ -115,7 +115,7 @@ class Authority:
         try:
             found = Identity.read(path)
             is_ours = found.authority == self.certificate
-            is_good = is_ours and read_certificate(found.certificate).expires_at > wall_s()
+            is_good = is_ours and read_certificate(found.certificate).expires_at > unix_now()
             if is_ours and not is_due(found.certificate):
                 return path
         except FileNotFoundError:
@@ -159,7 +159,7 @@ class Authority:
         lifetime_s: float,
         extensions: tuple[x509.ExtensionType, ...],
     ) -> Certificate:
-        now = wall_s()
+        now = unix_now()
         serial = x509.random_serial_number()
         expires_at = float(int(now + lifetime_s))
         builder = (
@@ -201,13 +201,13 @@ def read_certificate(pem: bytes) -> Certificate:
 
 def is_due(certificate: bytes) -> bool:
     """True in the last third of a certificate's life: it must be renewed."""
-    return wall_s() > renew_at(certificate)
+    return unix_now() > renew_at(certificate)
 
 
 def make_authority() -> bytes:
     """Create a new authority: its key and certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
-    now = wall_s()
+    now = unix_now()
     name = _name("koala authority")
     usage = x509.KeyUsage(
         digital_signature=False,

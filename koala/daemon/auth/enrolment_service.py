@@ -18,10 +18,10 @@ from koala.daemon.auth.access_rules import Role, caller_of_call
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.authority import Authority
 from koala.daemon.auth.enrolments import Enrolments, site_picture, user_picture
-from koala.daemon.clock import wall_s
 from koala.daemon.quotas import RateLimits
 from koala.errors import ExhaustedError, KoalaError, RejectedError, SpecError
 from koala.identity.tls import JoinToken
+from koala.runtime.clock import unix_now
 from koala.wire.v1 import identity_pb2 as pb
 from koala.wire.v1.identity_pb2_grpc import EnrolmentServicer
 from koala.wire.v1.koala_pb2 import AddSiteRequest, AddUserRequest
@@ -49,7 +49,7 @@ class EnrolmentService(EnrolmentServicer):
 
     async def Where(self, _: pb.WhereRequest, __: Context) -> pb.WhereReply:  # noqa: N802 - gRPC's
         """Return the port for callers with a certificate."""
-        return pb.WhereReply(port=self._port, now=wall_s())
+        return pb.WhereReply(port=self._port, now=unix_now())
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.Issued:  # noqa: N802
         """Issue a first certificate for the secret of a join token, once."""

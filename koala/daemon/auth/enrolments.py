@@ -25,7 +25,6 @@ from msgspec.structs import replace
 
 from koala.core.model.values import SiteName, UserName
 from koala.daemon.auth.access_rules import Caller, Kind, Role
-from koala.daemon.clock import wall_s
 from koala.errors import (
     ConfigError,
     ExhaustedError,
@@ -35,6 +34,7 @@ from koala.errors import (
     UnknownNameError,
 )
 from koala.identity.private_files import read_private, write_private
+from koala.runtime.clock import unix_now
 from koala.runtime.disk import NO_ROOM
 from koala.runtime.disk_formats import ENROLMENTS
 
@@ -68,7 +68,7 @@ class SiteRecord(msgspec.Struct, kw_only=True):
     @property
     def is_awaited(self) -> bool:
         """True while a join token of the site is valid."""
-        return bool(self.join_hash) and self.join_expires_at > wall_s()
+        return bool(self.join_hash) and self.join_expires_at > unix_now()
 
     @property
     def may_come(self) -> bool:
@@ -78,10 +78,10 @@ class SiteRecord(msgspec.Struct, kw_only=True):
     @property
     def state(self) -> str:
         """State of the enrolment, for documents."""
-        if self.serial and self.is_awaited and self.expires_at <= wall_s():
+        if self.serial and self.is_awaited and self.expires_at <= unix_now():
             return "awaited"
         if self.serial:
-            return "enrolled" if self.expires_at > wall_s() else "expired"
+            return "enrolled" if self.expires_at > unix_now() else "expired"
         if self.is_awaited:
             return "awaited"
         return "revoked" if self.revoked_at else "token expired"
@@ -114,7 +114,7 @@ class UserRecord(msgspec.Struct, kw_only=True):
             return "revoked"
         if not self.token_id:
             return "no token"
-        is_over = self.expires_at is not None and self.expires_at <= wall_s()
+        is_over = self.expires_at is not None and self.expires_at <= unix_now()
         return "expired" if is_over else "good"
 
 
@@ -206,14 +206,14 @@ class Enrolments:
         if not 0 <= ttl_s <= JOIN_S_MAX:
             raise SpecError(f"ttl = {ttl_s:g} s: allowed are 0 to {JOIN_S_MAX:g} (0: a day)")
         secret = secrets.token_urlsafe(32)
-        record = self.sites.get(name) or SiteRecord(name=name, by=by, added_at=wall_s())
+        record = self.sites.get(name) or SiteRecord(name=name, by=by, added_at=unix_now())
         self._put_site(
             replace(
                 record,
                 owner=owner,
                 by=by,
                 join_hash=_hash(secret),
-                join_expires_at=wall_s() + (ttl_s or JOIN_S),
+                join_expires_at=unix_now() + (ttl_s or JOIN_S),
             ),
             can_wait=True,
         )
@@ -234,7 +234,7 @@ class Enrolments:
                 " revoked, or is of another daemon; an operator makes a new one: koala site add"
             )
         if not record.is_awaited:
-            late_s = wall_s() - record.join_expires_at
+            late_s = unix_now() - record.join_expires_at
             raise UnauthenticatedError(
                 f"the join token of site {name[:64]!r} expired {late_s:.0f} s ago; an operator"
                 " makes a new one: koala site add"
@@ -243,7 +243,7 @@ class Enrolments:
 
     def enrol(self, name: str, *, serial: str, expires_at: float) -> None:
         """Enrol a site: its join token is used up, and the certificate replaces an older one."""
-        now = wall_s()
+        now = unix_now()
         self._put_site(
             replace(
                 self.sites.get(name) or SiteRecord(name=name, by="", added_at=now),
@@ -261,7 +261,9 @@ class Enrolments:
     def add_renewal(self, name: str, serial: str, expires_at: float) -> None:
         """Add a second certificate, which replaces the first when it is first used."""
         self._put_site(
-            replace(self.sites[name], next_serial=serial, expires_at=expires_at, issued_at=wall_s())
+            replace(
+                self.sites[name], next_serial=serial, expires_at=expires_at, issued_at=unix_now()
+            )
         )
 
     def check_site(self, name: str, serial: str) -> SiteRecord:
@@ -290,7 +292,7 @@ class Enrolments:
             next_serial="",
             join_hash="",
             join_expires_at=0.0,
-            revoked_at=wall_s(),
+            revoked_at=unix_now(),
         )
         self._put_site(revoked)
         return revoked
@@ -310,10 +312,10 @@ class Enrolments:
             name=name,
             role=role,
             by=by,
-            added_at=wall_s(),
+            added_at=unix_now(),
             token_id=identity,
             token_hash=_hash(secret),
-            expires_at=wall_s() + expires_s if expires_s else None,
+            expires_at=unix_now() + expires_s if expires_s else None,
         )
         self._put_user(record, can_wait=True)
         return f"{TOKEN}_{identity}_{secret}"
@@ -331,8 +333,8 @@ class Enrolments:
                 "the token is not good: it was replaced or revoked, or is of another daemon; an"
                 " administrator makes a new one: koala user add"
             )
-        if record.expires_at is not None and record.expires_at <= wall_s():
-            late_s = wall_s() - record.expires_at
+        if record.expires_at is not None and record.expires_at <= unix_now():
+            late_s = unix_now() - record.expires_at
             raise UnauthenticatedError(
                 f"the token of {name} expired {late_s:.0f} s ago; an administrator makes a new"
                 " one: koala user add"
@@ -344,7 +346,7 @@ class Enrolments:
         record = self.users.get(name)
         if record is None:
             raise UnknownNameError(f"no user {name[:64]!r} was ever added")
-        revoked = replace(record, token_id="", token_hash="", revoked_at=wall_s())
+        revoked = replace(record, token_id="", token_hash="", revoked_at=unix_now())
         self._put_user(revoked)
         return revoked
 

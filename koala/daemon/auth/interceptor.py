@@ -28,7 +28,6 @@ from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.authority import Certificate, read_certificate
 from koala.daemon.auth.enrolments import Enrolments
 from koala.daemon.auth.open_streams import OpenStreams
-from koala.daemon.clock import wall_s
 from koala.daemon.quotas import FairQueue
 from koala.errors import (
     DeniedError,
@@ -39,6 +38,7 @@ from koala.errors import (
 )
 from koala.identity.tls import site_of_uri
 from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
+from koala.runtime.clock import unix_now
 from koala.wire.flood_guard import FloodGuard
 from koala.wire.interceptors import Context, Handler, behaviour_of, handler_of
 from koala.wire.status import (
@@ -177,7 +177,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
         A change of role comes with new credentials, so it ends the stream, too.
         """
-        left_s = None if caller.expires_at is None else max(0.0, caller.expires_at - wall_s())
+        left_s = None if caller.expires_at is None else max(0.0, caller.expires_at - unix_now())
         limit = asyncio.timeout(left_s)
         try:
             async with limit:
@@ -241,7 +241,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
                 "the certificate is no site's; users show a token, which an administrator makes:"
                 " koala user add"
             )
-        if shown.expires_at <= wall_s():  # it may have expired since the TLS handshake
+        if shown.expires_at <= unix_now():  # it may have expired since the TLS handshake
             raise UnauthenticatedError(f"the certificate of site {name} has expired")
         self._enrolments.check_site(name, shown.serial)
         return Caller(name=name, kind=Kind.SITE, expires_at=shown.expires_at)

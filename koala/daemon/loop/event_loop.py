@@ -18,11 +18,11 @@ from typing import Any
 
 from koala.core.model.events import Event
 from koala.core.scheduler import Scheduler
-from koala.daemon.clock import Clock
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit, Receiver, T, Upkeep
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice
 from koala.errors import KoalaError, UnreachableError
+from koala.runtime.clock import Clock
 from koala.runtime.driver import wait_until
 
 OVER = "the daemon ends"

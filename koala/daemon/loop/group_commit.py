@@ -29,10 +29,10 @@ from koala.core.model.job import Job, JobSpec
 from koala.core.model.values import Instant, JobId, Seconds
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import save
-from koala.daemon.clock import Clock
 from koala.daemon.loop.gc_tuning import gc_paused
 from koala.daemon.storage.records import Batch, Notice, Record, Snapshot
 from koala.errors import KoalaError
+from koala.runtime.clock import Clock
 
 INBOX_MAX = 10_000
 BATCH_S_MAX = 0.02  # handling time; then the batch is committed and other tasks may run

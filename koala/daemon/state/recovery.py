@@ -24,7 +24,6 @@ from koala.core.model.values import FOREVER, Instant, JobId
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import NotSavedError, load, save
 from koala.daemon.auth.authority import FOLDER
-from koala.daemon.clock import Clock, boot_s
 from koala.daemon.config import Config, CoreSettings
 from koala.daemon.loop.group_commit import GroupCommit
 from koala.daemon.state.folder import RESTORED
@@ -46,6 +45,7 @@ from koala.daemon.storage.upgrade import (
 )
 from koala.errors import DamagedError, JournalError
 from koala.identity.private_files import private_folder, read_private, write_private
+from koala.runtime.clock import Clock, now
 from koala.runtime.disk_formats import CORE
 from koala.views.digest import digest
 
@@ -138,7 +138,7 @@ def recover(
     Raises JournalError. With `accept_loss` events may be missing: epoch and job numbers continue
     beyond any that the lost part can have used.
     """
-    begun_s = boot_s()
+    begun_s = now()
     start, scheduler = _start(journal, config)
     snapshot = None if start is None else start.snapshot
     facts = (
@@ -204,7 +204,7 @@ def recover(
         events=replayed,
         jobs=len(scheduler.jobs),
         epoch=scheduler.epoch,
-        took_s=round(boot_s() - begun_s, 3),
+        took_s=round(now() - begun_s, 3),
     )
     return Recovered(
         scheduler=scheduler,

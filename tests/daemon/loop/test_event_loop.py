@@ -15,7 +15,6 @@ from koala.core.model.job import ComponentSpec, JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import JobId, SiteName
 from koala.core.scheduler import Scheduler
-from koala.daemon.clock import Clock
 from koala.daemon.config import Config
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit
@@ -25,6 +24,7 @@ from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice, Record
 from koala.errors import JournalError, RejectedError, UnreachableError
 from koala.policies import chosen
+from koala.runtime.clock import Clock
 from koala.views.digest import digest
 from tests.daemon.running import config_of
 

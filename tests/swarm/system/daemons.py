@@ -23,7 +23,6 @@ from koala.daemon.agents.connections import AgentConnection, SiteSessions
 from koala.daemon.agents.registry import AgentRegistry, LinkCallbacks
 from koala.daemon.agents.requests import RequestHandler
 from koala.daemon.agents.session import Allowlist, Timing
-from koala.daemon.clock import Clock
 from koala.daemon.config import CoreSettings
 from koala.daemon.files.additions import Additions
 from koala.daemon.loop.action_dispatcher import ActionDispatcher
@@ -34,6 +33,7 @@ from koala.daemon.storage.records import Batch, Notice
 from koala.daemon.storage.watermark import Watermarks
 from koala.errors import JournalError, KoalaError, RejectedError
 from koala.protocol.messages import Watermark
+from koala.runtime.clock import Clock
 from koala.runtime.sqlite_store import Database
 from koala.sim.engine import Engine, Rank
 from koala.views.digest import digest

@@ -8,13 +8,13 @@ from koala.core.model.values import Instant, JobId
 from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import load
-from koala.daemon.clock import Clock
 from koala.daemon.config import CoreSettings
 from koala.daemon.state.recovery import recover
 from koala.daemon.storage import archive
 from koala.daemon.storage.journal import SCHEMA, Journal, prepare
 from koala.daemon.storage.records import JournalPosition, Notice, Record
 from koala.errors import JournalError
+from koala.runtime.clock import Clock
 from koala.runtime.sqlite_store import Database
 from koala.views.digest import digest
 from tests.swarm.system.disk import PATH, Copy, Disk
