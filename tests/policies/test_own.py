@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from koala.runtime.own_functions import FOLDER_VARIABLE
 from koala.sim.replay.changes import Changes
 from koala.sim.replay.world import policies_of
 from koala_agent.lrm.model import local_scheduler
+from tests.cli.command import koala_here
 from tests.workload.logs import a_log, line
 
 OWN = """
@@ -130,9 +130,6 @@ def test_every_simulation_takes_one(own: str, tmp_path: Path) -> None:
          "--policy", f"GS,{own}:MINE"),
         ("sq", "--tasks", "5", "--reps", "1", "--scheme", f"{own}:keep"),
     ):  # fmt: skip
-        ran = subprocess.run(
-            [sys.executable, "-m", "koala.cli", "simulate", *words, "--json"],
-            capture_output=True, text=True, check=False, timeout=300,
-        )  # fmt: skip
+        ran = koala_here("simulate", *words, "--json")
         assert ran.returncode == 0, (words, ran.stderr)
         assert json.loads(ran.stdout)

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import math
 import os
-import py_compile
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import resources
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 from koala.files.archives import unpack
@@ -43,6 +44,9 @@ from koala_agent.starter_link.codec import record_of
 
 STARTERS = ".starter"
 """Folder of the installed starters, among the claims' folders."""
+PACKAGE = "koala_agent/starter"
+"""Folder of the starter's modules in an installed starter."""
+PYC_HEADER_BYTES = 16
 CHECKSUM = "checksum"
 BOOT = """\
 import os, sys
@@ -122,13 +126,10 @@ def install_starter(settings: LaunchSettings) -> tuple[str, ...]:
     folder = settings.root / STARTERS / mark
     name = "starter.pyc" if is_compiled else "starter.py"
     if not _is_whole(folder):
-        package = folder / "koala_agent" / "starter"
-        package.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _install(package.parent / "__init__.py", "", is_compiled=is_compiled)
-        for module, text in modules:
-            (package / module).parent.mkdir(mode=0o700, exist_ok=True)
-            _install(package / module, text, is_compiled=is_compiled)
-        _install(folder / "starter.py", BOOT, is_compiled=is_compiled)
+        (folder / PACKAGE).mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path, text in _files(modules):
+            (folder / path).parent.mkdir(mode=0o700, exist_ok=True)
+            _install(folder / path, text, is_compiled=is_compiled)
         (folder / CHECKSUM).write_text(_checksum(folder), encoding="ascii")
     return (settings.python or sys.executable, "-I", "-S", str(folder / name))
 
@@ -190,12 +191,18 @@ BY_FILES = "mailbox/"
 @cache
 def _archive(*, by_files: bool) -> str:
     """The starter as an archive, for machines without a shared file system."""
-    modules = {
-        f"koala_agent/starter/{name}": text
+    modules = [
+        (name, text)
         for name, text in _portable_modules()
         if name not in NOT_CARRIED and (by_files or not name.startswith(BY_FILES))
-    }
-    return archive({"starter.py": BOOT, "koala_agent/__init__.py": "", **modules})
+    ]
+    return archive(dict(_files(modules)))
+
+
+def _files(modules: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return all files of the starter: its modules in their package, and what runs them."""
+    inside = [(f"{PACKAGE}/{name}", text) for name, text in modules]
+    return (("starter.py", BOOT), ("koala_agent/__init__.py", ""), *inside)
 
 
 @cache
@@ -213,14 +220,29 @@ def _modules() -> tuple[tuple[str, str], ...]:
 
 def _install(target: Path, text: str, *, is_compiled: bool) -> None:
     """Write a module, compiled if the interpreter is our own."""
-    new = target.with_suffix(".new")
-    new.write_text(text, encoding="utf-8")
     if is_compiled:
-        compiled = target.with_suffix(".pyc")
-        py_compile.compile(str(new), cfile=str(compiled), dfile=target.name, doraise=True)
-        new.unlink()
+        target, content = target.with_suffix(".pyc"), _bytecode(target.name, text)
     else:
-        new.replace(target)
+        content = text.encode()
+    new = target.with_suffix(".new")
+    new.write_bytes(content)
+    new.replace(target)
+
+
+@cache
+def _bytecode(name: str, text: str) -> bytes:
+    """Compile a module as a file without a source, whose header holds nothing but the version.
+
+    Kept: all modules take a tenth of a second, for each site of a process and each installation.
+    """
+    code = compile(text, name, "exec", dont_inherit=True)
+    return MAGIC_NUMBER + bytes(PYC_HEADER_BYTES - len(MAGIC_NUMBER)) + marshal.dumps(code)
+
+
+def compile_starter() -> None:
+    """Compile the starter for our own interpreter, for all sites of this process."""
+    for name, text in _files(_modules()):
+        _bytecode(Path(name).name, text)
 
 
 def prepare(

@@ -20,6 +20,7 @@ from tests.harness.forked import FORKS, ROOT, Process, Surroundings, start, writ
 pytestmark = pytest.mark.live
 
 LIMIT_S = 60.0
+SLEEP = "import signal; signal.pause()"
 SEEN = """
 import json, os, resource, signal, sys, threading
 print(json.dumps({
@@ -137,8 +138,9 @@ def test_what_was_forked_ends_with_the_process_that_asked_for_it(tmp_path: Path)
     """Though that is killed and says nothing to anybody."""
     told = tmp_path / "told"
     code = (
-        "import sys; from tests.live.failures.test_forked import sleep\n"
-        "open(sys.argv[1], 'w').write(f'{sleep(by_exec=False).pid}\\n'); sys.stdin.read()"
+        "import sys; from tests.harness.forked import Surroundings, start\n"
+        f"process = start({SLEEP!r}, around=Surroundings())\n"
+        "open(sys.argv[1], 'w').write(f'{process.pid}\\n'); sys.stdin.read()"
     )
     path = os.pathsep.join((str(ROOT), str(ROOT / "agents")))
     with subprocess.Popen(
@@ -185,4 +187,4 @@ def test_what_a_launcher_runs_has_its_words_and_umask_and_ends_with_it(tmp_path:
 
 def sleep(*, by_exec: bool) -> Process:
     """Start a process that ends on a signal only."""
-    return start("import signal; signal.pause()", around=Surroundings(), by_exec=by_exec)
+    return start(SLEEP, around=Surroundings(), by_exec=by_exec)

@@ -13,6 +13,7 @@ import pytest
 
 from koala.protocol.messages import EndKind, ReportState, Stop
 from tests.agent.site import a_hold, a_shell_hold, a_site
+from tests.harness.moments import moment
 
 pytestmark = pytest.mark.live
 
@@ -88,7 +89,7 @@ while True:
             if os.fork():
                 os._exit(0)
     except OSError:
-        time.sleep(0.01)
+        time.sleep(0.05)
 """
 
 
@@ -115,8 +116,8 @@ async def test_of_a_fork_bomb_at_its_limit_nothing_is_left(
     async with a_site(tmp_path) as site, asyncio.timeout(2 * LIMIT_S):
         site.claims.order(hold)
         await site.daemon.wait_for(ReportState.PASSED)
-        while int(few_processes.joinpath("pids.current").read_text()) < 100:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0)
+        while int(few_processes.joinpath("pids.current").read_text()) < 100:
+            await moment()
         site.claims.order(Stop(claim=hold.claim))
         end = (await site.gone()).end
         assert end is not None
