@@ -59,7 +59,7 @@ def test_a_document_without_components_is_a_job_of_one() -> None:
     assert reading.spec == read_job("&(executable=/bin/hostname)(rerun=no)").spec
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(spec=jobs())
 def test_any_job_converts_to_yaml_and_json_and_back(spec: JobSpec) -> None:
     tree = evaluated_tree(write_job(spec))

@@ -30,7 +30,11 @@ from tests.rsl.examples import TREES
 from tests.rsl.outcomes import outcome
 from tests.rsl.strategies import jobs, near_texts, trees
 
+few = settings(max_examples=40)
+"""For trees, which take long to draw; `make fuzz` reads many more."""
 
+
+@few
 @given(tree=trees, pretty=st.booleans())
 def test_any_tree_parses_back_from_its_text(tree: Tree, pretty: bool) -> None:
     text = unparse(tree, pretty=pretty)
@@ -62,12 +66,14 @@ def _offsets(node: AnyNode) -> Iterator[int]:
         yield from _offsets(value)
 
 
+@few
 @given(tree=trees)
 def test_any_tree_is_valid_json_on_one_line(tree: Tree) -> None:
     text = canonical_json(tree)
     assert json.dumps(json.loads(text)) == text
 
 
+@few
 @given(tree=trees)
 def test_an_evaluated_tree_evaluates_to_itself(tree: Tree) -> None:
     evaluated = outcome(lambda: evaluate(tree, {"A": "a", "B": "$(A)"}))
@@ -108,7 +114,7 @@ def test_a_mutated_text_is_a_tree_or_an_error(data: st.DataObject) -> None:
         assert parse(unparse(tree, pretty=True)) == tree
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(spec=jobs())
 def test_a_written_job_reads_back_the_same(spec: JobSpec) -> None:
     spec = replace(spec, owner=UserName("ann"))

@@ -45,7 +45,7 @@ FOUND_BY = {
     "a_link_is_booked_twice": 14,
     "a_snapshot_without_the_timers": 0,
     "a_mark_that_is_not_read": 1,
-    "answers_before_the_commit": 27,
+    "answers_before_the_commit": 143,
     "ends_that_are_never_acknowledged": 30,
     "inventories_that_are_half_taken": 0,
     "gone_before_the_local_manager_says_so": 2,
@@ -95,12 +95,17 @@ GUARDS: dict[str, Callable[[], None]] = {
 """
 
 
+LONG = ("ends_that_are_never_acknowledged",)
+"""Mutants that the swarm finds as a run without end, after two seconds."""
+TRIED = [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in FOUND_BY]
+
+
 def test_every_mutant_is_tried_somewhere() -> None:
     assert sorted((*FOUND_BY, *GUARDS)) == sorted(MUTANTS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FOUND_BY)
+@pytest.mark.parametrize("name", TRIED)
 def test_the_swarm_finds(name: str) -> None:
     assert found_by(name, [FOUND_BY[name]]) is not None, f"{name} survives seed {FOUND_BY[name]}"
 

@@ -497,7 +497,7 @@ def play(session: Session, steps: list[Step], witness: Witness) -> float:
     return now
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(runs, st.integers(0, 3))
 def test_no_interleaving_of_cuts_and_messages_breaks_what_a_session_guarantees(
     steps: list[Step], epoch: int

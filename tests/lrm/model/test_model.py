@@ -36,6 +36,7 @@ def start_times(jobs: list[TraceJob], *, processors: int, discipline: Discipline
 
 
 @pytest.mark.parametrize("discipline", list(Discipline))
+@settings(max_examples=50)
 @given(data=st.data())
 def test_every_job_starts_when_the_definition_says(
     discipline: Discipline, data: st.DataObject
@@ -46,6 +47,7 @@ def test_every_job_starts_when_the_definition_says(
 
 
 @pytest.mark.parametrize("discipline", [Discipline.EASY, Discipline.CONSERVATIVE])
+@settings(max_examples=50)
 @given(data=st.data())
 def test_every_job_starts_when_the_definition_says_also_when_runs_exceed_estimates(
     discipline: Discipline, data: st.DataObject
