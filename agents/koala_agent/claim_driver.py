@@ -34,8 +34,9 @@ from koala.protocol.messages import (
     TryPaths,
 )
 from koala.protocol.names import ClaimId, is_claim_id
+from koala.runtime.batched_calls import BatchedCalls
 from koala.runtime.driver import Driver
-from koala_agent.claim_folders import ClaimFolders
+from koala_agent.claim_folders import ClaimFolders, Preparation
 from koala_agent.claim_ports import Ports
 from koala_agent.claims import states as claim_states
 from koala_agent.claims.committed import CommittedClaims
@@ -69,6 +70,7 @@ from koala_agent.lrm.port import (
     Idle,
     Listed,
     LocalManager,
+    Placeholder,
     Queued,
     RequestRefusedError,
     Running,
@@ -81,12 +83,15 @@ from koala_agent.starter_link.mailbox import Mailbox, too_short
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from koala_agent.claims.store import Store
 
 BATCH_MAX = 1_000
 CALLS_MAX = 32
 """Calls into the local manager at one time."""
+PREPARED_MAX = 8
+"""Claims whose folders are made in one call of a thread, before the first of them is submitted."""
 COLLECTS_MAX = 32
 """Concurrent calls of `collect`: files of a program may take long, and must not delay other ends.
 """
@@ -169,6 +174,7 @@ class ClaimDriver:
         self._listening = asyncio.Event()
         self._reconciled = asyncio.Event()
         self._calls = asyncio.Semaphore(CALLS_MAX)
+        self._preparations = BatchedCalls(folders.prepare, batch_max=PREPARED_MAX)
         self._collects = asyncio.Semaphore(COLLECTS_MAX)
         self._call_locks: dict[ClaimId, asyncio.Lock] = {}
         self._withdrawing: set[ClaimId] = set()
@@ -336,14 +342,7 @@ class ClaimDriver:
         async with self._call_slot(claim.id):
             try:
                 archive = await self._ports.archive(claim.hold)
-                placeholder = await asyncio.to_thread(
-                    self._folders.prepare,
-                    claim,
-                    archive=archive,
-                    port=self.port,
-                    leases=self._leases,
-                    input_path=self._ports.input_path(claim.hold),
-                )
+                placeholder = await self._prepare(claim, archive)
                 is_wish = placeholder.has_wishes()
                 await self._ports.prepare_input(claim.hold)
                 await self._manager.submit(placeholder)
@@ -357,6 +356,20 @@ class ClaimDriver:
             except OSError as error:
                 self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)
             self._committed.note_submitted(claim.id)
+
+    async def _prepare(self, claim: Claim, archive: Path | None) -> Placeholder:
+        """Make the claim's folder. Unpacking an archive may take long, so it delays no other."""
+        order = Preparation(
+            claim=claim,
+            archive=archive,
+            port=self.port,
+            leases=self._leases,
+            input_path=self._ports.input_path(claim.hold),
+        )
+        calls = self._preparations
+        if archive is not None:
+            calls = BatchedCalls(self._folders.prepare, batch_max=1)
+        return await calls.call(order)
 
     def _submit_failed(
         self, claim: ClaimId, reason: str, *, is_transient: bool, is_refused: bool = False

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import stat
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
+from koala.errors import LocalManagerError, SpecError
 from koala.protocol.names import ClaimId
 from koala.runtime import clock
 from koala_agent.claims import states
@@ -23,6 +24,7 @@ from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Claim
 from koala_agent.lrm.port import Ended, Placeholder
 from koala_agent.placeholders import submission as placeholders
+from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.cleanup import remove_all
 from koala_agent.placeholders.gate_compiler import find_gate
 from koala_agent.placeholders.submission import LaunchSettings
@@ -33,6 +35,17 @@ if TYPE_CHECKING:
     from koala_agent.transport.ssh_connection import StarterLine
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """What a claim's folder is made of. Its starter finds the agent at the `port`."""
+
+    claim: Claim
+    port: int
+    leases: Leases
+    input_path: str
+    archive: Path | None = None
 
 
 class ClaimFolders:
@@ -69,34 +82,39 @@ class ClaimFolders:
         """Return the working directory of the claim's program."""
         return self._settings.folder(claim)
 
-    def prepare(
-        self,
-        claim: Claim,
-        *,
-        port: int,
-        leases: Leases,
-        input_path: str,
-        archive: Path | None = None,
-    ) -> Placeholder:
-        """Make the claim's folder, with the staged files of an archive; return its batch job. A
-        starter that somebody removed is installed again. Raises OSError, SpecError,
-        NotAllowedError, and LocalManagerError while starters could not reach the agent."""
-        settings = self._settings
-        if self._line is not None:
-            line = self._line()
-            port, settings = line.port, replace(settings, agents=settings.agents or line.addresses)
-        with self._installing:
-            self._check_starter()
-        return placeholders.prepare(
-            claim,
-            settings,
-            command=self._command,
-            port=port,
-            leases=leases,
-            input_path=input_path,
-            archive=archive,
-            gate=self._gate,
-        )
+    def prepare(self, orders: Sequence[Preparation]) -> list[Placeholder | Exception]:
+        """Make the claims' folders, with the staged files of archives; return their batch jobs. A
+        starter that somebody removed is installed again first.
+
+        In the place of a claim's batch job stands its error: OSError, SpecError, NotAllowedError,
+        and LocalManagerError while starters could not reach the agent.
+        """
+        try:
+            with self._installing:
+                self._check_starter()
+        except OSError as error:
+            return [error] * len(orders)
+        return [self._try_to_prepare(order) for order in orders]
+
+    def _try_to_prepare(self, order: Preparation) -> Placeholder | Exception:
+        settings, port = self._settings, order.port
+        try:
+            if self._line is not None:
+                line = self._line()
+                port, agents = line.port, settings.agents or line.addresses
+                settings = replace(settings, agents=agents)
+            return placeholders.prepare(
+                order.claim,
+                settings,
+                command=self._command,
+                port=port,
+                leases=order.leases,
+                input_path=order.input_path,
+                archive=order.archive,
+                gate=self._gate,
+            )
+        except (OSError, SpecError, NotAllowedError, LocalManagerError) as error:
+            return error
 
     def _check_starter(self) -> None:
         """Install the starter again if it is not complete, which is checked after any change."""

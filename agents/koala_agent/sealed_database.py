@@ -119,7 +119,11 @@ class SealedDatabase(Database):
     def _mark(self) -> None:
         """Write the mark after a durable commit. Raises OSError, also when the database file was
         replaced or removed, so that the next life would read another one."""
-        if not self.path.exists() or self.path.stat().st_ino != self._database_inode:
+        try:
+            is_ours = self.path.stat().st_ino == self._database_inode
+        except FileNotFoundError:
+            is_ours = False
+        if not is_ours:
             raise OSError("it was removed, or another file has taken its place")
         os.pwrite(self._mark_file, _mark_text(self._number()), 0)
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent.claim_folders import ClaimFolders
+from koala_agent.claim_folders import ClaimFolders, Preparation
 from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Asked, Claim
+from koala_agent.lrm.port import Placeholder
 from koala_agent.placeholders.submission import LaunchSettings
 from tests.agent.site import a_hold
 
@@ -33,7 +34,9 @@ def test_a_claim_gets_a_whole_starter_whatever_became_of_the_installed_one(
     claim = Claim(hold=hold, secret="s", state=Asked(grace_until=0.0))
 
     def prepare() -> None:
-        folders.prepare(claim, port=1, leases=Leases(), input_path="")
+        order = Preparation(claim=claim, port=1, leases=Leases(), input_path="")
+        (placeholder,) = folders.prepare([order])
+        assert isinstance(placeholder, Placeholder)
 
     prepare()
     (driver,) = tmp_path.glob(".starter/*/koala_agent/starter/driver.pyc")

@@ -1,6 +1,6 @@
 """The job table of a local manager, in its state directory.
 
-One SQLite file, a row for each job, each change a transaction.
+One SQLite file with a row for each job. Changes of one moment share a transaction.
 
 - It survives a SIGKILL of the agent at any instant. WAL without a sync at each change is enough:
   only the end of the machine loses what the kernel holds. That ends all jobs too, and the table is
@@ -12,7 +12,8 @@ One SQLite file, a row for each job, each change a transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -36,6 +37,10 @@ _SCHEMA = Schema(
     pragmas=("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL"),
 )
 _COLUMNS = {"job": ("rowid", "claim", "body"), "site": ("boot", "scope")}
+_SAVE = (
+    "INSERT INTO job(claim, body) VALUES (?, ?)"
+    " ON CONFLICT(claim) DO UPDATE SET body = excluded.body"
+)
 FILE_NAME = "jobs.sqlite3"
 
 
@@ -159,16 +164,25 @@ class JobTable(Generic[Row]):
 
     def save(self, claim: str, row: Row) -> None:
         """Write a job; a known one keeps its place in the order."""
-        body = msgspec.msgpack.encode(row, enc_hook=_encode_path)
-        self._write(
-            "INSERT INTO job(claim, body) VALUES (?, ?) "
-            "ON CONFLICT(claim) DO UPDATE SET body = excluded.body",
-            (claim, body),
-        )
+        self.store({claim: row})
 
     def forget(self, claim: str) -> None:
         """Delete a job."""
-        self._write("DELETE FROM job WHERE claim = ?", (claim,))
+        self.store({claim: None})
+
+    def store(self, changes: Mapping[str, Row | None]) -> None:
+        """Write these jobs, and delete those without a row, in one transaction. New ones get their
+        place in this order; known ones keep theirs."""
+
+        def change(connection: sqlite3.Connection) -> None:
+            for claim, row in changes.items():
+                if row is None:
+                    connection.execute("DELETE FROM job WHERE claim = ?", (claim,))
+                else:
+                    body = msgspec.msgpack.encode(row, enc_hook=_encode_path)
+                    connection.execute(_SAVE, (claim, body))
+
+        self._database.write(change)
 
     def close(self) -> None:
         """Close the table and release its lock."""

@@ -280,8 +280,8 @@ def prepare(
     spec |= {"staged": staged, "fetches": spec["fetches"] or (bool(staged) and not settings.shared)}
     new = path.with_suffix(".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(spec, file)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(json.dumps(spec).encode())
     new.replace(path)
     text = ""
     if not settings.shared:

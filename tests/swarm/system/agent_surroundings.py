@@ -18,10 +18,8 @@ from koala.protocol.messages import FileFound
 from koala.protocol.names import ClaimId
 from koala.runtime.disk import Disk
 from koala.wire.v1 import link_pb2 as pb
-from koala_agent.claim_folders import ClaimFolders
+from koala_agent.claim_folders import ClaimFolders, Preparation
 from koala_agent.claims.folder import StarterRecord
-from koala_agent.claims.settings import Leases
-from koala_agent.claims.states import Claim
 from koala_agent.link import codec, session_events
 from koala_agent.link.session_driver import Post
 from koala_agent.lrm.port import Idle, Listed, Placeholder
@@ -158,24 +156,20 @@ class SimulatedFolders(ClaimFolders):
     def install(self) -> None:
         """See ClaimFolders."""
 
-    def prepare(
-        self,
-        claim: Claim,
-        *,
-        port: int,
-        leases: Leases,
-        input_path: str,
-        archive: Path | None = None,
-    ) -> Placeholder:
+    def prepare(self, orders: Sequence[Preparation]) -> list[Placeholder | Exception]:
         """See ClaimFolders."""
+        return [self._placeholder(order) for order in orders]
+
+    def _placeholder(self, order: Preparation) -> Placeholder:
+        claim, leases = order.claim, order.leases
         hold = claim.hold
         spec = placeholders.specification(
             claim,
             self._agent.launch,
             program=hold.program,
-            port=port,
+            port=order.port,
             leases=leases,
-            input_path=input_path,
+            input_path=order.input_path,
         )
         wall_time_s = hold.program.wall_time_s or math.inf
         return Placeholder(

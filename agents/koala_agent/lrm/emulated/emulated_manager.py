@@ -6,12 +6,14 @@ same state directory finds them, or finds that they ended.
 
 - A job's processors are freed, and its end is reported, when none of its processes is left.
 - The job table is written before a process is started and after. A job found between the two after
-  a crash is ended and reported as lost, never run twice.
+  a crash is ended and reported as lost, never run twice. Changes of one turn are one transaction.
 - After a reboot everything that had not ended is lost.
 - Local users' jobs are virtual and do not survive a restart (`local_load`).
 
 One task owns all state and takes its events (a process exited, a limit passed, a local job arrived)
-from an inbox. So an error in any of them ends `run` and with it the agent, rather than be logged.
+from an inbox, all that wait in one turn. An event is handled when all changes that were made before
+it was posted are stored: what rests on a change is posted after it. An error in any event ends
+`run` and with it the agent, rather than be logged.
 It is no machine with a driver (`koala.runtime.driver`): each job has timers of its own and starts
 processes.
 """
@@ -68,6 +70,9 @@ from koala_agent.lrm.processes import (
 
 log = structlog.get_logger()
 
+_TURN_MAX = 16
+"""Events of one turn. A launch without a resident parent takes a millisecond, and the agent has
+more to do."""
 _ENDED_MAX = 10_000
 """Ended jobs that are kept to be listed; the agent's claim table is the long memory."""
 
@@ -116,6 +121,8 @@ class EmulatedLocalManager:
         self._wake: asyncio.TimerHandle | None = None
         """For the next reservation, where the discipline makes them."""
         self._jobs: dict[str, _Job] = {}
+        self._unstored: dict[str, JobRow | None] = {}
+        """Changes for the next transaction; None for a job to be forgotten."""
         self._ended: deque[str] = deque()
         self._unfinished = 0
         self._reported_idle: Idle | None = None
@@ -175,6 +182,7 @@ class EmulatedLocalManager:
         )
         try:
             self._restore()
+            self._store_changes()
             self._opened.set()
             async with asyncio.TaskGroup() as group:
                 helpers = [group.create_task(self._trees.run())]
@@ -197,8 +205,8 @@ class EmulatedLocalManager:
         self._is_closing = True
         self._is_killing = kill
         if kill:
-            for job in tuple(self._jobs.values()):
-                self._end_by(job, EndCause.WITHDRAWN, "the local manager was closed")
+            for claim in self._jobs:
+                self._post_end(claim, EndCause.WITHDRAWN, "the local manager was closed")
         self._post(self._report_idle)  # wakes the inbox
         await self._closed.wait()
 
@@ -234,20 +242,21 @@ class EmulatedLocalManager:
         else:
             self._enqueue(job)
         self._advance()
-        if isinstance(job.state, Waiting):  # else its start has been stored
+        if isinstance(job.state, Waiting):  # else its start is a change already
             self._save(job)
+        await self._stored()
 
     async def withdraw(self, claim: str) -> None:
         """See `LocalManager`."""
         await self.opened()
-        if claim in self._jobs:
-            self._end_by(self._jobs[claim], EndCause.WITHDRAWN, "withdrawn")
+        self._post_end(claim, EndCause.WITHDRAWN, "withdrawn")
+        await self._stored()
 
     async def cancel_as_site(self, claim: str) -> None:
         """End or dequeue a job as the site's administrator can."""
         await self.opened()
-        if claim in self._jobs:
-            self._end_by(self._jobs[claim], EndCause.CANCELLED_BY_SITE, "cancelled by the site")
+        self._post_end(claim, EndCause.CANCELLED_BY_SITE, "cancelled by the site")
+        await self._stored()
 
     async def listing(self) -> tuple[Listed, ...]:
         """See `LocalManager`."""
@@ -266,10 +275,25 @@ class EmulatedLocalManager:
 
     async def _serve(self) -> None:
         while not self._is_done():
-            event = await self._inbox.get()
-            event()
-            # A hundred launches in a row take a tenth of a second; the agent has more to do.
+            events = [await self._inbox.get()]
+            while len(events) < _TURN_MAX and not self._inbox.empty():
+                events.append(self._inbox.get_nowait())
+            self._store_changes()  # those of submissions, on which an event may rest
+            for event in events:
+                event()
+            self._store_changes()
             await asyncio.sleep(0)
+
+    def _store_changes(self) -> None:
+        changes, self._unstored = self._unstored, {}
+        if changes:
+            self._table.store(changes)
+
+    async def _stored(self) -> None:
+        """Wait until what was changed or posted so far is handled and stored."""
+        stored = self._loop.create_future()
+        self._post(partial(self._post, partial(_wake, stored)))
+        await stored
 
     def _is_done(self) -> bool:
         has_work = not self._inbox.empty() or self._first.is_starting
@@ -344,7 +368,7 @@ class EmulatedLocalManager:
         alive = Alive(leader, self._clock())
         self._change(job, alive)
         self._follow(job, alive)
-        self._report(Running(claim=job.claim))
+        self._post(partial(self._report, Running(claim=job.claim)))
         if job.ordered_end is not None:
             self._begin_end(job, *job.ordered_end)
 
@@ -398,6 +422,11 @@ class EmulatedLocalManager:
                 self._trees.end(job.claim)
             case Waiting() | Starting() | Over():
                 raise AssertionError((job.claim, job.state))
+
+    def _post_end(self, claim: str, cause: EndCause, reason: str) -> None:
+        """Order the end of a job, if there is one, after all that was posted."""
+        if claim in self._jobs:
+            self._post(partial(self._end_by, self._jobs[claim], cause, reason))
 
     def _end_by(self, job: _Job, cause: EndCause, reason: str) -> None:
         """End a job on request, whatever its state."""
@@ -460,7 +489,7 @@ class EmulatedLocalManager:
         if len(self._ended) > _ENDED_MAX:
             oldest = self._ended.popleft()
             del self._jobs[oldest]
-            self._table.forget(oldest)
+            self._unstored[oldest] = None
 
     def _change(self, job: _Job, state: State) -> None:
         job.state = state
@@ -470,7 +499,7 @@ class EmulatedLocalManager:
         placeholder = job.placeholder
         if isinstance(job.state, Over):  # its script is long, and contains a secret
             placeholder = replace(placeholder, body="")
-        self._table.save(job.claim, JobRow(placeholder, job.state, job.gpus))
+        self._unstored[job.claim] = JobRow(placeholder, job.state, job.gpus)
 
     # Coming and going -------------------------------------------------------------------------
 
@@ -563,6 +592,13 @@ class EmulatedLocalManager:
                 if isinstance(job.state, Starting) and not job.is_launching:
                     # Cancelled before its launch: there is no process, so it may wait again.
                     self._change(job, Waiting())
+            self._store_changes()
         finally:
             self._table.close()
             self._closed.set()
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    """Wake its waiter, unless that was cancelled."""
+    if not waiter.done():
+        waiter.set_result(None)

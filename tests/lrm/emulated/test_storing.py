@@ -1,0 +1,81 @@
+"""What the emulated manager stores, and when: before anything rests on it, a turn at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
+from koala_agent.lrm.job_table import JobRow, JobTable, Starting, State, Waiting
+from koala_agent.lrm.port import EndCause, Placeholder
+from tests.lrm.harness import Ask, Serve
+
+pytestmark = pytest.mark.live
+JOBS = 24
+
+
+def stored(manager: EmulatedLocalManager) -> dict[str, State]:
+    """The job table as the next agent would find it."""
+    return {row.placeholder.claim: row.state for row in manager._table.load()}
+
+
+async def test_a_submission_and_a_withdrawal_are_stored_when_they_return(
+    serve: Serve, ask: Ask
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("all", "sleep", "1000", processors=8))
+        await manager.submit(ask("waits", "true"))
+        assert stored(manager)["waits"] == Waiting()
+        await manager.withdraw("waits")
+        assert str(stored(manager)["waits"]).startswith("Over(cause=<EndCause.WITHDRAWN")
+        await witness.running("all")
+        await manager.cancel_as_site("all")
+        assert "CANCELLED_BY_SITE" in str(stored(manager)["all"])
+        await witness.ended("all")
+
+
+async def test_no_process_is_started_before_its_start_is_stored(
+    serve: Serve, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    async with serve() as (manager, witness):
+        start = manager._first.start
+
+        def noted(placeholder: Placeholder) -> None:
+            found.append(stored(manager).get(placeholder.claim))
+            start(placeholder)
+
+        monkeypatch.setattr(manager._first, "start", noted)
+        claims = [f"j{number}" for number in range(JOBS)]
+        await asyncio.gather(*(manager.submit(ask(claim, "true")) for claim in claims))
+        for claim in claims:
+            assert (await witness.ended(claim)).cause is EndCause.EXITED
+    assert found == [Starting()] * JOBS
+
+
+async def test_changes_of_one_turn_share_a_transaction(
+    serve: Serve, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The budget of a burst: jobs that come together are not stored one by one."""
+    transactions = []
+    store = JobTable[JobRow].store
+
+    def noted(table: JobTable[JobRow], changes: Mapping[str, JobRow | None]) -> None:
+        transactions.append(len(changes))
+        store(table, changes)
+
+    async with serve() as (manager, _witness):
+        await manager.submit(ask("all", "sleep", "1000", processors=8))
+        monkeypatch.setattr(JobTable, "store", noted)
+        claims = [f"j{number}" for number in range(JOBS)]
+        await asyncio.gather(*(manager.submit(ask(claim, "true")) for claim in claims))
+        assert transactions == [JOBS]
+        assert list(stored(manager))[1:] == claims
+        transactions.clear()
+        await asyncio.gather(*map(manager.withdraw, claims))
+        assert sum(transactions) == JOBS
+        assert len(transactions) <= 4
+        monkeypatch.undo()
+        await manager.close(kill=True)
