@@ -356,6 +356,7 @@ class ClaimDriver:
             except OSError as error:
                 self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)
             self._committed.note_submitted(claim.id)
+            self._ports.changed()
 
     async def _prepare(self, claim: Claim, archive: Path | None) -> Placeholder:
         """Make the claim's folder. Unpacking an archive may take long, so it delays no other."""

@@ -61,7 +61,8 @@ class Ports:
     `collect` returns what is missing, empty when everything was
     brought back; it is never cancelled, but the table waits no longer than its limit. `room_bytes`
     is the disk space that programs' files may use. With a `mailbox`, starters check in there, and
-    no port is opened; `changed` is called when `ClaimDriver.trouble` has changed.
+    no port is opened; `changed` is called when `ClaimDriver.trouble` or `asked_through` may have
+    changed.
     """
 
     tell: Callable[[ToDaemon], None]
