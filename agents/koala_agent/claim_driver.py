@@ -34,8 +34,8 @@ from koala.protocol.messages import (
     TryPaths,
 )
 from koala.protocol.names import ClaimId, is_claim_id
-from koala.runtime.batched_calls import BatchedCalls
 from koala.runtime.driver import Driver
+from koala.runtime.threads import BatchedCalls
 from koala_agent.claim_folders import ClaimFolders, Preparation
 from koala_agent.claim_ports import Ports
 from koala_agent.claims import states as claim_states

@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """What a claim's folder is made of. Its starter finds the agent at the `port`."""
+    """Data of a claim's folder that is to be made. Its starter finds the agent at the `port`."""
 
     claim: Claim
     port: int

@@ -14,7 +14,7 @@ software             the version of this software; optional packages that are mi
 sqlite_store         rules of every SQLite database; the lock of a state directory
 standard_streams     reopen closed standard streams; where log lines go
 systemd              notify the service manager
-threads              start worker threads
+threads              start worker threads; batch short calls in one of them
 token_bucket         the rate limit with bursts that quotas and file copies share
 toml_writer          write TOML, which Python only reads
 """

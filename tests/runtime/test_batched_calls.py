@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 
 import pytest
 
-from koala.runtime.batched_calls import BatchedCalls
+from koala.runtime.threads import BatchedCalls
 
 LIMIT_S = 60.0
 
@@ -44,16 +43,15 @@ async def test_what_comes_while_a_batch_is_made_is_the_next_one() -> None:
     halves = Halves()
     calls = BatchedCalls(halves, batch_max=8)
     halves.may_go.clear()
-    first = asyncio.create_task(calls.call(2))
-    await asyncio.to_thread(lambda: None)  # it has begun
-    later = [asyncio.create_task(calls.call(number)) for number in (4, 6, 8)]
-    await asyncio.to_thread(lambda: None)
-    later[1].cancel()
-    with suppress(asyncio.CancelledError):
-        await later[1]
-    halves.may_go.set()
-    async with asyncio.timeout(LIMIT_S):
-        assert [await first, await later[0], await later[2]] == [1, 2, 4]
+    async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
+        first = group.create_task(calls.call(2))
+        await asyncio.to_thread(lambda: None)  # it has begun
+        later = [group.create_task(calls.call(number)) for number in (4, 6, 8)]
+        await asyncio.to_thread(lambda: None)
+        later[1].cancel()
+        await asyncio.wait({later[1]})
+        halves.may_go.set()
+    assert [first.result(), later[0].result(), later[2].result()] == [1, 2, 4]
     assert halves.batches == [[2], [4, 6, 8]]
 
 

@@ -1,4 +1,4 @@
-"""What the emulated manager stores, and when: before anything rests on it, a turn at a time."""
+"""Storing of the emulated manager: before anything rests on a change, and a turn at a time."""
 
 from __future__ import annotations
 
