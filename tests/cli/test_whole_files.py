@@ -226,7 +226,7 @@ def test_a_log_for_which_standard_output_has_no_room_is_an_error(jobs: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.long)])
 def test_jobs_go_to_standard_output_where_that_is_named(tmp_path: Path, unbuffered: str) -> None:
     """Through a pipe, and into a file that the shell opened: none writes over the other's text."""
     words = [*COMMANDS["hints"].split(), "--jobs-out", "/dev/stdout"]

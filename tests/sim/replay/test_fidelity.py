@@ -18,7 +18,8 @@ from tests.swarm.system.faults import Chances, Incident
 
 SEEDS = (range(201, 204), pytest.param(range(200, 210), marks=pytest.mark.long))
 """Three at least: the median is that of most seeds, and one may tip."""
-BUSY = ((2,), pytest.param((1, 2, 3, 4), marks=pytest.mark.long))
+BUSY = ((25, (6,)), pytest.param(70, (1, 2, 3, 4), marks=pytest.mark.long))
+"""Jobs and seeds."""
 KINDS: dict[str, tuple[Incident, ...]] = {
     "none": (),
     "links": (Incident.LINK_DOWN, Incident.LINK_CUT),
@@ -71,11 +72,11 @@ def test_a_simulation_without_changes_places_and_starts_as_it_was(seeds: range, 
     assert median(off_s) < 0.3, sorted(off_s)
 
 
-def busy(seed: int) -> Told:
+def busy(count: int, seed: int) -> Told:
     """A grid that other users and a queue of ours fill: every order of events tips sooner or
     later, and only means can agree."""
     random = Random(seed)
-    jobs = [JobId(f"j{number}") for number in range(70)]
+    jobs = [JobId(f"j{number}") for number in range(count)]
     run_s = {str(job): random.expovariate(1 / 200) for job in jobs}
     grid = Grid(sites={"delft": 32, "leiden": 32, "vu": 32}, run_s=run_s)
     at = 0.0
@@ -90,13 +91,13 @@ def busy(seed: int) -> Told:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", BUSY, ids=str)
-def test_the_figures_of_a_busy_grid_are_those_that_were(seeds: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("count", "seeds"), BUSY, ids=str)
+def test_the_figures_of_a_busy_grid_are_those_that_were(count: int, seeds: tuple[int, ...]) -> None:
     """The sums of several runs, for a single one may tip. Waits are somewhat short, for others who
     had to wait for us are never served earlier than they were."""
     sums = {"wait_s": [0.0, 0.0], "response_s": [0.0, 0.0], "utilization": [0.0, 0.0]}
     for seed in seeds:
-        found = busy(seed).compare().document()
+        found = busy(count, seed).compare().document()
         assert found["figures"]["recorded"]["finished"] == found["fidelity"]["jobs"]
         figures = found["figures"]
         for name, pair in sums.items():
