@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from koala.protocol.names import ClaimId
 from koala_agent.claim_folders import ClaimFolders, Preparation
 from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Asked, Claim
 from koala_agent.lrm.port import Placeholder
+from koala_agent.placeholders import submission
 from koala_agent.placeholders.submission import LaunchSettings
-from tests.agent.site import a_hold
+from tests.agent.site import a_hold, a_shell_hold
 
 
 def change(path: Path) -> None:
@@ -47,3 +49,35 @@ def test_a_claim_gets_a_whole_starter_whatever_became_of_the_installed_one(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} is read"))
         prepare()
+
+
+def test_claims_of_one_call_share_a_look_at_the_starter_and_not_their_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[submission.Stamps] = []
+    stamps_of = submission.stamps_of
+
+    def noted(settings: LaunchSettings, command: tuple[str, ...]) -> submission.Stamps:
+        looks.append(stamps_of(settings, command))
+        return looks[-1]
+
+    monkeypatch.setattr(submission, "stamps_of", noted)
+    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft", manager="emulated"))
+    folders.install()
+    claims = [f"j{number}/1/0/1" for number in range(3)]
+    folders.folder(ClaimId(claims[1])).write_text("in the way")
+    orders = [
+        Preparation(
+            claim=Claim(hold=a_shell_hold("true", claim), secret="s", state=Asked(grace_until=0.0)),
+            port=1,
+            leases=Leases(),
+            input_path="",
+        )
+        for claim in claims
+    ]
+    first, second, third = folders.prepare(orders)
+    assert isinstance(first, Placeholder)
+    assert isinstance(second, OSError)
+    assert isinstance(third, Placeholder)
+    assert [first.claim, third.claim] == [claims[0], claims[2]]
+    assert len(looks) == 1
