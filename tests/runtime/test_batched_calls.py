@@ -33,7 +33,8 @@ class Halves:
 async def test_calls_of_one_moment_share_a_batch_and_each_gets_its_own_answer() -> None:
     halves = Halves()
     calls = BatchedCalls(halves, batch_max=3)
-    answers = await asyncio.gather(*map(calls.call, range(2, 7)), return_exceptions=True)
+    async with asyncio.timeout(LIMIT_S):
+        answers = await asyncio.gather(*map(calls.call, range(2, 7)), return_exceptions=True)
     assert [str(answer) for answer in answers] == ["1", "3 is odd", "2", "5 is odd", "3"]
     assert halves.batches == [[2, 3, 4], [5, 6]]
     assert await calls.call(8) == 4
