@@ -4,15 +4,20 @@ The first component is the SuperLink, at MASTER_ADDR:MASTER_PORT. It submits the
 flower, and its end is the end of the federation. A SuperNode publishes the address of its own port,
 and a secret, in the exchange of the job. The SuperExec of the same site reads them there, so the
 two can be different machines, and jobs of a batch system that start together.
+
+All connections are TLS. SuperLink and SuperNodes make certificates for their addresses, and publish
+them in the exchange, which only this job can use: so the others know whom they trust.
 """
 
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import json
 import os
 import secrets
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -20,7 +25,12 @@ import threading
 import time
 import urllib.request
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -30,6 +40,10 @@ WAIT_S = 240.0
 """Longest wait for another part, in seconds."""
 ENDED = "flower/ended"
 """The name in the exchange that gets a value when the federation has ended."""
+SUPERLINK = "flower/superlink"
+"""The name in the exchange of the certificate of the SuperLink."""
+VALID = timedelta(days=7)
+"""How long a certificate is valid; longer than a job runs."""
 APP = Path(__file__).resolve().parent / "flower"
 FLOWER = Path(sys.executable).parent
 """The folder of Flower's commands."""
@@ -38,12 +52,15 @@ FLOWER = Path(sys.executable).parent
 def superlink(world: Rendezvous, folder: Path, supernodes: int) -> None:
     """Start the SuperLink, run the app, and tell all parts that the federation has ended."""
     address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    certificate, options = certified(folder, address)
     text = f'[superlink]\ndefault = "job"\n\n[superlink.job]\naddress = "{address}:{port}"\n'
-    (folder / "config.toml").write_text(text + "insecure = true\n", encoding="utf-8")
-    words = ["flower-superlink", "--insecure", "--host", address, "--port", port]
+    text += f'root-certificates = "{certificate}"\n'
+    (folder / "config.toml").write_text(text, encoding="utf-8")
+    world.exchange.put(SUPERLINK, certificate.read_text(encoding="ascii"))
+    words = ["flower-superlink", *options, "--host", address, "--port", port]
     link = started([*words, "--disable-runtime-dependency-installation"])
     try:
-        await_health(f"http://{address}:{port}/health", link)
+        await_health(f"https://{address}:{port}/health", certificate, link)
         print(flower("run", str(APP), "--run-config", f"supernodes={supernodes}", "--stream"))
         (run,) = json.loads(flower("ls", "--format", "json"))["runs"]
     finally:
@@ -61,19 +78,25 @@ def supernode(world: Rendezvous, folder: Path) -> list[str]:
     with socket.create_server((host, 0)) as free:
         port = str(free.getsockname()[1])  # flower-supernode does not tell which port it chose
     secret = secrets.token_hex(32)
-    where = json.dumps({"address": f"{host}:{port}", "secret": secret})
-    world.exchange.put(f"flower/{site}", where)
-    words = ["flower-supernode", "--insecure", "--isolation", "process"]
+    certificate, options = certified(folder, host)
+    trusted = certificate.read_text(encoding="ascii")
+    where = {"address": f"{host}:{port}", "secret": secret, "certificate": trusted}
+    world.exchange.put(f"flower/{site}", json.dumps(where))
+    superlink = kept(folder / "superlink.pem", world.exchange.get(SUPERLINK, wait_s=WAIT_S))
+    words = ["flower-supernode", *options, "--root-certificates", str(superlink)]
+    words += ["--isolation", "process"]
     words += ["--superlink", f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"]
     words += ["--host", host, "--port", port, "--node-config", f'site="{site}"']
-    return [*words, "--superexec-auth-secret-file", str(kept(folder, secret))]
+    return [*words, "--superexec-auth-secret-file", str(kept(folder / "secret", secret))]
 
 
 def superexec(world: Rendezvous, folder: Path) -> list[str]:
     """Read where the SuperNode of this site is; return the command of the SuperExec."""
     where = json.loads(world.exchange.get(f"flower/{world.member.site}", wait_s=WAIT_S))
-    words = ["flower-superexec", "--insecure", "--runtime-api-address", where["address"]]
-    return [*words, "--superexec-auth-secret-file", str(kept(folder, where["secret"]))]
+    words = ["flower-superexec", "--runtime-api-address", where["address"]]
+    trusted = kept(folder / "supernode.pem", where["certificate"])
+    words += ["--root-certificates", str(trusted)]
+    return [*words, "--superexec-auth-secret-file", str(kept(folder / "secret", where["secret"]))]
 
 
 def run_until_end(world: Rendezvous, words: Sequence[str]) -> None:
@@ -103,23 +126,53 @@ def flower(*words: str) -> str:
     return subprocess.run(command, text=True, stdout=subprocess.PIPE, check=True).stdout
 
 
-def await_health(url: str, process: subprocess.Popen[str]) -> None:
+def await_health(url: str, certificate: Path, process: subprocess.Popen[str]) -> None:
     """Wait until the SuperLink answers."""
+    trust = ssl.create_default_context(cafile=str(certificate))
     deadline = time.monotonic() + WAIT_S
     while process.poll() is None and time.monotonic() < deadline:
         try:
-            with urllib.request.urlopen(url, timeout=5):
+            with urllib.request.urlopen(url, timeout=5, context=trust):
                 return
         except OSError:
             time.sleep(0.2)
     raise SystemExit("the SuperLink does not answer")
 
 
-def kept(folder: Path, secret: str) -> Path:
-    """Write a secret to a file that only this user can read."""
-    path = folder / "secret"
+def certified(folder: Path, address: str) -> tuple[Path, list[str]]:
+    """Make a key, and a certificate of it for an address; return the latter, and the options."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, address)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(issuer_name=name, subject_name=name, public_key=key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))  # clocks of other sites may be behind
+        .not_valid_after(now + VALID)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.SubjectAlternativeName([alternative(address)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    key_path = kept(folder / "key.pem", key.private_bytes(pem, form, plain).decode())
+    path = kept(folder / "certificate.pem", certificate.public_bytes(pem).decode())
+    options = ["--ssl-certfile", str(path), "--ssl-keyfile", str(key_path)]
+    return path, [*options, "--ssl-ca-certfile", str(path)]
+
+
+def alternative(address: str) -> x509.GeneralName:
+    """Write an address as a certificate has it: a number, or a name."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(address))
+    except ValueError:
+        return x509.DNSName(address)
+
+
+def kept(path: Path, text: str) -> Path:
+    """Write a text to a file that only this user can read."""
     path.touch(mode=0o600)
-    path.write_text(secret, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     return path
 
 

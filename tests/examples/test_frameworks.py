@@ -99,6 +99,12 @@ def _shown(name: str) -> list[str]:
     return step.shown
 
 
+def test_no_connection_of_flower_is_plain_text() -> None:
+    """Flower's programs refuse to run without TLS unless a command says `--insecure`."""
+    program = EXAMPLES / "frameworks" / "flower_parts.py"
+    assert "--insecure" not in program.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_the_page_shows_the_description(name: str) -> None:
     description = (EXAMPLES / "frameworks" / f"{name}.rsl").read_text(encoding="utf-8")

@@ -42,6 +42,7 @@ def test_the_others_go_on_and_a_lost_group_heals(grid: Up) -> None:
     with Client(grid.address, timeout=LIMIT_S) as client:
         job = client.job(_submit(grid, DESCRIPTION))
         _kill(_until(job, "group-2", r"^step \d+ with 3 groups"))
+        _until(job, "group-1", r" with 3 groups(.|\n)* with 2 groups")  # it was missed
         lighthouse = _until(job, "lighthouse", r"^lighthouse .*\n").split()[1]
 
         again = client.job(_submit(grid, GROUP, "-D", f"LIGHTHOUSE={lighthouse}"))
@@ -59,7 +60,8 @@ def test_the_others_go_on_and_a_lost_group_heals(grid: Up) -> None:
         numbers = [int(step) for step, _ in made]
         assert numbers == list(range(numbers[0], STEPS + 1)), logs[label]
         groups = "".join(count for _, count in made)
-        assert re.fullmatch("2*3+2+3+2+3+", groups), groups  # lost and back, twice
+        # Lost and back, twice; the second time it may come back before the others go on.
+        assert re.fullmatch("2*3+2+3+(2+3+)?", groups), groups
         assert _weights(logs[label]) == _weights(back), logs[label] + back
     assert "weights" not in logs["group-2"]
     shown = [line for end in ("-c group-2 j1", "stdout j2") for line in _shown(end)]
