@@ -249,6 +249,10 @@ class Grid:
         commands = {pid: _command(pid) for pid, _ in self._marked()}
         return [pid for pid, words in commands.items() if " resident " in words and folder in words]
 
+    def idle_starters(self) -> list[int]:
+        """The starters that have no claim for now, and end with their agents."""
+        return [pid for pid, _ in self._marked() if _command(pid).split()[-1:] == ["idle"]]
+
     def programs(self, claim: str = "") -> dict[int, str]:
         """Those of them that are not starters."""
         return {pid: name for pid, name in self.processes(claim).items() if not _is_starter(pid)}
@@ -370,8 +374,9 @@ class Grid:
                 late.append(name)
                 process.kill()
                 process.wait(STOP_S)
-        for pid in (*self.relays(), *self.parents()) if self._was_killed else ():
-            with suppress(psutil.Error):  # those of a killed one see its end a moment later
+        dependent = (*self.relays(), *self.parents()) if self._was_killed else ()
+        for pid in (*dependent, *self.idle_starters()):
+            with suppress(psutil.Error):  # they see the end of their agent a moment later
                 psutil.Process(pid).wait(STOP_S)
         left = {pid: _command(pid) for pid, _ in self._marked()}
         for pid in left:

@@ -111,12 +111,12 @@ def test_brands_of_claims_differ_and_are_limits_that_the_kernel_takes() -> None:
 
 
 @pytest.mark.live
-async def test_a_starter_s_brand_stays_on_what_leaves_everything_else_behind(pipe: Pipe) -> None:
+async def test_a_brand_stays_on_what_leaves_everything_else_behind(pipe: Pipe) -> None:
     claim = f"branded-{os.getpid()}"
     brand = brand_of(claim, scope="here")
     wear = (
-        "import os; from koala_agent.starter.process_tree import BRAND, apply_brand\n"
-        "apply_brand()\n"
+        "import os; from koala_agent.starter.process_tree import BRAND, pop_brand, take_on\n"
+        "take_on(pop_brand(os.environ))\n"
         "assert BRAND not in os.environ\n"
         f"says = 'while read line; do echo $line; done < /proc/self/limits > {pipe.path};"
         " exec sleep 600'\n"

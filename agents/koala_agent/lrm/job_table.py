@@ -53,10 +53,12 @@ class Starting(msgspec.Struct, frozen=True, tag="Starting"):
 
 
 class Alive(msgspec.Struct, frozen=True, tag="Alive"):
-    """Its first process was started at `started_at`."""
+    """Its first process was started at `started_at`, and had used `earlier_cpu_s` for earlier
+    claims."""
 
     leader: Identity
     started_at: float
+    earlier_cpu_s: float = 0.0
 
 
 class Leaving(msgspec.Struct, frozen=True, tag="Leaving"):

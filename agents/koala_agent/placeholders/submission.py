@@ -182,7 +182,13 @@ def _checksum(folder: Path) -> str:
     return digest.hexdigest()
 
 
-NOT_CARRIED = ("blocked/compiled.py", "resident.py")
+NOT_CARRIED = (
+    "blocked/compiled.py",
+    "resident/__init__.py",
+    "resident/forked.py",
+    "resident/parent.py",
+    "resident/process_title.py",
+)
 """Modules of the starter that only the agent's own machine runs."""
 BY_FILES = "mailbox/"
 """Folder of the starter's modules for those that cannot dial."""

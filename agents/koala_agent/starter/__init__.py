@@ -9,6 +9,7 @@ Imports that can be late are late, so that the check-in is quick.
   (`process_tree` finds them again), the `kv_socket`, and the `path_probes`.
 - `mailbox` is the line by files, where nobody can dial.
 - `blocked` has the processes at the barrier: a compiled gate (`gate.c`), or a fork.
+- `resident` has the parent of starters on the agent's machine, and its forks.
 - `node` has the helpers on other machines of the component; `process_host` is what a starter and a
   helper share.
 - `mpi_launchers` run where the program is not the starter's own child.

@@ -38,7 +38,8 @@ from koala_agent.starter.events import (
 from koala_agent.starter.machine import StarterMachine
 from koala_agent.starter.messages import END_FILE, PASS_FILE, EndRecord, PassRecord, to_json
 from koala_agent.starter.process_host import MachineDriver, ProcessHost, make_sync_request
-from koala_agent.starter.process_tree import MARK, apply_brand
+from koala_agent.starter.process_tree import MARK
+from koala_agent.starter.processes import Served
 from koala_agent.starter.procfs import boot_id
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER, Program, Specification
 from koala_agent.starter.subreaper import keep_for
@@ -102,9 +103,11 @@ class StarterDriver:
             self._nodes.close()
         self._process_host.close()
 
-    def has_ended_all(self) -> bool:
-        """Return True when the kernel shows that nothing is left of what was started."""
-        return self._nodes is None and self._process_host.processes.has_ended_all()
+    def served(self) -> Served:
+        """Return how the service of the claim has ended, as the kernel shows it."""
+        processes = self._process_host.processes
+        is_empty = self._nodes is None and processes.has_ended_all()
+        return Served(is_empty=is_empty, memory_bytes=processes.memory_bytes)
 
     def wake_at(self) -> float | None:
         """See World."""
@@ -360,9 +363,9 @@ def main(arguments: list[str]) -> int:
     - `starter.py VERB STATE ...`: a program's launcher.
     """
     if arguments[1] == "resident":
-        from koala_agent.starter import resident  # noqa: PLC0415 - late: no starter waits for it
+        from koala_agent.starter.resident import parent  # noqa: PLC0415 - late: no starter waits for it
 
-        return resident.serve(lambda path: resident.EMPTY if _run(path).has_ended_all() else 0)
+        return parent.serve(lambda path: _run(path).served())
     if arguments[1] == "machine":
         from koala_agent.starter.node import driver as node  # noqa: PLC0415 - late: no starter waits for it
 
@@ -371,7 +374,6 @@ def main(arguments: list[str]) -> int:
         from koala_agent.starter import mpi_launchers as runners  # noqa: PLC0415 - late: no starter waits for it
 
         return runners.main(arguments)
-    apply_brand()
     _run(arguments[1])
     return 0
 
@@ -387,7 +389,6 @@ def _run(path: str) -> StarterDriver:
 
 def unpacked(given: dict[str, object], folder: str) -> int:
     """Run a starter or a helper that a batch script carried into this folder."""
-    apply_brand()
     state = os.path.join(folder, STATE_FOLDER)
     os.mkdir(state, 0o700)
     if "spec" not in given:

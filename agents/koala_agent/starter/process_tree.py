@@ -11,7 +11,7 @@ from koala_agent.starter.procfs import Stat, read_quietly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, MutableMapping
 
 MARK = "KOALA_STARTER"
 """The variable that every process of the program has: the starter's nonce."""
@@ -23,22 +23,34 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def apply_brand() -> None:
-    """Set the claim's brand on this process, before anything is forked.
+def pop_brand(environment: MutableMapping[str, str]) -> int:
+    """Take the claim's brand out of an environment, as the program does not need it; 0 for none.
 
-    A brand is a number set as a resource limit that limits nothing. Each fork and exec inherits it,
-    and without privileges it cannot be raised. A program that drops its environment, its parent and
-    its session still has it.
+    A brand is a number that every process of the program has as a resource limit that limits
+    nothing. Each fork and exec inherits it, and without privileges it cannot be raised. A program
+    that drops its environment, its parent and its session still has it. The starter does not take
+    it on itself: it may serve another claim afterwards.
     """
-    text = os.environ.pop(BRAND, "")  # the program does not need it
-    if not text:
+    brand = int(environment.pop(BRAND, "") or 0)
+    if brand:
+        import resource  # noqa: PLC0415 - few starters outside of emulated sites need it
+
+        _soft, hard = resource.getrlimit(RLIMIT_LOCKS)
+        if hard != resource.RLIM_INFINITY and hard < brand:
+            log(f"no process can take on the brand {brand}: the limit of locks is {hard}")
+    return brand
+
+
+def take_on(brand: int) -> None:
+    """Set a brand on this process, 0 for none; where that is impossible, `pop_brand` said so."""
+    if not brand:
         return
-    import resource  # noqa: PLC0415 - few starters outside of emulated sites need it
+    import resource  # noqa: PLC0415 - late: only where there is no gate
 
     try:
-        resource.setrlimit(RLIMIT_LOCKS, (int(text), int(text)))
-    except (ValueError, OSError) as error:
-        log(f"cannot take on the brand {text}: {error}; processes are found by environment only")
+        resource.setrlimit(RLIMIT_LOCKS, (brand, brand))
+    except (ValueError, OSError):
+        return
 
 
 def become_subreaper() -> bool:

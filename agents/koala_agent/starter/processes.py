@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from koala_agent.starter.blocked.process import RELEASE, start, to_order
-from koala_agent.starter.compat import to_exit_code
+from koala_agent.starter.compat import dataclass, to_exit_code
 from koala_agent.starter.process_tree import become_subreaper, find_tree, has_no_child
 
 TYPE_CHECKING = False
@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 
 _ERRORS = bytearray(65536)
 """Buffer of all reads of errors, as large as a pipe; a new one would be mapped for each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """End of a claim's service; `is_empty`: nothing is left of what was started. The memory is the
+    peak of a process of the program.
+    """
+
+    is_empty: bool
+    memory_bytes: int
 
 
 class Processes:

@@ -15,6 +15,7 @@ from koala_agent.starter.compat import (
     to_list,
     to_object,
 )
+from koala_agent.starter.process_tree import pop_brand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class Program:
         self.ranks = self.processes if self.spec.job_type == "mpi" else 0
         self.is_launched = bool(self.ranks and self.spec.launcher)
         self.environment = {**environment, **dict(self.spec.environment)}
+        self.brand = pop_brand(self.environment)
         self.environment["KOALA_CLAIM"] = self.spec.claim
         self.environment["KOALA_NAME"] = self.spec.job_name
         self.environment["KOALA_GPUS"] = str(self.spec.gpus)

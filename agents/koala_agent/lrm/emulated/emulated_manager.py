@@ -175,7 +175,7 @@ class EmulatedLocalManager:
             scope=self._table.scope,
             clock=self._clock,
             follow=Follow(
-                started=lambda claim, leader: self._post(partial(self._started, claim, leader)),
+                started=lambda *started: self._post(partial(self._started, *started)),
                 failed=lambda claim, failure: self._post(partial(self._failed, claim, failure)),
                 exited=lambda claim: self._post(partial(self._handle_exit, claim)),
             ),
@@ -362,10 +362,10 @@ class EmulatedLocalManager:
         job.is_launching = True
         self._first.start(self._with_gpus(job))
 
-    def _started(self, claim: str, leader: Identity) -> None:
+    def _started(self, claim: str, leader: Identity, earlier_cpu_s: float) -> None:
         job = self._jobs[claim]
         job.is_launching = False
-        alive = Alive(leader, self._clock())
+        alive = Alive(leader, self._clock(), earlier_cpu_s)
         self._change(job, alive)
         self._follow(job, alive)
         self._post(partial(self._report, Running(claim=job.claim)))
@@ -388,7 +388,7 @@ class EmulatedLocalManager:
 
     def _follow(self, job: _Job, alive: Alive) -> None:
         """Sample the usage of a living first process, and end it at its time limit."""
-        self._trees.watch(job.claim, alive.leader)
+        self._trees.watch(job.claim, alive.leader, alive.earlier_cpu_s)
         self._set_limit(job, alive)
 
     def _set_limit(self, job: _Job, alive: Alive) -> None:
@@ -418,6 +418,7 @@ class EmulatedLocalManager:
                 reason = "ended unseen" if end.status is None else ""
                 self._begin_end(job, EndCause.EXITED, reason, exit_status=end.status)
             case Leaving(cause=cause, reason=reason, leader=leader):
+                self._first.let_go(claim)  # its process is among those that are being ended
                 self._change(job, Leaving(cause, reason, end.status, leader))
                 self._trees.end(job.claim)
             case Waiting() | Starting() | Over():
@@ -479,6 +480,7 @@ class EmulatedLocalManager:
 
     def _finish(self, job: _Job, over: Over) -> None:
         self._change(job, over)
+        self._first.over(job.claim)  # not before: a stored process belongs to one claim
         self._gpus.release(job.claim)
         self._unfinished -= 1
         self._remember_end(job.claim)

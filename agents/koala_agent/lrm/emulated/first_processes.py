@@ -1,10 +1,10 @@
-"""The first processes of an emulated site's jobs: started in one of two ways, and watched.
+"""The first processes of an emulated site's jobs: started or ordered, and watched.
 
-A starter of the agent's own account is forked by a resident parent where there is one; anything
-else, and every job while there is none, is executed by the agent itself. A forked starter begins
-when it has taken the claim's launch (`starter.resident.take_launch`). If its parent is lost before
-it answered, the agent takes the launch instead and executes the starter, or learns whose it is. So
-no launch is lost or doubled.
+A starter of the agent's own account is forked by a resident parent where there is one, or is such a
+fork whose former claim is over. Anything else, and every job while there is no parent, is executed
+by the agent itself. A forked starter begins when it has taken the claim's launch
+(`starter.resident.forked.take_launch`). If the parent is lost before it answered, the agent takes
+the launch instead and executes the starter, or learns whose it is. So no launch is lost or doubled.
 
 Exits are reported once: that of our child with its status, that of a forked starter by its parent,
 that of an earlier agent's child, or of a lost parent's, without one.
@@ -28,7 +28,7 @@ from koala_agent.lrm.emulated.resident_starters import (
 from koala_agent.lrm.launch import spawn, variables
 from koala_agent.lrm.port import EndCause, Placeholder
 from koala_agent.lrm.processes import SCOPE_VARIABLE, Identity, is_alive
-from koala_agent.starter.resident import launched_by, take_launch
+from koala_agent.starter.resident.forked import launched_by, take_launch
 from koala_agent.transport.shell import Entry
 
 
@@ -44,9 +44,10 @@ class Failure:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follow:
     """Callbacks with the claim: its job was `started` or has `failed` to start, and the exit of its
-    first process can be taken. Only the latter is always called from the loop."""
+    first process can be taken. Only the latter is always called from the loop. With `started` comes
+    the processor time that its process had used for earlier claims."""
 
-    started: Callable[[str, Identity], None]
+    started: Callable[[str, Identity, float], None]
     failed: Callable[[str, Failure], None]
     exited: Callable[[str], None]
 
@@ -101,11 +102,11 @@ class FirstProcesses:
 
     def start(self, placeholder: Placeholder) -> None:
         """Start a job; `started` or `failed` is called now or later."""
-        if is_starter(placeholder) and self._resident.order(
+        self._starting[placeholder.claim] = placeholder
+        if not is_starter(placeholder) or not self._resident.order(
             placeholder, variables(placeholder, scope=self._scope)
         ):
-            self._starting[placeholder.claim] = placeholder
-        else:
+            del self._starting[placeholder.claim]
             self._take_and_spawn(placeholder)
 
     def resume(self, placeholder: Placeholder) -> None:
@@ -135,6 +136,15 @@ class FirstProcesses:
         self._unwatch(claim)
         return watched.exit or _wait_for(watched.leader)
 
+    def over(self, claim: str) -> None:
+        """Let the starter of a claim serve another one, now that the claim is over in the job table
+        and its exit was taken."""
+        self._resident.reuse(claim)
+
+    def let_go(self, claim: str) -> None:
+        """Have the starter of a claim exit when it has ended its service."""
+        self._resident.let_go(claim)
+
     def close(self) -> None:
         """Release this process's resources and leave jobs as they are."""
         for claim in tuple(self._watched):
@@ -149,7 +159,7 @@ class FirstProcesses:
         try:
             if is_starter(placeholder) and not take_launch(spec, f"agent-{os.getpid()}"):
                 leader = Identity(*launched_by(spec))
-                self._follow.started(placeholder.claim, leader)
+                self._follow.started(placeholder.claim, leader, 0.0)
                 self._adopt_or_end(placeholder.claim, leader)
                 return
         except ValueError:  # an earlier agent has, and may have executed it
@@ -184,7 +194,7 @@ class FirstProcesses:
             self._unstarted(claim, str(error))
         else:
             self._watch(claim, leader, os.pidfd_open(leader.pid))
-            self._follow.started(claim, leader)
+            self._follow.started(claim, leader, 0.0)
 
     def _entry(self, account: str) -> Entry | None:
         """Return the entry of a job's account. Raises OSError for an account that is no longer
@@ -215,10 +225,10 @@ class FirstProcesses:
 
     # Processes that the resident parent forks -----------------------------------------------------
 
-    def _started(self, claim: str, leader: Identity) -> None:
+    def _started(self, claim: str, leader: Identity, earlier_cpu_s: float) -> None:
         del self._starting[claim]
         self._watched[claim] = _Watched(leader)
-        self._follow.started(claim, leader)
+        self._follow.started(claim, leader, earlier_cpu_s)
 
     def _unstarted(self, claim: str, reason: str) -> None:
         self._starting.pop(claim, None)

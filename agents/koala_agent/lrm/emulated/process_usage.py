@@ -44,6 +44,8 @@ class Usage:
 @dataclass(slots=True)
 class _Tree:
     known: set[Identity]
+    earlier_cpu_s: float = 0.0
+    """Used by its first process for earlier claims."""
     usage: Usage = field(default_factory=Usage)
     kill_at: float | None = None
     """Instant at which TERM becomes KILL; None while the claim runs."""
@@ -77,9 +79,10 @@ class Trees:
         self._scan_at = math.inf
         self._gap_s = _GAP_MIN_S
 
-    def watch(self, claim: str, leader: Identity) -> None:
-        """Sample the processes of a claim, of which `leader` is the first."""
-        self._trees[claim] = _Tree(known={leader})
+    def watch(self, claim: str, leader: Identity, earlier_cpu_s: float = 0.0) -> None:
+        """Sample the processes of a claim, of which `leader` is the first. It had used so much
+        processor time for earlier claims."""
+        self._trees[claim] = _Tree(known={leader}, earlier_cpu_s=earlier_cpu_s)
         self._scan_within(self._sample_s)
 
     def end(self, claim: str, leader: Identity | None = None, *, is_script: bool = False) -> None:
@@ -119,7 +122,7 @@ class Trees:
                 continue
             self._scan_at = math.inf
             # Claims whose end is ordered during the scan may have forked since: left out.
-            judged = [claim for claim, tree in self._trees.items() if tree.kill_at is not None]
+            judged = {claim for claim, tree in self._trees.items() if tree.kill_at is not None}
             self._handle_scan(await asyncio.to_thread(scan), judged)
             self._scan_within(self._pause_s())
             # A burst of ends shares a scan: at most one each gap.
@@ -147,12 +150,18 @@ class Trees:
         until_kill_s = min(at - self._clock() for at in deadlines)
         return min(self._gap_s, until_kill_s) if until_kill_s > 0 else self._gap_s
 
-    def _handle_scan(self, found_now: Scan, judged: list[str]) -> None:
-        known = {claim: tree.known for claim, tree in self._trees.items()}
+    def _handle_scan(self, found_now: Scan, judged: set[str]) -> None:
+        # A claim that became empty during the scan: its starter, seen then, may serve another now.
+        trees = {
+            claim: tree
+            for claim, tree in self._trees.items()
+            if claim in judged or not tree.is_gone
+        }
+        known = {claim: tree.known for claim, tree in trees.items()}
         found = members(found_now.seen, known, scope=self._scope)
-        for claim, tree in self._trees.items():
+        for claim, tree in trees.items():
             _observe(tree, found[claim])
-        for claim in judged:
+        for claim in sorted(judged):
             tree = self._trees[claim]
             tree.empty_looks = 0 if tree.known else tree.empty_looks + 1
             is_empty = tree.empty_looks > (0 if found_now.is_complete else _INCOMPLETE_LOOKS_MAX)
@@ -197,7 +206,7 @@ def _send_all(identities: Iterable[Identity], number: signal.Signals) -> None:
 def _observe(tree: _Tree, found: tuple[Seen, ...]) -> None:
     tree.known = {process.identity for process in found}
     tree.usage = Usage(
-        cpu_s=max(tree.usage.cpu_s, sum(process.cpu_s for process in found)),
+        cpu_s=max(tree.usage.cpu_s, sum(process.cpu_s for process in found) - tree.earlier_cpu_s),
         peak_memory_bytes=max(
             tree.usage.peak_memory_bytes, sum(process.memory_bytes for process in found)
         ),

@@ -3,6 +3,10 @@
 It is started with the first order, and again after its end, with a pause that grows while it ends
 without an answer. Losing it loses nothing: its starters run on, and for each order without an
 answer `lost` is called, after which the launch is taken by at most one other process.
+
+A starter that has seen the end of all that it started for a claim says so on its line, and may
+serve another claim (`starter.resident.forked`): once `reuse` is called, and as long as both this
+process and the parent live.
 """
 
 from __future__ import annotations
@@ -18,17 +22,13 @@ from pathlib import Path
 
 import structlog
 
+from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters
 from koala_agent.lrm.emulated.process_usage import Usage
 from koala_agent.lrm.port import Placeholder
 from koala_agent.lrm.processes import Identity
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
-from koala_agent.starter.resident import (
-    EMPTY,
-    ORDER_MAX_BYTES,
-    PADDING,
-    PADDING_BYTES,
-    VERB,
-)
+from koala_agent.starter.resident.forked import EMPTY, ORDER_MAX_BYTES
+from koala_agent.starter.resident.process_title import PADDING, PADDING_BYTES, VERB
 
 log = structlog.get_logger()
 
@@ -53,12 +53,21 @@ class Exit:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
     """Callbacks with the claim, called on the loop: its starter was `started`, could not be
-    (`unstarted`), or has `ended`; the parent was `lost` before it answered an order."""
+    (`unstarted`), or has `ended` its service; the parent was `lost` before it answered an order.
+    With `started` comes the processor time that the starter had used for earlier claims."""
 
-    started: Callable[[str, Identity], None]
+    started: Callable[[str, Identity, float], None]
     unstarted: Callable[[str, str], None]
     ended: Callable[[str, Exit], None]
     lost: Callable[[frozenset[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Order to the parent without an answer: since when, and our end of the starter's line."""
+
+    at: float
+    line: socket.socket
 
 
 class ResidentStarters:
@@ -80,7 +89,12 @@ class ResidentStarters:
         self._command: tuple[str, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
-        self._ordered: dict[str, float] = {}
+        self._ordered: dict[str, _Order] = {}
+        self._serving: dict[str, ForkedStarter] = {}
+        self._claims: dict[int, str] = {}
+        """Claims of those that serve, by process id."""
+        self._over: dict[str, ForkedStarter] = {}
+        self._idle = IdleStarters(clock)
         self._check: asyncio.TimerHandle | None = None
         self._again_at = 0.0
         self._pause_s = AGAIN_MIN_S
@@ -103,19 +117,37 @@ class ResidentStarters:
             "environment": dict(variables),
         }
         packet = json.dumps(order).encode()
-        assert self._line is not None
-        try:
-            if len(packet) > ORDER_MAX_BYTES:
-                return False
-            self._line.send(packet)
-        except OSError:  # it takes no more for now; its end is seen by the reader
+        if len(packet) > ORDER_MAX_BYTES:
             return False
-        self._ordered[placeholder.claim] = self._clock()
-        self._check_later()
+        starter = self._idle.order(packet)
+        if starter is None:
+            return self._order_fork(placeholder.claim, packet)
+        self._serve(placeholder.claim, starter)
         return True
 
+    def reuse(self, claim: str) -> None:
+        """Let the starter of a claim serve another one, if it has ended its service of this one.
+        Call it when no record names it as this claim's any more."""
+        if claim in self._over and self._over[claim].may_serve:
+            self._idle.add(self._over.pop(claim))
+        else:
+            self.let_go(claim)
+
+    def let_go(self, claim: str) -> None:
+        """Have the starter of a claim exit if it has ended its service."""
+        starter = self._over.pop(claim, None)
+        if starter is not None:
+            starter.hang_up()
+
     def close(self) -> None:
-        """End the parent; its starters run on, and orders without an answer are not reported."""
+        """End the parent; its starters run on until their claims are over, and orders without an
+        answer are not reported."""
+        self._idle.close()
+        for starter in (*self._serving.values(), *self._over.values()):
+            starter.hang_up()
+        self._serving, self._claims, self._over = {}, {}, {}
+        for order in self._ordered.values():
+            order.line.close()
         if self._check is not None:
             self._check.cancel()
             self._check = None
@@ -171,35 +203,87 @@ class ResidentStarters:
         asyncio.get_running_loop().add_reader(ours, self.receive)
         return True
 
+    def _order_fork(self, claim: str, packet: bytes) -> bool:
+        """Order a fork from the parent; False when it takes no order for now."""
+        assert self._line is not None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(0)
+        with theirs:
+            try:
+                socket.send_fds(self._line, [packet], [theirs.fileno()])
+            except OSError:  # if it has ended, the reader sees that
+                ours.close()
+                return False
+        self._ordered[claim] = _Order(self._clock(), ours)
+        self._check_later()
+        return True
+
+    def _serve(self, claim: str, starter: ForkedStarter) -> None:
+        self._serving[claim] = starter
+        self._claims[starter.identity.pid] = claim
+        self._tell.started(claim, starter.identity, starter.cpu_s)
+
     def _handle(self, answer: dict[str, object]) -> None:
+        """Handle an answer of the parent."""
         match answer:
             case {"started": str(claim), "pid": int(pid), "start_ticks": int(ticks)}:
                 self._pause_s = AGAIN_MIN_S
-                if self._ordered.pop(claim, None) is not None:
-                    self._tell.started(claim, Identity(pid, ticks))
+                starter = ForkedStarter(Identity(pid, ticks), self._ordered.pop(claim).line)
+                asyncio.get_running_loop().add_reader(starter.line, self._hear, starter)
+                self._serve(claim, starter)
             case {"unstarted": str(claim), "error": str(error)}:
-                if self._ordered.pop(claim, None) is not None:
-                    self._tell.unstarted(claim, error)
+                self._ordered.pop(claim).line.close()
+                self._tell.unstarted(claim, error)
             case {
-                "ended": str(claim),
+                "exited": int(pid),
                 "status": int(status),
                 "cpu_s": float(cpu_s),
                 "memory_bytes": int(peak),
             }:
-                self._tell.ended(
-                    claim,
-                    Exit(
-                        status=0 if status == EMPTY else status,
-                        usage=Usage(cpu_s=cpu_s, peak_memory_bytes=peak),
-                        is_empty=status == EMPTY,
-                    ),
-                )
+                if pid in self._claims:
+                    self._hear(self._serving[self._claims[pid]])
+                if pid in self._claims:
+                    self._exited(pid, status, cpu_s, peak)
             case _:
                 raise AssertionError(answer)
 
+    def _exited(self, pid: int, status: int, cpu_s: float, peak_memory_bytes: int) -> None:
+        """Handle the exit of a starter that served a claim; the usage is that of its whole life."""
+        claim = self._claims.pop(pid)
+        starter = self._serving.pop(claim)
+        starter.hang_up()
+        is_first = starter.claims == 1
+        usage = Usage(
+            cpu_s=cpu_s - starter.cpu_s, peak_memory_bytes=peak_memory_bytes if is_first else 0
+        )
+        is_empty = status == EMPTY
+        self._tell.ended(
+            claim, Exit(status=0 if is_empty else status, usage=usage, is_empty=is_empty)
+        )
+
+    def _hear(self, starter: ForkedStarter) -> None:
+        """Handle what a starter says: that its claim is over, or the end of its line."""
+        try:
+            packet = starter.line.recv(ORDER_MAX_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:  # it has closed the line with an order unread, or we have
+            packet = b""
+        if not packet:
+            starter.hang_up()
+            self._idle.remove(starter)
+            return
+        over = json.loads(packet)
+        claim, cpu_s = str(over["over"]), float(over["cpu_s"])
+        usage = Usage(cpu_s=cpu_s - starter.cpu_s, peak_memory_bytes=int(over["memory_bytes"]))
+        starter.cpu_s = cpu_s
+        del self._serving[claim], self._claims[starter.identity.pid]
+        self._over[claim] = starter
+        self._tell.ended(claim, Exit(status=0, usage=usage, is_empty=True))
+
     def _check_later(self) -> None:
         if self._check is None and self._ordered:
-            left_s = min(self._ordered.values()) + ANSWER_S - self._clock()
+            left_s = self._oldest_at() + ANSWER_S - self._clock()
             loop = asyncio.get_running_loop()
             self._check = loop.call_later(max(0.0, left_s), self._check_answers)
 
@@ -207,9 +291,12 @@ class ResidentStarters:
         """Kill a parent that does not answer: then it is certain that it forks no more."""
         self._check = None
         self.receive()
-        if self._ordered and self._clock() >= min(self._ordered.values()) + ANSWER_S:
+        if self._ordered and self._clock() >= self._oldest_at() + ANSWER_S:
             self._lost()
         self._check_later()
+
+    def _oldest_at(self) -> float:
+        return min(order.at for order in self._ordered.values())
 
     def _lost(self) -> None:
         self.close()

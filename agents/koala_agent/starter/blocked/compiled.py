@@ -29,6 +29,7 @@ def spawn(
         *(program.stream(number, main.process) for number in range(3)),
         *(format(program.stream_mode(number), "o") for number in (1, 2)),
         *map(str, program.limits() if command[0] == program.path else (0, 0, 0)),
+        str(program.brand),
         *command,
     ]
     return os.posix_spawn(

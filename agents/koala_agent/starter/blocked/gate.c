@@ -1,14 +1,15 @@
 /* The gate: a process of a component that waits at the barrier, and then becomes the program.
 
    gate PARENT ORDERS ERRORS DIRECTORY STDIN STDOUT STDERR OUT_MODE ERR_MODE NOFILE CPU_S DATA_BYTES
-        PROGRAM ARGUMENT...
+        BRAND PROGRAM ARGUMENT...
 
    ORDERS and ERRORS are descriptors. An order is four bytes, the least significant first, with the
    number of bytes that follow. These are variables for the environment, NAME=VALUE and a zero byte
    each; an order without any bytes releases the gate. The end of the orders without a release means
    that the starter is gone: the gate ends. What goes wrong is a line on ERRORS, and status 127.
 
-   `koala_agent.starter.blocked.process` does the same where there is no compiler. A limit of 0 is none. */
+   `koala_agent.starter.blocked.process` does the same where there is no compiler. A limit of 0 is none.
+   BRAND is the limit of locks by which the claim's processes are found (`process_tree`). */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -71,6 +72,15 @@ static void set_limit(int kind, rlim_t wanted, int is_bounded)
         fail("a resource limit", errno);
 }
 
+/* Take on the brand before anything can be forked. Under a lower limit that fails: then the claim's
+   processes are found by their environment only, as the starter has noted. */
+static void take_on(rlim_t brand)
+{
+    struct rlimit limit = {brand, brand};
+    if (brand != 0)
+        (void)setrlimit(RLIMIT_LOCKS, &limit);
+}
+
 /* Let the program inherit no descriptor but its standard streams. */
 static void close_at_exec(void)
 {
@@ -118,7 +128,7 @@ static void wait_for_release(int orders)
 
 int main(int count, char **words)
 {
-    if (count < 14)
+    if (count < 15)
         return FAILED;
     int orders = atoi(words[2]);
     errors = atoi(words[3]);
@@ -126,6 +136,7 @@ int main(int count, char **words)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != atoi(words[1]))
         return FAILED;
+    take_on(strtoull(words[13], NULL, 10));
     setsid();
     close_at_exec();
     if (chdir(words[4]) < 0)
@@ -137,6 +148,6 @@ int main(int count, char **words)
     set_limit(RLIMIT_NOFILE, strtoull(words[10], NULL, 10), 0);
     set_limit(RLIMIT_CPU, strtoull(words[11], NULL, 10), 1);
     set_limit(RLIMIT_DATA, strtoull(words[12], NULL, 10), 1);
-    execve(words[13], words + 13, environ);
-    fail(words[13], errno);
+    execve(words[14], words + 14, environ);
+    fail(words[14], errno);
 }

@@ -20,15 +20,18 @@ import pytest
 
 from koala_agent.placeholders.gate_compiler import find_gate
 from koala_agent.starter.blocked.process import RELEASE, start, to_order
+from koala_agent.starter.process_tree import BRAND
 from koala_agent.starter.program import Program
 
 pytestmark = pytest.mark.live
 
 LIMIT_S = 60.0
+A_BRAND = 2**61 + 12345
 SAY = (
     "import json, os, resource as r, signal as s, sys; json.dump({'cwd': os.getcwd(),"
     " 'sid': os.getsid(0) == os.getpid(), 'environment': dict(os.environ), 'words': sys.argv[1:],"
     " 'limits': [r.getrlimit(k)[0] for k in (r.RLIMIT_NOFILE, r.RLIMIT_CPU, r.RLIMIT_DATA)],"
+    " 'brand': r.getrlimit(10),"
     " 'open': sorted(os.listdir('/proc/self/fd')), 'term': s.getsignal(s.SIGTERM) == s.SIG_DFL},"
     " sys.stdout)"
 )
@@ -83,7 +86,7 @@ def blocked(
         "gate": gate,
         **spec,
     }
-    program = Program(given, environment={"PATH": "/bin", "OLD": "1"})
+    program = Program(given, environment={"PATH": "/bin", "OLD": "1", BRAND: str(A_BRAND)})
     reading, orders = pipe or os.pipe()
     errors, errors_in = os.pipe()
     pid = start(program, program.mains[0], reading, errors_in)
@@ -117,6 +120,7 @@ def test_it_becomes_the_program_at_the_release(tmp_path: Path, gate: str) -> Non
     assert said["term"]
     assert said["words"] == ["a b", "ü\udcff"]
     assert said["limits"] == [1024, 100, 512 * 1024 * 1024]
+    assert said["brand"] == [A_BRAND, A_BRAND]
     assert said["open"] == ["0", "1", "2", "3"]  # the last is the listing's own
     assert stat.S_IMODE((tmp_path / "stdout.0").stat().st_mode) == 0o600
 

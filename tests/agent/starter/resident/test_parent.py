@@ -21,7 +21,7 @@ from koala_agent.lrm.port import EndCause, Placeholder, Running
 from koala_agent.lrm.processes import Identity, identify, scan
 from koala_agent.starter.process_tree import started_at
 from koala_agent.starter.procfs import pids
-from koala_agent.starter.resident import take_launch
+from koala_agent.starter.resident.forked import take_launch
 from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_shell_hold, a_site, boot_now
 from tests.agent.watching import Ear, process_ended
@@ -74,12 +74,11 @@ def seen_from_outside(pid: int) -> dict[str, object]:
     """All of a process that execution would have set, but for what names its claim."""
     kept = ("Umask", "SigBlk", "SigIgn", "NoNewPrivs", "Seccomp", "Uid", "Gid", "Groups")
     status = [line for line in proc(pid, "status").splitlines() if line.split(":")[0] in kept]
-    limits = [row for row in proc(pid, "limits").splitlines() if "file locks" not in row]
+    limits = proc(pid, "limits").splitlines()
     descriptors = {number: Path(f"/proc/{pid}/fd/{number}").readlink().name for number in "012"}
     return {
         "status": status,
         "limits": limits,
-        "has a brand": "unlimited" not in proc(pid, "limits").split("file locks")[1].split("\n")[0],
         "leads a session": int(proc(pid, "stat").rpartition(")")[2].split()[3]) == pid,
         "directory": Path(f"/proc/{pid}/cwd").readlink(),
         "streams": descriptors,
@@ -113,7 +112,7 @@ async def test_a_forked_starter_is_like_an_executed_one_and_outlives_agent_and_p
         )  # fmt: skip
         executed = spawn(placeholder, os.environ, scope="another").pid
         started.append(executed)
-        await until(lambda: "file locks" in proc(executed, "limits") and has_brand(executed))
+        await until(lambda: catches_signals(executed))
         assert identify(forked) is not None
         assert seen_from_outside(forked) == seen_from_outside(executed)
     finally:
@@ -121,8 +120,9 @@ async def test_a_forked_starter_is_like_an_executed_one_and_outlives_agent_and_p
             os.kill(pid, signal.SIGKILL)
 
 
-def has_brand(pid: int) -> bool:
-    return bool(seen_from_outside(pid)["has a brand"])
+def catches_signals(pid: int) -> bool:
+    ignored = proc(pid, "status").split("SigIgn:")[1].split()[0]
+    return bool(int(ignored, 16) >> (signal.SIGHUP - 1) & 1)
 
 
 async def test_a_program_of_a_forked_starter_has_the_environment_of_the_agent(
@@ -216,7 +216,7 @@ class Story:
         self.processes = FirstProcesses(
             environment=os.environ, umask=-1, entries={}, scope="here", clock=boot_now,
             follow=Follow(
-                started=lambda _claim, leader: self.hear(leader),
+                started=lambda _claim, leader, _earlier_cpu_s: self.hear(leader),
                 failed=lambda _claim, failure: self.hear(failure),
                 exited=lambda claim: self.hear(self.processes.take_exit(claim)),
             ),

@@ -1,0 +1,97 @@
+"""Starters that are forks of the resident parent, and those of them that have no claim for now."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from koala_agent.lrm.processes import Identity
+
+IDLE_MAX = 32
+"""Most starters that are kept without a claim; each has two to three megabytes of its own."""
+IDLE_S = 20.0
+"""Time after which a starter that was not needed is let go."""
+CLAIMS_MAX = 200
+"""Most claims of one starter, so that none grows without end."""
+
+
+@dataclass(slots=True, eq=False)
+class ForkedStarter:
+    """Fork of the resident parent, with our end of its line."""
+
+    identity: Identity
+    line: socket.socket
+    cpu_s: float = 0.0
+    """Processor time that it had used when its last claim was over."""
+    claims: int = 1
+
+    @property
+    def may_serve(self) -> bool:
+        """True when it may get another claim."""
+        return self.line.fileno() >= 0 and self.claims < CLAIMS_MAX
+
+    def hang_up(self) -> None:
+        """Close the line; then the starter ends when its claim has, or now if it has none."""
+        if self.line.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self.line)
+            self.line.close()
+
+
+class IdleStarters:
+    """Starters without a claim; the one that was added last is taken first."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: dict[ForkedStarter, float] = {}
+        self._check: asyncio.TimerHandle | None = None
+
+    def add(self, starter: ForkedStarter) -> None:
+        """Keep a starter for the next claim; let go the one that has waited longest if there are
+        too many."""
+        self._since[starter] = self._clock()
+        if len(self._since) > IDLE_MAX:
+            self._let_go(next(iter(self._since)))
+        self._check_later()
+
+    def order(self, packet: bytes) -> ForkedStarter | None:
+        """Give an order to one of the starters, and return it; None when there is none."""
+        while self._since:
+            starter, _since = self._since.popitem()
+            with suppress(OSError):
+                starter.line.send(packet)
+                starter.claims += 1
+                return starter
+            starter.hang_up()  # it was killed
+        return None
+
+    def remove(self, starter: ForkedStarter) -> None:
+        """Forget a starter that has ended; one that is not here is none of ours."""
+        self._since.pop(starter, None)
+
+    def close(self) -> None:
+        """Let all starters go."""
+        if self._check is not None:
+            self._check.cancel()
+            self._check = None
+        for starter in tuple(self._since):
+            self._let_go(starter)
+
+    def _let_go(self, starter: ForkedStarter) -> None:
+        del self._since[starter]
+        starter.hang_up()
+
+    def _check_later(self) -> None:
+        if self._check is None and self._since:
+            left_s = next(iter(self._since.values())) + IDLE_S - self._clock()
+            loop = asyncio.get_running_loop()
+            self._check = loop.call_later(max(0.0, left_s), self._check_times)
+
+    def _check_times(self) -> None:
+        self._check = None
+        for starter, since in tuple(self._since.items()):
+            if self._clock() >= since + IDLE_S:
+                self._let_go(starter)
+        self._check_later()

@@ -1,0 +1,242 @@
+"""A starter that serves one claim after the other, and keeps nothing of the one before."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from koala.protocol.messages import EndKind
+from koala_agent.claims.settings import Leases
+from koala_agent.lrm.emulated import idle_starters
+from koala_agent.lrm.emulated.process_usage import Trees, Usage
+from koala_agent.lrm.job_table import Alive, JobRow, JobTable, Leaving
+from koala_agent.lrm.port import Ended
+from koala_agent.lrm.processes import (
+    CLAIM_VARIABLE,
+    Identity,
+    Scan,
+    Seen,
+    brand_of,
+    identify,
+    scan,
+)
+from koala_agent.starter import procfs
+from tests.agent.live.agent_process import until
+from tests.agent.site import Site, a_shell_hold, a_site, boot_now
+from tests.agent.watching import Ear, process_ended
+from tests.lrm.harness import find_by_claim
+
+pytestmark = pytest.mark.live
+
+OWN = f"f{os.getpid()}"
+LONG = Leases(hold_lease_s=120.0, run_lease_s=120.0)
+SAY_AND_WAIT = "echo $PPID > {path}; read line < {path}.go"
+
+
+def a_claim(number: int) -> str:
+    return f"{OWN}/1/{number}/1"
+
+
+def words_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
+def held_by(pid: int) -> list[str]:
+    """The working directory of a process and its descriptors."""
+    descriptors = sorted(Path(f"/proc/{pid}/fd").iterdir())
+    return [str(one.readlink()) for one in (Path(f"/proc/{pid}/cwd"), *descriptors)]
+
+
+async def stored_as_over(site: Site, claim: str) -> None:
+    """Wait until the site's manager has stored the end of a claim."""
+    async with asyncio.timeout(60):
+        while not any(
+            isinstance(job, Ended) and job.claim == claim for job in await site.manager.listing()
+        ):
+            await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.02)
+
+
+async def serve(site: Site, number: int, script: str = "true", **changes: object) -> int:
+    """Run a claim to its end; return the starter, and whether it is well is the caller's matter."""
+    claim = a_claim(number)
+    hold = a_shell_hold(f"echo $PPID; {script}", claim, no_barrier=True, **changes)
+    site.claims.order(hold)
+    await site.gone(claim)
+    await stored_as_over(site, claim)
+    return int(said(site, number).split()[0])
+
+
+def said(site: Site, number: int) -> str:
+    folder = site.folders.folder(a_shell_hold("", a_claim(number)).claim)
+    return (folder / "stdout.0").read_text()
+
+
+async def test_a_starter_serves_one_claim_after_the_other(tmp_path: Path) -> None:
+    """Each program has its own folder, variables, limits and brand; between them nothing shows a
+    claim."""
+    script = "pwd; echo V=$V; ulimit -n; grep -h locks /proc/self/limits; ls /proc/self/fd | wc -l"
+    async with a_site(tmp_path, leases=LONG) as site:
+        first = await serve(site, 1, script, environment=(("V", "one"),))
+        await until(lambda: words_of(first)[4] == "idle")
+        assert not find_by_claim(a_claim(1))
+        (idle,) = [one for one in scan().seen if one.identity.pid == first]
+        assert (idle.claim, idle.brand) == (None, None)
+        folder, *streams, line = held_by(first)
+        assert (folder, streams) == ("/", ["/dev/null"] * 3)
+        assert line.startswith("socket:")
+        assert await serve(site, 2, script) == first
+        texts = [said(site, number).splitlines() for number in (1, 2)]
+        folders = [site.folders.folder(a_shell_hold("", a_claim(n)).claim) for n in (1, 2)]
+        assert [text[1] for text in texts] == [str(folder) for folder in folders]
+        assert [text[2] for text in texts] == ["V=one", "V="]
+        assert texts[0][3] == texts[1][3]
+        assert [text[5] for text in texts] == ["4", "4"]
+        scope = site.manager._table.scope
+        brands = [str(brand_of(a_claim(number), scope=scope)) for number in (1, 2)]
+        assert [text[4].split()[3] for text in texts] == brands
+    await process_ended(first)
+
+
+async def test_what_a_program_leaves_behind_is_gone_before_the_next_claim(tmp_path: Path) -> None:
+    """A daemon that has left session, parent and environment."""
+    ear = Ear(tmp_path / "ear")
+    daemon_script = f"echo $$ > {ear.path}; trap : TERM; while :; do sleep 600; done"
+    leave = f"env -i setsid sh -c '{daemon_script}' & read x < {ear.path}.go"
+    os.mkfifo(f"{ear.path}.go")
+    async with a_site(tmp_path, leases=LONG) as site, asyncio.TaskGroup() as group:
+        claims = group.create_task(serve(site, 1, leave))
+        daemon = identify(int(await ear.line()))
+        assert daemon is not None
+        await asyncio.to_thread(Path(f"{ear.path}.go").write_text, "\n")
+        first = await claims
+        assert identify(daemon.pid) != daemon
+        assert await serve(site, 2) == first
+    ear.close()
+
+
+async def test_a_claim_that_is_withdrawn_takes_its_starter_with_it(tmp_path: Path) -> None:
+    async with a_site(tmp_path, leases=LONG) as site, asyncio.TaskGroup() as group:
+        first = await serve(site, 1)
+        ear = Ear(tmp_path / "ear")
+        running = group.create_task(serve(site, 2, f"echo up > {ear.path}; sleep 600"))
+        await ear.line()
+        await site.manager.withdraw(a_claim(2))
+        assert await running == first
+        await process_ended(first)
+        assert await serve(site, 3) != first
+        ear.close()
+
+
+async def test_an_idle_starter_that_was_killed_costs_no_claim(tmp_path: Path) -> None:
+    async with a_site(tmp_path, leases=LONG) as site:
+        first = await serve(site, 1)
+        os.kill(first, signal.SIGTERM)  # between claims it catches nothing
+        await process_ended(first)
+        second = await serve(site, 2)
+        assert second != first
+        assert await serve(site, 3) == second
+
+
+async def test_a_starter_serves_none_after_the_agent_that_ordered_it(
+    tmp_path: Path,
+) -> None:
+    """The next agent adopts it with its claim; it ends when that does."""
+    ear = Ear(tmp_path / "ear")
+    go = Path(f"{ear.path}.go")
+    os.mkfifo(go)
+    async with a_site(tmp_path, leases=LONG) as site:
+        first = await serve(site, 1)
+        await site.passed(a_shell_hold(SAY_AND_WAIT.format(path=ear.path), a_claim(2)))
+        assert int(await ear.line()) == first
+    assert identify(first) is not None
+    async with a_site(tmp_path, leases=LONG) as site:
+        assert await serve(site, 3) != first
+        await asyncio.to_thread(go.write_text, "\n")
+        report = await site.gone(a_claim(2))
+        assert report.end is not None
+        assert report.end.kind is EndKind.EXITED
+        assert report.end.is_well, report
+        await process_ended(first)
+        assert said(site, 2) == ""
+    ear.close()
+
+
+async def test_a_stored_process_belongs_to_one_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each change of the job table, and so for an agent that finds it after a kill."""
+    stored: dict[str, object] = {}
+    save = JobTable.save
+
+    def check(table: JobTable[JobRow], claim: str, row: JobRow) -> None:
+        save(table, claim, row)
+        stored[claim] = row.state
+        leaders = [
+            state.leader
+            for state in stored.values()
+            if isinstance(state, Alive | Leaving) and state.leader is not None
+        ]
+        assert len(leaders) == len(set(leaders)), stored
+
+    monkeypatch.setattr(JobTable, "save", check)
+    async with a_site(tmp_path, leases=LONG) as site:
+        starters = await asyncio.gather(*(serve(site, number) for number in range(24)))
+        assert len(set(starters)) < len(starters)
+
+
+async def test_a_look_that_began_under_the_former_claim_ends_nothing_of_the_next() -> None:
+    """The process was seen as that of the former claim, whose end was told during the look."""
+    gone: list[tuple[str, Usage]] = []
+    trees = Trees(
+        scope="here", kill_s=0.0, sample_s=60.0, clock=boot_now,
+        gone=lambda claim, usage: gone.append((claim, usage)),
+    )  # fmt: skip
+    process = await asyncio.create_subprocess_exec("sleep", "600", env={CLAIM_VARIABLE: a_claim(1)})
+    starter = Identity(process.pid, procfs.Stat(procfs.read(process.pid, "stat")).start_ticks)
+    trees.watch(a_claim(1), starter)
+    old = scan()
+    trees.end_empty(a_claim(1))
+    trees.watch(a_claim(2), starter, 1.0)
+    trees._handle_scan(old, set())
+    assert [claim for claim, _usage in gone] == [a_claim(1)]
+    # Not yet under its new name: it is known as the process of the next claim all the same.
+    nameless = [one for one in scan().seen if one.identity != starter]
+    (seen,) = [one for one in scan().seen if one.identity == starter]
+    bare = Seen(**{**{f: getattr(seen, f) for f in Seen.__slots__}, "claim": None})
+    trees._handle_scan(Scan((*nameless, bare), is_complete=True), {a_claim(1)})
+    assert trees._trees.keys() == {a_claim(2)}
+    assert trees._trees[a_claim(2)].known == {starter}
+    assert identify(process.pid) == starter
+    process.kill()
+    assert await process.wait() == -signal.SIGKILL
+
+
+async def test_a_starter_that_is_not_needed_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle_starters, "IDLE_S", 0.1)
+    async with a_site(tmp_path, leases=LONG) as site:
+        await process_ended(await serve(site, 1))
+
+
+async def test_of_many_idle_starters_the_oldest_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle_starters, "IDLE_MAX", 1)
+    monkeypatch.setattr(idle_starters, "IDLE_S", 600.0)
+    ear = Ear(tmp_path / "ear")
+    go = f"{ear.path}.go"
+    os.mkfifo(go)
+    async with a_site(tmp_path, leases=LONG) as site, asyncio.TaskGroup() as group:
+        first = group.create_task(serve(site, 1, f"echo up > {ear.path}; read line < {go}"))
+        await ear.line()
+        other = await serve(site, 2)
+        await asyncio.to_thread(Path(go).write_text, "\n")
+        assert await first != other
+        await process_ended(other)
+        assert await serve(site, 3) == await first
+    ear.close()
