@@ -480,7 +480,8 @@ class EmulatedLocalManager:
 
     def _finish(self, job: _Job, over: Over) -> None:
         self._change(job, over)
-        self._first.over(job.claim)  # not before: a stored process belongs to one claim
+        # After it is stored: no two stored claims that have not ended have the same process.
+        self._post(partial(self._first.over, job.claim))
         self._gpus.release(job.claim)
         self._unfinished -= 1
         self._remember_end(job.claim)

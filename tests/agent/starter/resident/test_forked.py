@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from koala.protocol.messages import EndKind
 from koala_agent.claims.settings import Leases
 from koala_agent.lrm.emulated import idle_starters
+from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters
 from koala_agent.lrm.emulated.process_usage import Trees, Usage
 from koala_agent.lrm.job_table import Alive, JobRow, JobTable, Leaving
 from koala_agent.lrm.port import Ended
@@ -168,21 +170,29 @@ async def test_a_starter_serves_none_after_the_agent_that_ordered_it(
 async def test_a_stored_process_belongs_to_one_claim(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At each change of the job table, and so for an agent that finds it after a kill."""
+    """At each change of the job table and each order, and so for an agent that finds the table
+    after a kill."""
     stored: dict[str, object] = {}
-    save = JobTable.save
+    store = JobTable.store
 
-    def check(table: JobTable[JobRow], claim: str, row: JobRow) -> None:
-        save(table, claim, row)
-        stored[claim] = row.state
-        leaders = [
-            state.leader
-            for state in stored.values()
-            if isinstance(state, Alive | Leaving) and state.leader is not None
-        ]
-        assert len(leaders) == len(set(leaders)), stored
+    def check(table: JobTable[JobRow], changes: Mapping[str, JobRow | None]) -> None:
+        store(table, changes)
+        stored.update({claim: row.state for claim, row in changes.items() if row is not None})
+        assert len(leaders()) == len(set(leaders())), stored
 
-    monkeypatch.setattr(JobTable, "save", check)
+    def check_order(idle: IdleStarters, packet: bytes) -> ForkedStarter | None:
+        starter = order(idle, packet)
+        assert starter is None or starter.identity not in leaders(), stored
+        return starter
+
+    def leaders() -> list[Identity]:
+        states = stored.values()
+        found = [one.leader for one in states if isinstance(one, Alive | Leaving)]
+        return [leader for leader in found if leader is not None]
+
+    monkeypatch.setattr(JobTable, "store", check)
+    order = IdleStarters.order
+    monkeypatch.setattr(IdleStarters, "order", check_order)
     async with a_site(tmp_path, leases=LONG) as site:
         starters = await asyncio.gather(*(serve(site, number) for number in range(24)))
         assert len(set(starters)) < len(starters)
