@@ -1,6 +1,6 @@
 """The job table of a local manager, in its state directory.
 
-One SQLite file with a row for each job. Changes of one moment share a transaction.
+One SQLite file with a row for each job. Changes that are stored together are one transaction.
 
 - It survives a SIGKILL of the agent at any instant. WAL without a sync at each change is enough:
   only the end of the machine loses what the kernel holds. That ends all jobs too, and the table is

@@ -292,7 +292,7 @@ class EmulatedLocalManager:
     async def _stored(self) -> None:
         """Wait until what was changed or posted so far is handled and stored."""
         stored = self._loop.create_future()
-        self._post(partial(self._post, partial(_wake, stored)))
+        self._post(partial(self._post, partial(_complete, stored)))
         await stored
 
     def _is_done(self) -> bool:
@@ -601,7 +601,7 @@ class EmulatedLocalManager:
             self._closed.set()
 
 
-def _wake(waiter: asyncio.Future[None]) -> None:
-    """Wake its waiter, unless that was cancelled."""
-    if not waiter.done():
-        waiter.set_result(None)
+def _complete(future: asyncio.Future[None]) -> None:
+    """Complete a future, unless its waiter was cancelled."""
+    if not future.done():
+        future.set_result(None)
