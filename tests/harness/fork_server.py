@@ -29,7 +29,7 @@ from types import ModuleType
 from koala.daemon.files import relay_process
 from koala.runtime.child_lifetime import end_with
 from koala_agent.placeholders.gate_compiler import find_gate
-from koala_agent.placeholders.submission import compile_starter
+from koala_agent.placeholders.submission import load_starter
 from tests.harness.launch import launch_words
 
 MODULES = (
@@ -251,7 +251,7 @@ def main() -> int:
     relay = "from koala.daemon.files.relay import main; main()"
     relay_process.PROGRAM = launch_words(listener.getsockname(), relay)
     find_gate()  # kept: agents that start together would all compile it
-    compile_starter()  # kept as well
+    load_starter()  # kept as well
     gc.freeze()
     order = serve(control, listener)
     if order is not None:

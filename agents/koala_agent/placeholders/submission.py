@@ -245,10 +245,11 @@ def _bytecode(name: str, text: str) -> bytes:
     return MAGIC_NUMBER + bytes(PYC_HEADER_BYTES - len(MAGIC_NUMBER)) + marshal.dumps(code)
 
 
-def compile_starter() -> None:
-    """Compile the starter for our own interpreter, for all sites of this process."""
+def load_starter() -> None:
+    """Compile the starter and make its portable form, ahead of the sites of this process."""
     for name, text in _files(_modules()):
         _bytecode(Path(name).name, text)
+    _portable_modules()
 
 
 def prepare(

@@ -3,6 +3,7 @@ folder, and carried by a batch script."""
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+import koala_agent.starter
 from koala.protocol.messages import EndKind
 from koala.protocol.names import ClaimId
 from koala_agent.claims.settings import Leases
-from koala_agent.placeholders.portable_source import portable
+from koala_agent.placeholders.portable_source import narrow, portable, without_annotations
 from koala_agent.placeholders.submission import LaunchSettings, install_starter
 from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_shell_hold, a_site, an_arm
@@ -199,3 +201,13 @@ class Record:
         "  self.left = left",
         "  return sum(left)",
     ]
+
+
+def test_no_module_means_something_else_with_narrow_indentation() -> None:
+    """As a docstring of several lines would, which is not removed."""
+    (folder,) = koala_agent.starter.__path__
+    paths = sorted(Path(folder).rglob("*.py"))
+    assert paths
+    for path in paths:
+        wide = without_annotations(path.read_text(encoding="utf-8"))
+        assert ast.dump(ast.parse(narrow(wide))) == ast.dump(ast.parse(wide)), path
