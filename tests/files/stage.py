@@ -27,7 +27,10 @@ from koala.protocol.messages import (
 )
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from koala_agent.files import Files, FilesSettings
+from tests.harness.moments import moment
 
+SOON_S = 0.01
+"""Between two looks at what comes true soon."""
 LIMIT_S = 60.0
 SECRET = b"a secret of the tests"
 QUICK = TransferLimits(pause_s=0.02, pause_s_max=0.1, stalled_s=5.0)
@@ -151,8 +154,8 @@ async def until(event: asyncio.Event) -> None:
 async def comes_true(condition: Callable[[], bool]) -> None:
     """Waits for what shows only on the disk, and so wakes nobody."""
     async with asyncio.timeout(LIMIT_S):
-        while not condition():  # noqa: ASYNC110 - see above
-            await asyncio.sleep(0)
+        while not condition():
+            await moment(SOON_S)
 
 
 async def finished(site: SiteOfFiles, transfer: str) -> TransferFinished:
