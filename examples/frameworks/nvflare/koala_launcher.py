@@ -129,10 +129,12 @@ class KoalaJobLauncher(JobLauncherSpec):
         )
         if self._client is None:
             self._client = koala.Client()
-        job = self._client.submit(
-            Job(name=f"nvflare-{client}", components=[process], retry=self._retry or None),
-            key=f"nvflare/{name}/{client}",
-        )
+        described = Job(name=f"nvflare-{client}", components=[process], retry=self._retry or None)
+        try:
+            job = self._client.submit(described, key=f"nvflare/{name}/{client}")
+        except BaseException:
+            credentials.unlink()
+            raise
         log.info("job process of %s is job %s of Koala", name, job.job)
         return KoalaJobHandle(job, credentials)
 
