@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from koala.client import AsyncClient
 from tests.harness.moments import moment
+from tests.harness.small_disk import fill, small_disk
 from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, live_grid, until
 
@@ -19,31 +22,38 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 SKEW_MAX_S = 0.25
 """Bound of the start skew where messages take some tenths of a second."""
-AHEAD_S = 300.0
-"""So far ahead are the clocks of one site's nodes."""
+AHEAD_S = {"delft": 0.0, "leiden": 300.0, "vu": -300.0}
+"""So far ahead are the clocks of each site's nodes."""
 
 
 @pytest.fixture(scope="module")
 def files_grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
     """A site that dials, one by files with clocks of its own, and one by files whose nodes see none
-    of its folders."""
+    of its folders; where root runs the tests, that one has a small disk."""
     folder = tmp_path_factory.mktemp("files")
     nodes = folder / "nodes"
-    nodes.mkdir()
     by_files = '[starter]\nline = "files"\n'
-    python = folder / "python"
-    python.write_text(f'#!/bin/sh\nexec faketime -f +{AHEAD_S:g}s {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    with live_grid(
-        folder,
-        sites={"delft": 4, "leiden": 4, "vu": 4},
-        parameters={**CALM, "hold_lease_s": 20.0, "run_lease_s": 20.0},
-        more={
-            "leiden": f'{by_files}python = "{python}"\n',
-            "vu": f'{by_files}mailbox = "{nodes}"\nshared = false\n',
-        },
-    ) as grid:
-        yield grid
+    pythons = {site: write_python(folder / f"python-{site}", AHEAD_S[site]) for site in AHEAD_S}
+    with small_disk(nodes, megabytes=8) if os.geteuid() == 0 else nullcontext():
+        nodes.mkdir(exist_ok=True)
+        with live_grid(
+            folder,
+            sites=dict.fromkeys(AHEAD_S, 4),
+            parameters={**CALM, "hold_lease_s": 20.0, "run_lease_s": 20.0},
+            more={
+                "leiden": f'{by_files}python = "{pythons["leiden"]}"\n',
+                "vu": f'{by_files}mailbox = "{nodes}"\nshared = false\n'
+                f'python = "{pythons["vu"]}"\n',
+            },
+        ) as grid:
+            yield grid
+
+
+def write_python(path: Path, ahead_s: float) -> Path:
+    """Write an interpreter whose clock is ahead."""
+    path.write_text(f'#!/bin/sh\nexec faketime -f {ahead_s:+g}s {sys.executable} "$@"\n')
+    path.chmod(0o755)
+    return path
 
 
 @pytest.fixture
@@ -74,7 +84,7 @@ async def test_components_start_together_whatever_their_line_is(
     assert (shown["phase"], shown["attempts"]) == ("Finished", 1), shown
     assert shown["timeline"]["start_skew_s"] < SKEW_MAX_S
     started = [
-        line.at - AHEAD_S * (files_grid.sites[line.component] == "leiden")
+        line.at - AHEAD_S[files_grid.sites[line.component]]
         for line in evidence.lines(job)
         if line.word == "start"
     ]
@@ -118,11 +128,32 @@ async def test_a_mailbox_that_others_may_write_is_told_until_it_is_mended(
     assert (await client.show(job))["phase"] == "Finished"
 
 
-async def until_told(grid: Grid, client: AsyncClient, words: str) -> None:
+@pytest.mark.root
+async def test_a_full_folder_is_told_and_costs_no_claim(
+    files_grid: Grid, client: AsyncClient
+) -> None:
+    """As with a full quota: what is to be said waits, and the program goes on for its lease."""
+    evidence = files_grid.evidence
+    job = (
+        await client.submit(evidence.job(evidence.component(site="vu", seconds=600, gate="full")))
+    ).job
+    await until(lambda: len(evidence.lines(job)) == 1)
+    filler = fill(files_grid.folder / "nodes", 0)
+    await until_told(files_grid, client, "No space left", "vu")
+    evidence.open_gate("full")
+    filler.unlink()
+    await until_told(files_grid, client, "", "vu")
+    await client.wait(job)
+    shown = await client.show(job)
+    assert (shown["phase"], shown["attempts"]) == ("Finished", 1), shown
+    assert evidence.finished(job, processes=1) == 1
+
+
+async def until_told(grid: Grid, client: AsyncClient, words: str, site: str = "leiden") -> None:
     """Wait until `koala sites` says this of the site, or nothing."""
     async with asyncio.timeout(grid.patience_s):
         while True:
-            said = {site["site"]: site["trouble"] or "" for site in await client.sites()}
-            if (words in said["leiden"]) if words else not said["leiden"]:
+            said = {each["site"]: each["trouble"] or "" for each in await client.sites()}
+            if (words in said[site]) if words else not said[site]:
                 return
             await moment()

@@ -38,8 +38,12 @@ from koala_agent.transport.port import SiteAwayError, SiteFiles
 
 SILENCE_S = 300.0
 """Longest time without a message of a starter, which pings every minute at least."""
+TRIAL_S = 5.0
+"""Silence of a starter after which we try whether anything can be written, and the pause between
+two trials."""
 TIDY_S = 60.0
 """Pause between two looks for what nobody owns any more; it is removed at the second one."""
+TRIAL_FILE = ".trial"
 LEASE_MIN_S = 5.0
 """Shortest lease that a line by files can renew: eight pings of half a second each."""
 AT_ONCE = 8
@@ -66,7 +70,8 @@ class Mailbox:
         self._is_begun = False
         self._sessions: dict[str, Session] = {}
         self._strays: frozenset[str] = frozenset()
-        self._tidied_at = now()
+        self._tidied_at = self._tried_at = now()
+        self._full = ""  # reason why nothing can be written; empty when something can
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -92,13 +97,33 @@ class Mailbox:
             if not self._is_begun:
                 await self._begin()
             await self._turn(accept, secret)
+            await self._try_to_write()
         except SiteAwayError:
             return ""  # the transport says so itself
         except (OSError, LocalManagerError) as error:
             if isinstance(error, FileNotFoundError):
                 self._is_begun = False  # somebody has removed the folder
             return self.why(error)
+        if self._full:
+            return self._full
         return next((one.trouble for one in self._sessions.values() if one.trouble), "")
+
+    async def _try_to_write(self) -> None:
+        """Write a file where a starter has been silent: in a full folder its messages wait, and we
+        may have none that would find that out."""
+        now = self.now()
+        is_silent = any(now > one.heard_at + TRIAL_S for one in self._sessions.values())
+        if now < self._tried_at + TRIAL_S or not (is_silent or self._full):
+            return
+        self._tried_at = now
+        path = f"{self.folder}/{TRIAL_FILE}"
+        try:
+            await self._files.put(path, b"\n", is_durable=False)
+            await self._files.remove(path)
+        except OSError as error:
+            self._full = self.why(error)
+        else:
+            self._full = ""
 
     def why(self, error: OSError | LocalManagerError) -> str:
         """Return the trouble that this error is."""
