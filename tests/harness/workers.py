@@ -45,6 +45,8 @@ TOGETHER = {
 """The group of each module that has one; other tests go wherever there is time."""
 
 
+TESTS = Path(__file__).parents[1]
+
 FILLS_FROM = 3
 """So many workers are enough that one of them begins with the quick tests."""
 
@@ -54,21 +56,20 @@ def group_of(nodeid: str) -> str:
     return TOGETHER.get(nodeid.partition("::")[0], nodeid)
 
 
-TESTS = Path(__file__).parents[1]
-
-
 def collected_from(args: list[str], number: int, count: int) -> list[str]:
     """List the folders of tests in the order in which worker `number` of `count` collects them.
 
-    Each begins with another part. Where no byte code is stored yet, it compiles that part, and
-    finds the other parts stored by the other workers; else each would compile everything. Arguments
-    that do not name all tests stay as they are.
+    Each worker begins at another folder. In a fresh clone it compiles the modules there, and finds
+    the byte code of all others stored by the other workers. Otherwise all workers would compile
+    every module at the same time. A worker that replaces a crashed one has a number beyond `count`.
+    Arguments that do not name all tests are returned unchanged.
     """
     if [Path(arg).resolve() for arg in args] != [TESTS]:
         return args
-    files = [path.relative_to(TESTS).parts[0] for path in sorted(TESTS.rglob("test_*.py"))]
-    folders = sorted(set(files))
-    first = folders.index(files[number * len(files) // count])
+    folder_of_each = [path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")]
+    folder_of_each.sort()
+    folders = sorted(set(folder_of_each))
+    first = folders.index(folder_of_each[number % count * len(folder_of_each) // count])
     return [str(TESTS / name) for name in folders[first:] + folders[:first]]
 
 

@@ -27,6 +27,13 @@ def test_what_is_live_and_shared_is_made_by_one_worker_only() -> None:
     assert found - set(TOGETHER) - {"tests/tidy/test_workers.py"} == set()
 
 
+def test_the_calm_grid_is_used_by_its_group_only() -> None:
+    """It ends with its group: a module outside would start it for each of its tests."""
+    for path in sorted(ROOT.joinpath("tests/live").rglob("test_*.py")):
+        if "calm_grid" in path.read_text(encoding="utf-8"):
+            assert TOGETHER.get(path.relative_to(ROOT).as_posix()) == "calm grid", path
+
+
 def test_each_worker_begins_elsewhere_and_collects_all() -> None:
     orders = [collected_from([str(TESTS)], number, 4) for number in range(4)]
     assert len({order[0] for order in orders}) == 4
@@ -34,6 +41,11 @@ def test_each_worker_begins_elsewhere_and_collects_all() -> None:
     folders = {path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")}
     assert set(orders[0]) == {str(TESTS / name) for name in folders}
     assert collected_from(["tests/core"], 1, 4) == ["tests/core"]
+
+
+def test_a_worker_that_replaces_a_crashed_one_collects_all_too() -> None:
+    """pytest-xdist counts on: of four workers the first that is replaced becomes number 4."""
+    assert collected_from([str(TESTS)], 4, 4) == collected_from([str(TESTS)], 0, 4)
 
 
 @pytest.mark.parametrize("number", range(12))
