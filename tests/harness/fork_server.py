@@ -24,12 +24,13 @@ import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 from koala.daemon.files import relay_process
 from koala.runtime.child_lifetime import end_with
 from koala_agent.placeholders.gate_compiler import find_gate
-from koala_agent.placeholders.submission import load_starter
+from koala_agent.placeholders.submission import LaunchSettings, install_starter
 from tests.harness.launch import launch_words
 
 MODULES = (
@@ -250,8 +251,11 @@ def main() -> int:
     # Daemons start their relays through the server as well.
     relay = "from koala.daemon.files.relay import main; main()"
     relay_process.PROGRAM = launch_words(listener.getsockname(), relay)
-    find_gate()  # kept: agents that start together would all compile it
-    load_starter()  # kept as well
+    # Both keep what they compile or translate; else each agent would do it again.
+    find_gate()
+    with tempfile.TemporaryDirectory() as folder:
+        for shared in (True, False):
+            install_starter(LaunchSettings(root=Path(folder), site="any", shared=shared))
     gc.freeze()
     order = serve(control, listener)
     if order is not None:

@@ -237,19 +237,13 @@ def _install(target: Path, text: str, *, is_compiled: bool) -> None:
 
 @cache
 def _bytecode(name: str, text: str) -> bytes:
-    """Compile a module as a file without a source, whose header holds nothing but the version.
+    """Compile a module to the content of a .pyc file without a source, whose header holds nothing
+    but the version of the byte code.
 
-    Kept: all modules take a tenth of a second, for each site of a process and each installation.
+    Cached: to compile all modules takes 0.1 s, and each site of this process installs the same.
     """
     code = compile(text, name, "exec", dont_inherit=True)
     return MAGIC_NUMBER + bytes(PYC_HEADER_BYTES - len(MAGIC_NUMBER)) + marshal.dumps(code)
-
-
-def load_starter() -> None:
-    """Compile the starter and make its portable form, ahead of the sites of this process."""
-    for name, text in _files(_modules()):
-        _bytecode(Path(name).name, text)
-    _portable_modules()
 
 
 def prepare(
