@@ -43,7 +43,7 @@ ONE = "&(executable=/bin/true)(count=4)"
 SMALL = "[journal]\nkeep_jobs = 0\nsnapshot_events = 100\n"
 PARAMETERS = "claiming_step_min_s = 0.05"
 LOT = 10
-"""So many jobs are forgotten together here; else a hundred, each of which takes time."""
+"""Jobs that the daemon forgets together here; its default of a hundred would take long to run."""
 JOBS = LOT + 10
 """More than are forgotten together, all over."""
 TOGETHER = 10

@@ -19,7 +19,7 @@ from tests.swarm.system.faults import Chances, Incident
 SEEDS = (range(201, 204), pytest.param(range(200, 210), marks=pytest.mark.long))
 """Three at least: the median is that of most seeds, and one may tip."""
 BUSY = ((25, (6,)), pytest.param(70, (1, 2, 3, 4), marks=pytest.mark.long))
-"""Jobs and seeds."""
+"""Number of jobs, and seeds."""
 KINDS: dict[str, tuple[Incident, ...]] = {
     "none": (),
     "links": (Incident.LINK_DOWN, Incident.LINK_CUT),
