@@ -38,13 +38,8 @@ PROGRAM = ("-P", "-m", "koala_agent.main")
 def start(paths: Sequence[Path]) -> int:
     """Start the agent of these configurations, and print what became of it."""
     configs = read_configs(paths)
-    words = " ".join(map(str, paths))
-    for path, config in zip(paths, configs, strict=True):
-        running = find(Path(config.agent.state_dir))
-        if running is not None:
-            print(f"the agent of site {config.agent.site} runs already (process {running.pid})")
-            print(f"To apply changes: koala-agent stop {path}, then koala-agent start {words}")
-            return 0
+    if (already := _running_already(paths, configs)) is not None:
+        return already
     log = Path(configs[0].agent.state_dir) / LOG_FILE
     with tempfile.TemporaryDirectory(prefix="koala-") as folder, _notices(folder) as notices:
         offset, process = _spawn(paths, log, notices.getsockname())
@@ -59,8 +54,33 @@ def start(paths: Sequence[Path]) -> int:
     print(f"started (process {process.pid}), {status}")
     print(f"log: {log}")
     if not status.endswith(f": {REGISTERED}"):
-        print(f"It tries again by itself. `koala-agent doctor {paths[-1]}` looks for the cause.")
+        for path, config in zip(paths, configs, strict=True):
+            found = _status(config)
+            if not found["registered"]:
+                goes_on = "tries again by itself" if found["running"] else "is not served"
+                print(
+                    f"Site {config.agent.site} {goes_on}. `koala-agent doctor {path}` looks for the"
+                    " cause."
+                )
     return 0
+
+
+def _running_already(paths: Sequence[Path], configs: Sequence[Config]) -> int | None:
+    """Print which of the sites have an agent; return the exit status, None when there is none."""
+    stops: dict[int, str] = {}  # one for each process
+    count = 0
+    for path, config in zip(paths, configs, strict=True):
+        running = find(Path(config.agent.state_dir))
+        if running is not None:
+            print(f"the agent of site {config.agent.site} runs already (process {running.pid})")
+            stops.setdefault(running.pid, f"koala-agent stop {path}")
+            count += 1
+    if not count:
+        return None
+    words = " ".join(map(str, paths))
+    purpose = "To apply changes" if count == len(paths) else "Nothing was started. To start all"
+    print(f"{purpose}: {', '.join(stops.values())}, then koala-agent start {words}")
+    return 0 if count == len(paths) else 1
 
 
 def stop(path: Path) -> int:

@@ -210,8 +210,7 @@ async def _serve_site(
             for helper in helpers:
                 helper.cancel()
     if finish.is_refused:
-        if not is_alone:  # else the exit status says it
-            report.tell(_place(config), f"refused: {finish.reason}")
+        report.refuse(_place(config), finish.reason)
         return _fail(f"{agent.daemon} refuses site {agent.site}: {finish.reason}", 1)
     log.info("agent.ended", reason=finish.reason)
     return 0
@@ -231,7 +230,15 @@ class StateReport:
         self._manager = manager
         self._sites = sites
         self._texts: dict[str, str] = {}
+        self._refused: set[str] = set()
         self._is_ready = False
+
+    def refuse(self, where: str, reason: str) -> None:
+        """Report a site that the daemon refused for good. The last of all ends the process, whose
+        exit status says it."""
+        self._refused.add(where)
+        if len(self._refused) < self._sites:
+            self.tell(where, f"refused: {reason}")
 
     def tell(self, where: str, text: str) -> None:
         """Report the state of the site at this place."""
