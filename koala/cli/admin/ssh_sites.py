@@ -61,7 +61,7 @@ def _connection_of(site: str) -> tuple[SSHSettings, tuple[int, ...]]:
     if not site.endswith(".toml"):
         record = site_record.find(site)
         path = site_record.agent_file(site)  # it may name a connection that sites share
-        if not path.exists():  # its agent runs there
+        if record.tunnel or not path.exists():  # its agent runs there
             return record.settings(), record.tunnel
     config = read_config(path)
     if config.transport.kind != "ssh":

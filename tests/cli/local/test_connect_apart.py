@@ -84,6 +84,7 @@ def _connect_and_lose(terminal: Terminal) -> None:
 
     terminal.lose_connection()
     terminal.type("until koala site | grep atlas | grep -v usable; do :; done")
+    terminal.config.write_text("of an agent that ran here before", encoding="utf-8")
     told = terminal.type(f"koala site login {HOST}")
     assert "ssh to atlas is open, with ports " in told
     assert terminal.type(f"koala site login {HOST}").startswith("ssh to atlas is open already")
