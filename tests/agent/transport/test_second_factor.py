@@ -23,6 +23,7 @@ from tests.agent.transport.servers import (
     until,
 )
 from tests.cli.top.terminal import Terminal, terminal
+from tests.harness.moments import moment
 from tests.harness.second_factor import PROMPT, Codes, a_server_that_asks, attempts
 from tests.harness.ssh_server import HOST, SSHServer
 
@@ -94,7 +95,7 @@ async def test_a_code_is_typed_once_and_serves_until_the_connection_is_killed(
         while clock.now() < begun + 4 * LOOK_S:
             with pytest.raises(LocalManagerError, match="needs you"):
                 await transport.run(TRUE)
-            await asyncio.sleep(0)
+            await moment()
         assert attempts(server) == 3
 
         await asyncio.to_thread(log_in, server, codes.next())
