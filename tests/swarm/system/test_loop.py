@@ -53,7 +53,7 @@ def test_whole_runs_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "seed"),
     [
-        ("release_before_the_last_armed", 3),  # the oracle sees the breach
+        ("release_before_the_last_armed", 21),  # the oracle sees the breach
         ("a_nonce_that_is_not_checked", 0),  # the agent's own step raises
     ],
 )
