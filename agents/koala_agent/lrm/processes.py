@@ -4,11 +4,12 @@ A claim's processes are those that have its brand, those that carry `KOALA_CLAIM
 environment, those seen to belong to it before, and all their descendants.
 
 The brand needs no cooperation of the program. It is a number derived from the claim and the local
-manager, so it need not be stored. Starters set it before they fork anything, as a resource limit
-that limits nothing (`koala_agent.starter.process_tree`), and the kernel passes it on at each fork
-and exec. A process group, a session and a parent are not enough: a daemon that forks twice and
-calls setsid leaves them all; an environment can be dropped or overwritten. A program can lose its
-brand only on purpose (`ulimit -x`, or as root), and is then found by the other criteria.
+manager, so it need not be stored. A process at the barrier takes it on before it becomes the
+program, as a resource limit that limits nothing (`koala_agent.starter.process_tree`), and the
+kernel passes it on at each fork and exec. A starter has none, since it may serve another claim. A
+process group, a session and a parent are not enough: a daemon that forks twice and calls setsid
+leaves them all; an environment can be dropped or overwritten. A program can lose its brand only on
+purpose (`ulimit -x`, or as root), and is then found by the other criteria.
 
 A process is never addressed by its pid alone: an `Identity` also has its start time, and signals go
 through a pidfd that was checked against it, so a recycled pid is never hit; process groups are

@@ -121,9 +121,11 @@ class Trees:
                         await self._wake.wait()
                 continue
             self._scan_at = math.inf
-            # Claims whose end is ordered during the scan may have forked since: left out.
+            # What happens during the scan is left out: claims whose end is ordered may have forked
+            # since, and the starter of a new one may have been seen as that of its former claim.
+            watched = set(self._trees)
             judged = {claim for claim, tree in self._trees.items() if tree.kill_at is not None}
-            self._handle_scan(await asyncio.to_thread(scan), judged)
+            self._handle_scan(await asyncio.to_thread(scan), watched, judged)
             self._scan_within(self._pause_s())
             # A burst of ends shares a scan: at most one each gap.
             await asyncio.sleep(_GAP_MIN_S)
@@ -150,12 +152,14 @@ class Trees:
         until_kill_s = min(at - self._clock() for at in deadlines)
         return min(self._gap_s, until_kill_s) if until_kill_s > 0 else self._gap_s
 
-    def _handle_scan(self, found_now: Scan, judged: set[str]) -> None:
+    def _handle_scan(self, found_now: Scan, watched: set[str], judged: set[str]) -> None:
+        """Handle a scan of the claims that were `watched` when it began; of these it may find that
+        those `judged` are gone."""
         # A claim that became empty during the scan: its starter, seen then, may serve another now.
         trees = {
             claim: tree
             for claim, tree in self._trees.items()
-            if claim in judged or not tree.is_gone
+            if claim in judged or (claim in watched and not tree.is_gone)
         }
         known = {claim: tree.known for claim, tree in trees.items()}
         found = members(found_now.seen, known, scope=self._scope)

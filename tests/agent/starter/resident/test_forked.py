@@ -8,6 +8,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from koala.protocol.messages import EndKind
@@ -15,18 +16,20 @@ from koala_agent.claims.settings import Leases
 from koala_agent.lrm.emulated import idle_starters
 from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters
 from koala_agent.lrm.emulated.process_usage import Trees, Usage
-from koala_agent.lrm.job_table import Alive, JobRow, JobTable, Leaving
+from koala_agent.lrm.job_table import Alive, JobRow, JobTable, Leaving, Starting
 from koala_agent.lrm.port import Ended
 from koala_agent.lrm.processes import (
     CLAIM_VARIABLE,
     Identity,
     Scan,
     Seen,
+    boot_id,
     brand_of,
     identify,
+    identify_child,
     scan,
+    send,
 )
-from koala_agent.starter import procfs
 from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_shell_hold, a_site, boot_now
 from tests.agent.watching import Ear, process_ended
@@ -167,6 +170,52 @@ async def test_a_starter_serves_none_after_the_agent_that_ordered_it(
     ear.close()
 
 
+async def test_an_order_to_a_starter_outlives_the_parent(tmp_path: Path) -> None:
+    """The line is closed before the starter has read its order."""
+    async with a_site(tmp_path, leases=LONG) as site:
+        first = await serve(site, 1)
+        os.kill(first, signal.SIGSTOP)
+        await order_to_stopped(site, a_claim(2))
+        os.kill(site.manager._first._resident.pid, signal.SIGKILL)
+        await until(lambda: site.manager._first._resident.pid == 0)
+        os.kill(first, signal.SIGCONT)
+        report = await site.gone(a_claim(2))
+        assert report.end is not None
+        assert report.end.is_well, report
+        assert said(site, 2) == f"{first}\n"
+        await process_ended(first)
+
+
+async def test_a_claim_is_run_once_if_the_next_agent_and_an_earlier_starter_both_start_it(
+    tmp_path: Path,
+) -> None:
+    """The agent was killed when it had sent the order and not yet noted the starter."""
+    async with a_site(tmp_path, leases=LONG) as site:
+        first = await serve(site, 1)
+        os.kill(first, signal.SIGSTOP)
+        await order_to_stopped(site, a_claim(2))
+    table = JobTable(site.manager._settings.state_directory, JobRow, boot=boot_id(), scope="")
+    (row,) = [row for row in table.load() if row.placeholder.claim == a_claim(2)]
+    assert isinstance(row.state, Alive)
+    table.save(a_claim(2), msgspec.structs.replace(row, state=Starting()))
+    table.close()
+    async with a_site(tmp_path, leases=LONG) as site:
+        report = await site.gone(a_claim(2))
+        assert report.end is not None
+        assert report.end.is_well, report
+        os.kill(first, signal.SIGCONT)
+        await process_ended(first)
+        (starter,) = said(site, 2).split()
+        assert int(starter) != first
+
+
+async def order_to_stopped(site: Site, claim: str) -> None:
+    """Order a claim from a starter that is stopped; wait until its agent takes it as started."""
+    site.claims.order(a_shell_hold("echo $PPID", claim, no_barrier=True))
+    await until(lambda: claim in site.manager._jobs)
+    await until(lambda: isinstance(site.manager._jobs[claim].state, Alive))
+
+
 async def test_a_stored_process_belongs_to_one_claim(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,23 +255,48 @@ async def test_a_look_that_began_under_the_former_claim_ends_nothing_of_the_next
         gone=lambda claim, usage: gone.append((claim, usage)),
     )  # fmt: skip
     process = await asyncio.create_subprocess_exec("sleep", "600", env={CLAIM_VARIABLE: a_claim(1)})
-    starter = Identity(process.pid, procfs.Stat(procfs.read(process.pid, "stat")).start_ticks)
+    starter = identify_child(process.pid)
     trees.watch(a_claim(1), starter)
     old = scan()
     trees.end_empty(a_claim(1))
     trees.watch(a_claim(2), starter, 1.0)
-    trees._handle_scan(old, set())
+    trees._handle_scan(old, {a_claim(1)}, set())
     assert [claim for claim, _usage in gone] == [a_claim(1)]
     # Not yet under its new name: it is known as the process of the next claim all the same.
     nameless = [one for one in scan().seen if one.identity != starter]
     (seen,) = [one for one in scan().seen if one.identity == starter]
     bare = Seen(**{**{f: getattr(seen, f) for f in Seen.__slots__}, "claim": None})
-    trees._handle_scan(Scan((*nameless, bare), is_complete=True), {a_claim(1)})
+    trees._handle_scan(
+        Scan((*nameless, bare), is_complete=True), {a_claim(1), a_claim(2)}, {a_claim(1)}
+    )
     assert trees._trees.keys() == {a_claim(2)}
     assert trees._trees[a_claim(2)].known == {starter}
     assert identify(process.pid) == starter
     process.kill()
     assert await process.wait() == -signal.SIGKILL
+
+
+async def test_a_look_that_began_before_a_claim_counts_nothing_for_it() -> None:
+    """A program of the former claim, which the look has seen, used no memory of the next claim; and
+    a starter that it has not seen yet stays known."""
+    trees = Trees(
+        scope="here", kill_s=0.0, sample_s=60.0, clock=boot_now, gone=lambda _claim, _usage: None
+    )
+    starter = await asyncio.create_subprocess_exec("sh", "-c", "sleep 600 & wait")
+    first = identify_child(starter.pid)
+    await until(lambda: len([one for one in scan().seen if one.parent == first.pid]) == 1)
+    old = scan()
+    trees.watch(a_claim(2), first)
+    trees._handle_scan(old, set(), set())
+    assert trees._trees[a_claim(2)].usage == Usage()
+    trees._handle_scan(Scan((), is_complete=True), set(), set())
+    assert trees._trees[a_claim(2)].known == {first}
+    trees._handle_scan(old, {a_claim(2)}, set())
+    seen = trees._trees[a_claim(2)]
+    assert (len(seen.known), seen.usage.peak_memory_bytes > 0) == (2, True)
+    for identity in seen.known:
+        send(identity, signal.SIGKILL)
+    assert await starter.wait() == -signal.SIGKILL
 
 
 async def test_a_starter_that_is_not_needed_ends(
