@@ -216,6 +216,7 @@ class EmulatedLocalManager:
         if self._is_closing:
             raise LocalManagerError("the local manager is closing", transient=True)
         if placeholder.claim in self._jobs:
+            await self._stored()  # the call before may have been cancelled
             return
         check(placeholder, self._settings.processors)
         gpus = placeholder.resources.gpus or 0
