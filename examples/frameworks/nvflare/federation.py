@@ -58,7 +58,7 @@ def provision(folder: Path, sites: Sequence[str]) -> Path:
     }
     path = folder / "project.yml"
     path.write_text(json.dumps(project), encoding="utf-8")  # JSON is YAML
-    nvflare("provision", "--force", "-p", str(path), "-w", str(folder / "kits"))
+    nvflare(folder, "provision", "--force", "-p", str(path), "-w", str(folder / "kits"))
     return folder / "kits" / "koala-example" / "prod_00"
 
 
@@ -125,14 +125,15 @@ def run_job(kits: Path, folder: Path, sites: int, rounds: int) -> None:
     )
     recipe.export(str(folder / "jobs"))
     admin = ("--startup-kit", str(kits / ADMIN))
-    job = nvflare("job", "submit", "-j", str(folder / "jobs" / "line-fit"), *admin)["job_id"]
+    exported = str(folder / "jobs" / "line-fit")
+    job = nvflare(folder, "job", "submit", "-j", exported, *admin)["job_id"]
     print(f"NVFlare has job {job}", flush=True)
-    ended = nvflare("job", "wait", job, "--timeout", str(LIMIT_S), *admin)
+    ended = nvflare(folder, "job", "wait", job, "--timeout", str(LIMIT_S), *admin)
     print(f"the job is {ended['status']}", flush=True)
     if ended["status"] != "FINISHED:COMPLETED":
         raise SystemExit("the job failed; the logs are in --folder")
-    found = Path(nvflare("job", "download", job, "-o", str(folder / "result"), *admin)["path"])
-    print_result(found / "workspace")
+    found = nvflare(folder, "job", "download", job, "-o", str(folder / "result"), *admin)
+    print_result(Path(found["path"]) / "workspace")
 
 
 def print_result(folder: Path) -> None:
@@ -149,10 +150,14 @@ def print_result(folder: Path) -> None:
         raise SystemExit("the sites did not learn together")
 
 
-def nvflare(*words: str) -> dict[str, Any]:
-    """Run a command of NVFlare; return the data of its answer."""
+def nvflare(home: Path, *words: str) -> dict[str, Any]:
+    """Run a command of NVFlare, which keeps a configuration in `home`; return the data of its
+    answer."""
     command = [str(SCRIPTS / "nvflare"), "--format", "json", "--connect-timeout", "60", *words]
-    run = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    environment = os.environ | {"HOME": str(home)}
+    run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=False)
+    if run.returncode:
+        raise SystemExit(f"nvflare {' '.join(words)} failed: {run.stdout.decode()}")
     data: dict[str, Any] = json.loads(run.stdout)["data"]
     return data
 
@@ -167,7 +172,6 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # ends all parts
     with tempfile.TemporaryDirectory() as name:
         folder = given.folder or Path(name)
-        os.environ["HOME"] = str(folder)  # where NVFlare's commands keep a configuration
         kits = provision(folder, given.sites)
         with ExitStack() as federation:
             federation.enter_context(running(kits / "server1"))
