@@ -71,7 +71,7 @@ test-packages: $(STAMP)  ## Build the container image, apply the Ansible role, a
 build/frameworks/%/.has-all: examples/frameworks/requirements-%.txt
 	@echo "koala: installing $* in build/frameworks/$*" >&2
 	@"$(PYTHON)" -m venv --clear build/frameworks/$*
-	@build/frameworks/$*/bin/pip install --quiet --disable-pip-version-check -r $< $(if $(filter nvflare,$*),.)
+	@build/frameworks/$*/bin/pip install --quiet --disable-pip-version-check -r $< $(if $(filter nvflare,$*),--editable .)
 	@touch $@
 
 .PHONY: test-frameworks
