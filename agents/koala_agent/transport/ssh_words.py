@@ -22,6 +22,8 @@ NOT_RUN = (126, 127)
 """Exit statuses of `timeout` for a command that cannot be run."""
 KILL_AFTER_S = 2
 NOT_FOUND = re.compile(r"\S*(timeout|sh): ")
+GONE = ("Control socket connect(", "kex_exchange_identification")
+"""Words of ssh that finds no shared connection."""
 HOST_MARGIN_S = 2
 """The host's limit is longer by this time: a slow command is told by our own limit first."""
 
@@ -113,8 +115,9 @@ def failure(host: str, site: str, message: str) -> Failure:
 
 def loss(host: str, site: str, message: str) -> Failure:
     """Explain what a command wrote that could not use the shared connection."""
-    # ssh falls back to a connection of its own, which `shared_connection` makes end at once.
-    is_gone = "kex_exchange_identification" in message
+    # ssh falls back to a connection of its own, which `shared_connection` makes end at once, at
+    # times without a word: then the first message is all.
+    is_gone = any(words in message for words in GONE)
     return failure(host, site, "" if is_gone else message)
 
 
