@@ -21,8 +21,8 @@ import structlog
 from koala.errors import LocalManagerError
 from koala_agent.transport.port import Command, SiteAwayError
 from koala_agent.transport.shell import Shell
-from koala_agent.transport.ssh_host import FIRST_PAUSE_S, LAST_PAUSE_S, Identity, SSHHost
-from koala_agent.transport.ssh_socket import OPEN_S, SSHSettings
+from koala_agent.transport.ssh_host import FIRST_PAUSE_S, LAST_PAUSE_S, SSHHost
+from koala_agent.transport.ssh_socket import OPEN_S, Identity, SSHSettings
 from koala_agent.transport.ssh_words import SSH_FAILED, Failure, loss
 
 LOOK_S = 1.0
@@ -151,7 +151,7 @@ class SSHConnection:
         if is_news and not self._is_trial:
             log.warning("ssh.lost", host=self._settings.host, reason=self.trouble)
 
-    async def _set_up(self, found: tuple[int, int]) -> None:
+    async def _set_up(self, found: Identity) -> None:
         """Prepare a connection that is new to us. Raises LocalManagerError."""
         self._back_off()
         answer = await self._shell.run(

@@ -25,6 +25,7 @@ from koala_agent.transport.sftp import SFTPClient, open_sftp
 from koala_agent.transport.shell import Shell
 from koala_agent.transport.ssh_socket import (
     OPEN_S,
+    Identity,
     SSHSettings,
     locked,
     remove_dead,
@@ -41,9 +42,6 @@ BURST_S = 20.0
 FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 60.0
 PERSON_S = 1800.0
 """Pause after a failure that needs a person."""
-
-Identity = tuple[int, int]
-"""Tells one shared connection from the next."""
 
 
 class SSHHost:

@@ -30,6 +30,9 @@ PROBE_S = 1.0
 SOCKET_BYTES_MAX = 85
 """Longest path of a socket that leaves room for the suffix of ssh."""
 
+Identity = tuple[int, int]
+"""Tells one shared connection from the next."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SSHSettings:
@@ -143,8 +146,8 @@ def user_of(host: str, options: Sequence[str]) -> str:
     return found[1] if found else ""
 
 
-def socket_identity(control: str) -> tuple[int, int] | None:
-    """Return what tells one shared connection from the next; None when none is open."""
+def socket_identity(control: str) -> Identity | None:
+    """Return the identity of the shared connection that is open; None when none is."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(PROBE_S)
