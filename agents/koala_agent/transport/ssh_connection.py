@@ -128,6 +128,9 @@ class SSHConnection:
     async def _look(self) -> None:
         found = await self._host.look()
         if found is None:
+            self._lose(self._host.failure)  # before it is opened again, which takes its time
+            found = await self._host.open()
+        if found is None:
             self._lose(self._host.failure)
             return
         if found != self._identity:
@@ -154,6 +157,7 @@ class SSHConnection:
     async def _set_up(self, found: Identity) -> None:
         """Prepare a connection that is new to us. Raises LocalManagerError."""
         self._back_off()
+        self._identity = None  # until its ports are open
         answer = await self._shell.run(
             Command(argv=(*self._host.words(), "hostname -f || hostname"))
         )

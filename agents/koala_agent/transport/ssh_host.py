@@ -56,7 +56,7 @@ class SSHHost:
         self._words = shared_connection(settings.options, self.control)
         self._clock = clock
         self._opener = Shell(environment=os.environ, limit_s=OPEN_S)
-        self._looking = asyncio.Lock()
+        self._opening = asyncio.Lock()
         self._used: Identity | None = None
         self._pause_s = FIRST_PAUSE_S
         self._try_at = 0.0
@@ -73,17 +73,22 @@ class SSHHost:
     # The connection ------------------------------------------------------------------------------
 
     async def look(self) -> Identity | None:
-        """Return the connection that is open, and open it where no person is needed; None, with a
-        `failure`, while there is none."""
-        async with self._looking:
-            found = await asyncio.to_thread(socket_identity, self.control)
-            if found is None:
-                if self._used is not None:
-                    self._used = None
-                    self._fail(f"ssh to {self.settings.host}: connection lost")
-                    self._pause_s, self._try_at = FIRST_PAUSE_S, self._clock()
-                if self._clock() < self._try_at:
-                    return None
+        """Return the connection that is open; None, with a `failure` once it was lost."""
+        found = await asyncio.to_thread(socket_identity, self.control)
+        if found is not None:
+            self.failure = None
+        elif self._used is not None:
+            self._used = None
+            self._fail(f"ssh to {self.settings.host}: connection lost")
+            self._pause_s, self._try_at = FIRST_PAUSE_S, self._clock()
+        return found
+
+    async def open(self) -> Identity | None:
+        """Open the connection where no person is needed, and return it; None, with a `failure`,
+        while there is none. One site does it for all."""
+        async with self._opening:
+            found = await self.look()
+            if found is None and self._clock() >= self._try_at:
                 try:
                     found = await self._open()
                 except (LocalManagerError, OSError) as error:
