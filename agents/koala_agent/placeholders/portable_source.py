@@ -17,7 +17,7 @@ from typing import Any
 def portable(text: str) -> str:
     """Return a module without comments, docstrings and annotations, and with narrow indentation.
 
-    The latter would change a text that stays on several lines: the starter has none (tested).
+    Narrow indentation would change a string of several lines; the starter has none (tested).
     """
     return narrow(without_annotations(text))
 

@@ -279,6 +279,24 @@ def test_goodbye_of_the_daemon_is_no_end_of_ours() -> None:
     script.wake(Dial(2))
 
 
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (Goodbye(reason="restart"), "the daemon said goodbye: restart"),
+        (Reject(reason="a second session", is_final=False), "refused: a second session"),
+    ],
+)
+def test_a_daemon_that_ends_the_session_is_left_before_our_inventory(
+    message: FromDaemon, why: str
+) -> None:
+    """Other messages wait until the inventory is sent, which may take long."""
+    script = SessionScript()
+    script.wake(Dial(1))
+    script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)
+    script.receive(WantedEnd())
+    script.receive(message, HangUp(1, why))
+
+
 def test_an_orderly_end_says_goodbye_and_nothing_after_it() -> None:
     script = SessionScript()
     script.go_live()

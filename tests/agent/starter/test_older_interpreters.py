@@ -204,7 +204,7 @@ class Record:
 
 
 def test_no_module_means_something_else_with_narrow_indentation() -> None:
-    """As a docstring of several lines would, which is not removed."""
+    """A string of several lines would: the indentation is a part of its value."""
     (folder,) = koala_agent.starter.__path__
     paths = sorted(Path(folder).rglob("*.py"))
     assert paths
