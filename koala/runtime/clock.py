@@ -1,4 +1,5 @@
-"""Clocks of this machine. No other module reads one, but those of the starter, which is apart.
+"""Clocks of this machine. No other module reads them, except those of the starter, which imports
+nothing from here; event loops have a clock of their own for timeouts.
 
 Safety rests on durations, each measured on one machine (CLOCK_BOOTTIME, which counts through a
 suspend and is never set). The daemon's time, which starters estimate from answered pings, decides

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from tests.tidy.sources import Module, dotted, imports, is_within, nodes, top_level
+from tests.tidy.words import CLOCKS
 
 LINK_VALUES = (
     "koala.protocol.constraints",
@@ -40,7 +41,6 @@ STANDARD = {
 VIEWS = "koala.views"
 VIEWS_STANDARD = STANDARD | {"datetime"}
 """Views also format days; the calls of `datetime` that read the clock are found by name."""
-CLOCK_READERS = ("today", "now", "utcnow")
 
 OWN_FUNCTIONS = "koala.runtime.own_functions"
 ORDERS = "koala.protocol.ordering"
@@ -113,9 +113,7 @@ def _calls(module: Module) -> Iterator[tuple[ast.AST, str]]:
                 yield node, "makes a generator without a seed"
             case ast.Attribute(value=ast.Name(id="random"), attr=attr) if attr != "Random":
                 yield node, f"uses random.{attr}, the global generator"
-            case ast.Attribute(value=ast.Name(id="date" | "datetime"), attr=attr) if (
-                attr in CLOCK_READERS
-            ):
+            case ast.Attribute(attr=attr) if CLOCKS.fullmatch(dotted(node)):
                 yield node, f"reads the clock by {attr}"
             case ast.ImportFrom(module="random", names=names):
                 for alias in names:

@@ -12,6 +12,7 @@ from tests.tidy.words import (
     bad_habits,
     bad_tests,
     bad_words,
+    clock_readers,
     names_twice,
     retired_names,
     riddles,
@@ -50,6 +51,12 @@ def test_no_word_of_source_or_document_is_archaic() -> None:
     places = {str(path): text for path, text in texts.items() if ROOT / path not in own}
     assert [one for place, text in places.items() for one in archaic_words(place, text)] == []
     assert len(list(archaic_words("here", "It begins_anew.\nHence it renews."))) == 2
+
+
+def test_one_module_reads_the_clocks_of_the_machine() -> None:
+    assert [found for module in shipped_modules() for found in clock_readers(module)] == []
+    for text in ("time.time()", "f(clock=time.monotonic)", "datetime.now(UTC)"):
+        assert len(list(clock_readers(module_of(text)))) == 1
 
 
 @pytest.mark.parametrize("text", ["What a job is.", "Whether it fits.", "Where it runs."])

@@ -15,6 +15,10 @@ VAGUE_NAMES = {"util", "utils", "helper", "helpers", "misc", "common", "manager"
 
 TASK_MAKERS = {"asyncio.create_task", "asyncio.ensure_future", "asyncio.get_event_loop"}
 SLEEPS = {"time.sleep", "asyncio.sleep"}
+CLOCKS = re.compile(
+    r"time\.(time|monotonic|perf_counter|clock_gettime)(_ns)?|(date|datetime)\.(now|utcnow|today)"
+)
+CLOCK_MODULES = ("koala.runtime.clock", "koala_agent.starter")
 SKIPS = {"pytest.skip", "pytest.importorskip", "pytest.mark.skip", "pytest.mark.skipif"}
 
 
@@ -46,6 +50,15 @@ def bad_habits(module: Module) -> Iterator[str]:
                 yield f"{module.at(node)}: a blind except"
             case _:
                 pass
+
+
+def clock_readers(module: Module) -> Iterator[str]:
+    """Find readings of the machine's clocks outside the modules that are for it."""
+    if any(is_within(module.name, name) for name in CLOCK_MODULES):
+        return
+    for node in nodes(module):
+        if isinstance(node, ast.Attribute) and CLOCKS.fullmatch(dotted(node)):
+            yield f"{module.at(node)}: {dotted(node)} (use koala.runtime.clock)"
 
 
 def _is_stub(body: list[ast.stmt]) -> bool:
