@@ -11,7 +11,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import unittest
 from collections.abc import Iterator
@@ -24,6 +23,8 @@ import psutil
 from tests.harness.ports import free_port
 
 LIMIT_S = 60.0
+LOOK_S = 0.02
+"""Time between two looks at the log of a server that starts."""
 HOST = "atlas"
 OTHER = "games"
 NEEDS_SSHD = "needs the program sshd (Debian package openssh-server), which is not on PATH"
@@ -147,8 +148,9 @@ Host {HOST}
             script = " && ".join([*binds, f"exec {' '.join(command)}"])
             command = ["unshare", "-m", "--propagation", "slave", "sh", "-c", script]
         with (self.folder / "sshd.log").open("ab") as log:
+            begun = len(self.log())
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
-        self._listening()
+        self._listening(begun)
 
     def stop(self) -> None:
         """End the server, as for an update: connections stay."""
@@ -183,11 +185,16 @@ Host {HOST}
         """Return what the server wrote."""
         return (self.folder / "sshd.log").read_text(encoding="utf-8", errors="replace")
 
-    def _listening(self) -> None:
+    def _listening(self, begun: int) -> None:
+        """Wait until the server says that it listens; its log `begun` at this character. It is not
+        dialled: a socket that dials a port of this machine where nobody listens may get that port
+        itself, be connected to itself, and take the port from the server."""
         assert self.process is not None
         while self.process.poll() is None:
-            with suppress(ConnectionError), socket.create_connection(("127.0.0.1", self.port), 5.0):
+            if "Server listening on" in self.log()[begun:]:
                 return
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(LOOK_S)
         raise AssertionError(self.log())
 
 
