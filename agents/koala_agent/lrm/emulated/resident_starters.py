@@ -27,7 +27,7 @@ from koala_agent.lrm.emulated.process_usage import Usage
 from koala_agent.lrm.port import Placeholder
 from koala_agent.lrm.processes import Identity
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
-from koala_agent.starter.resident.forked import EMPTY, ORDER_MAX_BYTES
+from koala_agent.starter.resident.forked import ORDER_MAX_BYTES
 from koala_agent.starter.resident.process_title import PADDING, PADDING_BYTES, VERB
 
 log = structlog.get_logger()
@@ -248,7 +248,8 @@ class ResidentStarters:
                 raise AssertionError(answer)
 
     def _exited(self, pid: int, status: int, cpu_s: float, peak_memory_bytes: int) -> None:
-        """Handle the exit of a starter that served a claim; the usage is that of its whole life."""
+        """Handle the exit of a starter that has not said that its claim is over; the usage is that
+        of its whole life."""
         claim = self._claims.pop(pid)
         starter = self._serving.pop(claim)
         starter.hang_up()
@@ -256,10 +257,7 @@ class ResidentStarters:
         usage = Usage(
             cpu_s=cpu_s - starter.cpu_s, peak_memory_bytes=peak_memory_bytes if is_first else 0
         )
-        is_empty = status == EMPTY
-        self._tell.ended(
-            claim, Exit(status=0 if is_empty else status, usage=usage, is_empty=is_empty)
-        )
+        self._tell.ended(claim, Exit(status=status, usage=usage))
 
     def _hear(self, starter: ForkedStarter) -> None:
         """Handle what a starter says: that its claim is over, or the end of its line."""

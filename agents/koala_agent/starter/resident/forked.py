@@ -45,8 +45,6 @@ ORDER_MAX_BYTES = 128 * 1024
 OUTPUT_FILE = "placeholder.out"
 LAUNCH = "launch"
 """Symbolic link in the state folder of a claim; its target names the process that launches it."""
-EMPTY = 64
-"""Exit status of a starter that has seen the end of all that it started; 0 says nothing of that."""
 _LINE = 3
 _SIGNALS = (*SITE_SIGNALS, *PAUSE_SIGNALS, "SIGCHLD", "SIGHUP")
 
@@ -76,7 +74,7 @@ def run(order: dict[str, object], line: int, title: ProcessTitle, serve: Serve) 
     """
     code = 0
     try:
-        code = _Starter(line, title, serve).run(order)
+        _Starter(line, title, serve).run(order)
     except PermissionError as error:
         log(str(error))
         code = 126
@@ -109,14 +107,14 @@ class _Starter:
         pid = os.getpid()
         self._name = f"{pid} {started_at(pid)}"
 
-    def run(self, order: dict[str, object]) -> int:
-        """Serve claims until there is no other one; return the exit status."""
+    def run(self, order: dict[str, object]) -> None:
+        """Serve claims until there is no other one."""
         while True:
             if not self._take(order):
-                return 0
+                return
             served = self._serve(str(order["spec"]))
             if not served.is_empty:
-                return 0
+                return
             self._rest(order)
             try:
                 over = {"over": order["claim"], "memory_bytes": served.memory_bytes}
@@ -125,7 +123,7 @@ class _Starter:
             except (BrokenPipeError, ConnectionResetError):
                 packet = b""
             if not packet:
-                return EMPTY
+                return
             order = to_object(json.loads(packet))
 
     def _take(self, order: dict[str, object]) -> bool:
