@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from koala.protocol.names import ClaimId
 from koala_agent.claims.settings import Leases
@@ -54,16 +55,18 @@ class Line(asyncio.Protocol):
 async def agent_of(
     folder: Path, files: LocalTransport | None = None
 ) -> AsyncIterator[tuple[Mailbox, list[Line]]]:
-    """The agent's end of a mailbox, and its connections."""
+    """The agent's end of a mailbox, which has begun or has trouble, and its connections."""
     lines: list[Line] = []
     mailbox = Mailbox(files or LocalTransport(environment={}), str(folder))
     secrets = {CLAIM: SECRET}
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(
-            mailbox.run(lambda: Line(lines), secrets.get, changed=lambda: None)
-        )
+        with capture_logs() as logs:
+            running = group.create_task(
+                mailbox.run(lambda: Line(lines), secrets.get, changed=lambda: None)
+            )
+            # Before that it removes all that it finds, also messages of a starter.
+            await until(lambda: any(one["event"].startswith("mailbox.") for one in logs))
         try:
-            await until(lambda: (folder / "down").is_dir() or bool(mailbox.trouble))
             yield mailbox, lines
         finally:
             running.cancel()
