@@ -65,7 +65,7 @@ FOUND_BY = {
     "a_program_that_stays_held": 91,
 }
 FOUND_BY_FILES = {
-    "a_start_after_d": 141,
+    "a_start_after_d": 101,
     "a_lease_that_does_not_end": 381,
     "a_lease_from_the_answer": 661,
 }

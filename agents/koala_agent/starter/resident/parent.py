@@ -46,7 +46,7 @@ def serve(claim: Serve) -> int:
     try:
         while parent.serve_once():
             pass
-    except BrokenPipeError:
+    except (BrokenPipeError, ConnectionResetError):  # the latter if it left answers unread
         pass  # the agent has ended, and the kernel is about to end this process
     return 0
 

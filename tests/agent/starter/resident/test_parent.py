@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import select
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -156,6 +160,29 @@ async def test_a_program_goes_on_and_ends_without_the_parent(tmp_path: Path, ear
         assert end is not None
         assert (end.kind, end.statuses) == (EndKind.EXITED, (-signal.SIGTERM,))
         await until(lambda: not find_by_claim(CLAIM))
+
+
+PARENT = """
+from koala_agent.starter.resident.parent import serve
+raise SystemExit(serve(lambda spec: None))
+"""
+
+
+def test_a_parent_whose_agent_left_answers_unread_ends_in_silence(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    nowhere = str(tmp_path / "nowhere")
+    order = {"claim": CLAIM, "spec": nowhere, "directory": nowhere, "environment": {}}
+    with ours, theirs, line, other, (tmp_path / "said").open("w+") as said:
+        parent = subprocess.Popen(
+            [sys.executable, "-c", PARENT], stdin=theirs.fileno(), stderr=said
+        )
+        socket.send_fds(ours, [json.dumps(order).encode()], [other.fileno()])
+        assert select.select([ours], [], [], 60.0)[0] == [ours]
+        ours.close()
+        assert parent.wait(60.0) in (0, -signal.SIGKILL)
+        said.seek(0)
+        assert "Traceback" not in said.read()
 
 
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "hung"])
