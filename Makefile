@@ -49,7 +49,7 @@ $(EXAMPLES): pyproject.toml
 
 .PHONY: test
 test: $(STAMP)  ## Run the tests, lint among them, but the long ones (ARGS="-k name" narrows)
-	@$(BIN)/python -m pytest -q --numprocesses 4 $(ARGS)
+	@$(BIN)/python -m pytest -q --numprocesses 6 $(ARGS)
 
 .PHONY: test-long
 test-long: $(LONG)  ## The tests that `make test` leaves out because they take long: faults of processes, campaigns in small
