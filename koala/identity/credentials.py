@@ -40,8 +40,9 @@ TOKEN_VARIABLE = "KOALA_TOKEN"
 AUTHORITY_VARIABLE = "KOALA_CA"
 RUNTIME_VARIABLE = "KOALA_RUNTIME_DIR"
 PLAIN_WORD = "plain"
-DIAL_S = 0.3
-"""Time limit for a daemon on this machine to accept a connection."""
+DIAL_S = 2.0
+"""Time limit for a daemon on this machine to accept a connection. One whose queue is full
+gets the next attempt after a second; where nobody listens the answer comes at once."""
 KEYS = ("address", "user", "token", "ca")
 _TOKEN = re.compile(r"[!-~]+")
 
