@@ -121,7 +121,7 @@ class Trees:
                         await self._wake.wait()
                 continue
             self._scan_at = math.inf
-            # What happens during the scan is left out: claims whose end is ordered may have forked
+            # Leave out what happens during the scan: claims whose end is ordered may have forked
             # since, and the starter of a new one may have been seen as that of its former claim.
             watched = set(self._trees)
             judged = {claim for claim, tree in self._trees.items() if tree.kill_at is not None}
