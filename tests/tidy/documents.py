@@ -79,8 +79,8 @@ def broken_links(path: Path) -> list[str]:
 
 
 TERM = re.compile(r"^\| ([a-z][^|]*) \|.*\| `([^`]+)` \|$", re.MULTILINE)
-DECISION = re.compile(r"^(\d+)\. \*\*", re.MULTILINE)
-INDEX_ROW = re.compile(r"^\| [A-Z][^|]* \| ([\d, ]+) \|$", re.MULTILINE)
+DECISION = re.compile(r"^## (\d+)\. .+\?$", re.MULTILINE)
+INDEX_ROW = re.compile(r"^\| \[[^]]*\]\((\S+)\) \|[^|]*\| ([\d, ]+) \|$", re.MULTILINE)
 
 
 def glossary() -> list[tuple[str, str]]:
@@ -99,8 +99,17 @@ def named_tests() -> list[str]:
     ]
 
 
-def decisions() -> tuple[list[int], list[int]]:
-    """Read the numbers of all decisions, and those that the index by subject names."""
-    text = ROOT.joinpath("docs", "decisions.md").read_text(encoding="utf-8")
-    indexed = [int(number) for row in INDEX_ROW.findall(text) for number in row.split(",")]
-    return [int(number) for number in DECISION.findall(text)], indexed
+def decisions() -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """Read the decisions of all subjects, and those that the index names: file and number."""
+    folder = ROOT / "docs" / "decisions"
+    pages = sorted(set(folder.glob("*.md")) - {folder / "README.md"})
+    numbered = [
+        (page.name, int(number))
+        for page in pages
+        for number in DECISION.findall(page.read_text(encoding="utf-8"))
+    ]
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    indexed = [
+        (page, int(number)) for page, row in INDEX_ROW.findall(index) for number in row.split(",")
+    ]
+    return numbered, indexed

@@ -78,9 +78,12 @@ def test_the_map_of_tests_names_what_is_there_and_every_folder_of_tests() -> Non
     assert {one for one in folders if not {one, one.partition("/")[0]} & known} == set()
 
 
-def test_every_decision_stands_once_in_the_index_by_subject() -> None:
+def test_every_decision_stands_once_under_its_subject_in_order_and_in_the_index() -> None:
     numbered, indexed = decisions()
-    assert sorted(indexed) == sorted(numbered)
+    assert indexed
+    assert sorted(indexed) == numbered
+    numbers = [number for _, number in numbered]
+    assert len(set(numbers)) == len(numbers)
 
 
 def test_every_configuration_in_deploy_is_well_formed() -> None:

@@ -12,17 +12,11 @@ from tests.tidy.sources import ROOT
 
 WORDS_MAX = 18
 FOLDERS = ("docs", "docs/start", "docs/guides", "docs/concepts", "docs/papers")
-FOR_DEVELOPERS = "decisions.md"
 PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
     ROOT / "examples" / "README.md",
-    *(
-        page
-        for folder in FOLDERS
-        for page in sorted((ROOT / folder).glob("*.md"))
-        if page.name != FOR_DEVELOPERS
-    ),
+    *(page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))),
 ]
 
 

@@ -62,7 +62,7 @@ Table 1, with the maximal utilisations:
 {table_1()}
 
 Figures 1 and 2 show a log of the DAS that is not public; they are not reproduced, and D(q) is taken
-as the paper gives it. Where a sentence can be read two ways, `docs/decisions.md` says which was
+as the paper gives it. Where a sentence can be read two ways, `docs/decisions` says which was
 taken; what a claim was read as stands below it.
 """
 
