@@ -20,7 +20,7 @@ from koala.core.model.grid import (
     SiteView,
     Unplaceable,
 )
-from koala.core.model.job import JobSpec, StartType
+from koala.core.model.job_spec import JobSpec, StartType
 from koala.core.model.replicas import ReplicaCatalogue
 from koala.core.model.values import SiteName, UserName
 from koala.core.policy_api import PlacementPolicy

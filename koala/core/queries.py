@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from koala.core.model.claim import Asked, Claim
 from koala.core.model.grid import Demand, GridView, Link
-from koala.core.model.job import (
-    Attempt,
-    Claiming,
-    InputFile,
-    InputMode,
-    Job,
-    JobSpec,
-    Member,
-    StartType,
-)
+from koala.core.model.job import Attempt, Claiming, Job, Member
+from koala.core.model.job_spec import InputFile, InputMode, JobSpec, StartType
 from koala.core.model.parameters import Parameters
 from koala.core.model.placement_queues import local_site
 from koala.core.model.timeline import chunk

@@ -11,7 +11,8 @@ from dataclasses import MISSING, fields
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-from koala.core.model.job import Delayed, Job, JobSpec, Placing
+from koala.core.model.job import Delayed, Job, Placing
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import JobId
 
 QueuedRow: TypeAlias = list[Any]

@@ -21,7 +21,7 @@ from koala.core.model.grid import (
     SiteFacts,
     Unplaceable,
 )
-from koala.core.model.job import ComponentSpec, JobSpec
+from koala.core.model.job_spec import ComponentSpec, JobSpec
 from koala.core.model.values import SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
 from koala.protocol.messages import NO_RESOURCES

@@ -31,6 +31,17 @@ from koala.core.model import placement_queues as queues
 from koala.core.model import predecessors as after
 from koala.core.model import progress_reports as progress
 from koala.core.model import replicas as files
+from koala.core.model.job_spec import (
+    ComponentSpec,
+    Deadline,
+    Hint,
+    InputFile,
+    InputMode,
+    JobSpec,
+    JobType,
+    Notify,
+    StartType,
+)
 from koala.core.model.parameters import BEFORE, Parameters
 from koala.core.old_snapshot import OLD, OLD_ENUMS, live_attempts
 from koala.core.pipeline.queueing import SCANNERS
@@ -57,12 +68,19 @@ TAGS: dict[str, type] = {
     **_tagged("files", files.Transfer),
     **_tagged("grid", grid.SiteFacts, grid.Replica, grid.Site),
     **_tagged("grid", SiteResources),
-    **_tagged("job", job.JobType, job.StartType, job.InputMode, job.InputFile, job.Deadline),
-    **_tagged("job", job.Hint, job.ComponentSpec, job.JobSpec, job.Delayed, job.Placing),
+    **_tagged(
+        "job",
+        JobType,
+        StartType,
+        InputMode,
+        InputFile,
+        Deadline,
+    ),
+    **_tagged("job", Hint, ComponentSpec, JobSpec, job.Delayed, job.Placing),
     **_tagged("job", job.Member, job.EndKind, job.ClaimEnd, job.ArmNumber, job.Arming),
     **_tagged("jobs", job.Job, job.Attempt, job.Claiming, job.Starting, job.Releasing),
     **_tagged("jobs", job.Running, job.Stopping, job.Finished, job.Failed, job.Cancelled),
-    **_tagged("jobs", job.PathTests, job.Release, job.Waiting, job.Notify),
+    **_tagged("jobs", job.PathTests, job.Release, job.Waiting, Notify),
     **_tagged("parameters", parameters.Parameters),
     **_tagged("queues", queues.Queues),
     **_tagged("timers", timers.Timer, timers.Timers),
@@ -88,7 +106,7 @@ class NotSavedError(Exception):
     """Saved data cannot be loaded."""
 
 
-def save(state: State, specs: list[job.JobSpec] | None = None) -> Plain:
+def save(state: State, specs: list[JobSpec] | None = None) -> Plain:
     """Serialize the state to plain data.
 
     The descriptions of its jobs are appended to `specs`, an empty list, for a caller that encodes
@@ -118,7 +136,7 @@ def save(state: State, specs: list[job.JobSpec] | None = None) -> Plain:
     return plain
 
 
-def load(plain: Plain, policies: Policies, specs: Sequence[job.JobSpec] | None = None) -> Scheduler:
+def load(plain: Plain, policies: Policies, specs: Sequence[JobSpec] | None = None) -> Scheduler:
     """Restore a scheduler from a saved state, and the descriptions that `save` gave beside it.
 
     Raises NotSavedError.
@@ -168,12 +186,12 @@ class _Writer:
     `knows_jobs`, tables of jobs are lists of their ids.
     """
 
-    def __init__(self, specs: list[job.JobSpec] | None = None) -> None:
+    def __init__(self, specs: list[JobSpec] | None = None) -> None:
         self.knows_jobs = False
         self._numbers: dict[object, int] = {}
         self._specs = specs
 
-    def number(self, spec: job.JobSpec) -> int:
+    def number(self, spec: JobSpec) -> int:
         """Return the number of a description; alike jobs in sequence share theirs."""
         assert self._specs is not None
         if not self._specs or self._specs[-1] is not spec:
@@ -199,7 +217,7 @@ class _Writer:
                 if self.knows_jobs and type(next(iter(value.values()), None)) is job.Job:
                     return ["j", *value]
                 return ["d", *[self.plain(entry) for pair in value.items() for entry in pair]]
-            case job.JobSpec() if self._specs is not None:
+            case JobSpec() if self._specs is not None:
                 return ["p", self.number(value)]
             case list() | tuple() | deque():
                 return [_LETTERS[kind], *[self.plain(entry) for entry in value]]
@@ -224,7 +242,7 @@ class _Writer:
 class _Reader:
     """Deserializer; meets shared objects in the order in which they were numbered."""
 
-    def __init__(self, specs: list[job.JobSpec] | None = None) -> None:
+    def __init__(self, specs: list[JobSpec] | None = None) -> None:
         self.specs = specs or []
         self.jobs: dict[values.JobId, job.Job] = {}
         self._objects: list[object] = []

@@ -18,7 +18,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from koala.core.model.job import TERMINAL, Job, JobSpec
+from koala.core.model.job import TERMINAL, Job
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, JobId, Seconds
 from koala.daemon.config import MB, LimitsTable
 from koala.daemon.storage.records import Notice

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from koala.core.model.job import JobType, StartType
+from koala.core.model.job_spec import JobType, StartType
 from koala.rsl import fields, resource_fields
 from koala.rsl.evaluation import canonical_name, nearest
 from koala.rsl.fields import Given

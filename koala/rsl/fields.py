@@ -16,7 +16,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TypeVar
 
-from koala.core.model.job import Deadline, Hint, InputFile
+from koala.core.model.job_spec import Deadline, Hint, InputFile
 from koala.core.model.values import ALL, FileName, Instant, Seconds, TcpPath
 from koala.errors import SpecError
 from koala.protocol.names import visible_name

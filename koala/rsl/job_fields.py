@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from koala.core.model.job import Notify
+from koala.core.model.job_spec import Notify
 from koala.core.model.predecessors import Ended, Predecessor
 from koala.core.model.values import JobId
 from koala.rsl import fields

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from koala.core.model.job import ComponentSpec, InputMode, JobSpec, StartType
+from koala.core.model.job_spec import ComponentSpec, InputMode, JobSpec, StartType
 from koala.core.model.tcp_paths import count_of, names_of
 from koala.core.model.values import ALL, SiteName, UserName
 from koala.errors import SpecError

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from koala.core.model.job import ComponentSpec, Deadline, InputMode, JobSpec
+from koala.core.model.job_spec import ComponentSpec, Deadline, InputMode, JobSpec
 from koala.core.model.values import Priority, UserName
 from koala.errors import SpecError
 from koala.rsl.attributes import ATTRIBUTES

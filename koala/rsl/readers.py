@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from koala.core.model.job import InputMode, JobSpec
+from koala.core.model.job_spec import InputMode, JobSpec
 from koala.core.model.values import Priority
 from koala.rsl import fields, job_fields
 from koala.rsl.fields import Given

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from koala.core.model.job import ComponentSpec
+from koala.core.model.job_spec import ComponentSpec
 from koala.core.model.values import Seconds
 from koala.errors import SpecError
 from koala.rsl.attributes import KNOWN

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from koala.core.model.job import ComponentSpec, JobSpec, JobType
+from koala.core.model.job_spec import ComponentSpec, JobSpec, JobType
 from koala.core.model.values import SiteName
 from koala.errors import Position, SpecError
 from koala.rsl.script_options import (

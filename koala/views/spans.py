@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from koala.core.model.charges import Charge
-from koala.core.model.job import SITE_FAULTS, Attempt, Failed, Job, StartType, Terminal
+from koala.core.model.job import SITE_FAULTS, Attempt, Failed, Job, Terminal
+from koala.core.model.job_spec import StartType
 from koala.core.model.values import Instant, claim_numbers
 
 Value: TypeAlias = str | int | float | bool

@@ -18,7 +18,7 @@ import psutil
 
 from koala.client import AsyncClient
 from koala.core.model.events import JobSubmitted
-from koala.core.model.job import JobSpec
+from koala.core.model.job_spec import JobSpec
 from koala.daemon.config import read_config
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext, Upkeep

@@ -5,7 +5,7 @@ import pytest
 
 from koala.core.model import events as ev
 from koala.core.model.actions import ClaimProcessors, StopClaim
-from koala.core.model.job import Deadline
+from koala.core.model.job_spec import Deadline
 from koala.core.model.values import ClaimId, JobId
 from koala.core.pipeline.ending import LOST_ATTEMPTS_MAX
 from koala.views.explain import why

@@ -13,7 +13,8 @@ from koala.core.model.actions import (
     StopClaim,
 )
 from koala.core.model.events import DaemonStarted, TransferFailed
-from koala.core.model.job import Deadline, EndKind
+from koala.core.model.job import EndKind
+from koala.core.model.job_spec import Deadline
 from koala.core.model.timeline import considered_at, next_try_at, tries
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import JobId, Priority, TransferId

@@ -6,7 +6,7 @@ from koala.core.leases import Leases
 from koala.core.model.claim import Asked, Claim, Grant, Granted, Released, Stopped
 from koala.core.model.events import ClaimFenced
 from koala.core.model.grid import Site, SiteFacts
-from koala.core.model.job import StartType
+from koala.core.model.job_spec import StartType
 from koala.core.model.values import ClaimId, JobId, SiteName
 
 CLAIM = ClaimId("j1/1/0/1")

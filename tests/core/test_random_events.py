@@ -17,16 +17,8 @@ from koala.core.invariants import check
 from koala.core.model import events as ev
 from koala.core.model.claim import Asked, Granted, Released, Stopped
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import (
-    TERMINAL,
-    ArmNumber,
-    ClaimEnd,
-    Deadline,
-    EndKind,
-    InputMode,
-    JobSpec,
-    StartType,
-)
+from koala.core.model.job import TERMINAL, ArmNumber, ClaimEnd, EndKind
+from koala.core.model.job_spec import Deadline, InputMode, JobSpec, StartType
 from koala.core.model.parameters import Parameters
 from koala.core.model.predecessors import Ended, Predecessor
 from koala.core.model.values import (

@@ -14,7 +14,7 @@ from koala.core.model.actions import (
 )
 from koala.core.model.events import SiteRegistered, SiteReported
 from koala.core.model.grid import Site, SiteFacts
-from koala.core.model.job import ComponentSpec
+from koala.core.model.job_spec import ComponentSpec
 from koala.core.model.values import JobId, SiteName
 from koala.core.resources import lack
 from koala.core.snapshot import load, save

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.core.model.actions import ClaimProcessors, StartTransfer
-from koala.core.model.job import ArmNumber, ComponentSpec, EndKind, JobType
+from koala.core.model.job import ArmNumber, EndKind
+from koala.core.model.job_spec import ComponentSpec, JobType
 from koala.core.model.values import ClaimId, FileName, SiteName, TransferId, UserName
 from koala.daemon.files.spool import Purpose, token
 from koala.daemon.loop.action_dispatcher import ActionDispatcher

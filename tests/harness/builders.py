@@ -6,7 +6,7 @@ from typing import Any
 
 from koala.core.model.events import JobSubmitted, SiteRegistered
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import ComponentSpec, InputFile, JobSpec, StartType
+from koala.core.model.job_spec import ComponentSpec, InputFile, JobSpec, StartType
 from koala.core.model.values import FileName, JobId, Priority, SiteName
 
 LOOSE = StartType.LOOSE

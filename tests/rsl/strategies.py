@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from koala.core.model.job import (
+from koala.core.model.job_spec import (
     ComponentSpec,
     Deadline,
     Hint,

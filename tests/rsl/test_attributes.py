@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from koala.core.model.job import ComponentSpec
+from koala.core.model.job_spec import ComponentSpec
 from koala.rsl import read_job
 from koala.rsl.attributes import (
     ALIASES,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from koala.core.model.job import JobSpec
+from koala.core.model.job_spec import JobSpec
 from koala.errors import SpecError
 from koala.rsl import JobReading, evaluated_tree, read_job, unparse, write_document, write_job
 from koala.rsl.document import DEPTH_MAX, NODES_MAX, is_document

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from koala.cli.jobs.submit import TEXT_CHARACTERS_MAX
-from koala.core.model.job import (
+from koala.core.model.job_spec import (
     ComponentSpec,
     Deadline,
     Hint,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core.model.job import ComponentSpec, JobType
+from koala.core.model.job_spec import ComponentSpec, JobType
 from koala.errors import SpecError
 from koala.rsl.jobspec import read_job
 from koala.rsl.jobtext import write_job

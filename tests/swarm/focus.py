@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
-from koala.core.model.job import InputFile, InputMode, JobSpec, StartType
+from koala.core.model.job_spec import InputFile, InputMode, JobSpec, StartType
 from koala.core.model.values import FileName, JobId, Priority, Seconds
 from tests.swarm.system.faults import Chances, Incident
 

@@ -21,7 +21,8 @@ from koala.core.model.events import (
     SiteRegistered,
     SiteResumed,
 )
-from koala.core.model.job import ArmNumber, EndKind, Finished, JobSpec, StartType
+from koala.core.model.job import ArmNumber, EndKind, Finished
+from koala.core.model.job_spec import JobSpec, StartType
 from koala.core.model.parameters import Parameters
 from koala.core.model.predecessors import Ended, Predecessor
 from koala.core.model.values import ALL, ClaimId, Instant, JobId, Priority, Seconds, SiteName

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import (
+from koala.core.model.job_spec import (
     ComponentSpec,
     Deadline,
     Hint,

@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from random import Random
 
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import ComponentSpec, InputFile, JobSpec
+from koala.core.model.job_spec import ComponentSpec, InputFile, JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FileName, JobId, Priority, SiteName, UserName
 from tests.swarm.run import Run

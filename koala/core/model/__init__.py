@@ -1,5 +1,6 @@
 """Values and records of the core: what jobs, sites, events and actions consist of.
 
+- `job_spec`: the request for a job, with its components.
 - `job`: a job, its attempts and members, and the table of phases.
 - `claim`: a claim, and its phases.
 - `grid`: sites, and the `GridView` that policies see.

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from koala.core.model.charges import Charge
-from koala.core.model.job import ClaimEnd, StartType
+from koala.core.model.job import ClaimEnd
+from koala.core.model.job_spec import StartType
 from koala.core.model.values import ClaimId, Instant, JobId, Seconds, SiteName
 
 

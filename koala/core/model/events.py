@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TypeAlias, get_args
 
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import ArmNumber, ClaimEnd, JobSpec
+from koala.core.model.job import ArmNumber, ClaimEnd
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.progress_reports import MemberReport
 from koala.core.model.values import (

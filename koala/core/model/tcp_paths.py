@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from koala.core.model.job import JobSpec, JobType, StartType
+from koala.core.model.job_spec import JobSpec, JobType, StartType
 from koala.core.model.values import ALL
 
 

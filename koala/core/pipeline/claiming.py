@@ -11,7 +11,8 @@ from koala.core.model.charges import Trouble
 from koala.core.model.claim import Asked, Claim, Grant, Granted
 from koala.core.model.grid import Assignment, GridView
 from koala.core.model.hold_budget import Budget
-from koala.core.model.job import Attempt, Claiming, Job, Member, Running, Starting, StartType
+from koala.core.model.job import Attempt, Claiming, Job, Member, Running, Starting
+from koala.core.model.job_spec import StartType
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, Priority, SiteName, claim_id
 from koala.core.pipeline.claiming_schedule import last_claim_at, missed_at, moved_claim, next_claim

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from koala.core.feasibility import empty_view
 from koala.core.model.grid import Assignment, GridView, Part, Placement, PlacementRequest
-from koala.core.model.job import Attempt, Claiming, ComponentSpec, Job, Member, Placing
+from koala.core.model.job import Attempt, Claiming, Job, Member, Placing
+from koala.core.model.job_spec import ComponentSpec
 from koala.core.model.placement_queues import queued_at
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import FOREVER, Instant, SiteName, UserName

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
-from koala.core.model.job import Cancelled, Finished, Job, JobSpec, Waiting
+from koala.core.model.job import Cancelled, Finished, Job, Waiting
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.predecessors import Ended, broken_promise
 from koala.core.model.values import Instant, JobId
 from koala.core.pipeline.queue_entry import enter_if_room

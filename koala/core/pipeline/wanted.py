@@ -14,17 +14,15 @@ from koala.core.model.actions import (
 from koala.core.model.claim import Asked, Claim, Stopped
 from koala.core.model.job import (
     Attempt,
-    InputMode,
     Job,
-    JobType,
     Member,
     PathTests,
     Release,
     Releasing,
     Running,
     Starting,
-    StartType,
 )
+from koala.core.model.job_spec import InputMode, JobType, StartType
 from koala.core.model.replicas import Transfer
 from koala.core.model.tcp_paths import paths_of
 from koala.core.model.values import SiteName

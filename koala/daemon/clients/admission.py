@@ -27,7 +27,7 @@ from koala.core.feasibility import (
     rooms_of,
 )
 from koala.core.model.grid import GridView, Part, PlacementRequest, Site, SiteView, Unplaceable
-from koala.core.model.job import ComponentSpec, JobSpec, StartType
+from koala.core.model.job_spec import ComponentSpec, JobSpec, StartType
 from koala.core.model.values import Instant, SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
 from koala.core.queries import demand_of

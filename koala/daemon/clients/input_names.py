@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from koala.core.model.job import InputFile, InputMode, JobSpec
+from koala.core.model.job_spec import InputFile, InputMode, JobSpec
 from koala.core.model.values import FileName
 from koala.core.scheduler import Scheduler
 from koala.errors import RejectedError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from koala.core.model.job import Finished, Job, JobSpec
+from koala.core.model.job import Finished, Job
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.predecessors import Ended
 from koala.core.model.values import JobId
 from koala.errors import RejectedError

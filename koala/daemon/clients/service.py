@@ -25,7 +25,8 @@ from koala.core.model.events import (
     SiteDrained,
     SiteResumed,
 )
-from koala.core.model.job import TERMINAL, Cancelled, Claiming, JobSpec, Placing
+from koala.core.model.job import TERMINAL, Cancelled, Claiming, Placing
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import JobId, SiteName, UserName
 from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller, caller_of_call

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from koala.core.model.job import JobSpec
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.registry import AgentRegistry

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from koala.core.model.job import ComponentSpec, JobSpec
+from koala.core.model.job_spec import ComponentSpec, JobSpec
 from koala.daemon.files.uploads import Content
 from koala.errors import RejectedError, SpecError
 

@@ -25,7 +25,8 @@ import structlog
 from koala.core.eviction import LOT, Forgotten, forget
 from koala.core.model.actions import Action, Announce
 from koala.core.model.events import Event, Woken
-from koala.core.model.job import Job, JobSpec
+from koala.core.model.job import Job
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, JobId, Seconds
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import save

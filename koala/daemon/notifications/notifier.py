@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from koala.core.model.job import TERMINAL, Failed, Job, JobSpec
+from koala.core.model.job import TERMINAL, Failed, Job
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import JobId
 from koala.daemon.storage.records import Notice
 from koala.errors import RejectedError

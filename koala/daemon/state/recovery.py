@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 
 from koala.core.model.events import KINDS, DaemonStarted, Event, JobSubmitted, ParametersChanged
-from koala.core.model.job import JobSpec
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, Instant, JobId
 from koala.core.scheduler import Scheduler

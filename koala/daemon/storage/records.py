@@ -21,7 +21,7 @@ import msgspec
 
 from koala.core.eviction import Forgotten
 from koala.core.model.events import EVENTS, KINDS, Event, JobSubmitted, ParametersChanged
-from koala.core.model.job import JobSpec
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.parameters import BEFORE
 from koala.core.model.values import Instant
 from koala.core.snapshot import NotSavedError

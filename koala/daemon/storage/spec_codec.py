@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, get_type_hints
 import msgspec
 
 from koala.core.model.events import JobSubmitted
-from koala.core.model.job import ComponentSpec, JobSpec
+from koala.core.model.job_spec import ComponentSpec, JobSpec
 
 Row: TypeAlias = Any
 """A struct made for a class of the core."""

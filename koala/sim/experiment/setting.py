@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import JobSpec
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
 from koala.protocol.ordering import OrderPolicy
 from koala.workload.streams import stream

@@ -17,7 +17,8 @@ from statistics import median
 from typing import TypeAlias
 
 from koala.core.model.events import Event, JobSubmitted, ParametersChanged
-from koala.core.model.job import ClaimEnd, EndKind, JobSpec
+from koala.core.model.job import ClaimEnd, EndKind
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, JobId, Seconds, SiteName
 from koala.sim.replay.chronicle import Chronicle, ClaimNote, SiteNote
 from koala.sim.replay.load import SETTLED_S, Steps, is_unexplained_refusal, other_load

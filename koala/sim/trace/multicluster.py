@@ -13,7 +13,7 @@ from math import ceil, inf
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from koala.core.model.job import ComponentSpec, JobSpec
+from koala.core.model.job_spec import ComponentSpec, JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import (
     FOREVER,

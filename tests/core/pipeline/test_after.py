@@ -7,7 +7,8 @@ import pytest
 from koala.core.invariants import check
 from koala.core.model.actions import ClaimProcessors, PublishOutputs
 from koala.core.model.events import JobCancelRequested, JobSubmitted
-from koala.core.model.job import Cancelled, Deadline
+from koala.core.model.job import Cancelled
+from koala.core.model.job_spec import Deadline
 from koala.core.model.parameters import Parameters
 from koala.core.model.predecessors import Ended, Predecessor
 from koala.core.model.values import JobId

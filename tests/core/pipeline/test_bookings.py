@@ -13,7 +13,8 @@ import pytest
 from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer
 from koala.core.model.events import ParametersChanged, TransferFinished
 from koala.core.model.grid import Assignment, Placement
-from koala.core.model.job import EndKind, Hint
+from koala.core.model.job import EndKind
+from koala.core.model.job_spec import Hint
 from koala.core.model.values import JobId, SiteName, TransferId
 from koala.core.policy_api import NO_POLICIES, Recorder
 from koala.core.queries import booked

@@ -16,7 +16,8 @@ from koala.core.model.actions import (
 )
 from koala.core.model.events import SiteDisconnected, SiteDrained, SiteRegistered
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import Claiming, EndKind, InputMode
+from koala.core.model.job import Claiming, EndKind
+from koala.core.model.job_spec import InputMode
 from koala.core.model.values import JobId, SiteName, UserName
 from koala.views.explain import why
 from tests.core.conftest import Begin

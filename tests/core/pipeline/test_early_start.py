@@ -15,7 +15,8 @@ from koala.core.model.actions import (
     StopClaim,
 )
 from koala.core.model.events import TransferFinished, TransferProgressed
-from koala.core.model.job import Deadline, EndKind
+from koala.core.model.job import EndKind
+from koala.core.model.job_spec import Deadline
 from koala.core.model.replicas import CHECKED_BPS
 from koala.core.model.values import JobId, SiteName, TransferId
 from koala.core.pipeline.claiming import victims

@@ -6,7 +6,7 @@ import pytest
 
 from koala.core.model.actions import ArmClaim, StartTransfer, StopClaim, TryPaths
 from koala.core.model.events import ClaimGranted, DaemonStarted, PathsTried
-from koala.core.model.job import JobType
+from koala.core.model.job_spec import JobType
 from koala.core.model.values import ClaimId, JobId, SiteName, TcpPath
 from koala.protocol import messages
 from koala.protocol.messages import PathTarget

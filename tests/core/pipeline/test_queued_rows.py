@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from koala.core.model.job import JobSpec
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import JobId
 from koala.core.policy_api import NO_POLICIES
 from koala.core.snapshot import NotSavedError, load, save

@@ -17,7 +17,7 @@ from koala.core.model.grid import (
     Replica,
     SiteView,
 )
-from koala.core.model.job import ComponentSpec, InputFile
+from koala.core.model.job_spec import ComponentSpec, InputFile
 from koala.core.model.values import FileName, SiteName, TransferId
 from koala.policies import chosen
 from koala.protocol.messages import HeldFile

@@ -14,7 +14,7 @@ from koala.core.model.events import (
     SiteReported,
 )
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import ComponentSpec, Deadline, InputFile, JobSpec, StartType
+from koala.core.model.job_spec import ComponentSpec, Deadline, InputFile, JobSpec, StartType
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import SiteName, UserName
 from koala.core.scheduler import Scheduler

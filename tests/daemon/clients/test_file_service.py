@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from koala.core.model.events import JobSubmitted, ReplicaAdded
-from koala.core.model.job import ComponentSpec, InputFile, JobSpec
+from koala.core.model.job_spec import ComponentSpec, InputFile, JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FileName, JobId, SiteName, UserName
 from koala.core.scheduler import Scheduler

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from koala.core.model.events import ReplicaAdded
-from koala.core.model.job import ComponentSpec, InputFile, InputMode, JobSpec
+from koala.core.model.job_spec import ComponentSpec, InputFile, InputMode, JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FileName, SiteName, UserName
 from koala.core.scheduler import Scheduler

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core.model.job import ComponentSpec, JobSpec
+from koala.core.model.job_spec import ComponentSpec, JobSpec
 from koala.core.model.values import UserName
 from koala.daemon.clients.staging import with_archives
 from koala.daemon.files.uploads import Content

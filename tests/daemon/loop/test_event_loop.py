@@ -11,7 +11,7 @@ import pytest
 from koala.core.model.actions import Action, ClaimProcessors
 from koala.core.model.events import DaemonStarted, Event, JobSubmitted, SiteRegistered, Woken
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import ComponentSpec, JobSpec
+from koala.core.model.job_spec import ComponentSpec, JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import JobId, SiteName
 from koala.core.scheduler import Scheduler

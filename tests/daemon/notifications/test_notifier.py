@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from koala.client import AsyncClient
-from koala.core.model.job import Cancelled, Failed, Job, Notify, Phase
+from koala.core.model.job import Cancelled, Failed, Job, Phase
+from koala.core.model.job_spec import Notify
 from koala.core.model.values import JobId, UserName
 from koala.daemon.notifications import notifier as notifiers
 from koala.daemon.notifications.notifier import Notifier, NotifyRules

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from koala.core.model.events import JobSubmitted
-from koala.core.model.job import ComponentSpec, JobSpec
+from koala.core.model.job_spec import ComponentSpec, JobSpec
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext, Upkeep
 from koala.daemon.state.recovery import Recovered, recover

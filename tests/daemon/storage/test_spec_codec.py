@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from koala.core.model.events import KINDS, JobSubmitted
-from koala.core.model.job import ComponentSpec, InputFile, JobSpec, JobType, StartType
+from koala.core.model.job_spec import ComponentSpec, InputFile, JobSpec, JobType, StartType
 from koala.core.model.values import FileName, JobId, Priority, SiteName, UserName
 from koala.daemon.storage.records import decode_event, encode_event
 from koala.daemon.storage.spec_codec import SPEC_ROW, SpecReader, row_of_spec

@@ -12,7 +12,8 @@ import pytest
 from koala.core.model import actions as ac
 from koala.core.model import events as ev
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import ClaimEnd, ComponentSpec, Deadline, EndKind, JobSpec
+from koala.core.model.job import ClaimEnd, EndKind
+from koala.core.model.job_spec import ComponentSpec, Deadline, JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import ClaimId, JobId, SiteName
 from koala.core.scheduler import Scheduler

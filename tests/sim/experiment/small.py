@@ -10,7 +10,7 @@ from koala.core.invariants import check
 from koala.core.model.actions import Action, Announce
 from koala.core.model.events import Event
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import ComponentSpec, InputFile
+from koala.core.model.job_spec import ComponentSpec, InputFile
 from koala.core.model.parameters import PAPER
 from koala.core.model.values import FileName, Instant, JobId, SiteName
 from koala.core.scheduler import Scheduler

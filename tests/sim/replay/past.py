@@ -14,7 +14,7 @@ from typing import Any
 from koala.core.model.actions import Action
 from koala.core.model.events import Event, Woken
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import JobSpec
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import ClaimId, Instant, JobId, Seconds, SiteName
 from koala.core.policy_api import NO_POLICIES

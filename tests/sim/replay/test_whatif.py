@@ -15,7 +15,7 @@ from koala.core.model.events import (
     SiteDrained,
     SiteReported,
 )
-from koala.core.model.job import Deadline
+from koala.core.model.job_spec import Deadline
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FileName, JobId, SiteName, UserName
 from koala.policies import BUILT_IN

@@ -21,7 +21,7 @@ from koala.core.model.events import (
     SiteResumed,
 )
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import JobSpec
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import ClaimId, FileName, Instant, JobId, Seconds, SiteName, UserName
 from koala.core.policy_api import Policies

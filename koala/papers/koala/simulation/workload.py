@@ -11,7 +11,7 @@ from math import log
 from random import Random
 from typing import TypeVar
 
-from koala.core.model.job import ComponentSpec, InputFile, JobSpec
+from koala.core.model.job_spec import ComponentSpec, InputFile, JobSpec
 from koala.core.model.values import FileName, JobId, Priority, SiteName, UserName
 from koala.papers.koala.simulation.setting import Setting
 from koala.sim.experiment.setting import LocalJob, Submission

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from koala.core.model.actions import ClaimProcessors
-from koala.core.model.job import ComponentSpec, JobSpec, StartType
+from koala.core.model.job_spec import ComponentSpec, JobSpec, StartType
 from koala.core.model.values import ClaimId, SiteName, UserName
 from koala.protocol.codec import TO_AGENT
 from koala.protocol.messages import Hold

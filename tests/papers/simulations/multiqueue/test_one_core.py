@@ -14,7 +14,8 @@ import pytest
 from koala.core.model import events as ev
 from koala.core.model.actions import Action, ArmClaim, ClaimProcessors, ReleaseClaim
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import ClaimEnd, ComponentSpec, EndKind, Finished, JobSpec
+from koala.core.model.job import ClaimEnd, EndKind, Finished
+from koala.core.model.job_spec import ComponentSpec, JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, ClaimId, JobId, SiteName
 from koala.core.model.visiting import draw_of

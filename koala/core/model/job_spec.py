@@ -1,0 +1,198 @@
+"""The request for a job (JobSpec): what to run, in which components, and with which wishes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+
+from koala.core.model.predecessors import Predecessor
+from koala.core.model.values import (
+    FileName,
+    Inputs,
+    Instant,
+    Priority,
+    Seconds,
+    SiteName,
+    TcpPath,
+    UserName,
+)
+from koala.protocol import messages
+
+JobType = messages.JobType
+
+
+class StartType(StrEnum):
+    """Role of a component in the start barrier (DUROC's subjobStartType)."""
+
+    STRICT = "strict-barrier"
+    LOOSE = "loose-barrier"
+    NONE = "no-barrier"
+
+
+class InputMode(StrEnum):
+    """Part of the input file that each component gets: the whole or its chunk (KOALA 2.3)."""
+
+    WHOLE = "whole"
+    CHUNK = "chunk"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFile:
+    """An input file of a job (KOALA 2.3); the size is used for a file that the catalogue does not
+    know.
+    """
+
+    name: FileName
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadline:
+    """Required start: an instant (epoch seconds) or seconds from submission; exactly one is
+    given.
+    """
+
+    at: Instant | None = None
+    after_s: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """The resource that matters (`cpu` or `io`) and the acceptable deviation of its rate, 0 to 1
+    (Hints 3.4).
+    """
+
+    kind: str
+    deviation: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentSpec(messages.ProgramSpec):
+    """A component: processors and the program to start on them. Times in seconds, memory in MB."""
+
+    processors: int = 1
+    site: SiteName | None = None
+    label: str | None = None
+    start_type: StartType = StartType.STRICT
+    rate: float | None = None  # work a second that was agreed, for progress control
+    inputs: tuple[InputFile, ...] = ()  # files that it alone reads, beside those of the job
+
+    @property
+    def processes(self) -> int:
+        """Number of processes of the component's program."""
+        if self.job_type is JobType.SINGLE:
+            return 1
+        return self.processors // (self.cpus_per_task or 1)
+
+    def program(self, label: str, job_name: str = "") -> messages.Program:
+        """Return the program as the component's site gets it."""
+        spec = {name: getattr(self, name) for name in _PROGRAM_FIELDS}
+        return messages.Program(label=label, job_name=job_name, processes=self.processes, **spec)
+
+
+_PROGRAM_FIELDS = tuple(field.name for field in fields(messages.ProgramSpec))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notify:
+    """Receivers of the job's end: subscribers of an MQTT topic, and a program of the user."""
+
+    topic: str = ""
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A request as submitted; never changed afterwards."""
+
+    components: tuple[ComponentSpec, ...]
+    owner: UserName = UserName("")
+    name: str = ""  # for people; several jobs may have it
+    priority: Priority = Priority.LOW
+    queue: SiteName | None = None  # at whose local queue it was submitted
+    input_file: InputFile | None = None
+    more_files: tuple[InputFile, ...] = ()  # the papers' jobs have one input file; others may add
+    input_mode: InputMode = InputMode.WHOLE
+    deadline: Deadline | None = None
+    hint: Hint | None = None
+    length_mi: float | None = None  # million instructions, for each processor
+    preferred_mips: float | None = None
+    max_hold_s: Seconds | None = None
+    quorum: int | None = None
+    retries: int = 0
+    rerun: bool = True
+    progress: str | None = None
+    asynchrony_s: Seconds | None = None
+    deviation_s: Seconds | None = None
+    connect: tuple[TcpPath, ...] = ()
+    distinct: bool = False  # no two components at one site
+    after: tuple[Predecessor, ...] = ()  # jobs that must have ended before it is placed
+    notify: Notify | None = None
+
+    @property
+    def input_files(self) -> tuple[InputFile, ...]:
+        """Input files that every component reads."""
+        return () if self.input_file is None else (self.input_file, *self.more_files)
+
+    @property
+    def all_inputs(self) -> tuple[InputFile, ...]:
+        """Input files of the job and of its components, each once."""
+        own = [file for component in self.components for file in component.inputs]
+        return tuple(dict.fromkeys((*self.input_files, *own))) if own else self.input_files
+
+    def inputs_of(self, component: int) -> tuple[InputFile, ...]:
+        """Return the input files that a component reads: those of the job, then its own."""
+        own = self.components[component].inputs
+        return (*self.input_files, *own) if own else self.input_files
+
+    def input_names(self, component: int) -> Inputs | None:
+        """Return the names of a component's input files, as placement policies get them; None
+        without any."""
+        files = self.inputs_of(component)
+        if len(files) < 2:
+            return files[0].name if files else None
+        return tuple([file.name for file in files])
+
+    @property
+    def is_controlled(self) -> bool:
+        """Return True if its components are kept together while they run."""
+        return self.progress not in (None, "free")
+
+    def with_inputs(self, files: tuple[InputFile, ...]) -> JobSpec:
+        """Copy of the request with these input files, at least one."""
+        return replace(self, input_file=files[0], more_files=files[1:])
+
+    def deadline_at(self, submitted_at: Instant) -> Instant | None:
+        """Deadline D of a job submitted at this instant."""
+        if self.deadline is None or self.deadline.after_s is None:
+            return None if self.deadline is None else self.deadline.at
+        return submitted_at + self.deadline.after_s
+
+    @property
+    def processors(self) -> int:
+        """Processors of all components together."""
+        return sum(component.processors for component in self.components)
+
+    @property
+    def largest(self) -> int:
+        """Processors of the largest component."""
+        return max(component.processors for component in self.components)
+
+    @property
+    def needed(self) -> int:
+        """Number of components with which it can start: the quorum, or all strict ones."""
+        if self.quorum is not None:
+            return min(self.quorum, len(self.components))
+        strict = [one for one in self.components if one.start_type is StartType.STRICT]
+        return len(strict) or 1
+
+    def in_queue_of(self, site: SiteName) -> JobSpec:
+        """Copy of the request for a site's local queue; a job of one component runs only there."""
+        components = self.components
+        if len(components) == 1:
+            components = (replace(components[0], site=site),)
+        return replace(self, queue=site, components=components)
+
+    def label(self, component: int) -> str:
+        """The component's label, or its index when it has none."""
+        return self.components[component].label or str(component)
