@@ -19,7 +19,7 @@ from koala.core.model.values import FileName, JobId, Priority, SiteName, UserNam
 from koala.core.policy_api import ClaimQuestion, PendingPart, Victim
 from koala.policies.claiming.incremental import incremental
 from koala.policies.placement.close_to_files import close_to_files
-from koala.policies.placement.worst_fit import spread, worst_fit, worst_fit_distinct
+from koala.policies.placement.worst_fit import pack, spread, worst_fit, worst_fit_distinct
 from koala.policies.queueing.koala import turn
 
 FILE = FileName("data")
@@ -132,6 +132,24 @@ def test_bare_numbers_are_spread_as_components_are(idle: list[int], sizes: list[
         PlacementRequest(parts=parts(*sizes)), grid({str(n): free for n, free in enumerate(idle)})
     )
     found = spread(sizes, idle)
+    if found is None:
+        assert isinstance(answer, Unplaceable)
+    else:
+        assert sites(answer) == [str(site) for site in found]
+
+
+@given(
+    idle=st.lists(st.integers(0, 9), min_size=1, max_size=5),
+    components=st.integers(1, 6),
+    size=st.integers(1, 4),
+)
+def test_bare_numbers_are_packed_as_components_are(
+    idle: list[int], components: int, size: int
+) -> None:
+    """The simulator of the deadlines paper calls `pack`, the daemon the policy."""
+    request = PlacementRequest(parts=parts(*[size] * components))
+    answer = worst_fit(request, grid({str(n): free for n, free in enumerate(idle)}))
+    found = pack(components, size, idle)
     if found is None:
         assert isinstance(answer, Unplaceable)
     else:

@@ -49,6 +49,21 @@ def spread(sizes: Sequence[int], idle: Sequence[int]) -> list[int] | None:
     return ranking
 
 
+def pack(components: int, size: int, idle: Sequence[int]) -> list[int] | None:
+    """Place components of one size as `worst_fit` does, for bare numbers: the index of each
+    component's site, or None if they do not fit."""
+    free = list(idle)
+    found = []
+    for _ in range(components):
+        most = max(free)
+        if most < size:
+            return None
+        site = free.index(most)
+        free[site] -= size
+        found.append(site)
+    return found
+
+
 def _fit(
     request: PlacementRequest, view: GridView, *, is_distinct: bool
 ) -> Placement | Unplaceable:

@@ -2,7 +2,7 @@
 
 The model:
 
-- Clusters are the agents' local manager model under FCFS, which local users fill.
+- Clusters have an FCFS queue each, which local users fill.
 - Global jobs have components that must start together at their deadline D.
 - Tries come at the instants of the Repeated Placement Policy (koala.core.model.timeline).
 - Components are placed Worst-Fit.
