@@ -35,7 +35,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from koala.errors import SpecError
-from koala.rsl.attributes import KNOWN, plain_name
+from koala.rsl.attribute_names import KNOWN, plain_name
 from koala.rsl.evaluation import canonical_name
 from koala.rsl.tree import (
     Compound,

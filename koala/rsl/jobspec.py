@@ -22,17 +22,8 @@ from koala.core.model.tcp_paths import count_of, names_of
 from koala.core.model.values import ALL, SiteName, UserName
 from koala.errors import SpecError
 from koala.rsl import fields
-from koala.rsl.attributes import (
-    DEFINITION,
-    KEYS,
-    KNOWN,
-    PROCESSORS_MAX,
-    Attribute,
-    Scope,
-    Treatment,
-    find_attribute,
-    known_names_near,
-)
+from koala.rsl.attribute_names import DEFINITION, KEYS, KNOWN, find_attribute, known_names_near
+from koala.rsl.attributes import PROCESSORS_MAX, Attribute, Scope, Treatment
 from koala.rsl.document import is_document, parse_document
 from koala.rsl.evaluation import canonical_name, evaluate, is_definition
 from koala.rsl.fields import Given, shown

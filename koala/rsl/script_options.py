@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from koala.core.model.job_spec import ComponentSpec
 from koala.core.model.values import Seconds
 from koala.errors import SpecError
-from koala.rsl.attributes import KNOWN
+from koala.rsl.attribute_names import KNOWN
 from koala.rsl.evaluation import canonical_name
 from koala.rsl.fields import Given
 from koala.rsl.tree import Literal, Operator, Relation, Source

@@ -11,7 +11,8 @@ import koala
 from koala import Component, Job
 from koala.errors import SpecError
 from koala.rsl import read_job
-from koala.rsl.attributes import ATTRIBUTES, Scope, Treatment, plain_name
+from koala.rsl.attribute_names import plain_name
+from koala.rsl.attributes import ATTRIBUTES, Scope, Treatment
 
 
 def test_a_job_in_python_is_the_job_in_rsl() -> None:

@@ -7,17 +7,14 @@ from pathlib import Path
 
 from koala.core.model.job_spec import ComponentSpec
 from koala.rsl import read_job
-from koala.rsl.attributes import (
+from koala.rsl.attribute_names import (
     ALIASES,
-    ATTRIBUTES,
     KNOWN,
     PLAIN_NAMES,
-    Scope,
-    Treatment,
     known_names_near,
-    markdown_table,
     plain_name,
 )
+from koala.rsl.attributes import ATTRIBUTES, Attribute, Scope, Treatment
 from koala.rsl.evaluation import canonical_name
 from koala.rsl.readers import JOB_READERS, SPECIAL
 
@@ -34,6 +31,25 @@ GLOBUS = """
 """The names of GT 2.4, GRAM 5 and DUROC, as their manuals list them."""
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def _names(row: Attribute) -> str:
+    plain = PLAIN_NAMES.get(row.name)
+    others = [alias for alias, name in ALIASES.items() if name == row.name]
+    return ", ".join(f"`{name}`" for name in (row.name, plain, *others) if name)
+
+
+def markdown_table() -> str:
+    """Format the table of docs/rsl.md."""
+    rows = [
+        ("attribute", "from", "of a", "values", "treatment", "meaning, or why"),
+        ("---",) * 6,
+        *(
+            (_names(row), row.origin, row.scope, row.values, row.treatment, row.note)
+            for row in ATTRIBUTES
+        ),
+    ]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def test_names_are_unique_after_canonicalisation() -> None:
