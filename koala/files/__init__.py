@@ -3,7 +3,8 @@
 The target of a copy reads from the source's server, or from the relay beside the daemon. The source
 dials the relay; the target sees no difference.
 
-`transfer` is the pure state machine of one copy; `rate_limits` paces the links.
+`transfer` is the pure state machine of one copy, with its input and output in `transfer_events`;
+`rate_limits` paces the links.
 `names` and `confined_folder` keep every name inside its folder. The other modules do the input and
 output; `koala_agent.files` puts them together.
 

@@ -28,7 +28,8 @@ from koala.files.incoming import Incoming, Remains, Summing
 from koala.files.orders import Report, TransferReport
 from koala.files.rate_limits import LinkLimits
 from koala.files.threads import in_steps, in_thread
-from koala.files.transfer import (
+from koala.files.transfer import Failed, Finished, Transfer, TransferLimits
+from koala.files.transfer_events import (
     Action,
     Admitted,
     Arrived,
@@ -41,9 +42,7 @@ from koala.files.transfer import (
     Discard,
     Ended,
     Event,
-    Failed,
     Fault,
-    Finished,
     HangUp,
     Keep,
     Kept,
@@ -53,8 +52,6 @@ from koala.files.transfer import (
     Refused,
     Tell,
     Ticked,
-    Transfer,
-    TransferLimits,
 )
 from koala.protocol.messages import FetchOrder, TransferFailed, TransferFinished
 from koala.runtime import clock

@@ -8,12 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.files.transfer import (
+    Cancelled,
+    Failed,
+    Finished,
+    Queued,
+    Reading,
+    Transfer,
+    TransferLimits,
+    Waiting,
+)
+from koala.files.transfer_events import (
     Action,
     Admitted,
     Arrived,
     AskPlace,
     Busy,
-    Cancelled,
     CancelRequested,
     Check,
     Checked,
@@ -21,23 +30,16 @@ from koala.files.transfer import (
     Discard,
     Ended,
     Event,
-    Failed,
     Fault,
-    Finished,
     HangUp,
     Keep,
     Kept,
     Listening,
     Ordered,
-    Queued,
     Read,
-    Reading,
     Refused,
     Tell,
     Ticked,
-    Transfer,
-    TransferLimits,
-    Waiting,
 )
 from koala.protocol.messages import FetchOrder, TransferFailed, TransferFinished, TransferProgress
 

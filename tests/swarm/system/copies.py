@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from koala.core.model.values import Instant, SiteName
 from koala.files.orders import Report, TransferReport
-from koala.files.transfer import (
+from koala.files.transfer import Failed, Finished, Transfer, TransferLimits
+from koala.files.transfer_events import (
     Action,
     Admitted,
     Arrived,
@@ -25,9 +26,7 @@ from koala.files.transfer import (
     Discard,
     Ended,
     Event,
-    Failed,
     Fault,
-    Finished,
     HangUp,
     Keep,
     Kept,
@@ -37,8 +36,6 @@ from koala.files.transfer import (
     Refused,
     Tell,
     Ticked,
-    Transfer,
-    TransferLimits,
 )
 from koala.protocol.messages import FetchOrder, ServeOrder, TransferFinished
 from tests.swarm.system.machines import Process, Timer
