@@ -47,6 +47,7 @@ from koala.daemon.clients.rsl_parsing import DescriptionParser
 from koala.daemon.clients.service import Service
 from koala.daemon.clients.site_status import SiteStatus
 from koala.daemon.clients.submit_service import SubmitService
+from koala.daemon.clients.watch_streams import WatchStreams
 from koala.daemon.config import MB, Config, read_config
 from koala.daemon.files.additions import Additions
 from koala.daemon.files.relay_process import Relay, RunRelay, run_relay_process
@@ -337,7 +338,9 @@ class Daemon:
             relay=lambda: relay.address,
             scheduler=scheduler,
             event_loop=event_loop,
-            event_feed=notices,
+            watches=WatchStreams(
+                event_feed=notices, event_loop=event_loop, journal=journal, scheduler=scheduler
+            ),
             site_status=SiteStatus(registry, listeners.enrolled),
             logs=logs,
             outputs=Outputs(spool, publisher),

@@ -11,7 +11,6 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import grpc
@@ -25,26 +24,25 @@ from koala.core.model.events import (
     SiteDrained,
     SiteResumed,
 )
-from koala.core.model.job import TERMINAL, Cancelled, Claiming, Placing
+from koala.core.model.job import Cancelled, Claiming, Placing
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import JobId, SiteName, UserName
 from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.auth.enrolment_service import Registrar
 from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
-from koala.daemon.clients.event_feed import CutError, EventFeed
 from koala.daemon.clients.file_service import FileService
 from koala.daemon.clients.listing import Listing, damaged_picture
 from koala.daemon.clients.logs import Logs, LogsWanted
 from koala.daemon.clients.outputs import Outputs, OutputsWanted
 from koala.daemon.clients.site_status import SiteStatus
 from koala.daemon.clients.submit_service import LOT, SubmitService
+from koala.daemon.clients.watch_streams import WatchStreams
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext, read_only_batch
 from koala.daemon.quotas import ConcurrencyQuota, FairQueue
 from koala.daemon.storage.archive import ArchiveQuery, not_as_archived
 from koala.daemon.storage.journal import Journal
-from koala.daemon.storage.records import Notice
 from koala.errors import (
     ExhaustedError,
     RejectedError,
@@ -63,12 +61,10 @@ from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaServicer
 
 SUBMISSIONS_MAX = 1_000
-WRITE_S_MAX = 60.0  # for one notice: a watcher that does not read for so long is cut
 SITE_VERBS = ("drain", "resume", "lost")
 CANCELS_MAX = 10_000
 REPORT_JOBS_MAX = 50_000  # archived jobs in a report
 PAST_JOBS_MAX = 10_000  # newest archived jobs in a list
-_ENDS = tuple(phase.__name__ for phase in TERMINAL)
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Request = TypeVar("Request")
@@ -88,7 +84,7 @@ class Service(KoalaServicer):
     relay: Callable[[], str]
     scheduler: Scheduler
     event_loop: EventLoop
-    event_feed: EventFeed
+    watches: WatchStreams
     site_status: SiteStatus
     logs: Logs
     outputs: Outputs
@@ -351,43 +347,10 @@ class Service(KoalaServicer):
     async def Watch(self, request: pb.WatchRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
         caller = caller_of_call()
         with self.stream_quota.slot(caller.name):
-            after = self.event_feed.start(request.after)  # first: the job may end meanwhile
+            after = self.watches.event_feed.start(request.after)  # first: the job may end meanwhile
             is_over = bool(request.job) and await self._check_job(request.job, caller)
-            until = self.event_feed.last if is_over else None
-            await self._watch(request, context, caller, after, until)
-
-    async def _watch(
-        self,
-        request: pb.WatchRequest,
-        context: Context,
-        caller: Caller,
-        after: int,
-        until: int | None,
-    ) -> None:
-        """Send matching notices; end after notice `until`, or after the one with the job's end."""
-        # Tells the client that it misses no notice from here on.
-        await context.send_initial_metadata((("koala-after", str(after)),))
-        if until is not None and until <= after:
-            return
-        try:
-            async with aclosing(self.event_feed.since(after)) as lots:
-                async for lot in lots:
-                    chosen = [notice for notice in lot if _is_wanted(notice, request)]
-                    visible = await self._visible(caller, chosen)
-                    for message in _messages(visible, in_lots=request.in_lots):
-                        async with asyncio.timeout(WRITE_S_MAX):
-                            await context.write(message)
-                    if until is None and any(_is_end(notice, request.job) for notice in lot):
-                        return
-                    if until is not None and until <= lot[-1].number:
-                        return
-                    if request.in_lots:
-                        await asyncio.sleep(self.event_feed.pause_s)
-        except CutError as cut:
-            await context.abort(grpc.StatusCode.ABORTED, str(cut))
-        except TimeoutError:
-            reason = f"nothing was taken for {WRITE_S_MAX:g} s; resume after the last one seen"
-            await context.abort(grpc.StatusCode.ABORTED, reason)
+            until = self.watches.event_feed.last if is_over else None
+            await self.watches.send(request, context, caller, after, until)
 
     async def Logs(self, request: pb.LogsRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
         caller = caller_of_call()
@@ -426,65 +389,8 @@ class Service(KoalaServicer):
         async with self.call_queue.slot(caller.name):
             return await self._query_job(job, is_over)
 
-    async def _visible(self, caller: Caller, notices: Sequence[Notice]) -> Sequence[Notice]:
-        """Filter notices: a caller sees those of visible jobs, and of sites that admit it."""
-        if caller.sees(""):
-            return notices
-        owners = await self._owners({notice.job for notice in notices if notice.job})
-
-        def sees(notice: Notice) -> bool:
-            if notice.job:
-                return notice.job in owners and caller.sees(owners[notice.job])
-            site = self.scheduler.sites.get(SiteName(notice.site))
-            return site is None or site.facts.admits(UserName(caller.name))
-
-        return [notice for notice in notices if sees(notice)]
-
-    async def _owners(self, jobs: Iterable[str]) -> dict[str, str]:
-        """Look up the owners of jobs, in the state and the archive."""
-        found: dict[str, str] = {}
-        past = []
-        for name in jobs:
-            job = self.event_loop.job(JobId(name))
-            if job is None:
-                past.append(name)
-            else:
-                found[name] = job.spec.owner
-        return found | await self.journal.owners(past) if past else found
-
 
 # --- parts ----------------------------------------------------------------------------------------
-
-
-def _messages(notices: Sequence[Notice], *, in_lots: bool) -> list[pb.Notice]:
-    """Return a message for each notice, or one for all: the first, with the others in it."""
-    messages = [_message(notice) for notice in notices]
-    if not in_lots or len(messages) < 2:
-        return messages
-    lot = pb.Notice(more=messages[1:])
-    lot.MergeFrom(messages[0])
-    return [lot]
-
-
-@lru_cache(maxsize=1_000)  # all watchers read the newest notices
-def _message(notice: Notice) -> pb.Notice:
-    return pb.Notice(
-        number=notice.number,
-        at=notice.at,
-        job=notice.job,
-        site=notice.site,
-        phase=notice.phase,
-        text=notice.text,
-    )
-
-
-def _is_wanted(notice: Notice, request: pb.WatchRequest) -> bool:
-    return request.job in ("", notice.job) and request.site in ("", notice.site)
-
-
-def _is_end(notice: Notice, job: str) -> bool:
-    """True for a job's last notice: there are none after its end."""
-    return bool(job) and notice.job == job and notice.phase in _ENDS
 
 
 def _cancel(batch: BatchContext, job: JobId, by: Caller) -> pb.Cancelled:
