@@ -43,10 +43,12 @@ def test_l_falls_by_subtraction_to_its_floor() -> None:
     ("rtt_s", "arms", "lead"),
     [(0.0, 0, 0.05), (0.001, 0, 0.05), (0.1, 0, 0.4), (0.1, 1, 0.8), (0.1, 9, 2.0), (9.0, 0, 2.0)],
 )
-def test_the_lead_is_four_round_trips_and_doubles_with_each_arming_that_failed(
+def test_the_lead_is_so_many_round_trips_and_doubles_with_each_arming_that_failed(
     rtt_s: float, arms: int, lead: float
 ) -> None:
-    assert lead_s(rtt_s, arms=arms, lead_min_s=0.05, lead_max_s=2.0) == pytest.approx(lead)
+    limits = {"lead_min_s": 0.05, "lead_max_s": 2.0}
+    assert lead_s(rtt_s, round_trips=4, arms=arms, **limits) == pytest.approx(lead)
+    assert lead_s(4 * rtt_s, round_trips=1, arms=arms, **limits) == pytest.approx(lead)
 
 
 def test_chunks_are_in_proportion_to_processors_and_cover_the_file() -> None:

@@ -75,11 +75,11 @@ def lowered_fraction(fraction: float, *, step: float, fraction_min: float) -> fl
     return max(fraction_min, fraction - step)
 
 
-def lead_s(rtt_s: Seconds, *, arms: int, lead_min_s: Seconds, lead_max_s: Seconds) -> Seconds:
-    """Lead of T over the Arm: at least four of the slowest round trips, doubled with each failed
-    arming.
-    """
-    return min(lead_max_s, max(lead_min_s, 4 * rtt_s) * 2.0**arms)
+def lead_s(
+    rtt_s: Seconds, *, round_trips: int, arms: int, lead_min_s: Seconds, lead_max_s: Seconds
+) -> Seconds:
+    """Lead over the Arm: so many of the slowest round trips, doubled with each failed arming."""
+    return min(lead_max_s, max(lead_min_s, round_trips * rtt_s) * 2.0**arms)
 
 
 def chunk(processors: list[int], component: int, size_bytes: int) -> tuple[int, int]:

@@ -37,6 +37,10 @@ from koala.core.queries import address_of, claims_of, describe, member_of, start
 from koala.core.state import State
 from koala.protocol.messages import Peer
 
+ARMED_AHEAD = 4
+"""Round trips to the slowest member from the Arm to a start time that is known before: one for the
+answers, one for the Release, and as many as a margin."""
+
 
 def advance_start(state: State, starting: Starting, now: Instant) -> None:
     """Arm a fully claimed job once its files are there and its JST is near. If it may start early,
@@ -54,11 +58,12 @@ def advance_start(state: State, starting: Starting, now: Instant) -> None:
         return
     if starts_early(state, job):
         attempt.start_at = min(attempt.start_at, now)
-    lead = lead_over(state, attempt, arms=tested.arms)
+    lead = lead_over(state, attempt, round_trips=ARMED_AHEAD, arms=tested.arms)
     if now < attempt.start_at - lead:
         state.timers.set(attempt.start_at - lead, TimerKind.ARM, job.id)
     elif tested.arming is None or now >= answers_until(state, tested.arming):
-        release_at = max(attempt.start_at, now + lead)
+        asked_lead = lead_over(state, attempt, round_trips=1, arms=tested.arms)
+        release_at = max(attempt.start_at, now + asked_lead)
         late_at = latest_start_at(state, job, release_at)
         if late_at < release_at + min(lead, state.parameters.late_max_s):
             fail(state, job, f"deadline missed: not armed in {tested.arms} rounds", now)
@@ -114,11 +119,12 @@ def _block_start(state: State, starting: Starting, problem: str, now: Instant) -
     set_back(state, starting.attempt, reason, now)
 
 
-def lead_over(state: State, attempt: Attempt, *, arms: int) -> Seconds:
-    """Lead of T that is needed for a message to reach all members in time."""
+def lead_over(state: State, attempt: Attempt, *, round_trips: int, arms: int) -> Seconds:
+    """Lead over the Arm, by the round trips that were measured to the members' sites."""
     sites = [member.site for member in attempt.at_barrier if member.site is not None]
     return lead_s(
         max((state.sites[site].rtt_s for site in sites), default=0.0),
+        round_trips=round_trips,
         arms=arms,
         lead_min_s=state.parameters.lead_min_s,
         lead_max_s=state.parameters.lead_max_s,
@@ -245,15 +251,14 @@ def release(state: State, starting: Starting, arming: Arming, now: Instant) -> N
 def decided_at(state: State, starting: Starting, arming: Arming, now: Instant) -> Instant:
     """Choose T at the decision.
 
-    T is ahead by the lead, or by the time that this round of Arm messages took, with a margin,
-    because a Release that arrives after T makes a start uneven. It is not before the T of the Arm,
-    and early enough before D.
+    T is ahead by the time that this round of Arm messages took: it contains the way of a Release to
+    the slowest member, and the way back as a margin. A Release that arrives after T makes a start
+    uneven. T is not before the T of the Arm, and early enough before D.
     """
     job = state.jobs[starting.attempt.job]
-    round_s = now - arming.asked_at
-    lead = lead_over(state, starting.attempt, arms=0)
-    way_s = max(lead, state.parameters.lead_rounds * round_s)
-    latest_at = latest_start_at(state, job, arming.release_at) - state.parameters.late_max_s / 2
+    limits = state.parameters
+    way_s = max(limits.lead_min_s, limits.lead_rounds * (now - arming.asked_at))
+    latest_at = latest_start_at(state, job, arming.release_at) - limits.late_max_s / 2
     return max(arming.release_at, min(now + way_s, latest_at))
 
 

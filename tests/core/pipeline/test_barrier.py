@@ -150,11 +150,32 @@ def test_an_arm_is_repeated_when_its_answers_were_waited_for(begin: Begin) -> No
     script.drop()
 
 
-def test_the_lead_follows_the_slowest_round_trip(script: Script) -> None:
+def test_an_arm_asks_for_a_t_one_round_trip_to_the_slowest_site_ahead(script: Script) -> None:
     script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4))
     claims = script.claimed("j1")
     script.tell(SiteReported(site=SiteName("b"), idle=0, through=1, rtt_s=0.2)).grant(*claims)
-    assert script.take(ArmClaim)[0].release_at == pytest.approx(0.8)
+    assert script.take(ArmClaim)[0].release_at == pytest.approx(0.2)
+
+
+def test_t_follows_the_arms_own_round_not_the_round_trips_of_an_idle_link(begin: Begin) -> None:
+    """Beats of idle processes take several times as long as messages of a start under way."""
+    script = begin(lead_min_s=0.005, arm_wait_s=0.25)
+    script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4))
+    claims = script.claimed("j1")
+    script.tell(SiteReported(site=SiteName("b"), idle=0, through=1, rtt_s=0.008)).grant(*claims)
+    number, _ = script.armings("j1")
+    script.at(0.009).arm(claims[0], number).arm(claims[1], number)
+    releases = script.take(ReleaseClaim)
+    assert [release.release_at for release in releases] == [pytest.approx(0.018)] * 2
+
+
+def test_a_known_start_time_is_armed_for_four_round_trips_before(begin: Begin) -> None:
+    script = begin(start="jst", bandwidth_default_bps=10.0).ignore(StartTransfer)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home")
+    script.tell(SiteReported(site=SiteName("a"), idle=4, through=0, rtt_s=0.2))
+    script.tell(a_job("j1", 4, file="data")).at(75).grant(*script.claimed("j1"))
+    script.fetched("j1/1/t1").at(99.1).expect_nothing().at(99.2)
+    assert script.expect(ArmClaim, at=99.2).release_at == 100
 
 
 def test_armings_are_limited(begin: Begin) -> None:
