@@ -27,7 +27,7 @@ from koala.daemon.agents.session import (
     Session,
     Timing,
 )
-from koala.daemon.main import REQUEST_BYTES_MAX
+from koala.daemon.assembly import REQUEST_BYTES_MAX
 from koala.protocol import messages
 from koala.protocol.codec import FROM_AGENT
 from koala.protocol.messages import (

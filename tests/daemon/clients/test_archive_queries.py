@@ -20,10 +20,10 @@ from koala.client import AsyncClient, AsyncJobHandle, Submission
 from koala.core.eviction import Forgotten
 from koala.core.model.job import Cancelled, Job
 from koala.core.model.values import JobId, UserName
+from koala.daemon.assembly import Daemon
 from koala.daemon.auth.access_rules import Caller, Kind, Role
 from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
 from koala.daemon.loop.group_commit import Upkeep
-from koala.daemon.main import Daemon
 from koala.daemon.state.folder import FILE, MARK
 from koala.daemon.state.recovery import begin_life
 from koala.daemon.storage import archive
@@ -53,7 +53,7 @@ TOGETHER = 10
 @pytest.fixture(autouse=True)
 def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let jobs be forgotten in small lots."""
-    monkeypatch.setattr("koala.daemon.main.Upkeep", partial(Upkeep, lot=LOT))
+    monkeypatch.setattr("koala.daemon.assembly.Upkeep", partial(Upkeep, lot=LOT))
 
 
 @asynccontextmanager

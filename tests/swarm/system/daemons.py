@@ -1,5 +1,5 @@
 """Simulated daemon: the real batches, agent registry, leases, action dispatch, journal and
-recovery, assembled as in koala.daemon.main, without a loop, gRPC or files.
+recovery, assembled as in koala.daemon.assembly, without a loop, gRPC or files.
 
 A crash before a commit loses events and actions together. Each start replays the journal with the
 daemon's own code, with policies that must not be called. Sometimes the replay first gets a damaged
@@ -407,7 +407,7 @@ class Daemon(Process):
 
     def finish(self) -> None:
         """Finish on TERM: say goodbye to the agents, finish pending work, and leave a snapshot
-        (koala.daemon.main)."""
+        (koala.daemon.assembly)."""
         if self.is_up and self._is_assembled:
             self.run(self._finish)
 
