@@ -272,7 +272,7 @@ class JobDetails(JobSummary):
     parts: tuple[Part, ...] = ()
     progress: JobProgress | None = None
     transfers: tuple[Transfer, ...] = ()
-    claims_owed: int = 0
+    claims_stopping: int = 0
     charges: tuple[ClaimCost, ...] = ()
     setbacks: tuple[Setback, ...] = ()
     story: tuple[StoryLine, ...] = ()

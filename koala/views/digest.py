@@ -23,7 +23,7 @@ from koala.views.documents import files_picture, job_picture, site_picture
 _JOB = (
     *("job", "owner", "phase", "priority", "processors", "components", "sites", "submitted_at"),
     *("attempts", "reason", "status", "queue", "placement_tries", "claiming_tries", "retries"),
-    *("failures", "preemptions", "claim_fraction", "deadline", "claims_owed"),
+    *("failures", "preemptions", "claim_fraction", "deadline"),
 )
 _TIMELINE = (
     *("submitted_at", "placed_at", "claim_at", "claimed_at", "start_at", "started_at", "ended_at"),
@@ -120,6 +120,7 @@ def _job(state: State, job_id: JobId) -> dict[str, Any]:
     progress = picture["progress"]
     return {
         **_only(picture, _JOB),
+        "claims_owed": 0,  # counted in digests of older journals, and 0 until a job is over
         **({} if progress is None else {"progress": progress}),
         "timeline": _only(picture["timeline"], _TIMELINE),
         "parts": [_part(part) for part in picture["parts"]],

@@ -169,7 +169,7 @@ def _transfer(job: Job, attempt: Attempt, transfer: Transfer, now: Instant) -> d
 def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
     """Make the document of a job from the state. Raises KeyError if there is no such job."""
     job = state.jobs[job_id]
-    pending = sum(claim.job == job_id for claim in state.ledger.values()) if job.is_over else 0
+    stopping = sum(claim.job == job_id for claim in state.ledger.values()) if job.is_over else 0
     return {
         **summary(job),
         "status": job.phase.status if isinstance(job.phase, Failed) else None,
@@ -184,7 +184,7 @@ def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
         "deadline": _deadline(state, job),
         "parts": [_part(state, job, index) for index in range(len(job.spec.components))],
         "progress": _progress(job),
-        "claims_owed": pending,
+        "claims_stopping": stopping,
         "setbacks": _setbacks(job),
         "story": [[at, text] for at, text in job.story],
     }

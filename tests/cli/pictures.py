@@ -126,7 +126,7 @@ def a_job(**changes: Any) -> dict[str, Any]:
         "timeline": a_timeline(),
         "parts": [a_part(), a_part(component=1, label="east", site="vu", file_site=None)],
         "progress": None,
-        "claims_owed": 0,
+        "claims_stopping": 0,
         "charges": [a_charge()],
         "story": [[1000.0, "Placing: submitted"], [1019.0, "Finished: every component ended well"]],
     } | changes

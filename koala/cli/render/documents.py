@@ -133,8 +133,10 @@ def job_text(
     ]  # fmt: skip
     if job["progress"]:
         facts += _progress(job["progress"])
-    if job["claims_owed"]:
-        facts.append(("stopping", f"{job['claims_owed']} claims whose sites have not confirmed it"))
+    if job["claims_stopping"]:
+        facts.append(
+            ("stopping", f"{job['claims_stopping']} claims whose sites have not confirmed it")
+        )
     lines = [f"{name:<10} {text}" for name, text in facts if text]
     return "\n".join(
         [
