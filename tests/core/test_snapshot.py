@@ -40,6 +40,11 @@ def test_what_was_saved_is_the_same_state(busy: Script) -> None:
     assert isinstance(next(iter(again.jobs)), str)
 
 
+def test_a_state_has_the_digest_that_journals_of_this_core_have(busy: Script) -> None:
+    known = "0dcec6ee6c63af487db60fd716bf5fb430980164164186102264cff83f2d60ac"
+    assert digest(busy.scheduler) == known, "a digest that changes needs a greater CORE"
+
+
 def test_what_was_saved_does_not_change_with_the_state(busy: Script) -> None:
     before = json.dumps(save(busy.scheduler))
     again = load(json.loads(before), NO_POLICIES)
