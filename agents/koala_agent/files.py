@@ -20,7 +20,6 @@ from grpc import aio
 
 from koala.errors import ConfigError, LocalManagerError, SpecError
 from koala.files.channels import SERVER_OPTIONS, Channels
-from koala.files.fetch import Fetch, FetchPlace
 from koala.files.incoming import Incoming
 from koala.files.orders import Report, Uploaded, UploadOrder
 from koala.files.rate_limits import LinkLimits, RateLimits
@@ -28,6 +27,7 @@ from koala.files.replica_store import FileStore
 from koala.files.server import FileServer, Offer, ServePlace
 from koala.files.threads import in_thread
 from koala.files.transfer import TransferLimits
+from koala.files.transfer_driver import Fetch, FetchPlace
 from koala.files.uploads import UploadLimits, upload
 from koala.identity.tls import IdentityFile, server_credentials
 from koala.protocol.messages import FetchOrder, FileFound, FileRemoved, ServeOrder, TransferFailed

@@ -76,7 +76,7 @@ class Sources:
 
 
 class Copy:
-    """One copy, in one life of the agent (koala.files.fetch.Fetch)."""
+    """One copy, in one life of the agent (koala.files.transfer_driver.Fetch)."""
 
     def __init__(self, order: FetchOrder, copies: Copies) -> None:
         process = copies.process
