@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +13,7 @@ from click.exceptions import Exit
 
 from koala.cli.arguments import Whole, daemon_options, examples, jobs_argument, option
 from koala.cli.connection import ENDS, ask, is_coloured, note, say, show_json
+from koala.cli.jobs.interrupt import InterruptNotice
 from koala.errors import KoalaError
 from koala.runtime.progress_bar import QUIET_VARIABLE
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from koala.client import AsyncClient
 
 COPIES_EVERY_S = 2.0
-JOBS_NAMED_MAX = 20
-"""Jobs named in the message of Ctrl-C; its cancel command names all of them."""
+COPIES_MAX = 20  # jobs whose copies are shown
 
 
 @click.command
@@ -96,58 +95,6 @@ class End(NamedTuple):
     text: str
 
 
-class InterruptNotice:
-    """Context manager of a waiting command: on Ctrl-C print that its jobs continue.
-
-    The message names the commands that show and cancel them. KeyboardInterrupt passes on.
-    """
-
-    def __init__(self, address: str | None, jobs: Iterable[str] = ()) -> None:
-        is_found = address is None or address == os.environ.get("KOALA_ADDRESS")
-        self._at = "" if is_found else f" --address {shlex.quote(address or '')}"
-        self._jobs = list(dict.fromkeys(jobs))
-        self.before = ""
-        """First line of the message; the only one if no job is known to continue."""
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
-            for line in filter(None, (self.before, self._continuing())):
-                say(f"koala: {line}")
-
-    def update(self, job: str, phase: str) -> None:
-        """Drop the job if it is over."""
-        if phase in ENDS and job in self._jobs:
-            self._jobs.remove(job)
-
-    @property
-    def continuing(self) -> list[str]:
-        """Jobs that continue."""
-        return list(self._jobs)
-
-    def add(self, job: str) -> None:
-        """Add a job that the message names."""
-        self._jobs.append(job)
-
-    def _continuing(self) -> str:
-        if not self._jobs:
-            return ""
-        named = ", ".join(self._jobs[:JOBS_NAMED_MAX])
-        if len(self._jobs) > JOBS_NAMED_MAX:
-            named = f"{named} and {len(self._jobs) - JOBS_NAMED_MAX:,} more"
-        goes, each, it = ("goes", self._jobs[0], "it") if len(self._jobs) == 1 else _SEVERAL
-        every = " ".join(self._jobs)
-        return (
-            f"{named} {goes} on; `koala show {each}{self._at}` shows {it},"
-            f" `koala cancel {every}{self._at}` cancels {it}"
-        )
-
-
-_SEVERAL = ("go", "JOB", "them")
-
-
 async def wait_until_over(
     client: AsyncClient,
     jobs: Sequence[str],
@@ -208,7 +155,7 @@ async def _showing_copies(
         while True:
             await asyncio.sleep(COPIES_EVERY_S)
             with suppress(KoalaError):
-                for job in await client.list_jobs(jobs=sorted(waited)[:JOBS_NAMED_MAX]):
+                for job in await client.list_jobs(jobs=sorted(waited)[:COPIES_MAX]):
                     if job.document.get("copying"):
                         progress.update(job.job, job.phase, copying_text(job.document))
 

@@ -20,7 +20,7 @@ from koala.cli.arguments import (
     option,
 )
 from koala.cli.connection import ask, show_json
-from koala.cli.jobs.follow import InterruptNotice
+from koala.cli.jobs.interrupt import InterruptNotice
 from koala.errors import SpecError
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ behind the site and the process that wrote it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +15,11 @@ from click.exceptions import Exit
 
 from koala.cli.arguments import Whole, daemon_options, examples, option, read_definitions
 from koala.cli.connection import ask, note
-from koala.cli.jobs.follow import InterruptNotice, newest_notice, wait_until_over
+from koala.cli.jobs.follow import newest_notice, wait_until_over
+from koala.cli.jobs.interrupt import InterruptNotice, offer_to_cancel
 from koala.cli.jobs.logs import show_logs_meanwhile
 from koala.cli.jobs.submit import print_submitted
-from koala.errors import KoalaError, SpecError
+from koala.errors import SpecError
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient, Job
@@ -134,7 +134,7 @@ def run(
                 address, lambda client: _run(client, job, interrupt, as_json=json, detach=detach)
             )
     except KeyboardInterrupt:
-        _offer_to_cancel(address, interrupt)
+        offer_to_cancel(address, interrupt)
         raise
     if end is not None and end["phase"] != "Finished":
         note(f"{end['job']} {end['phase']}: {end['text']}")
@@ -176,19 +176,6 @@ async def _run(
         "text": end.text,
         "status": 1 if status is None else status,
     }
-
-
-def _offer_to_cancel(address: str | None, interrupt: InterruptNotice) -> None:
-    """Ask whether the job is to be cancelled; without a terminal it goes on."""
-    jobs = interrupt.continuing
-    if not jobs or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return
-    try:
-        if click.confirm(f"cancel {jobs[0]}?", default=False, err=True):
-            ask(address, lambda client: client.cancel(jobs))
-            note(f"{jobs[0]} is cancelled")
-    except (click.Abort, KoalaError) as error:
-        note(f"{jobs[0]} goes on" + (f": {error}" if str(error) else ""))
 
 
 def _is_pattern(name: str) -> bool:

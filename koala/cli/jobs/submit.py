@@ -26,7 +26,8 @@ from koala.cli.arguments import (
     source_argument,
 )
 from koala.cli.connection import ask, call, note, say, show_json
-from koala.cli.jobs.follow import InterruptNotice, newest_notice, progress_text, wait_until_over
+from koala.cli.jobs.follow import newest_notice, progress_text, wait_until_over
+from koala.cli.jobs.interrupt import InterruptNotice
 from koala.errors import KoalaError, SpecError
 from koala.runtime.progress_bar import QUIET_VARIABLE
 
