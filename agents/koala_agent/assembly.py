@@ -56,6 +56,7 @@ from koala_agent.site_access import (
     mailbox_of,
     ssh_transport,
 )
+from koala_agent.starter_link.inherited_lines import LOCAL, InheritedLines
 from koala_agent.starter_link.mailbox import Mailbox
 from koala_agent.state_folder import check_state
 from koala_agent.transport.local import LocalTransport
@@ -176,8 +177,15 @@ def _surroundings(
         tell_of_files,
         relay=lambda: presence.relay,
     )
+    lines = InheritedLines()
     manager = _local_manager(
-        config, site, disk=disk, tell=local_reports.put_nowait, umask=umask, runner=transport
+        config,
+        site,
+        disk=disk,
+        tell=local_reports.put_nowait,
+        umask=umask,
+        runner=transport,
+        lines=lines,
     )
     ssh = transport if isinstance(transport, SSHTransport) else None
     by_files = bool(launch.mailbox)
@@ -219,6 +227,7 @@ def _surroundings(
         archive=lambda hold: _archive(files, hold),
         log_source=folders.log_source,
         mailbox=Mailbox(transport, launch.mailbox) if by_files else None,
+        lines=lines if launch.agents == (LOCAL,) and not by_files else None,
         lead_starters=ssh.run_beside if ssh else None,
         helpers=(site.entries.run,) if isinstance(site.entries, Entries) else (),
     )
@@ -266,9 +275,17 @@ def _transport(config: Config, site: Served, hosts: SSHHosts, *, umask: int) -> 
 
 
 def _local_manager(
-    config: Config, site: Served, *, disk: Disk, tell: Tell, umask: int, runner: CommandRunner
+    config: Config,
+    site: Served,
+    *,
+    disk: Disk,
+    tell: Tell,
+    umask: int,
+    runner: CommandRunner,
+    lines: InheritedLines,
 ) -> LocalManager:
-    """Return the site's local manager; jobs get this umask."""
+    """Return the site's local manager; jobs get this umask. Starters of this machine inherit
+    `lines`."""
     state = Path(config.agent.state_dir) / "lrm"
     match config.lrm:
         case LRMTable(kind="emulated"):
@@ -286,7 +303,7 @@ def _local_manager(
                 entries=site.entries,
                 make_room=disk.give_up_ballast,
             )
-            return EmulatedLocalManager(settings, tell=tell, clock=clock.now)
+            return EmulatedLocalManager(settings, tell=tell, clock=clock.now, open_line=lines.open)
         case _:
             is_far = config.transport.kind == "ssh"
             if config.lrm.kind in UNTRIED:

@@ -78,6 +78,7 @@ from koala_agent.lrm.port import (
 from koala_agent.lrm.processes import boot_id
 from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.file_sync import FileSyncServer, Message
+from koala_agent.starter_link.inherited_lines import LOCAL
 from koala_agent.starter_link.listener import StarterListener
 from koala_agent.starter_link.mailbox import Mailbox, too_short
 
@@ -190,6 +191,8 @@ class ClaimDriver:
                 self._listen, self._port or self._store.port, is_fixed=self._port > 0
             )
             self._store.set_port(self.port)
+        if self._ports.lines is not None:
+            self._ports.lines.begin(lambda line: self._listener.connect(line, LOCAL))
         try:
             async with self._tasks:
                 if self._mailbox is not None:
@@ -201,6 +204,8 @@ class ClaimDriver:
                 self._tasks.create_task(self._store_watermarks())
                 await self._driver.run()
         finally:
+            if self._ports.lines is not None:
+                self._ports.lines.end()
             self._listener.close()
 
     async def _carry(self, mailbox: Mailbox) -> None:

@@ -17,6 +17,7 @@ from koala.runtime import clock
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.states import Claim
 from koala_agent.placeholders.result_files import output_paths
+from koala_agent.starter_link.inherited_lines import InheritedLines
 from koala_agent.starter_link.mailbox import Mailbox
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ class Ports:
     `collect` returns what is missing, empty when everything was
     brought back; it is never cancelled, but the table waits no longer than its limit. `room_bytes`
     is the disk space that programs' files may use. With a `mailbox`, starters check in there, and
-    no port is opened; `changed` is called when `ClaimDriver.trouble` or `asked_through` may have
-    changed.
+    no port is opened; starters of this machine may inherit `lines`. `changed` is called when
+    `ClaimDriver.trouble` or `asked_through` may have changed.
     """
 
     tell: Callable[[ToDaemon], None]
@@ -75,6 +76,7 @@ class Ports:
     collect: Callable[[Claim, Path], Awaitable[str]] = check_outputs
     room_bytes: Callable[[], float] = lambda: math.inf
     mailbox: Mailbox | None = None
+    lines: InheritedLines | None = None
     changed: Callable[[], None] = lambda: None
 
 

@@ -48,6 +48,7 @@ from koala_agent.link.session_events import Event, Finish, Order
 from koala_agent.lrm.port import Idle, Listed, LocalManager
 from koala_agent.placeholders.input_references import InputReferences
 from koala_agent.placeholders.logs import LogSource, read_log
+from koala_agent.starter_link.inherited_lines import InheritedLines
 from koala_agent.starter_link.mailbox import Mailbox
 
 LISTED_WAIT_S = 2.0
@@ -108,7 +109,7 @@ class Surroundings:
     `archive` and `collect` are those of `claim_driver.Ports`. With an `identity` its certificate is
     renewed. `close` is called at the end, `helpers` run meanwhile, and `lead_starters`, which
     gets the port of the agent to which it leads starters from elsewhere. Starters that cannot dial
-    have a `mailbox`.
+    have a `mailbox`; those of this machine may inherit `lines`.
     """
 
     store: Store
@@ -132,6 +133,7 @@ class Surroundings:
     log_source: Callable[[ClaimId, Claim | None], LogSource | None] = no_logs
     clock: Callable[[], float] = clock.now
     mailbox: Mailbox | None = None
+    lines: InheritedLines | None = None
     lead_starters: Callable[[int], Coroutine[Any, Any, None]] | None = None
     helpers: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
 
@@ -176,6 +178,7 @@ class Site:
                 collect=surroundings.collect,
                 room_bytes=lambda: surroundings.disk.room_bytes,
                 mailbox=surroundings.mailbox,
+                lines=surroundings.lines,
                 changed=self._figures_due.set,
             ),
             limits=settings.limits,

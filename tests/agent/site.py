@@ -40,6 +40,7 @@ from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.port import Idle, Listed, serving
 from koala_agent.placeholders.submission import LaunchSettings
+from koala_agent.starter_link.inherited_lines import InheritedLines
 
 LIMIT_S = 60.0
 NUMBER = ArmNumber(epoch=1, counter=1)
@@ -214,10 +215,12 @@ async def a_site(
     leases = leases or Leases(kill_s=1.0)
     told: list[Callable[[Listed | Idle], None]] = []
     commits: list[int] = []
+    lines = InheritedLines()
     manager = EmulatedLocalManager(
         EmulatedSettings(processors=processors, state_directory=folder / "queue", kill_s=2.0),
         tell=lambda entry: told[0](entry) if told else None,
         clock=boot_now,
+        open_line=lines.open,
     )
     store = Store(folder / "state")
     thread = StoreThread(store)
@@ -246,6 +249,7 @@ async def a_site(
             input_path=input_path,
             archive=archive,
             room_bytes=room_bytes,
+            lines=lines,
         ),
         limits=limits or Limits(grace_s=60.0),
         keep_s=keep_s,

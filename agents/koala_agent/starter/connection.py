@@ -203,12 +203,15 @@ class Connection:
         *,
         identity: tuple[str, str] | None = None,
         files: FileLine | None = None,
+        inherited: socket.socket | None = None,
     ) -> None:
+        """`inherited` is connected to the agent already, and nobody else can have its other end."""
         self.events: list[Event] = []
         self.address = ""
         self._addresses = addresses
         self._identity = identity
         self._files = files
+        self._inherited = inherited
         self._prover: Prover | None = None
         self._resolved: dict[tuple[str, int], _Found] = {}
         self._has_orders = False
@@ -228,6 +231,11 @@ class Connection:
     def dial(self) -> None:
         """Drop the present connection and connect to the next address."""
         self.hang_up()
+        if self._inherited is not None:
+            line, self._inherited = self._inherited, None
+            self._begin(line)
+            self.events.append(Connected())
+            return
         if self._files is not None:
             self._open_files(self._files)
             return
@@ -286,7 +294,7 @@ class Connection:
             log(f"mailbox: {error}")
             self.events.append(Disconnected())
             return
-        self._begin(line)
+        self._authenticate(line)
 
     def _resolve(self, host: str, port: int) -> _Found | None:
         found: _Found
@@ -314,12 +322,17 @@ class Connection:
             self._lost(os.strerror(error))
             return
         self._dialled = None
-        self._begin(dialled)
+        self._authenticate(dialled)
 
     def _begin(self, line: socket.socket) -> None:
         """Begin to talk over a socket that is connected."""
         self._wire = JsonSocket(line, self._watch, on_message=self._receive, on_lost=self._lost)
         self.address = self._wire.address
+
+    def _authenticate(self, line: socket.socket) -> None:
+        """Begin to talk over a socket whose other end may be anybody's."""
+        self._begin(line)
+        assert self._wire is not None
         if self._identity is None:
             self.events.append(Connected())
             return

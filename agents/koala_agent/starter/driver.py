@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 
 from koala_agent.starter.compat import boot_now, log, read_file, to_object
@@ -57,8 +58,14 @@ class StarterDriver:
     """Carries out the actions of the starter's machine and collects its events."""
 
     def __init__(
-        self, spec: dict[str, object], nonce: str, *, keeper: Keeper | None = None
+        self,
+        spec: dict[str, object],
+        nonce: str,
+        *,
+        keeper: Keeper | None = None,
+        line: int | None = None,
     ) -> None:
+        """`line` is the descriptor of a socket that is connected to the agent."""
         now = boot_now()
         self._nonce = nonce
         self._program = Program(spec)
@@ -74,6 +81,7 @@ class StarterDriver:
             self.watch,
             identity=identity,
             files=_file_line(self._program.spec),
+            inherited=None if line is None else socket.socket(fileno=line),
         )
         self._program.environment[MARK] = nonce
         request = make_sync_request(self._program, nonce, own=(LOG_FILE,))
@@ -216,8 +224,14 @@ class StarterDriver:
             self._process_host.answer(action.question, action.answer)
 
     def _fork(self) -> list[Event]:
-        """Fork here and on the other machines, which report later when they are ready."""
+        """Fork here and on the other machines, which report later when they are ready. What the
+        pass needs on disk is made now: an answer to an Arm waits for no new file of it.
+        """
         events = self._process_host.fork()
+        try:
+            self._reserve_pass()
+        except OSError as error:
+            return [MachineLost(kind="vanished", reason=f"cannot prepare its processes: {error}")]
         if self._nodes is None or any(isinstance(event, Unexecutable) for event in events):
             return events
         try:
@@ -226,14 +240,17 @@ class StarterDriver:
             return [MachineLost(kind="vanished", reason=f"other machines: {error}")]
         return events if self._nodes.is_ready else []
 
+    def _reserve_pass(self) -> None:
+        """Make the record of the pass, blank as yet. Raises OSError."""
+        if self._passing < 0:
+            path = os.path.join(self._program.state_folder, PASS_FILE)
+            self._passing = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.write(self._passing, b" " * PASSED_BYTES)
+
     def _prepare(self, bundle: dict[str, object]) -> list[Event]:
-        """Prepare everything on disk that the pass needs, before the promise."""
+        """Prepare the processes for the pass, before the promise."""
         try:
             self._process_host.prepare(bundle)
-            if self._passing < 0:
-                path = os.path.join(self._program.state_folder, PASS_FILE)
-                self._passing = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-                os.write(self._passing, b" " * PASSED_BYTES)
         except (OSError, ValueError) as error:
             return [MachineLost(kind="vanished", reason=f"cannot prepare its processes: {error}")]
         if self._nodes is not None:
@@ -365,7 +382,7 @@ def main(arguments: list[str]) -> int:
     if arguments[1] == "resident":
         from koala_agent.starter.resident import parent  # noqa: PLC0415 - late: no starter waits for it
 
-        return parent.serve(lambda path: _run(path).served())
+        return parent.serve(lambda path, line: _run(path, line).served())
     if arguments[1] == "machine":
         from koala_agent.starter.node import driver as node  # noqa: PLC0415 - late: no starter waits for it
 
@@ -378,11 +395,11 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _run(path: str) -> StarterDriver:
-    """Run the starter of this specification to its end."""
+def _run(path: str, line: int | None = None) -> StarterDriver:
+    """Run the starter of this specification to its end; see `StarterDriver` for the line."""
     spec = json.loads(read_file(path))
     keeper = keep_for(str(spec["manager"]))
-    driver = StarterDriver(spec, os.urandom(12).hex(), keeper=keeper)
+    driver = StarterDriver(spec, os.urandom(12).hex(), keeper=keeper, line=line)
     driver.run()
     return driver
 

@@ -8,6 +8,9 @@ An invalid one closes the connection; a well-behaved starter reconnects. A couri
 requests about the claim's files instead (`file_sync`). No state here matters: a starter repeats all
 that it knows in its next hello.
 
+A starter that has inherited its connection (`inherited_lines`) begins with the same hello, which
+shows the secret itself.
+
 Protocols with callbacks, not streams: asyncio's stream server makes tasks that have no owner.
 """
 
@@ -15,6 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -107,6 +112,7 @@ class StarterListener:
         self._couriers: dict[ClaimId, list[StarterConnection]] = {}
         self._open: dict[int, StarterConnection] = {}
         self._unauthenticated: dict[int, StarterConnection] = {}
+        self._connecting: set[asyncio.Task[object]] = set()
         self._server: asyncio.Server | None = None
 
     async def listen(self, address: str, port: int, *, is_fixed: bool = False) -> int:
@@ -149,10 +155,23 @@ class StarterListener:
         authentication = Authentication(self._secret)
         return StarterConnection(self, authentication, hello_limit_s=HELLO_BY_FILES_S)
 
+    def connect(self, line: socket.socket, address: str) -> None:
+        """Begin a connection over our end of a line that a starter inherits, from this address. It
+        begins to talk when the machine lets it, so there is no time limit."""
+        loop = asyncio.get_running_loop()
+        authentication = Authentication(self._secret)
+        connection = StarterConnection(
+            self, authentication, hello_limit_s=math.inf, inherited_at=address
+        )
+        task = loop.create_task(loop.connect_accepted_socket(lambda: connection, line))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
     def register(self, connection: StarterConnection) -> bool:
         """Register a connection; False when there are too many."""
         self._open[id(connection)] = connection
-        self._unauthenticated[id(connection)] = connection
+        if not connection.is_inherited:
+            self._unauthenticated[id(connection)] = connection
         if len(self._unauthenticated) > UNAUTHENTICATED_MAX:
             oldest = next(iter(self._unauthenticated.values()))
             self.mark_authenticated(oldest)
@@ -279,10 +298,13 @@ class StarterConnection(asyncio.Protocol):
         authentication: Authentication,
         *,
         hello_limit_s: float = HELLO_LIMIT_S,
+        inherited_at: str = "",
     ) -> None:
+        """`inherited_at` is the address of a starter that has inherited the other end."""
         self.authentication = authentication
         self._listener = listener
         self._hello_limit_s = hello_limit_s
+        self._inherited_at = inherited_at
         self._identity: tuple[ClaimId, str] | None = None
         self._courier_of: tuple[ClaimId, str] | None = None
         self._unread = b""
@@ -299,7 +321,8 @@ class StarterConnection(asyncio.Protocol):
         self._transport = transport
         if not self._listener.register(self):
             transport.abort()
-        self._limit = self._listener.later(self._hello_limit_s, self.abort)
+        if self._hello_limit_s < math.inf:
+            self._limit = self._listener.later(self._hello_limit_s, self.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._limit is not None:
@@ -375,10 +398,15 @@ class StarterConnection(asyncio.Protocol):
             if self._transport.get_write_buffer_size() > UNSENT_MAX_BYTES:
                 self._refuse("it does not read")
 
+    @property
+    def is_inherited(self) -> bool:
+        """True when a starter has inherited the other end."""
+        return bool(self._inherited_at)
+
     def address(self) -> str:
         """Return the address of the other end."""
-        if self._transport is None:
-            return ""
+        if self._transport is None or self._inherited_at:
+            return self._inherited_at
         host, *_rest = self._transport.get_extra_info("peername") or ("",)
         return str(host)
 

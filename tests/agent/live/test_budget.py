@@ -14,6 +14,7 @@ from koala_agent.lrm.job_table import FILE_NAME
 from koala_agent.starter import procfs
 from koala_agent.starter.machine.line import BURST
 from koala_agent.starter.procfs import Stat
+from koala_agent.starter_link.listener import StarterConnection, StarterListener
 from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_shell_hold, a_site, an_arm
 from tests.lrm.harness import find_by_claim
@@ -38,6 +39,14 @@ async def test_a_component_keeps_to_its_budget(
 ) -> None:
     orders: Counter[str] = Counter()
     pings = []
+    dialled = []
+    accept = StarterListener.accept
+
+    def counted_accept(listener: StarterListener) -> StarterConnection:
+        dialled.append(listener)
+        return accept(listener)
+
+    monkeypatch.setattr(StarterListener, "accept", counted_accept)
     async with a_site(tmp_path) as site:
         order = site.claims.order
 
@@ -59,6 +68,7 @@ async def test_a_component_keeps_to_its_budget(
             assert sum(isinstance(one, Ping) for one in heard) == pings[-1] <= PINGS_MAX
             assert len(heard) == len(REPORTS) + pings[-1]
             assert len(site.commits) <= COMMITS_MAX
+    assert not dialled  # they inherit their connections
     # A stalled machine measures badly; otherwise all but the first know the daemon's clock.
     assert min(pings[1:]) == 1, pings
     assert changes_of(tmp_path) <= 1 + COMPONENTS * ROWS_MAX  # one is the site's

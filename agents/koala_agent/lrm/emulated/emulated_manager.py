@@ -37,6 +37,7 @@ from koala.protocol.messages import SiteResources
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, Follow
 from koala_agent.lrm.emulated.gpu_pool import VARIABLE, GpuPool
+from koala_agent.lrm.emulated.idle_starters import OpenLine, no_line
 from koala_agent.lrm.emulated.local_load import LocalKey, LocalLoad
 from koala_agent.lrm.emulated.process_usage import Trees, Usage
 from koala_agent.lrm.job_table import (
@@ -106,11 +107,18 @@ class EmulatedLocalManager:
     """
 
     def __init__(
-        self, settings: EmulatedSettings, *, tell: Tell, clock: Callable[[], float]
+        self,
+        settings: EmulatedSettings,
+        *,
+        tell: Tell,
+        clock: Callable[[], float],
+        open_line: OpenLine = no_line,
     ) -> None:
+        """`open_line` opens lines that starters inherit."""
         self._settings = settings
         self._report = tell
         self._clock = clock
+        self._open_line = open_line
         self._rng = random.Random(settings.seed)
         self._queue: LocalQueue[_Key] = local_queue(
             processors=settings.processors, discipline=settings.discipline
@@ -174,6 +182,7 @@ class EmulatedLocalManager:
             entries=settings.entries,
             scope=self._table.scope,
             clock=self._clock,
+            open_line=self._open_line,
             follow=Follow(
                 started=lambda *started: self._post(partial(self._started, *started)),
                 failed=lambda claim, failure: self._post(partial(self._failed, claim, failure)),

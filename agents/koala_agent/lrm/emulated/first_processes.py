@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from koala.errors import LocalManagerError
+from koala_agent.lrm.emulated.idle_starters import OpenLine, no_line
 from koala_agent.lrm.emulated.process_usage import Usage
 from koala_agent.lrm.emulated.resident_starters import (
     Exit,
@@ -72,9 +73,11 @@ class FirstProcesses:
         scope: str,
         clock: Callable[[], float],
         follow: Follow,
+        open_line: OpenLine = no_line,
     ) -> None:
         """`environment` and `umask` are those of the jobs, `entries` say how to become an account,
-        and `scope` is the name of the local manager."""
+        `scope` is the name of the local manager, and `open_line` opens lines that starters inherit.
+        """
         self._environment = environment
         self._umask = umask
         self._entries = entries
@@ -87,6 +90,7 @@ class FirstProcesses:
             {**environment, SCOPE_VARIABLE: scope},
             umask=umask,
             clock=clock,
+            open_line=open_line,
             tell=Reports(
                 started=self._started,
                 unstarted=self._unstarted,

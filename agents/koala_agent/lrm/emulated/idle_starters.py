@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,6 +16,14 @@ IDLE_S = 20.0
 """Time after which a starter that was not needed is let go."""
 CLAIMS_MAX = 200
 """Most claims of one starter, so that none grows without end."""
+
+
+OpenLine = Callable[[], socket.socket | None]
+"""Opener of a line to the agent's listener: the end that a starter inherits, None for no line."""
+
+
+def no_line() -> None:
+    """Return None: the starter dials."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,12 +64,13 @@ class IdleStarters:
             self._let_go(next(iter(self._since)))
         self._check_later()
 
-    def order(self, packet: bytes) -> ForkedStarter | None:
-        """Give an order to one of the starters, and return it; None when there is none."""
+    def order(self, packet: bytes, inherited: Sequence[int] = ()) -> ForkedStarter | None:
+        """Give an order, with these descriptors, to one of the starters, and return it; None when
+        there is none."""
         while self._since:
             starter, _since = self._since.popitem()
             with suppress(OSError):
-                starter.line.send(packet)
+                socket.send_fds(starter.line, [packet], inherited)
                 starter.claims += 1
                 return starter
             starter.hang_up()  # it was killed

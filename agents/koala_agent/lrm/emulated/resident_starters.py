@@ -15,14 +15,14 @@ import asyncio
 import json
 import socket
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
-from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters
+from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters, OpenLine, no_line
 from koala_agent.lrm.emulated.process_usage import Usage
 from koala_agent.lrm.port import Placeholder
 from koala_agent.lrm.processes import Identity
@@ -80,12 +80,15 @@ class ResidentStarters:
         umask: int,
         clock: Callable[[], float],
         tell: Reports,
+        open_line: OpenLine = no_line,
     ) -> None:
-        """`environment` and `umask` are those of the starters."""
+        """`environment` and `umask` are those of the starters; `open_line` opens their lines to the
+        agent's listener."""
         self._environment = {**environment, PADDING: " " * PADDING_BYTES}
         self._umask = umask
         self._clock = clock
         self._tell = tell
+        self._open_line = open_line
         self._command: tuple[str, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
@@ -119,9 +122,15 @@ class ResidentStarters:
         packet = json.dumps(order).encode()
         if len(packet) > ORDER_MAX_BYTES:
             return False
-        starter = self._idle.order(packet)
-        if starter is None:
-            return self._order_fork(placeholder.claim, packet)
+        talk = self._open_line()
+        try:
+            inherited = [] if talk is None else [talk.fileno()]
+            starter = self._idle.order(packet, inherited)
+            if starter is None:
+                return self._order_fork(placeholder.claim, packet, inherited)
+        finally:
+            if talk is not None:
+                talk.close()
         self._serve(placeholder.claim, starter)
         return True
 
@@ -203,14 +212,14 @@ class ResidentStarters:
         asyncio.get_running_loop().add_reader(ours, self.receive)
         return True
 
-    def _order_fork(self, claim: str, packet: bytes) -> bool:
+    def _order_fork(self, claim: str, packet: bytes, inherited: Sequence[int]) -> bool:
         """Order a fork from the parent; False when it takes no order for now."""
         assert self._line is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(0)
         with theirs:
             try:
-                socket.send_fds(self._line, [packet], [theirs.fileno()])
+                socket.send_fds(self._line, [packet], [theirs.fileno(), *inherited])
             except OSError:  # if it has ended, the reader sees that
                 ours.close()
                 return False

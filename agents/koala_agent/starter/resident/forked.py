@@ -2,7 +2,8 @@
 
 Its line is a socket to the agent, with a JSON object a packet:
 
-    {"claim", "spec", "directory", "environment"}   serve this claim (the first is the parent's)
+    {"claim", "spec", "directory", "environment"}   serve this claim (the first is the parent's);
+                                                    a socket connected to the agent may come along
     {"over": claim, "cpu_s", "memory_bytes"}        nothing is left of what it started for it
 
 - It is as one that was executed: session, working directory, standard streams, environment and
@@ -20,6 +21,7 @@ import gc
 import json
 import os
 import signal
+import socket
 import sys
 from _signal import (  # type: ignore[import-not-found] # without the enumerations around it
     signal as set_action,
@@ -38,14 +40,15 @@ if TYPE_CHECKING:
     from koala_agent.starter.processes import Served
     from koala_agent.starter.resident.process_title import ProcessTitle
 
-    Serve: TypeAlias = "Callable[[str], Served]"
-    """Serves the claim of this specification to its end."""
+    Serve: TypeAlias = "Callable[[str, int | None], Served]"
+    """Serves the claim of this specification to its end, over this descriptor at first."""
 
 ORDER_MAX_BYTES = 128 * 1024
 OUTPUT_FILE = "placeholder.out"
 LAUNCH = "launch"
 """Symbolic link in the state folder of a claim; its target names the process that launches it."""
-_LINE = 3
+_LINE, _TALK = 3, 4
+DESCRIPTOR_BYTES = 4
 _SIGNALS = (*SITE_SIGNALS, *PAUSE_SIGNALS, "SIGCHLD", "SIGHUP")
 
 
@@ -68,13 +71,15 @@ def launched_by(spec: str) -> tuple[int, int]:
     return int(pid), int(start_ticks)
 
 
-def run(order: dict[str, object], line: int, title: ProcessTitle, serve: Serve) -> NoReturn:
+def run(
+    order: dict[str, object], received: list[int], title: ProcessTitle, serve: Serve
+) -> NoReturn:
     """Make the forked process a starter, serve the claim of this order and those that follow on the
-    line, and exit.
+    line, and exit. The order came with the line and, maybe, a socket connected to the agent.
     """
     code = 0
     try:
-        _Starter(line, title, serve).run(order)
+        _Starter(received, title, serve).run(order, _TALK if len(received) > 1 else None)
     except PermissionError as error:
         log(str(error))
         code = 126
@@ -91,7 +96,7 @@ def run(order: dict[str, object], line: int, title: ProcessTitle, serve: Serve) 
 class _Starter:
     """A process that is a starter from its construction on."""
 
-    def __init__(self, line: int, title: ProcessTitle, serve: Serve) -> None:
+    def __init__(self, received: list[int], title: ProcessTitle, serve: Serve) -> None:
         import resource  # noqa: PLC0415 - loaded by the parent
 
         self._serve = serve
@@ -101,30 +106,32 @@ class _Starter:
         signal.set_wakeup_fd(-1)
         set_action(int(signal.SIGCHLD), int(signal.SIG_DFL))
         os.setsid()
-        os.dup2(line, _LINE, inheritable=False)
-        os.closerange(_LINE + 1, 256)
+        for number, descriptor in zip((_LINE, _TALK), received):
+            os.dup2(descriptor, number, inheritable=False)  # the later ones have higher numbers
+        os.closerange(_LINE + len(received), 256)
+        self._line = socket.socket(fileno=_LINE)
         os.environ.pop(PADDING, None)
         pid = os.getpid()
         self._name = f"{pid} {started_at(pid)}"
 
-    def run(self, order: dict[str, object]) -> None:
-        """Serve claims until there is no other one."""
+    def run(self, order: dict[str, object], talk: int | None) -> None:
+        """Serve claims until there is no other one; `talk` is connected to the agent."""
         while True:
             if not self._take(order):
                 return
-            served = self._serve(str(order["spec"]))
+            served = self._serve(str(order["spec"]), talk)
             if not served.is_empty:
                 return
             self._rest(order)
             try:
                 over = {"over": order["claim"], "memory_bytes": served.memory_bytes}
                 os.write(_LINE, json.dumps({**over, "cpu_s": self._cpu_s()}).encode())
-                packet = os.read(_LINE, ORDER_MAX_BYTES)
+                packet, came = receive(self._line)
             except (BrokenPipeError, ConnectionResetError):
-                packet = b""
+                packet, came = b"", []
             if not packet:
                 return
-            order = to_object(json.loads(packet))
+            order, talk = to_object(json.loads(packet)), came[0] if came else None
 
     def _take(self, order: dict[str, object]) -> bool:
         """Become the process of a claim; False when another one has its launch. Raises OSError."""
@@ -156,6 +163,22 @@ class _Starter:
         kinds = (self._resource.RUSAGE_SELF, self._resource.RUSAGE_CHILDREN)
         used = [self._resource.getrusage(kind) for kind in kinds]
         return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def receive(orders: socket.socket) -> tuple[bytes, list[int]]:
+    """Receive an order, with the descriptors that came along in ascending order. Raises OSError."""
+    room = socket.CMSG_LEN(2 * DESCRIPTOR_BYTES)
+    size, passed, *_ = orders.recvmsg_into([_PACKET], room, socket.MSG_CMSG_CLOEXEC)
+    received = [
+        int.from_bytes(content[at : at + DESCRIPTOR_BYTES], sys.byteorder)
+        for _level, _kind, content in passed
+        for at in range(0, len(content), DESCRIPTOR_BYTES)
+    ]
+    return bytes(memoryview(_PACKET)[:size]), received
+
+
+_PACKET = bytearray(ORDER_MAX_BYTES)
+"""Buffer of all orders: mapped once, not for each."""
 
 
 def _open_streams(output: str) -> None:

@@ -4,7 +4,8 @@ each order of its agent. A fork takes a millisecond, an interpreter with these m
 Orders and answers are JSON objects, one a packet, on a socket that is the standard input:
 
     {"claim", "spec", "directory", "environment"}   fork a starter with these variables and ours;
-                                                    its end of a line to the agent comes along
+                                                    its end of a line to the agent comes along,
+                                                    and maybe a connection for the claim
     {"started": claim, "pid", "start_ticks"}        or {"unstarted": claim, "error"}
     {"exited": pid, "status", "cpu_s", "memory_bytes"}
 
@@ -21,7 +22,6 @@ import os
 import select
 import signal
 import socket
-import sys
 
 from koala_agent.starter import procfs
 from koala_agent.starter.compat import to_exit_code, to_object
@@ -62,9 +62,6 @@ def _load() -> None:
     proof("", "", challenge())  # and the keyed hash
 
 
-_DESCRIPTOR_BYTES = 4
-
-
 class _Parent:
     """The process that waits for orders and for the ends of its starters."""
 
@@ -78,7 +75,6 @@ class _Parent:
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(writing)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        self._packet = bytearray(forked.ORDER_MAX_BYTES)  # mapped once, not for each order
         self._poll = select.poll()
         self._poll.register(0, select.POLLIN)
         self._poll.register(self._woken, select.POLLIN)
@@ -91,25 +87,22 @@ class _Parent:
             self._reap()
         if 0 not in ready:
             return True
-        room = socket.CMSG_LEN(_DESCRIPTOR_BYTES)
-        size, passed, *_ = self._orders.recvmsg_into([self._packet], room, socket.MSG_CMSG_CLOEXEC)
-        if size:
-            ((_level, _kind, line),) = passed
-            order = json.loads(bytes(memoryview(self._packet)[:size]))
-            self._launch(to_object(order), int.from_bytes(line, sys.byteorder))
-        return size > 0
+        packet, received = forked.receive(self._orders)
+        if packet:
+            self._launch(to_object(json.loads(packet)), received)
+            for descriptor in received:
+                os.close(descriptor)
+        return len(packet) > 0
 
-    def _launch(self, order: dict[str, object], line: int) -> None:
+    def _launch(self, order: dict[str, object], received: list[int]) -> None:
         claim = str(order["claim"])
         try:
             pid = os.fork()
         except OSError as error:
-            os.close(line)
             self._answer({"unstarted": claim, "error": str(error)})
             return
         if pid == 0:
-            forked.run(order, line, self._title, self._serve)
-        os.close(line)
+            forked.run(order, received, self._title, self._serve)
         self._starters.add(pid)
         ticks = Stat(procfs.read(pid, "stat")).start_ticks  # not reaped yet, so it is there
         self._answer({"started": claim, "pid": pid, "start_ticks": ticks})

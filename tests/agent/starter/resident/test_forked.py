@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -229,8 +229,10 @@ async def test_a_stored_process_belongs_to_one_claim(
         stored.update({claim: row.state for claim, row in changes.items() if row is not None})
         assert len(leaders()) == len(set(leaders())), stored
 
-    def check_order(idle: IdleStarters, packet: bytes) -> ForkedStarter | None:
-        starter = order(idle, packet)
+    def check_order(
+        idle: IdleStarters, packet: bytes, inherited: Sequence[int]
+    ) -> ForkedStarter | None:
+        starter = order(idle, packet, inherited)
         assert starter is None or starter.identity not in leaders(), stored
         return starter
 

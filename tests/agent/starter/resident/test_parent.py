@@ -164,7 +164,7 @@ async def test_a_program_goes_on_and_ends_without_the_parent(tmp_path: Path, ear
 
 PARENT = """
 from koala_agent.starter.resident.parent import serve
-raise SystemExit(serve(lambda spec: None))
+raise SystemExit(serve(lambda spec, line: None))
 """
 
 
