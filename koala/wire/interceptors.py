@@ -6,7 +6,7 @@ log a traceback for any garbage that a stranger sends.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -112,7 +112,7 @@ class Readable(grpc.aio.ServerInterceptor):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _words(request.reason))
             peer = str(context.peer())
             if is_stream:
-                request = _messages(request, lambda: guard.heard(peer))
+                request = _Messages(context, lambda: guard.heard(peer))
             try:
                 with guard.call(peer):
                     return await behaviour(request, context)
@@ -122,12 +122,28 @@ class Readable(grpc.aio.ServerInterceptor):
         return handler_of(handler, answer, read)
 
 
-async def _messages(requests: AsyncIterator[Any], heard: Callable[[], None]) -> AsyncIterator[Any]:
-    async for request in requests:
-        heard()
+class _Messages:
+    """The messages of a call, each at the moment at which it is asked for.
+
+    This is no generator: of most calls only the first message is read, and for each generator that
+    is left before its end asyncio makes a task that closes it.
+    """
+
+    def __init__(self, context: Context, heard: Callable[[], None]) -> None:
+        self._context = context
+        self._heard = heard
+
+    def __aiter__(self) -> _Messages:
+        return self
+
+    async def __anext__(self) -> Any:
+        request = await self._context.read()
+        if request is grpc.aio.EOF:
+            raise StopAsyncIteration
+        self._heard()
         if isinstance(request, _Garbled):
             raise DecodeError(request.reason)
-        yield request
+        return request
 
 
 def _words(reason: str) -> str:
