@@ -13,15 +13,19 @@ from unittest import SkipTest
 
 import pytest
 
+from koala.client import AsyncClient
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.port import serving
 from koala_agent.transport.shell import Shell, plain_environment
+from tests.agent.transport.servers import a_server
 from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.htcondor import condor_pools
 from tests.batch.systems.oar import oar_clusters
 from tests.batch.systems.pbs import pbs_server
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.system import System
+from tests.harness.ssh_server import SSHServer
+from tests.live.grid import Grid
 from tests.lrm.harness import Ask, Pipe, Witness, asking, boot_clock
 
 OTHER_DEBIAN = "KOALA_DEV_ROOT"
@@ -118,6 +122,22 @@ def pbs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]
     """sigma, an imitated PBS server with one machine of 16 processors."""
     with pbs_server(tmp_path_factory.mktemp("pbs"), "sigma", 16) as systems:
         yield systems
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[SSHServer]:
+    """The login node of sites behind ssh."""
+    with a_server(settings="MaxStartups 100") as server:
+        yield server
+
+
+@pytest.fixture
+async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
+    """A client of the module's grid, which is ready before each test and at rest after it."""
+    async with grid.client() as client:
+        await grid.ready(client)
+        yield client
+        await grid.at_rest(client)
 
 
 ONE_OF_EACH = {

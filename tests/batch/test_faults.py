@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from koala.client import AsyncClient
 from tests.batch.systems.grids import grid_over
+from tests.batch.systems.jobs import ESCAPE, alive, ended_well, job, running
 from tests.batch.systems.system import System
 from tests.live.grid import Grid, until
 from tests.live.test_jobs import submitted
@@ -20,8 +20,6 @@ from tests.live.test_jobs import submitted
 pytestmark = pytest.mark.lrm
 
 FILE = "field.dat"
-# Two forks from the shell that is waited for, in a session of its own, deaf to TERM.
-ESCAPE = "(setsid sh -c 'trap : TERM; echo $$ >> {ear}; while :; do sleep 1; done' &) "
 
 
 @pytest.fixture(scope="module")
@@ -39,38 +37,6 @@ def grid(tmp_path_factory: pytest.TempPathFactory, systems: dict[str, System]) -
         yield grid
 
 
-@pytest_asyncio.fixture
-async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
-    async with grid.client() as client:
-        await grid.ready(client)
-        yield client
-        await grid.at_rest(client)
-
-
-def shell(program: str, *sites: str, more: str = "") -> str:
-    """A component at each of these sites."""
-    quoted = program.replace('"', '""')
-    parts = (
-        f'(&(executable=/bin/sh)(arguments="-c" "{quoted}")(count=2)(jobType=single)'
-        f"(maxWallTime=10)(resourceManagerContact={site}))"
-        for site in sites
-    )
-    return f"+{more}" + "".join(parts)
-
-
-def alive(ear: Path) -> list[int]:
-    """Those that told their pid and have not ended."""
-    pids = [int(line) for line in ear.read_text().split()] if ear.exists() else []
-    return [pid for pid in pids if (Path("/proc") / str(pid)).exists()]
-
-
-async def running(grid: Grid, client: AsyncClient, job: str) -> str:
-    """The job's name, once it runs."""
-    name = (await client.submit(job)).job
-    await grid.phase(client, name, "Running")
-    return name
-
-
 @pytest.mark.parametrize("way", ["end", "cancel", "foreign"])
 async def test_no_daemon_escapes_from_a_batch_job(
     grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path, way: str
@@ -79,12 +45,12 @@ async def test_no_daemon_escapes_from_a_batch_job(
     whether the program ends, the job is cancelled, or the site's people end the batch jobs."""
     ear, end = tmp_path / "ear", tmp_path / "end"
     program = ESCAPE.format(ear=ear) + f"; while ! test -e {end}; do sleep 0.1; done"
-    name = await running(grid, client, shell(program, *systems))
+    name = await running(grid, client, job(program, *systems))
     await until(lambda: len(alive(ear)) == 3)
     match way:
         case "end":
             end.touch()
-            assert await client.wait(name) == "Finished", await client.show(name)
+            await ended_well(client, name)
         case "cancel":
             await client.cancel([name])
             assert await client.wait(name) == "Cancelled"
@@ -110,12 +76,12 @@ async def test_what_a_killed_starter_ran_is_gone_before_its_batch_job(
         f"test -e {again} && exit 0; echo $PPID >> {starters}; {escape}; "
         f"while :; do sleep 0.1; done"
     )
-    name = await running(grid, client, shell(program, *systems))
+    name = await running(grid, client, job(program, *systems))
     await until(lambda: len(alive(ear)) == 3)
     again.touch()
     for starter in alive(starters):
         os.kill(starter, signal.SIGKILL)
-    assert await client.wait(name) == "Finished", await client.show(name)
+    await ended_well(client, name)
     assert not alive(ear)
 
 
@@ -126,7 +92,7 @@ async def test_a_programs_status_is_no_word_for_its_batch_system(
     """99 would have Grid Engine run the job again, 100 keep it as an error."""
     ran = tmp_path / "ran"
     program = f"echo ran >> {ran}; exit {status}"
-    name = (await client.submit(shell(program, "gamma"))).job
+    name = (await client.submit(job(program, "gamma"))).job
     assert await client.wait(name) == "Failed"
     (part,) = (await client.show(name))["parts"]
     assert part["end"]["statuses"] == [status]
@@ -141,7 +107,7 @@ async def test_a_suspended_program_stands_still_and_goes_on(
     """Grid Engine stops the process group of its job only, in which the program is not."""
     end = tmp_path / "end"
     program = f"while ! test -e {end}; do sleep 0.1; done"
-    name = await running(grid, client, shell(program, "alpha", "gamma"))
+    name = await running(grid, client, job(program, "alpha", "gamma"))
     numbers = {site: systems[site].numbers("koala-")[0] for site in ("alpha", "gamma")}
     for site, number in numbers.items():
         systems[site].suspend(number)
@@ -152,8 +118,7 @@ async def test_a_suspended_program_stands_still_and_goes_on(
         systems[site].suspend(number, is_over=True)
     await until(lambda: "T" not in [_state(pid) for pid in shells])
     end.touch()
-    assert await client.wait(name) == "Finished", await client.show(name)
-    assert (await client.show(name))["attempts"] == 1
+    assert (await ended_well(client, name))["attempts"] == 1
 
 
 def _shells(grid: Grid, name: str) -> list[int]:
@@ -206,7 +171,7 @@ async def test_a_node_that_does_not_answer_lets_no_two_attempts_live(
                     break
     await grid.phase(client, name, "Running")
     evidence.open_gate("node")
-    assert await client.wait(name) == "Finished", await client.show(name)
+    await ended_well(client, name)
     evidence.check()
     assert evidence.finished(name, processes=2) > 1
 
@@ -217,12 +182,11 @@ async def test_a_job_ends_well_on_a_host_whose_daemon_was_killed(
     """Grid Engine hears of the end when its execution daemon is back."""
     end = tmp_path / "end"
     program = f"while ! test -e {end}; do sleep 0.1; done"
-    name = await running(grid, client, shell(program, "beta", "gamma"))
+    name = await running(grid, client, job(program, "beta", "gamma"))
     with systems["gamma"].without_daemon_on("gamma"):
         end.touch()
         await grid.nothing_left(name)
-    assert await client.wait(name) == "Finished", await client.show(name)
-    assert (await client.show(name))["attempts"] == 1
+    assert (await ended_well(client, name))["attempts"] == 1
 
 
 # Preemption --------------------------------------------------------------------------------------

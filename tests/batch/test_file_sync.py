@@ -17,10 +17,10 @@ from unittest import SkipTest
 import pytest
 
 from koala.client import AsyncClient
-from koala.client.records import JobDetails
 from tests.agent.watching import Ear
 from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.grids import grid_over
+from tests.batch.systems.jobs import finished
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.system import System
 from tests.batch.test_runners import mpi_program, ranks
@@ -87,12 +87,6 @@ def job(program: str, *, sites: tuple[str, ...] = ("epsilon", "zeta"), more: str
         for site in sites
     )
     return "+" + "".join(parts)
-
-
-async def finished(client: AsyncClient, text: str) -> JobDetails:
-    submitted = await client.submit(text)
-    assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
-    return await client.show(submitted.job)
 
 
 async def log_of(client: AsyncClient, job: str, **chosen: Any) -> str:

@@ -12,6 +12,7 @@ import pytest
 from koala.client import AsyncClient
 from koala.errors import RejectedError
 from tests.batch.systems.grids import grid_over
+from tests.batch.systems.jobs import check_one_start, ended_well, finished, job, running
 from tests.batch.systems.system import System
 from tests.harness.ports import free_port
 from tests.live.grid import Grid
@@ -20,42 +21,28 @@ pytestmark = pytest.mark.lrm
 
 
 @pytest.fixture
-def grid(
-    tmp_path: Path, slurm: dict[str, System], cell: dict[str, System]
-) -> Iterator[tuple[Grid, dict[str, System]]]:
-    """Daemon and agents in front of alpha, beta and gamma."""
-    systems = {**slurm, **cell}
+def systems(slurm: dict[str, System], cell: dict[str, System]) -> dict[str, System]:
+    """alpha, beta and gamma."""
+    return {**slurm, **cell}
+
+
+@pytest.fixture
+def grid(tmp_path: Path, systems: dict[str, System]) -> Iterator[Grid]:
+    """Daemon and agents in front of them."""
     with grid_over(tmp_path, systems) as grid:
-        yield grid, systems
-
-
-def job(program: str, *sites: str, count: int = 2) -> str:
-    """A component at each of these sites."""
-    parts = (
-        f'(&(executable=/bin/sh)(arguments=-c "{program}")(count={count})'
-        f"(jobType=single)(maxWallTime=10)(resourceManagerContact={site}))"
-        for site in sites
-    )
-    return "+" + "".join(parts)
+        yield grid
 
 
 async def test_a_job_over_three_batch_systems_starts_everywhere_at_the_same_moment(
-    grid: tuple[Grid, dict[str, System]],
+    client: AsyncClient,
 ) -> None:
-    live, _ = grid
-    async with live.client() as client:
-        await live.ready(client)
-        skews = []
-        for _ in range(5):
-            submitted = await client.submit(job("exit 0", "alpha", "beta", "gamma"))
-            assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
-            shown = await client.show(submitted.job)
-            skews.append(shown["timeline"]["start_skew_s"])
-            held_from = max(part["claimed_at"] for part in shown["parts"])
-            assert all(part["passed_at"] >= held_from for part in shown["parts"]), shown["parts"]
-        # Milliseconds where nobody else is; starts that wait for nobody are seconds apart.
-        assert sorted(skews)[2] < 0.5, skews
-        await live.at_rest(client)
+    skews = []
+    for _ in range(5):
+        shown = await finished(client, job("exit 0", "alpha", "beta", "gamma"))
+        skews.append(shown["timeline"]["start_skew_s"])
+        check_one_start(shown)
+    # Milliseconds where nobody else is; starts that wait for nobody are seconds apart.
+    assert sorted(skews)[2] < 0.5, skews
 
 
 async def why_stopped(client: AsyncClient, job: str) -> str:
@@ -67,88 +54,65 @@ async def why_stopped(client: AsyncClient, job: str) -> str:
 
 
 async def test_paths_between_batch_jobs_are_tried_before_they_start(
-    grid: tuple[Grid, dict[str, System]],
+    client: AsyncClient,
 ) -> None:
     """The starter listens where the batch system put it, and nowhere for longer than the try."""
-    live, _ = grid
-    async with live.client() as client:
-        await live.ready(client)
-        port = free_port()
-        text = job("exit 0", "alpha", "beta", "gamma").replace("+", f"+(connect=(all 1 {port}))", 1)
-        for _ in range(2):
-            submitted = await client.submit(text)
-            assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
-        with socket.create_server(("", port)):
-            taken = (await client.submit(text)).job
-            assert await why_stopped(client, taken) == f"pre-flight: 1: port {port} is taken"
-        await client.cancel([taken])
-        await live.at_rest(client)
+    port = free_port()
+    text = job("exit 0", "alpha", "beta", "gamma").replace("+", f"+(connect=(all 1 {port}))", 1)
+    for _ in range(2):
+        await finished(client, text)
+    with socket.create_server(("", port)):
+        taken = (await client.submit(text)).job
+        assert await why_stopped(client, taken) == f"pre-flight: 1: port {port} is taken"
+    await client.cancel([taken])
 
 
 async def test_killed_agents_and_daemon_find_their_batch_jobs_again(
-    grid: tuple[Grid, dict[str, System]], tmp_path: Path
+    grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path
 ) -> None:
     """Program and starters run on in the batch systems meanwhile."""
-    live, systems = grid
     end = tmp_path / "end"
-    async with live.client() as client:
-        await live.ready(client)
-        program = f"while ! test -e {end}; do sleep 0.1; done"
-        submitted = await client.submit(job(program, *systems))
-        await live.phase(client, submitted.job, "Running")
-        before = {name: system.numbers("koala-") for name, system in systems.items()}
-        live.kill("daemon", *systems)
-        live.start()
-        await live.ready(client)
-        assert {name: system.numbers("koala-") for name, system in systems.items()} == before
-        end.touch()
-        assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
-        shown = await client.show(submitted.job)
-        assert shown["attempts"] == 1
-        told = {charge["site"]: [charge["batch_job"]] for charge in shown["charges"]}
-        assert told == before  # so that a site can look it up in its own records
-        await live.at_rest(client)
+    program = f"while ! test -e {end}; do sleep 0.1; done"
+    name = await running(grid, client, job(program, *systems))
+    before = {name: system.numbers("koala-") for name, system in systems.items()}
+    grid.kill("daemon", *systems)
+    grid.start()
+    await grid.ready(client)
+    assert {name: system.numbers("koala-") for name, system in systems.items()} == before
+    end.touch()
+    shown = await ended_well(client, name)
+    assert shown["attempts"] == 1
+    told = {charge["site"]: [charge["batch_job"]] for charge in shown["charges"]}
+    assert told == before  # so that a site can look it up in its own records
 
 
 async def test_a_component_that_the_sites_people_cancel_stops_the_others(
-    grid: tuple[Grid, dict[str, System]],
+    grid: Grid, client: AsyncClient, systems: dict[str, System]
 ) -> None:
-    live, systems = grid
-    async with live.client() as client:
-        await live.ready(client)
-        submitted = await client.submit(job("sleep 1000", *systems))
-        await live.phase(client, submitted.job, "Running")
-        (number,) = systems["beta"].numbers("koala-")
-        systems["beta"].cancel(number)
-        await live.phase(client, submitted.job, "Stopping", "Placing", "Claiming", "Starting")
-        await client.cancel([submitted.job])
-        assert await client.wait(submitted.job) == "Cancelled"
-        await live.at_rest(client)
+    name = await running(grid, client, job("sleep 1000", *systems))
+    (number,) = systems["beta"].numbers("koala-")
+    systems["beta"].cancel(number)
+    await grid.phase(client, name, "Stopping", "Placing", "Claiming", "Starting")
+    await client.cancel([name])
+    assert await client.wait(name) == "Cancelled"
 
 
 async def test_a_controller_that_is_away_fails_no_running_job(
-    grid: tuple[Grid, dict[str, System]], tmp_path: Path
+    grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path
 ) -> None:
-    live, systems = grid
     end = tmp_path / "end"
-    async with live.client() as client:
-        await live.ready(client)
-        submitted = await client.submit(
-            job(f"while ! test -e {end}; do sleep 0.1; done", "alpha", "gamma")
-        )
-        await live.phase(client, submitted.job, "Running")
-        with systems["alpha"].controller_away(), systems["gamma"].controller_away():
-            end.touch()
-            await live.nothing_left(submitted.job)
-        assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
-        await live.at_rest(client)
+    program = f"while ! test -e {end}; do sleep 0.1; done"
+    name = await running(grid, client, job(program, "alpha", "gamma"))
+    with systems["alpha"].controller_away(), systems["gamma"].controller_away():
+        end.touch()
+        await grid.nothing_left(name)
+    await ended_well(client, name)
 
 
 async def test_components_find_the_sites_with_gpus_and_see_them(
-    grid: tuple[Grid, dict[str, System]],
+    grid: Grid, client: AsyncClient
 ) -> None:
     """Each node of alpha has two: three are on two nodes, and each process sees its node's."""
-    live, _ = grid
     say = "echo $KOALA_NAME $KOALA_GPUS $CUDA_VISIBLE_DEVICES"
     part = f'(executable=/bin/sh)(arguments=-c "{say}")(count=1)(jobType=single)(maxWallTime=10)'
     two = part.replace("count=1", "count=2")
@@ -156,29 +120,26 @@ async def test_components_find_the_sites_with_gpus_and_see_them(
         f"+(name=gpus)(&{part}(gpus=2)(gpuType=a100)(constraint=ib)(licenses=matlab:2)(site=alpha))"
         f"(&{part}(gpus=4)(site=gamma))(&{two}(gpus=3)(site=beta))"
     )
-    async with live.client() as client:
-        await live.ready(client)
-        async with asyncio.timeout(live.patience_s):  # the first figures may follow a registration
-            while not all(site.gpus for site in await client.sites()):
-                pass
-        submitted = await client.submit(text)
-        assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
-        said = {p.component: p.data async for p in client.logs(submitted.job, stream="stdout")}
-        assert said[0] == b"gpus 2 0,1\n"
-        assert said[1].startswith(b"gpus 4")  # the cell counts them and gives no numbers
-        assert said[2].startswith(b"gpus 3 0")
-        sites = {site.site: site for site in await client.sites()}
-        assert {name: site.gpus for name, site in sites.items()} == dict.fromkeys(sites, 4)
-        assert sites["alpha"].resources["gpu_types"] == ["a100"]
-        assert sites["alpha"].resources["licenses"] == {"matlab": 3}
-        for wish, answer in (
-            ("(gpus=5)(site=alpha)", "needs 5 GPUs; alpha has 4 GPUs"),
-            ("(gpus=3)(site=alpha)", "alpha has 2 GPUs on a host, for each process"),
-            ("(gpus=1)(gpuType=h100)", "beta has no GPUs of type h100"),
-            ("(constraint=sse)(site=beta)", r"beta has no hosts with sse \(it has ib, rome\)"),
-            ("(licenses=matlab:4)(site=alpha)", "alpha has 3 licences of matlab"),
-            ("(queue=night)(site=alpha)", r"alpha has no queue night \(it has batch\)"),
-        ):
-            with pytest.raises(RejectedError, match=answer):
-                await client.submit(f"&{part}{wish}")
-        await live.at_rest(client)
+    async with asyncio.timeout(grid.patience_s):  # the first figures may follow a registration
+        while not all(site.gpus for site in await client.sites()):
+            pass
+    submitted = await client.submit(text)
+    assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+    said = {p.component: p.data async for p in client.logs(submitted.job, stream="stdout")}
+    assert said[0] == b"gpus 2 0,1\n"
+    assert said[1].startswith(b"gpus 4")  # the cell counts them and gives no numbers
+    assert said[2].startswith(b"gpus 3 0")
+    sites = {site.site: site for site in await client.sites()}
+    assert {name: site.gpus for name, site in sites.items()} == dict.fromkeys(sites, 4)
+    assert sites["alpha"].resources["gpu_types"] == ["a100"]
+    assert sites["alpha"].resources["licenses"] == {"matlab": 3}
+    for wish, answer in (
+        ("(gpus=5)(site=alpha)", "needs 5 GPUs; alpha has 4 GPUs"),
+        ("(gpus=3)(site=alpha)", "alpha has 2 GPUs on a host, for each process"),
+        ("(gpus=1)(gpuType=h100)", "beta has no GPUs of type h100"),
+        ("(constraint=sse)(site=beta)", r"beta has no hosts with sse \(it has ib, rome\)"),
+        ("(licenses=matlab:4)(site=alpha)", "alpha has 3 licences of matlab"),
+        ("(queue=night)(site=alpha)", r"alpha has no queue night \(it has batch\)"),
+    ):
+        with pytest.raises(RejectedError, match=answer):
+            await client.submit(f"&{part}{wish}")

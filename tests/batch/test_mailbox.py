@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import SkipTest
 
@@ -18,12 +18,11 @@ import pytest
 from koala.client import AsyncClient
 from koala_agent.config import read_config
 from koala_agent.probe import run_probe
-from tests.agent.transport.servers import a_server, close
-from tests.batch.systems.grids import grid_over
+from tests.batch.systems.jobs import ended_well, finished, log_of, running
 from tests.batch.systems.slurm import slurm_clusters
+from tests.batch.systems.ssh_sites import grid_behind_ssh
 from tests.batch.systems.system import System, lonely_network
-from tests.batch.test_ssh_sites import finished, log_of, settings_of
-from tests.harness.ssh_server import HOST, SSHServer
+from tests.harness.ssh_server import SSHServer
 from tests.live.grid import Grid
 
 pytestmark = pytest.mark.lrm
@@ -53,36 +52,14 @@ def systems(slurm: object) -> Iterator[dict[str, System]]:
             yield {**alone, **far, "alpha": slurm["alpha"]}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[SSHServer]:
-    with a_server(settings="MaxStartups 100") as server:
-        yield server
-
-
 @pytest.fixture
 def grid(tmp_path: Path, systems: dict[str, System], server: SSHServer) -> Iterator[Grid]:
     """Daemon and agents in front of the three clusters."""
-    words = ", ".join(f'"{word}"' for word in server.options)
-    by_files = '[starter]\nline = "files"\n'
-    far = (
-        f'{by_files}python = "/usr/bin/python3"\nscratch = "/tmp"\n'
-        f'mailbox = "{server.home}/mail"\n'
-        f'[transport]\nkind = "ssh"\nhost = "{HOST}"\noptions = [{words}]\n'
-        "commands_per_minute = 1200\n"
-    )
-    with grid_over(tmp_path, systems, more={"iota": by_files, "lambda": far}) as grid:
-        try:
-            yield grid
-        finally:
-            grid.terminate("lambda")
-            close(settings_of(grid, "lambda"))
-
-
-@pytest.fixture
-async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
-    async with grid.client() as client:
-        await grid.ready(client)
-        yield client
+    by_files = 'line = "files"\n'
+    far = {"lambda": f'{by_files}mailbox = "{server.home}/mail"\n'}
+    more = {"iota": f"[starter]\n{by_files}"}
+    with grid_behind_ssh(tmp_path, systems, server, far, more=more) as grid:
+        yield grid
 
 
 def job(program: str) -> str:
@@ -103,30 +80,25 @@ async def test_a_job_starts_on_nodes_without_a_route_with_one_that_dials(
     assert shown["timeline"]["start_skew_s"] < SKEW_MAX_S, shown["timeline"]
     assert (await log_of(client, shown["job"], 1)).splitlines() == ["1", "out"] * 6  # lo alone
     assert (await log_of(client, shown["job"], 2)).splitlines()[1::2] == ["out"] * 6
-    await grid.at_rest(client)
 
 
 async def test_an_agent_that_is_killed_finds_the_starters_that_cannot_dial_it(
     grid: Grid, client: AsyncClient, systems: dict[str, System]
 ) -> None:
-    with tempfile.TemporaryDirectory(prefix="koala-end-") as name:
-        os.chmod(name, 0o755)  # noqa: PTH101 - in a coroutine
-        end = Path(name) / "end"
+    with tempfile.TemporaryDirectory(prefix="koala-end-") as folder:
+        os.chmod(folder, 0o755)  # noqa: PTH101 - in a coroutine
+        end = Path(folder) / "end"
         program = f"while ! test -e {end}; do sleep 0.1; done; echo done"
-        submitted = await client.submit(job(program))
-        await grid.phase(client, submitted.job, "Running")
+        name = await running(grid, client, job(program))
         before = [systems[site].numbers("koala-") for site in FILES]
         grid.kill(*FILES)
         grid.start()
         await grid.ready(client)
         assert [systems[site].numbers("koala-") for site in FILES] == before
         end.touch()
-        assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
-        shown = await client.show(submitted.job)
-        assert shown["attempts"] == 1
-        assert await log_of(client, submitted.job, 1) == "done\n" * 6
-        assert await log_of(client, submitted.job, 2) == "done\n" * 6
-        await grid.at_rest(client)
+        assert (await ended_well(client, name))["attempts"] == 1
+        assert await log_of(client, name, 1) == "done\n" * 6
+        assert await log_of(client, name, 2) == "done\n" * 6
 
 
 async def test_the_probe_job_answers_by_files(grid: Grid) -> None:

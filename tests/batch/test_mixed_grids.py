@@ -6,18 +6,24 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from koala.client import AsyncClient
-from tests.batch.systems.grids import grid_over
+from tests.batch.systems.grids import grid_over, until_trouble
+from tests.batch.systems.jobs import (
+    ESCAPE,
+    alive,
+    check_one_start,
+    ended_well,
+    finished,
+    job,
+    running,
+)
 from tests.batch.systems.oar import OARCluster
 from tests.batch.systems.system import System
-from tests.batch.test_faults import ESCAPE, alive, running, shell
-from tests.harness.moments import moment
 from tests.live.grid import Grid, until
 
 pytestmark = pytest.mark.lrm
@@ -55,22 +61,10 @@ def grid(
         yield grid
 
 
-@pytest_asyncio.fixture
-async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
-    async with grid.client() as client:
-        await grid.ready(client)
-        yield client
-        await grid.at_rest(client)
-
-
 async def test_a_job_over_both_starts_at_one_moment(
     client: AsyncClient, systems: dict[str, System]
 ) -> None:
-    name = (await client.submit(shell("exit 0", *systems))).job
-    assert await client.wait(name) == "Finished", await client.show(name)
-    shown = await client.show(name)
-    held_from = max(part["claimed_at"] for part in shown["parts"])
-    assert all(part["passed_at"] >= held_from for part in shown["parts"]), shown["parts"]
+    check_one_start(await finished(client, job("exit 0", *systems)))
 
 
 @pytest.mark.parametrize("way", ["end", "cancel", "foreign", "starter"])
@@ -87,12 +81,12 @@ async def test_nothing_outlives_its_batch_job(
     ear, end, starters = tmp_path / "ear", tmp_path / "end", tmp_path / "starters"
     program = ESCAPE.format(ear=ear) + f"; echo $PPID >> {starters}"
     program += f"; while ! test -e {end}; do sleep 0.1; done"
-    name = await running(grid, client, shell(program, other))
+    name = await running(grid, client, job(program, other))
     await until(lambda: len(alive(ear)) == 1)
     match way:
         case "end":
             end.touch()
-            assert await client.wait(name) == "Finished", await client.show(name)
+            await ended_well(client, name)
         case "cancel":
             await client.cancel([name])
             assert await client.wait(name) == "Cancelled"
@@ -136,31 +130,20 @@ async def outlive(
     end, ran = folder / "end", folder / "ran"
     system = systems[other]
     program = f"echo ran >> {ran}; while ! test -e {end}; do sleep 0.1; done"
-    name = await running(grid, client, shell(program, *systems))
+    name = await running(grid, client, job(program, *systems))
     number, attempts = system.numbers("koala-"), (await client.show(name))["attempts"]
     await until(system.has_saved)
     await asyncio.to_thread(restart)
     assert system.numbers("koala-") == number
     end.touch()
-    assert await client.wait(name) == "Finished", await client.show(name)
-    assert (await client.show(name))["attempts"] == attempts
+    assert (await ended_well(client, name))["attempts"] == attempts
     assert ran.read_text() == "ran\n" * 2
 
 
 async def test_a_part_that_is_away_is_named_in_words(
-    client: AsyncClient, systems: dict[str, System], other: str
+    grid: Grid, client: AsyncClient, systems: dict[str, System], other: str
 ) -> None:
     """The schedd stands still; the database is not there."""
     with systems[other].controller_away():
-        await trouble_of(other, client, lambda text: "gives no answer" in text)
-    await trouble_of(other, client, lambda text: not text)
-
-
-async def trouble_of(site: str, client: AsyncClient, is_right: Callable[[str], bool]) -> None:
-    """Wait until `koala sites` says this."""
-    async with asyncio.timeout(90):
-        while True:
-            (row,) = [row for row in await client.sites() if row["site"] == site]
-            if is_right(row["trouble"] or ""):
-                return
-            await moment(0.2)
+        await until_trouble(grid, client, "gives no answer", other)
+    await until_trouble(grid, client, "", other)

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from koala.client import AsyncClient
-from koala.client.records import JobDetails
 from tests.agent.watching import Ear, process_ended
 from tests.batch.systems.grids import grid_over
+from tests.batch.systems.jobs import finished
 from tests.batch.systems.system import System
 from tests.live.grid import Grid, until
 
@@ -54,12 +53,6 @@ def job(program: str, sizes: dict[str, int]) -> str:
         for site, count in sizes.items()
     )
     return "+" + "".join(parts)
-
-
-async def finished(client: AsyncClient, text: str) -> JobDetails:
-    submitted = await client.submit(text)
-    assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
-    return await client.show(submitted.job)
 
 
 async def test_processes_of_all_machines_start_at_the_same_moment(

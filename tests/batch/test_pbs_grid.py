@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.batch.systems.grids import grid_over
+from tests.batch.systems.jobs import check_one_start, finished, job
 from tests.batch.systems.pbs import pbs_server
 from tests.batch.systems.system import System
-from tests.batch.test_faults import shell
 from tests.live.grid import Grid
 
 pytestmark = pytest.mark.long
@@ -36,11 +36,7 @@ async def test_a_job_over_both_starts_at_one_moment(
     with grid_over(tmp_path, servers) as grid:
         async with grid.client() as client:
             await grid.ready(client)
-            name = (await client.submit(shell("exit 0", *servers))).job
-            assert await client.wait(name) == "Finished", await client.show(name)
-            shown = await client.show(name)
-            held_from = max(part["claimed_at"] for part in shown["parts"])
-            assert all(part["passed_at"] >= held_from for part in shown["parts"]), shown["parts"]
+            check_one_start(await finished(client, job("exit 0", *servers)))
             notices = {site["notice"] for site in await client.sites()}
             assert len(notices) == 1
             assert "not against a live server" in notices.pop()

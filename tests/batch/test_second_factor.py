@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from koala.client import AsyncClient
-from tests.agent.transport.servers import close, kill_holder
-from tests.batch.systems.grids import grid_over
+from tests.agent.transport.servers import kill_holder
+from tests.batch.systems.grids import until_trouble
+from tests.batch.systems.jobs import ended_well, finished, job, running
 from tests.batch.systems.slurm import slurm_clusters
+from tests.batch.systems.ssh_sites import grid_behind_ssh, open_folder, settings_of
 from tests.batch.systems.system import System
-from tests.batch.test_grid import job
-from tests.batch.test_ssh_sites import finished, settings_of
 from tests.cli.top.terminal import terminal
-from tests.harness.moments import moment
 from tests.harness.second_factor import PROMPT, Codes, a_server_that_asks, attempts
 from tests.harness.ssh_server import HOST, SSHServer
 from tests.live.grid import Grid
@@ -30,11 +27,8 @@ NEEDS = f"ssh to {HOST} needs you: koala site login {FAR} ("
 
 @pytest.fixture(scope="module")
 def systems(slurm: dict[str, System]) -> Iterator[dict[str, System]]:
-    with tempfile.TemporaryDirectory(prefix="koala-far-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        with slurm_clusters(folder, f"{FAR}:2x2") as clusters:
-            yield {**clusters, "alpha": slurm["alpha"]}
+    with open_folder() as folder, slurm_clusters(folder, f"{FAR}:2x2") as clusters:
+        yield {**clusters, "alpha": slurm["alpha"]}
 
 
 @pytest.fixture
@@ -49,18 +43,8 @@ def grid(
 ) -> Iterator[Grid]:
     """Daemon and agents; nobody has logged in at the far site."""
     server, _ = asking
-    words = ", ".join(f'"{word}"' for word in server.options)
-    far = (
-        '[starter]\npython = "/usr/bin/python3"\nscratch = "/tmp"\n'
-        f'[transport]\nkind = "ssh"\nhost = "{HOST}"\noptions = [{words}]\n'
-        "commands_per_minute = 1200\n"
-    )
-    with grid_over(tmp_path, systems, more={FAR: far}) as grid:
-        try:
-            yield grid
-        finally:
-            grid.terminate(FAR)
-            close(settings_of(grid, FAR))
+    with grid_behind_ssh(tmp_path, systems, server, {FAR: ""}) as grid:
+        yield grid
 
 
 async def test_a_lost_login_costs_no_claim_and_is_not_tried_again_and_again(
@@ -73,33 +57,27 @@ async def test_a_lost_login_costs_no_claim_and_is_not_tried_again_and_again(
     program = f"while ! test -e {end}; do sleep 0.1; done; echo done"
     async with grid.client() as client:
         await grid.up(client)
-        await told(grid, client, NEEDS)
+        await until_trouble(grid, client, NEEDS, FAR)
         await asyncio.to_thread(log_in, grid, codes.next())
         await grid.ready(client)
-        runs = (await client.submit(job(program, "alpha", FAR))).job
-        await grid.phase(client, runs, "Running")
+        runs = await running(grid, client, job(program, "alpha", FAR))
         before = {name: system.numbers("koala-") for name, system in systems.items()}
         so_far = attempts(server)
 
         kill_holder(settings_of(grid, FAR))
-        await told(grid, client, NEEDS)
+        await until_trouble(grid, client, NEEDS, FAR)
         grid.kill(FAR)
         grid.start()
-        await told(grid, client, NEEDS)
+        await until_trouble(grid, client, NEEDS, FAR)
         assert attempts(server) <= so_far + 2  # of the agent, and of the one after it
 
         await asyncio.to_thread(log_in, grid, codes.next())
         await grid.ready(client)
         assert {name: system.numbers("koala-") for name, system in systems.items()} == before
         end.touch()
-        assert (await finished_one(client, runs))["attempts"] == 1
+        assert (await ended_well(client, runs))["attempts"] == 1
         assert (await finished(client, job("true", "alpha", FAR)))["attempts"] == 1
         await grid.at_rest(client)
-
-
-async def finished_one(client: AsyncClient, name: str) -> dict[str, object]:
-    assert await client.wait(name) == "Finished", await client.show(name)
-    return dict(await client.show(name))
 
 
 def log_in(grid: Grid, code: str) -> None:
@@ -108,13 +86,3 @@ def log_in(grid: Grid, code: str) -> None:
         person.wait_for(PROMPT)
         person.press(f"{code}\n")
         assert person.end() == 0, person.text
-
-
-async def told(grid: Grid, client: AsyncClient, words: str) -> None:
-    """Wait until `koala sites` says this of the far site."""
-    async with asyncio.timeout(grid.patience_s):
-        while True:
-            said = {site["site"]: site["trouble"] or "" for site in await client.sites()}
-            if words in said.get(FAR, ""):
-                return
-            await moment()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from koala.client import AsyncClient
 from tests.batch.systems.system import System
+from tests.harness.moments import moment
 from tests.live.grid import CALM, MARK, Grid
 
 SLOW_BPS = 1_000_000.0
@@ -49,3 +52,14 @@ def grid_over(
             system.clear()
     grid.check()
     assert left == {name: [] for name in systems}
+
+
+async def until_trouble(grid: Grid, client: AsyncClient, words: str, *sites: str) -> None:
+    """Wait until `koala sites` says these words of each of these sites; no words: no trouble."""
+    async with asyncio.timeout(grid.patience_s):
+        while True:
+            troubles = {site["site"]: site["trouble"] or "" for site in await client.sites()}
+            said = [troubles.get(site, "no answer yet") for site in sites]
+            if all(words in trouble if words else not trouble for trouble in said):
+                return
+            await moment()

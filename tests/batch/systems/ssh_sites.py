@@ -1,0 +1,59 @@
+"""Sites behind ssh in front of batch systems: their login nodes run no agent."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from koala_agent.config import read_config
+from koala_agent.site_access import ssh_settings
+from koala_agent.transport.ssh_socket import SSHSettings
+from tests.agent.transport.servers import close
+from tests.batch.systems.grids import grid_over
+from tests.batch.systems.system import System
+from tests.harness.ssh_server import HOST, SSHServer
+from tests.live.grid import Grid
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that the account at the other end may enter, unlike pytest's."""
+    with tempfile.TemporaryDirectory(prefix="koala-far-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+@contextmanager
+def grid_behind_ssh(
+    folder: Path,
+    systems: dict[str, System],
+    server: SSHServer,
+    far: Mapping[str, str],
+    *,
+    more: Mapping[str, str] | None = None,
+) -> Iterator[Grid]:
+    """Daemon and agents; those of the sites `far` reach them through the server alone. `far` has
+    what their tables `[starter]` say besides, `more` the tables of other sites."""
+    words = ", ".join(f'"{word}"' for word in server.options)
+    tables = {
+        site: f'[starter]\n{starter}python = "/usr/bin/python3"\nscratch = "/tmp"\n'
+        f'[transport]\nkind = "ssh"\nhost = "{HOST}"\noptions = [{words}]\n'
+        "commands_per_minute = 1200\n"
+        for site, starter in far.items()
+    }
+    with grid_over(folder, systems, more={**(more or {}), **tables}) as grid:
+        try:
+            yield grid
+        finally:
+            for site in far:
+                if grid.is_alive(site):
+                    grid.terminate(site)
+                close(settings_of(grid, site))
+
+
+def settings_of(grid: Grid, site: str) -> SSHSettings:
+    """Return with what settings a site's agent connects."""
+    return ssh_settings(read_config(grid.config(site)))
