@@ -9,37 +9,37 @@ import secrets
 import socket
 
 PORTS = range(20_000, 32_000)
-"""Below those that the kernel gives to sockets that dial, or that listen at any port: a port must
-stay free while its daemon is down."""
+"""Below those that most kernels give to sockets that dial, or that listen at any port."""
 HOSTS = ("127.0.0.1", "127.0.0.2")
 
 
 def free_port() -> int:
-    """One at which nobody listens now, and which no test gets a second time, in whatever process,
-    as long as this one lives."""
+    """Return a port where nobody listens, and which no test gets a second time while this process
+    lives.
+
+    It stays bound until then, by sockets that do not listen. A server that allows its address to be
+    reused, as servers do, listens there in spite of them. The kernel gives the port to nobody else:
+    a client that dials a server that is down would sooner or later dial from the server's own port,
+    be connected to itself, and keep the server from coming back.
+    """
     while True:
         port = secrets.choice(PORTS)
-        if _is_free(port) and _is_first(port):
+        if _is_held(port):
             return port
 
 
-def _is_free(port: int) -> bool:
-    for host in HOSTS:
-        with socket.socket() as probe:
-            try:
-                probe.bind((host, port))
-            except OSError:
-                return False
-    return True
-
-
-def _is_first(port: int) -> bool:
-    """A name that one process of this machine can have; its descriptor stays open until the end."""
-    sign = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+def _is_held(port: int) -> bool:
+    """Hold a port at all hosts, unless anybody has it."""
+    holders = [socket.socket() for _ in HOSTS]
     try:
-        sign.bind(f"\0koala-test-port-{port}")
+        for host, holder in zip(HOSTS, holders, strict=True):
+            holder.bind((host, port))
     except OSError:
-        sign.close()
+        for holder in holders:
+            holder.close()
         return False
-    sign.detach()
+    for holder in holders:
+        # Not before: with it, two processes could hold the same port.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.detach()
     return True

@@ -11,7 +11,6 @@ import pytest
 from koala.protocol.messages import PathTarget, ReportState, TryPaths
 from koala.protocol.names import ClaimId
 from tests.agent.site import LIMIT_S, Site, a_shell_hold, a_site, an_arm
-from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.live
 
@@ -116,7 +115,9 @@ async def test_whoever_connects_hears_the_claim_and_the_port_is_free_from_the_ar
     tmp_path: Path,
 ) -> None:
     """Also while somebody hangs on to it, and for a program that does not ask to reuse it."""
-    number = free_port()
+    # Not `free_port()`: its ports are held, for programs that ask to reuse them.
+    with socket.create_server((HERE, 0)) as port:
+        number = port.getsockname()[1]
     async with a_site(tmp_path) as site:
         assert await tried(site, order(listens=number)) == ""
         reader, writer = await asyncio.open_connection(HERE, number)

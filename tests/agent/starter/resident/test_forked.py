@@ -16,8 +16,9 @@ from koala_agent.claims.settings import Leases
 from koala_agent.lrm.emulated import idle_starters
 from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters
 from koala_agent.lrm.emulated.process_usage import Trees, Usage
+from koala_agent.lrm.emulated.resident_starters import ResidentStarters
 from koala_agent.lrm.job_table import Alive, JobRow, JobTable, Leaving, Starting
-from koala_agent.lrm.port import Ended
+from koala_agent.lrm.port import Ended, Placeholder
 from koala_agent.lrm.processes import (
     CLAIM_VARIABLE,
     Identity,
@@ -80,10 +81,23 @@ def said(site: Site, number: int) -> str:
     return (folder / "stdout.0").read_text()
 
 
-async def test_a_starter_serves_one_claim_after_the_other(tmp_path: Path) -> None:
+async def test_a_starter_serves_one_claim_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each program has its own folder, variables, limits and brand; between them nothing shows a
-    claim."""
-    script = "pwd; echo V=$V; ulimit -n; grep -h locks /proc/self/limits; ls /proc/self/fd | wc -l"
+    claim. The first claim has a variable from its local manager, too."""
+    order = ResidentStarters.order
+
+    def order_with_variable(
+        resident: ResidentStarters, placeholder: Placeholder, variables: Mapping[str, str]
+    ) -> bool:
+        more = {"W": "one"} if placeholder.claim == a_claim(1) else {}
+        return order(resident, placeholder, {**variables, **more})
+
+    monkeypatch.setattr(ResidentStarters, "order", order_with_variable)
+    script = (
+        "pwd; echo V=$V W=$W; ulimit -n; grep -h locks /proc/self/limits; ls /proc/self/fd | wc -l"
+    )
     async with a_site(tmp_path, leases=LONG) as site:
         first = await serve(site, 1, script, environment=(("V", "one"),))
         await until(lambda: words_of(first)[4] == "idle")
@@ -97,7 +111,7 @@ async def test_a_starter_serves_one_claim_after_the_other(tmp_path: Path) -> Non
         texts = [said(site, number).splitlines() for number in (1, 2)]
         folders = [site.folders.folder(a_shell_hold("", a_claim(n)).claim) for n in (1, 2)]
         assert [text[1] for text in texts] == [str(folder) for folder in folders]
-        assert [text[2] for text in texts] == ["V=one", "V="]
+        assert [text[2] for text in texts] == ["V=one W=one", "V= W="]
         assert texts[0][3] == texts[1][3]
         assert [text[5] for text in texts] == ["4", "4"]
         scope = site.manager._table.scope
