@@ -9,7 +9,6 @@ The compiler and the type plug-in are pinned in pyproject.toml: another version 
 """
 
 import argparse
-import ast
 import re
 import shutil
 import subprocess
@@ -51,22 +50,31 @@ def generate(out: Path) -> list[Path]:
     target.joinpath("__init__.py").write_text(PACKAGE_DOCSTRING, encoding="utf-8")
     if protos:
         _compile(protos, out)
-        for path in target.glob("*_pb2_grpc.py"):
-            text = path.read_text(encoding="utf-8")
-            path.write_text(without_static_calls(text), encoding="utf-8")
+        for proto in protos:
+            module = target / f"{proto.stem}_pb2_grpc.py"
+            module.write_text(service_module(proto), encoding="utf-8")
         target.joinpath("link_pb2.pyi").write_text(LINK_STUB, encoding="utf-8")
     return sorted(path.relative_to(out) for path in target.iterdir() if path.is_file())
 
 
-def without_static_calls(text: str) -> str:
-    """Leave out gRPC's experimental classes of static calls: half of the text, and nobody calls
-    them."""
-    lines = text.splitlines(keepends=True)
-    for node in reversed(ast.parse(text).body):
-        if isinstance(node, ast.ClassDef) and not node.name.endswith(("Stub", "Servicer")):
-            note = lines[node.lineno - 2].lstrip().startswith("#")
-            del lines[node.lineno - 1 - note : node.end_lineno]
-    return re.sub(r"\n{4,}", "\n\n\n", "".join(lines)).rstrip() + "\n"
+def service_module(proto: Path) -> str:
+    """Write the module of a file's services, which `koala.wire.services` makes from descriptors."""
+    messages = f"{proto.stem}_pb2"
+    lines = [
+        f'"""Services of {proto.name}: stubs, servicers, and how a server gets one."""',
+        "",
+        "from koala.wire.services import adder, servicer, stub",
+        f"from koala.wire.v1 import {messages}",
+    ]
+    for name in re.findall(r"^service (\w+)", proto.read_text(encoding="utf-8"), re.MULTILINE):
+        lines += [
+            "",
+            f'_{name} = {messages}.DESCRIPTOR.services_by_name["{name}"]',
+            f"{name}Stub = stub(_{name})",
+            f"{name}Servicer = servicer(_{name})",
+            f"add_{name}Servicer_to_server = adder(_{name})",
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def differences(expected_root: Path, actual_root: Path) -> list[str]:
@@ -130,7 +138,6 @@ def _compile(protos: list[Path], out: Path) -> None:
         *plugins,
         f"--proto_path={SOURCES}",
         f"--python_out={out}",
-        f"--grpc_python_out={out}",
         f"--mypy_out={out}",
         f"--mypy_grpc_out={out}",
         *(str(proto) for proto in protos),

@@ -35,7 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala_agent.lrm.model",),
     ("koala.rsl",),
     ("koala.workload",),
-    ("koala.wire.v1",),
+    ("koala.wire.services", "koala.wire.v1"),
     ("koala.identity", "koala.wire"),
     ("koala.protocol",),
     ("koala.metrics",),
