@@ -66,10 +66,13 @@ def main() -> int:
     figures: list[Figure] = []
     signal.signal(signal.SIGALRM, lambda _number, _frame: sys.exit(LATE))
     signal.setitimer(signal.ITIMER_REAL, options.limit)
-    for name in options.only or MEASUREMENTS:
-        sys.stderr.write(f"bench: {name}\n")
-        with tempfile.TemporaryDirectory(prefix="koala-bench-") as folder:
-            figures += measurements[name](Path(folder), options.quick)
+    # Removed at the end alone: some file systems search recently deleted files for each new one.
+    with tempfile.TemporaryDirectory(prefix="koala-bench-") as root:
+        for number, name in enumerate(options.only or MEASUREMENTS):
+            sys.stderr.write(f"bench: {name}\n")
+            folder = Path(root, str(number))
+            folder.mkdir()
+            figures += measurements[name](folder, options.quick)
     signal.setitimer(signal.ITIMER_REAL, 0)
     result = {**document(figures, at=at, is_quick=options.quick), "machine": before}
     text = json.dumps(result, indent=2) + "\n"

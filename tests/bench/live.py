@@ -14,7 +14,15 @@ import psutil
 
 from koala.client import ENDS, AsyncClient, AsyncJobHandle, Submission
 from tests.bench.figures import Figure, median, percentile
-from tests.bench.references import CALLS, INTERPRETERS, SPAWNS, calls_per_s, spawns_per_s
+from tests.bench.references import (
+    CALLS,
+    FILES,
+    INTERPRETERS,
+    SPAWNS,
+    calls_per_s,
+    files_per_s,
+    spawns_per_s,
+)
 from tests.live.grid import CALM, Grid, live_grid
 
 DAS = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
@@ -158,6 +166,7 @@ def launches(folder: Path, is_quick: bool) -> list[Figure]:
 
 
 async def _launches(folder: Path, count: int) -> list[Figure]:
+    files = files_per_s(folder, 1_000)
     async with a_grid(folder, {"delft": 400}) as (_, client):
         await run_all(client, [f"&{TRUE}"] * 5)
         jobs_s = await run_all(client, [f"&{TRUE}"] * count)
@@ -170,6 +179,11 @@ async def _launches(folder: Path, count: int) -> list[Figure]:
         four_s = await run_all(client, texts * (count // len(texts)))
     bare = spawns_per_s(["/bin/true"], 200)
     return [
+        Figure(
+            name=f"{FILES} before the launches", value=files, unit="/s",
+            how="a component makes eleven; far fewer than in another run, and the launches cannot "
+            "be compared with it",
+        ),
         Figure(
             name="component launches", value=count / jobs_s, unit="/s",
             reference=bare, reference_name=SPAWNS,

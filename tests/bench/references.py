@@ -19,6 +19,7 @@ DURABLE = "durable appends"
 SPAWNS = "spawns of /bin/true"
 INTERPRETERS = "starts of a bare interpreter"
 CALLS = "bare gRPC calls"
+FILES = "new files"
 IN_FLIGHT = 32
 
 
@@ -28,6 +29,10 @@ def measure(folder: Path, is_quick: bool) -> list[Figure]:
         Figure(
             name=DURABLE, value=appends_per_s(folder, 100 if is_quick else 500), unit="/s",
             how="1.2 kB and fdatasync, one after the other",
+        ),
+        Figure(
+            name=FILES, value=files_per_s(folder, 1_000), unit="/s",
+            how="200 bytes each, ten in a folder; a tenth of that right after many were deleted",
         ),
         Figure(
             name=CALLS, value=calls_per_s(500 if is_quick else 3_000), unit="/s",
@@ -55,6 +60,17 @@ def appends_per_s(folder: Path, count: int) -> float:
     took_s = perf_counter() - begun_at
     os.close(descriptor)
     return count / took_s
+
+
+def files_per_s(folder: Path, count: int) -> float:
+    """Measure how many small files can be made, ten in a new folder each, and leave them there."""
+    begun_at = perf_counter()
+    for number in range(count // 10):
+        inside = folder / f"files-{number}"
+        inside.mkdir()
+        for each in range(10):
+            (inside / str(each)).write_bytes(bytes(200))
+    return count / (perf_counter() - begun_at)
 
 
 def spawns_per_s(command: list[str], count: int) -> float:
