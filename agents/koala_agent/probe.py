@@ -32,8 +32,6 @@ OVER = (JobState.ENDED, JobState.STUCK, JobState.HELD)
 LIMIT_S = 300.0
 """Time limit of the whole probe; a busy queue takes longer."""
 JOB_LIMIT_S = 60.0
-ON_THE_WAY_S = 5.0
-"""Longest time that the answer of a job takes to be seen after its end."""
 POLLS_MIN = 3
 """Listings after which a job that is in none of them has ended."""
 LINE_BYTES_MAX = 65_536

@@ -57,10 +57,7 @@ from koala.daemon.state.recovery import Recovered, begin_life, read_secret
 from koala.daemon.storage.journal import Journal, overtaken
 from koala.daemon.storage.records import Notice
 from koala.daemon.storage.watermark import Watermarks
-from koala.errors import (
-    DiskError,
-    first_error,
-)
+from koala.errors import DiskError, first_error
 from koala.runtime.disk import Disk
 from koala.runtime.software import software_version
 from koala.runtime.systemd import ServiceManager

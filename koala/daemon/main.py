@@ -24,11 +24,7 @@ import structlog
 from koala.daemon.assembly import Daemon
 from koala.daemon.config import read_config
 from koala.daemon.state.initialization import INIT, require_initialized
-from koala.errors import (
-    ConfigError,
-    DiskError,
-    KoalaError,
-)
+from koala.errors import ConfigError, DiskError, KoalaError
 from koala.runtime.standard_streams import log_stream, open_standard_streams
 from koala.wire import connection_limits as strangers
 from koala.wire.grpc_shutdown import to_the_end

@@ -10,13 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import floor, inf, isfinite, log10
 
 from koala.papers.paper import Claim, Part, Rule
-from koala.papers.verdicts import (
-    ClaimFinding,
-    Finding,
-    LevelFinding,
-    Verdict,
-    over_comparisons,
-)
+from koala.papers.verdicts import ClaimFinding, Finding, LevelFinding, Verdict, over_comparisons
 from koala.sim.statistics import Interval
 
 COLUMNS = ("claim", *Part, "decided at", "comparison", "numbers", "other loads")

@@ -14,14 +14,7 @@ from typing import Any, Protocol
 
 from koala.errors import SpecError
 from koala.protocol import names
-from koala.protocol.limits import (
-    AMOUNT_MAX,
-    BYTES_MAX,
-    INSTANT_MAX,
-    NAME_MAX,
-    PORT_MAX,
-    RATE_MIN,
-)
+from koala.protocol.limits import AMOUNT_MAX, BYTES_MAX, INSTANT_MAX, NAME_MAX, PORT_MAX, RATE_MIN
 
 _HOST = re.compile(r"[^\s:/]+|[0-9A-Fa-f:]+")
 _ENDPOINT = re.compile(r"(?:[^\s:/]+|\[[0-9A-Fa-f:]+\]):(?P<port>[0-9]{1,5})")

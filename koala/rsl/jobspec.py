@@ -28,10 +28,7 @@ from koala.rsl.document import is_document, parse_document
 from koala.rsl.evaluation import canonical_name, evaluate, is_definition
 from koala.rsl.fields import Given, shown
 from koala.rsl.parser import parse
-from koala.rsl.readers import (
-    COMPONENTS_MAX,
-    JOB_READERS,
-)
+from koala.rsl.readers import COMPONENTS_MAX, JOB_READERS
 from koala.rsl.tree import Compound, Connective, Literal, Operator, Relation, Sequence, Tree
 
 JOB_CHARACTERS_MAX = 1_000_000

@@ -22,12 +22,3 @@ GRIDS: dict[str, Grid] = {
     "many": _grid({f"c{number:02}": 32 for number in range(1, 13)}, SHORT),
 }
 """Grids by name."""
-
-TOLD = {
-    "das2": "the five clusters of the DAS-2 (144 and 4 x 64 processors)",
-    "archive": "machines of three logs of the Parallel Workloads Archive: CTC SP2 (338),"
-    " SDSC SP2 (128), KTH SP2 (100)",
-    "equal": "two equal sites (2 x 128)",
-    "uneven": "one large site and smaller ones (512, 128, 64, 32)",
-    "many": "twelve small sites (12 x 32)",
-}

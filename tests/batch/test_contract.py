@@ -16,14 +16,7 @@ from koala.errors import LocalManagerError
 from koala.protocol.messages import Resources
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.dialect import job_name
-from koala_agent.lrm.port import (
-    OUTPUT_FILE,
-    EndCause,
-    Ended,
-    Idle,
-    Queued,
-    Running,
-)
+from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Ended, Idle, Queued, Running
 from tests.batch.conftest import ONE_OF_EACH, Serve, cleared
 from tests.batch.systems.system import GPUS, System
 from tests.live.grid import until

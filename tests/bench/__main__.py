@@ -20,16 +20,7 @@ from typing import Any
 
 from koala.runtime.atomic_file import write_whole
 from koala.runtime.child_lifetime import end_once, ended_by
-from tests.bench import (
-    core,
-    identity,
-    live,
-    multiqueue,
-    peers,
-    references,
-    starts,
-    traces,
-)
+from tests.bench import core, identity, live, multiqueue, peers, references, starts, traces
 from tests.bench.figures import Figure, Measurement, columns, document, machine, table
 
 MEASUREMENTS: dict[str, Measurement] = {

@@ -10,14 +10,7 @@ from koala.cli.local.demo_scenario import FILES, PROCESSES_MAX, SITES, input_byt
 from koala.cli.local.folders import shipped, state_folder
 from koala.daemon.config import read_config as read_daemon
 from koala.errors import ConfigError
-from koala.grid_file import (
-    ANY_PORT,
-    GridFile,
-    lay_out,
-    parse_grid,
-    read_grid,
-    with_metrics,
-)
+from koala.grid_file import ANY_PORT, GridFile, lay_out, parse_grid, read_grid, with_metrics
 from koala_agent.config import read_config as read_agent
 from tests.tidy.sources import ROOT
 

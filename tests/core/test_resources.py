@@ -6,12 +6,7 @@ import json
 
 import pytest
 
-from koala.core.model.actions import (
-    CancelTransfer,
-    ClaimProcessors,
-    StartTransfer,
-    StopClaim,
-)
+from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer, StopClaim
 from koala.core.model.events import SiteRegistered, SiteReported
 from koala.core.model.grid import Site, SiteFacts
 from koala.core.model.job_spec import ComponentSpec

@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient
-from koala.errors import (
-    SpecError,
-    UnknownSiteError,
-)
+from koala.errors import SpecError, UnknownSiteError
 from koala.wire.v1 import link_pb2
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import ONE, config_of, running

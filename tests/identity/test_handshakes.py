@@ -27,12 +27,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from koala.client import AsyncClient
 from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
-from koala.identity.credentials import (
-    PLAIN,
-    RUNTIME_VARIABLE,
-    announce,
-    read_credentials,
-)
+from koala.identity.credentials import PLAIN, RUNTIME_VARIABLE, announce, read_credentials
 from koala.identity.tls import DAEMON_HOST, secure_channel, server_credentials
 from koala.wire.connection_diagnosis import Diagnosis, _load, why_not
 from koala.wire.v1.identity_pb2 import RenewRequest, WhereRequest

@@ -7,13 +7,7 @@ from pathlib import Path
 
 from koala.core.model.job_spec import ComponentSpec
 from koala.rsl import read_job
-from koala.rsl.attribute_names import (
-    ALIASES,
-    KNOWN,
-    PLAIN_NAMES,
-    known_names_near,
-    plain_name,
-)
+from koala.rsl.attribute_names import ALIASES, KNOWN, PLAIN_NAMES, known_names_near, plain_name
 from koala.rsl.attributes import ATTRIBUTES, Attribute, Scope, Treatment
 from koala.rsl.evaluation import canonical_name
 from koala.rsl.readers import JOB_READERS, SPECIAL

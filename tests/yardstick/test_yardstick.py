@@ -13,7 +13,7 @@ import pytest
 from koala.errors import ConfigError
 from koala.lab import Log
 from koala.yardstick.entries import all_entries, entry_of, with_reference
-from koala.yardstick.grids import GRIDS, TOLD
+from koala.yardstick.grids import GRIDS
 from koala.yardstick.scores import points, table
 from koala.yardstick.workloads import JOBS, KINDS, LOAD, SHARES, Mixed, workloads
 from tests.cli.command import koala, koala_here
@@ -24,7 +24,6 @@ SIZES = [processors for _, processors in SITES]
 
 def test_there_are_five_grids_and_twelve_workloads() -> None:
     assert (len(GRIDS), len(workloads(is_full=True, has_log=False))) == (5, 12)
-    assert GRIDS.keys() == TOLD.keys()
     assert {share for _, share in workloads(is_full=True, has_log=False)} == {0, 0.1, 0.25, 0.5}
 
 

@@ -7,14 +7,7 @@ import math
 import os
 import sys
 
-from koala_agent.starter.compat import (
-    dataclass,
-    log,
-    read_fields,
-    to_count,
-    to_list,
-    to_object,
-)
+from koala_agent.starter.compat import dataclass, log, read_fields, to_count, to_list, to_object
 from koala_agent.starter.process_tree import pop_brand
 
 TYPE_CHECKING = False

@@ -12,14 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from koala.core.model.values import (
-    FileName,
-    Instant,
-    JobId,
-    Seconds,
-    SiteName,
-    TransferId,
-)
+from koala.core.model.values import FileName, Instant, JobId, Seconds, SiteName, TransferId
 from koala.protocol import messages
 
 

@@ -15,15 +15,7 @@ from typing import Any
 import grpc
 import structlog
 
-from koala.daemon.auth.access_rules import (
-    NOBODY,
-    RULES,
-    Caller,
-    Kind,
-    Role,
-    Rule,
-    set_caller,
-)
+from koala.daemon.auth.access_rules import NOBODY, RULES, Caller, Kind, Role, Rule, set_caller
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.authority import Certificate, read_certificate
 from koala.daemon.auth.enrolments import Enrolments

@@ -43,13 +43,7 @@ from koala.daemon.loop.group_commit import BatchContext, read_only_batch
 from koala.daemon.quotas import ConcurrencyQuota, FairQueue
 from koala.daemon.storage.archive import ArchiveQuery, not_as_archived
 from koala.daemon.storage.journal import Journal
-from koala.errors import (
-    ExhaustedError,
-    RejectedError,
-    SpecError,
-    UnknownJobError,
-    UnknownSiteError,
-)
+from koala.errors import ExhaustedError, RejectedError, SpecError, UnknownJobError, UnknownSiteError
 from koala.protocol.versions import PROTOCOL
 from koala.rsl import write_job
 from koala.views.accounting import By, Period, Report

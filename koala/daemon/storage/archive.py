@@ -22,13 +22,7 @@ from koala.core.eviction import Forgotten
 from koala.core.model.job import Job
 from koala.core.model.values import Instant, JobId
 from koala.core.snapshot import load_object, save_object
-from koala.daemon.storage.records import (
-    UNREADABLE,
-    JournalPosition,
-    Snapshot,
-    trusted,
-    unusable,
-)
+from koala.daemon.storage.records import UNREADABLE, JournalPosition, Snapshot, trusted, unusable
 from koala.daemon.storage.spec_codec import SPEC_ROW, SpecReader, row_of_spec
 from koala.errors import JournalError
 from koala.runtime.disk_formats import CORE

@@ -15,12 +15,7 @@ from koala.papers.comparisons import (
     share,
     slightly_lower,
 )
-from koala.papers.deadlines.points import (
-    FRACTIONS,
-    Beginning,
-    LoadLevel,
-    at,
-)
+from koala.papers.deadlines.points import FRACTIONS, Beginning, LoadLevel, at
 from koala.papers.deadlines.quantities import (
     Phrase,
     by_fraction,

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from koala.papers.multiqueue.charts import (
-    BEYOND,
-    CASES,
-    COMMON_LIMIT,
-    HIGH,
-    LOW,
-    MIDDLE,
-    NEAR,
-)
+from koala.papers.multiqueue.charts import BEYOND, CASES, COMMON_LIMIT, HIGH, LOW, MIDDLE, NEAR
 from koala.papers.multiqueue.claims_general import EXTREMES, GENERAL, INTRODUCTION
 from koala.papers.multiqueue.claims_global_first import GLOBAL_FIRST
 from koala.papers.multiqueue.claims_local import LOCAL_SCHEDULERS

@@ -15,15 +15,7 @@ from typing import Any, NamedTuple
 
 from koala.core.model.job_spec import ComponentSpec, JobSpec
 from koala.core.model.parameters import Parameters
-from koala.core.model.values import (
-    FOREVER,
-    Instant,
-    JobId,
-    Priority,
-    Seconds,
-    SiteName,
-    UserName,
-)
+from koala.core.model.values import FOREVER, Instant, JobId, Priority, Seconds, SiteName, UserName
 from koala.core.policy_api import Policies
 from koala.errors import ConfigError
 from koala.sim.experiment.setting import Faults, Links, SiteSetting, Submission

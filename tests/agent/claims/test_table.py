@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from koala.protocol.messages import (
-    Acknowledge,
-    ClaimEnd,
-    EndKind,
-    Report,
-    ReportState,
-)
+from koala.protocol.messages import Acknowledge, ClaimEnd, EndKind, Report, ReportState
 from koala_agent.claims.events import (
     Adopted,
     BatchFound,

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from koala_agent.starter.events import (
-    Connected,
-    Disconnected,
-    Looked,
-    Opened,
-)
+from koala_agent.starter.events import Connected, Disconnected, Looked, Opened
 from tests.agent.starter.starter_script import StarterScript, ends, the_end
 
 

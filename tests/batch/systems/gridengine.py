@@ -12,14 +12,7 @@ from typing import ClassVar
 from xml.etree import ElementTree
 
 from koala_agent.lrm.batch.gridengine import GridEngine
-from tests.batch.systems.system import (
-    GPUS,
-    RESOURCES,
-    System,
-    brought_up,
-    settings_of,
-    sizes_in,
-)
+from tests.batch.systems.system import GPUS, RESOURCES, System, brought_up, settings_of, sizes_in
 
 VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_ARCH", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "PATH")
 

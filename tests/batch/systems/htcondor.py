@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from koala_agent.lrm.batch.htcondor import HTCondor
-from tests.batch.systems.system import (
-    GPUS,
-    RESOURCES,
-    System,
-    brought_up,
-    settings_of,
-    sizes_in,
-)
+from tests.batch.systems.system import GPUS, RESOURCES, System, brought_up, settings_of, sizes_in
 
 VARIABLES = ("CONDOR_CONFIG", "PATH")
 BACK_S = 60.0

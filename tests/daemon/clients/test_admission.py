@@ -7,12 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from koala.core.model.events import (
-    SiteDisconnected,
-    SiteDrained,
-    SiteRegistered,
-    SiteReported,
-)
+from koala.core.model.events import SiteDisconnected, SiteDrained, SiteRegistered, SiteReported
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job_spec import ComponentSpec, Deadline, InputFile, JobSpec, StartType
 from koala.core.model.parameters import Parameters

@@ -16,10 +16,7 @@ from koala.core.model.job import Job, Placing
 from koala.core.model.values import JobId, SiteName, claim_id
 from koala.daemon.clients.logs import Logs, LogsWanted
 from koala.daemon.files.spool import AttemptComponent, Spool
-from koala.errors import (
-    SpecError,
-    UnreachableError,
-)
+from koala.errors import SpecError, UnreachableError
 from koala.protocol.messages import LogChunk, LogRequest, ToAgent
 from koala.wire.v1 import koala_pb2
 from tests.daemon.fake_agent import FakeAgent

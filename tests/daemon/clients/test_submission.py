@@ -6,13 +6,7 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient, Submission
-from koala.errors import (
-    KoalaError,
-    RejectedError,
-    SpecError,
-    UnknownJobError,
-    UnknownSiteError,
-)
+from koala.errors import KoalaError, RejectedError, SpecError, UnknownJobError, UnknownSiteError
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import ONE, config_of, running
 

@@ -9,10 +9,7 @@ import pytest
 
 from koala.client import AsyncClient
 from koala.client.records import Notice
-from koala.errors import (
-    SpecError,
-    UnknownJobError,
-)
+from koala.errors import SpecError, UnknownJobError
 from tests.daemon.running import ONE, config_of, running
 from tests.harness.ports import free_port
 

@@ -23,13 +23,7 @@ from koala.daemon.state.recovery import LOST_EPOCHS_MAX, begin_life
 from koala.daemon.storage import journal
 from koala.errors import JournalError
 from koala.runtime import sqlite_store
-from tests.daemon.storage.corruption import (
-    WAL,
-    State,
-    config_of,
-    jobs_of,
-    make_state,
-)
+from tests.daemon.storage.corruption import WAL, State, config_of, jobs_of, make_state
 
 TRACED = {str(module.__file__) for module in (folder, journal, recovery, sqlite_store)}
 Damage = Callable[[Path], None]

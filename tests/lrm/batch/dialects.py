@@ -6,11 +6,7 @@ from pathlib import Path
 
 from koala.errors import LocalManagerError
 from koala.protocol.messages import Resources
-from koala_agent.lrm.batch.dialect import (
-    BatchJob,
-    Dialect,
-    JobState,
-)
+from koala_agent.lrm.batch.dialect import BatchJob, Dialect, JobState
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.port import Placeholder, RequestRefusedError

@@ -40,14 +40,7 @@ from koala_agent.lrm.batch.claim_tracking import (
     idle_of,
     others_waiting,
 )
-from koala_agent.lrm.batch.dialect import (
-    BatchJob,
-    Dialect,
-    Figures,
-    JobState,
-    job_name,
-    script,
-)
+from koala_agent.lrm.batch.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.port import Idle, Listed, Placeholder, Queued, Tell

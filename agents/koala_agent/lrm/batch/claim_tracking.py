@@ -9,13 +9,7 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
-from koala_agent.lrm.batch.dialect import (
-    PROCESSORS_MAX,
-    BatchJob,
-    Figures,
-    JobState,
-    claim_of,
-)
+from koala_agent.lrm.batch.dialect import PROCESSORS_MAX, BatchJob, Figures, JobState, claim_of
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Queued, Running
 

@@ -62,12 +62,7 @@ from koala_agent.lrm.port import (
     Running,
     Tell,
 )
-from koala_agent.lrm.processes import (
-    Identity,
-    boot_id,
-    brand_of,
-    scan,
-)
+from koala_agent.lrm.processes import Identity, boot_id, brand_of, scan
 
 log = structlog.get_logger()
 

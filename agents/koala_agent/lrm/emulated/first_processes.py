@@ -20,12 +20,7 @@ from dataclasses import dataclass
 from koala.errors import LocalManagerError
 from koala_agent.lrm.emulated.idle_starters import OpenLine, no_line
 from koala_agent.lrm.emulated.process_usage import Usage
-from koala_agent.lrm.emulated.resident_starters import (
-    Exit,
-    Reports,
-    ResidentStarters,
-    is_starter,
-)
+from koala_agent.lrm.emulated.resident_starters import Exit, Reports, ResidentStarters, is_starter
 from koala_agent.lrm.launch import spawn, variables
 from koala_agent.lrm.port import EndCause, Placeholder
 from koala_agent.lrm.processes import SCOPE_VARIABLE, Identity, is_alive

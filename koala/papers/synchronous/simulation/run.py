@@ -22,10 +22,7 @@ from koala.papers.synchronous.simulation.setting import QOS, QUANTA, SHARES, Set
 from koala.papers.synchronous.simulation.sharing import Flow, Machine, QosQueue, whole_quanta
 from koala.policies import named
 from koala.policies.progress.free import free
-from koala.policies.progress.synchronous import (
-    is_within_windows,
-    normalized_weight,
-)
+from koala.policies.progress.synchronous import is_within_windows, normalized_weight
 from koala.sim import job_csv
 from koala.workload.streams import stream
 

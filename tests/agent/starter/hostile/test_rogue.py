@@ -14,12 +14,7 @@ import pytest
 
 from koala.protocol.messages import KvAnswer, KvGet, KvPut, Ping, Progress
 from koala.protocol.names import ClaimId
-from koala_agent.claims.events import (
-    CheckedIn,
-    Event,
-    SendToStarter,
-    StarterSaid,
-)
+from koala_agent.claims.events import CheckedIn, Event, SendToStarter, StarterSaid
 from koala_agent.claims.pending_requests import SITE_REQUESTS_MAX, PendingRequests
 from koala_agent.starter.challenge_response import AGENT, STARTER, is_proof, proof
 from koala_agent.starter_link import codec as starter_codec
