@@ -7,6 +7,7 @@ that agents and daemon have.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import re
 from collections.abc import Iterator
@@ -64,12 +65,15 @@ def grid(tmp_path: Path, hidden: Path, far: dict[str, System]) -> Iterator[tuple
     with grid_over(hidden / tmp_path.name, far, more=more) as grid:
         store = grid.store("epsilon")
         store.mkdir(parents=True, exist_ok=True)
-        (store / "numbers").write_bytes(NUMBERS)
+        (store / "numbers").write_bytes(numbers())
         yield grid, scratch
     assert list(scratch.iterdir()) == []
 
 
-NUMBERS = b"".join(b"%d\n" % number for number in range(200_000))
+@functools.cache
+def numbers() -> bytes:
+    """Make the lines of an input."""
+    return b"".join(b"%d\n" % number for number in range(200_000))
 
 
 @pytest.fixture
@@ -112,7 +116,7 @@ async def test_inputs_outputs_and_logs_of_several_machines(grid: tuple[Grid, Pat
         for site in ("epsilon", "zeta"):
             await until((folder / site / "result").exists)
             lines = (folder / site / "result").read_bytes().splitlines(keepends=True)
-            assert sorted(lines) == sorted(NUMBERS.splitlines(keepends=True))
+            assert sorted(lines) == sorted(numbers().splitlines(keepends=True))
         said = {
             await log_of(client, shown["job"], component=component, process=process)
             for component in range(2)

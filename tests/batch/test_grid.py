@@ -14,6 +14,7 @@ from koala.errors import RejectedError
 from tests.batch.systems.grids import grid_over
 from tests.batch.systems.jobs import check_one_start, ended_well, finished, job, running
 from tests.batch.systems.system import System
+from tests.harness.moments import moment
 from tests.harness.ports import free_port
 from tests.live.grid import Grid
 
@@ -122,7 +123,7 @@ async def test_components_find_the_sites_with_gpus_and_see_them(
     )
     async with asyncio.timeout(grid.patience_s):  # the first figures may follow a registration
         while not all(site.gpus for site in await client.sites()):
-            pass
+            await moment()
     submitted = await client.submit(text)
     assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
     said = {p.component: p.data async for p in client.logs(submitted.job, stream="stdout")}

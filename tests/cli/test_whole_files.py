@@ -230,14 +230,13 @@ def test_a_log_for_which_standard_output_has_no_room_is_an_error(jobs: str) -> N
 def test_jobs_go_to_standard_output_where_that_is_named(tmp_path: Path, unbuffered: str) -> None:
     """Through a pipe, and into a file that the shell opened: none writes over the other's text."""
     words = [*COMMANDS["hints"].split(), "--jobs-out", "/dev/stdout"]
+    changes = {"PYTHONUNBUFFERED": unbuffered} if unbuffered else {}
     with (tmp_path / "out").open("wb") as out:
         command = [sys.executable, "-m", "koala.cli", *words]
-        subprocess.run(
-            command, stdout=out, env=environment(PYTHONUNBUFFERED=unbuffered), check=True
-        )
+        subprocess.run(command, stdout=out, env=environment(**changes), check=True)
     said = (tmp_path / "out").read_text().splitlines()
     assert [line[:20] for line in said if line.startswith(("job,", "Service: "))] == [
         "Service: 40 jobs, 20",
         "job,class,submitted_",
     ]
-    assert sorted(koala(*words, PYTHONUNBUFFERED=unbuffered).stdout.splitlines()) == sorted(said)
+    assert sorted(koala(*words, stdin=b"", **changes).stdout.splitlines()) == sorted(said)

@@ -354,7 +354,7 @@ async def test_watchers_have_a_number_of_seats(tmp_path: Path) -> None:
                         await anext(eve.watch(after=0))
         async with asyncio.timeout(90):
             while (await ann.metrics())["watchers"]:
-                pass
+                await moment()
             async with aclosing(ann.watch(after=0)) as again:  # type: ignore[type-var]
                 await anext(again)
 

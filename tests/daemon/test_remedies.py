@@ -3,8 +3,6 @@
 import re
 import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from koala.client import AsyncClient
 from koala.daemon.state.folder import FILE
 from koala.daemon.state.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX
 from koala.runtime.disk_formats import CORE
+from tests.cli.command import koala
 from tests.daemon.test_process import ONE, configured, run_daemon, started
 
 pytestmark = pytest.mark.live
@@ -29,8 +28,10 @@ def refusal(config: Path, release: str = "") -> str:
     return run.stderr.splitlines()[-1]
 
 
-def koala(*words: str | Path) -> None:
-    subprocess.run([sys.executable, "-m", "koala.cli", *map(str, words)], check=True)
+def carry_out(*words: str | Path) -> None:
+    """Run a command, which must end well."""
+    run = koala(*map(str, words))
+    assert run.returncode == 0, run.stderr
 
 
 async def test_the_newest_backup_replaces_a_database_that_cannot_be_read(tmp_path: Path) -> None:
@@ -38,7 +39,7 @@ async def test_the_newest_backup_replaces_a_database_that_cannot_be_read(tmp_pat
     with started(config) as daemon:
         async with AsyncClient(daemon.address) as client:
             kept = (await client.submit(ONE, key="kept")).job
-            koala("backup", state, backup)
+            carry_out("backup", state, backup)
             lost = (await client.submit(ONE, key="lost")).job
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.process.wait(30) == 0
@@ -50,7 +51,7 @@ async def test_the_newest_backup_replaces_a_database_that_cannot_be_read(tmp_pat
     assert found is not None, reason
     assert str(state / FILE) in reason
     state.rename(tmp_path / "aside")
-    koala(found[1], backup, state)
+    carry_out(found[1], backup, state)
     with started(config) as daemon:
         async with AsyncClient(daemon.address) as client:
             assert (await client.hello())["epoch"] > LOST_EPOCHS_MAX

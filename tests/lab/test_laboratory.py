@@ -276,7 +276,8 @@ def test_models_and_replays_take_functions_of_the_session(tmp_path: Path) -> Non
     own = lab.Replay(log=lab.Log(log), policy=longest_first, processors=4)
     starts = {row["job"]: row["start"] for row in own.run().jobs}
     assert starts == {1: 0, 3: 100, 2: 150}
-    again = lab.sweep(own, over={"policy": {"mine": longest_first, "fcfs": "fcfs"}}, reps=1)
+    policies = {"policy": {"mine": longest_first, "fcfs": "fcfs"}}
+    again = lab.sweep(own, over=policies, reps=1, workers=1)
     assert again.rows().column("wait.mean") == [pytest.approx(247 / 3), pytest.approx(207 / 3)]
     assert again.made.stored == 0
 

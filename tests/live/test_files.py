@@ -20,7 +20,7 @@ from tests.live.grid import Grid
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 LARGE = os.urandom(3_000_000)
-HUGE = b"\1" * 60_000_000
+HUGE_BYTES = 60_000_000
 LIST = 'cd "$KOALA_INPUTS"; find * -type l | sort; cat runs/a.txt; basename "$KOALA_INPUT"'
 
 
@@ -92,13 +92,13 @@ async def test_an_upload_that_is_cut_goes_on_and_half_a_file_is_never_listed(
     client: AsyncClient, tmp_path: Path
 ) -> None:
     path = tmp_path / "cut.bin"
-    path.write_bytes(HUGE)
+    path.write_bytes(b"\1" * HUGE_BYTES)
     local = await LocalFile.read(path)
 
     has_begun = asyncio.Event()
 
     def note(here: int) -> None:
-        if here > len(HUGE) // 20:
+        if here > HUGE_BYTES // 20:
             has_begun.set()
 
     with suppress(TimeoutError):
@@ -110,9 +110,9 @@ async def test_an_upload_that_is_cut_goes_on_and_half_a_file_is_never_listed(
     seen: list[int] = []
     async with asyncio.timeout(60):
         await client.add_file(path, site="vu", progress=seen.append)
-    assert 0 < seen[0] < len(HUGE) // 2, "in halves: of the daemon, and of the site"
+    assert 0 < seen[0] < HUGE_BYTES // 2, "in halves: of the daemon, and of the site"
     assert seen == sorted(seen)
-    assert seen[-1] == len(HUGE)
+    assert seen[-1] == HUGE_BYTES
     await client.remove_file("cut.bin")
 
 

@@ -120,7 +120,7 @@ def test_nothing_outlives_a_process_on_another_machine(state: Path) -> None:
     (state.parent / "deaf").write_text(
         "trap '' TERM; echo $$ > pid.new; mv pid.new pid; while :; do sleep 600; done"
     )
-    script = "setsid sh deaf & until test -e pid; do :; done; exit 3"
+    script = "setsid sh deaf & until test -e pid; do sleep 0.02; done; exit 3"
     done = run(state, script, PMI_RANK="0")
     assert done.returncode == 3, done.stderr
     pid = int((state.parent / "pid").read_text())

@@ -11,6 +11,7 @@ from koala.client import AsyncClient
 from koala.client.records import Notice
 from koala.errors import SpecError, UnknownJobError
 from tests.daemon.running import ONE, config_of, running
+from tests.harness.moments import moment
 from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.live
@@ -44,7 +45,7 @@ async def test_a_watch_goes_on_by_itself_when_the_daemon_comes_back(tmp_path: Pa
             async with aclosing(client.watch(after=0)) as watch:  # type: ignore[type-var]
                 assert (await anext(watch))["number"] == 1
                 while (await client.metrics())["watchers"] < 2:
-                    pass
+                    await moment()
         async with running(config), AsyncClient(address) as other:
             await other.cancel(job)
             assert await waiting == "Cancelled"
@@ -63,7 +64,7 @@ async def test_a_watch_of_a_job_ends_with_the_job(tmp_path: Path) -> None:
             group.create_task(whole(client, after=0, job=job, site="nowhere")),
         ]
         while (await client.metrics())["watchers"] < len(live):
-            pass
+            await moment()
         await client.cancel([other, job])
         told, told_of_site = [await one for one in live]
         assert [notice["phase"] for notice in told] == ["Placing", "Cancelled"]
@@ -89,7 +90,7 @@ async def test_a_watch_of_a_job_that_ended_while_the_daemon_was_away_ends(tmp_pa
             new = group.create_task(whole(client, after=-1, job=job))
             every = group.create_task(whole(client, after=0, job=job))
             while (await client.metrics())["watchers"] < 2:
-                pass
+                await moment()
         async with running(config), AsyncClient(address) as other:
             await other.cancel(job)
             assert [notice["phase"] for notice in await new] == ["Cancelled"]

@@ -3,10 +3,7 @@ a new one."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ import pytest
 from koala.daemon.state.folder import FILE
 from koala.daemon.state.initialization import leave_witness, require_initialized, witness_path
 from koala.errors import JournalError
+from tests.cli.command import koala
 from tests.live.grid import live_grid
 
 
@@ -114,14 +112,7 @@ def test_a_grid_whose_state_is_away_gets_no_new_authority(tmp_path: Path) -> Non
     state = tmp_path / "state" / "daemon"
     state.mkdir(parents=True)
     witness_path(state).touch()
-    run = subprocess.run(
-        [sys.executable, "-m", "koala.cli", "up", str(grid), "--state", str(state.parent)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
-    )
+    run = koala("up", str(grid), "--state", str(state.parent), XDG_RUNTIME_DIR=str(tmp_path))
     assert run.returncode == 1
     assert "began one there before" in run.stderr
     assert list(state.iterdir()) == []

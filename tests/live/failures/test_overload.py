@@ -29,6 +29,7 @@ from koala.wire.v1.koala_pb2_grpc import KoalaStub
 from koala.wire.v1.link_pb2 import CLAIM_STATE_PASSED
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
+from tests.harness.moments import moment
 from tests.live.proxy import Proxy
 
 pytestmark = pytest.mark.live
@@ -96,7 +97,7 @@ async def test_what_is_accepted_under_overload_finishes_and_the_rest_is_refused(
     """No job ends before one was refused. Then those who are patient are accepted, too, and no site
     was lost meanwhile."""
     monkeypatch.setattr("koala.daemon.quotas.QUEUE_RETRY_S", 0.2)
-    most, each = 30, 5
+    most, each = 30, 3
     outcomes: Counter[str] = Counter()
     is_full = asyncio.Event()
 
@@ -132,6 +133,7 @@ async def test_what_is_accepted_under_overload_finishes_and_the_rest_is_refused(
             assert outcomes.total() == CLIENTS * each
             while (await client.metrics())["jobs"].get("Finished", 0) < outcomes["accepted"]:
                 agent.heard.clear()
+                await moment()
             results = await client.submit_many([ONE] * (2 * most), patience_s=120.0)
             assert all(isinstance(result, AsyncJobHandle) for result in results)
             metrics = await client.metrics()
@@ -144,8 +146,8 @@ async def test_watchers_that_stop_reading_are_cut_and_resume_without_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twenty of them, beside three that read: these miss nothing, and wait for nobody."""
-    monkeypatch.setattr("koala.daemon.clients.event_feed.RECENT_MAX", 500)
-    events = 2_000
+    monkeypatch.setattr("koala.daemon.clients.event_feed.RECENT_MAX", 250)
+    events = 1_000
     every, go_on = list(range(1, events + 1)), asyncio.Event()
     async with (
         running(config_of(tmp_path)) as daemon,
@@ -156,7 +158,7 @@ async def test_watchers_that_stop_reading_are_cut_and_resume_without_a_gap(
         reading = [group.create_task(watched(client, 0, events)) for _ in range(3)]
         stalled = [group.create_task(Stalled(daemon.address, go_on).run()) for _ in range(20)]
         while (await client.metrics())["watchers"] < 23:
-            pass
+            await moment()
         for _ in range(0, events, 100):
             results = await client.submit_many([ONE] * 100)
             assert all(isinstance(result, AsyncJobHandle) for result in results)
