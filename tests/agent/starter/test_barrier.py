@@ -50,6 +50,16 @@ def test_it_passes_at_once_when_the_release_comes_after_t() -> None:
     assert opens(script.release(3.0))
 
 
+def test_it_does_not_pass_before_t_where_a_release_may_be_late_for_a_moment_only() -> None:
+    """An Arm long ahead of a start time, with the shortest `late_max_s`: D is right after T."""
+    script = StarterScript()
+    script.adopted()
+    script.arm(1.0, release_at=1.435, late_s=0.485)
+    assert not opens(script.release(1.1))
+    assert not opens(script.woken(1.434))
+    assert opens(script.woken(1.435))
+
+
 def test_t_is_when_the_daemon_decided_that_it_is() -> None:
     """Armed took long; a T that nobody hears of in time would make the start uneven."""
     script = StarterScript()

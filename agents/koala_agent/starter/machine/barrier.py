@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 PORT_MAX = 65_535
+BEFORE_D_S = 0.02
+"""Least time from T to D: less than half of the shortest `late_max_s` that the daemon allows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +143,12 @@ class Barrier:
             self._set_open_at(self.arming, offset_s)
 
     def _set_open_at(self, arming: Arming, offset_s: float) -> None:
-        """Convert T to our clock. A wrong offset must not carry it past D."""
-        self.open_at = min(self._released_at - offset_s, arming.until - min(1.0, arming.late_s / 2))
+        """Convert T to our clock. A wrong offset must not carry it past D, and a right one does not
+        come near.
+        """
+        self.open_at = self._released_at - offset_s
+        if self.open_at > arming.until - BEFORE_D_S:
+            self.open_at = arming.until - min(1.0, arming.late_s / 2)
 
     def lost(self, now: float, lease_until: float) -> tuple[str, str] | None:
         """Return kind and reason of the end when the time at the barrier is over."""
