@@ -17,6 +17,8 @@ COLUMNS = ("claim", *Part, "decided at", "comparison", "numbers", "other loads")
 MEANS_MAX = 4
 """A comparison of more quantities has their means in claims.csv alone."""
 UNKNOWN = "not found out"
+NO_WIDTH = 1e-9
+"""Half-width of an interval, as a share of its mean, up to which all values are the same."""
 
 
 def claim_table(
@@ -186,7 +188,9 @@ def mean_text(value: Interval) -> str:
         return "–"
     if not isfinite(value.ci95):
         return f"{value.mean:.4g}"
-    places = _places(value.ci95) if value.ci95 else _places(value.mean / 100)
+    if value.ci95 < NO_WIDTH * abs(value.mean) or not value.ci95:
+        return f"{value.mean:.6g} ± 0"
+    places = _places(value.ci95)
     return f"{value.mean:.{places}f} ± {value.ci95:.{places}f}"
 
 

@@ -5,7 +5,7 @@ Each function yields blocks; an empty line comes between two of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -53,26 +53,39 @@ def _head(found: Report) -> Iterator[str]:
     wanted = found.plan
     yield f"# {wanted.paper.title}"
     yield (
-        f"Made by `{command(wanted)}`: {found.finished} runs, {wanted.effort.replications}"
-        " replications of each setting."
+        f"Made by `{command(wanted)}`: {found.finished} runs, {runs_of(wanted)} of each setting."
     )
     if found.is_interrupted:
         yield (
             f"**Interrupted** after {found.finished} of {found.wanted} runs; the rest is missing,"
             " and no figure is drawn: its numbers are in its CSV."
         )
-    yield counts(found)
-    rows = []
-    for section, claims in _by_section(found):
-        verdicts = [one.verdict for one in claims]
-        found_of = [str(verdicts.count(verdict) or "") for verdict in Verdict]
-        rows.append([section, str(len(verdicts)), *found_of])
+    yield _tested(found)
+    rows = [
+        _count_row(section, [one.verdict for one in claims])
+        for section, claims in _by_section(found)
+    ]
+    rows.append(_count_row("**all**", [one.verdict for one in found.claims]))
+    if found.of_part(Part.SIZE):
+        rows += [_count_row(f"*{part}*", found.of_part(part)) for part in Part]
     yield table(("section", "claims", *Verdict), rows, are_numbers=True)
     for verdict in (Verdict.FAILS, Verdict.NEAR):
         told = [one.claim for one in found.claims if one.verdict is verdict]
         if told:
             yield f"What {verdict}:"
             yield "\n".join(f"- {claim.id}. {claim.text}" for claim in told)
+
+
+def _count_row(name: str, verdicts: Sequence[Verdict]) -> list[str]:
+    """Make a row of the table that counts verdicts; nothing stands for none."""
+    counted = [str(verdicts.count(verdict) or "") for verdict in Verdict]
+    return [name, str(len(verdicts)), *counted]
+
+
+def runs_of(wanted: Plan) -> str:
+    """Tell number, length and unit of the runs of a setting: 20 runs of 150,000 jobs."""
+    effort = wanted.effort
+    return f"{effort.replications} runs of {effort.length:,g} {wanted.paper.length_unit}"
 
 
 def command(wanted: Plan) -> str:
@@ -92,9 +105,22 @@ def _by_section(found: Report) -> Iterable[tuple[str, Iterable[ClaimFinding]]]:
 def counts(found: Report) -> str:
     """Count the claims by their verdicts."""
     numbers = ", ".join(f"{found.count(verdict)} {verdict.verb}" for verdict in Verdict)
+    return f"{len(found.claims)} claims: {numbers}.{_left_out(found)}{_part_counts(found)}"
+
+
+def _tested(found: Report) -> str:
+    """Tell how many claims are tested, and what the rows below sections count."""
+    parts = (
+        " A claim that says how much has two verdicts, of its *direction* and of its *size*."
+        if found.of_part(Part.SIZE)
+        else ""
+    )
+    return f"{len(found.claims)} claims.{_left_out(found)}{parts}"
+
+
+def _left_out(found: Report) -> str:
     left = 0 if _is_part(found.plan) else len(found.plan.paper.untestable)
-    rest = f" Not testable here: {left}." if left else ""
-    return f"{len(found.claims)} claims: {numbers}.{rest}{_part_counts(found)}"
+    return f" Not testable here: {left}." if left else ""
 
 
 def _part_counts(found: Report) -> str:
@@ -207,8 +233,14 @@ def _panel(panel: Panel, results: Results) -> str:
     for place, x in enumerate(panel.x):
         drawn = [of[place] for of in panel.series.values()]
         cells = [mean_text(results.drawn(one)) if one else "" for one in drawn]
-        rows.append([x if isinstance(x, str) else f"{x:g}", *cells])
-    return table((panel.title, *panel.series), rows)
+        rows.append([x if isinstance(x, str) else f"{x:.4g}", *cells])
+    return table((_chart_head(panel), *panel.series), rows)
+
+
+def _chart_head(panel: Panel) -> str:
+    """Name a chart with the unit of its numbers and what its places are."""
+    unit = f" ({panel.y_label})" if panel.y_label and panel.y_label != panel.title else ""
+    return f"{panel.title}{unit}" + (f", by {panel.x_label}" if panel.x_label else "")
 
 
 def _method(found: Report) -> Iterator[str]:
@@ -218,10 +250,8 @@ def _method(found: Report) -> Iterator[str]:
     yield "## How a claim gets its verdict"
     yield wanted.paper.levels
     yield RULES
-    yield (
-        f"This report: {wanted.effort.replications} replications of length "
-        f"{wanted.effort.length:g}; levels: {', '.join(map(str, wanted.effort.levels))}."
-    )
+    levels = "; ".join(map(str, wanted.effort.levels))
+    yield f"This report has {runs_of(wanted)} of each setting. Its levels: {levels}."
 
 
 def _is_part(wanted: Plan) -> bool:
@@ -234,8 +264,8 @@ def caption(wanted: Plan, figure: Figure) -> str:
     last = wanted.seed + effort.replications - 1
     marks = any(panel.marks for panel in figure.panels)
     return (
-        f"Means over {effort.replications} replications of length {effort.length:g}, seeds"
-        f" {wanted.seed} to {last}; error bars are 95 % confidence intervals (Student's t)."
+        f"Means over {runs_of(wanted)}, seeds {wanted.seed} to {last}; error bars are 95 %"
+        " confidence intervals (Student's t)."
         + (" SAT: saturated, so there is no mean." if wanted.paper.diverging else "")
         + (" Broken lines and bands are numbers that the paper prints." if marks else "")
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from math import nan
+from string import ascii_lowercase
 from typing import TypeAlias, TypeVar
 
 from koala.papers.runs import Effort, Level, Outcome, Quantity, Run, most_are_saturated
@@ -145,6 +146,15 @@ class Sentence:
         """Section of the paper: the first part of the id."""
         return self.id.rpartition("-")[0]
 
+    @property
+    def place(self) -> tuple[tuple[int, ...], tuple[int, str]]:
+        """Place in the text: the numbers of its section, and its number there with the letter of a
+        reading. 5.4-10a follows 5.4-9; the abstract, A, comes first."""
+        number = self.id.rpartition("-")[2]
+        digits = number.rstrip(ascii_lowercase)
+        section = tuple(int(part) for part in self.section.split(".") if part.isdigit())
+        return section, (int(digits), number.removeprefix(digits))
+
 
 @dataclass(frozen=True, slots=True)
 class Claim(Sentence):
@@ -194,6 +204,8 @@ class Paper:
     """Makes a run. Pure and picklable: a function of a module."""
     efforts: Mapping[str, Effort]
     """Efforts by name: quick and full."""
+    length_unit: str
+    """Plural of what the length of a run counts: jobs, seconds."""
     figures: tuple[Figure, ...]
     claims: tuple[Claim, ...]
     measures: str

@@ -47,7 +47,7 @@ def report(swept: Swept) -> Report:
         results=swept.results,
         claims=tuple(
             judge(one, wanted.effort.levels, swept.results, wanted.readings)
-            for one in wanted.claims
+            for one in sorted(wanted.claims, key=lambda claim: claim.place)
         ),
         wanted=len(wanted.runs()),
         finished=swept.finished,

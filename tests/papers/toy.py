@@ -132,6 +132,7 @@ PAPER = Paper(
     name="toy",
     title="A toy",
     run=run,
+    length_unit="jobs",
     efforts={"quick": Effort(name="quick", replications=6, length=10, levels=(LOW, HIGH))},
     figures=FIGURES,
     claims=CLAIMS,

@@ -19,6 +19,7 @@ PAPER = Paper(
     name="deadlines",
     title="Simulating grid schedulers with deadlines and co-allocation",
     run=run,
+    length_unit="seconds",
     efforts={
         "quick": Effort(name="quick", replications=10, length=200_000.0, levels=LEVELS),
         "full": Effort(name="full", replications=20, length=3_000_000.0, levels=LEVELS),

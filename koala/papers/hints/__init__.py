@@ -16,6 +16,7 @@ PAPER = Paper(
     name="hints",
     title="Application-specific hints in reconfigurable grid scheduling algorithms",
     run=run,
+    length_unit="jobs",
     efforts={
         "quick": Effort(name="quick", replications=10, length=300, levels=LEVELS),
         "full": Effort(name="full", replications=100, length=300, levels=LEVELS),

@@ -18,6 +18,7 @@ PAPER = Paper(
     name="koala",
     title="KOALA: co-allocation over several clusters, with incremental claiming",
     run=run,
+    length_unit="jobs",
     efforts={
         "quick": Effort(name="quick", replications=7, length=500, levels=(ANY, LIGHT, BUSY)),
         "full": Effort(name="full", replications=60, length=500, levels=(ANY, LIGHT, MIDDLE, BUSY)),

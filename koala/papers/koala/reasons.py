@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 STUCK = (
-    "one job of one run: its components failed eight times in a row at the good site of 130 "
-    "processors, which became unusable, as the other site with its file was (see "
-    "*Counterexamples*). The paper counts consecutive errors and does not say whose; where only "
-    "errors of distinct jobs count, as in the daemon, the job finishes"
+    "see the runs below *Counterexamples*, where each job that is left says why it waits: the "
+    "consecutive errors of one job alone can make the last site with its file unusable. The paper "
+    "counts consecutive errors and does not say whose; in the one run that was repeated with "
+    "errors of distinct jobs counted, as in the daemon, all jobs finished"
 )
 ONE_CLAIM = (
     "a job of one component is claimed at one site and then starts; one of several returns to its "

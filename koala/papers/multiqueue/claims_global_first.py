@@ -23,6 +23,7 @@ from koala.papers.comparisons import (
 )
 from koala.papers.multiqueue.charts import (
     ALIKE,
+    FIGURES_9_TO_14,
     HALF_FOUR,
     HALF_TWO,
     HALF_TWO_THREE,
@@ -35,6 +36,7 @@ from koala.papers.multiqueue.charts import (
     claim,
     each,
     first_and_last_alike,
+    unmoved_by_reversal,
 )
 from koala.papers.paper import Claim, Comparison, Rule
 from koala.papers.runs import Quantity
@@ -193,8 +195,20 @@ def both(policy: str, section: str, balanced: int, unbalanced: int) -> dict[str,
     return {f"{section}-{number}": one for number, one in enumerate(claims, start=1)}
 
 
+def in_either_order(policy: str) -> Claim:
+    """Make the second reading of the sentence on the order of the local queues (3.1.2-13,
+    3.1.3-13), of the runs that 2.5-6 compares."""
+    return claim(
+        "The order in which local queues are enabled does not matter.",
+        each(FIGURES_9_TO_14, lambda at: unmoved_by_reversal(at, (policy,))),
+        reading=f"another test of the same sentence: with the order reversed and all else equal, "
+        f"local jobs respond the same under {policy}, in the cases of figures 9 to 14",
+    )
+
+
 GLOBAL_FIRST: dict[str, Claim] = {
     **both("LP", "3.1.2", 5, 6),
+    "3.1.2-24": in_either_order("LP-GF"),
     **both("EQ", "3.1.3", 7, 8),
     "3.1.3-24": claim(
         "With few components, EQ-GF deteriorates the local queues significantly more than "
@@ -233,4 +247,5 @@ GLOBAL_FIRST: dict[str, Claim] = {
         "In (50,50,0,0) EQ-RD is much better than EQ-LF for the global queue.",
         each(FEW_COMPONENTS[:1], lambda at: lower_by(MUCH, at.common("EQ-RD"), at.common("EQ-LF"))),
     ),
+    "3.1.3-30": in_either_order("EQ-GF"),
 }

@@ -16,6 +16,7 @@ PAPER = Paper(
     name="sq",
     title="A synchronous co-allocation mechanism for grid computing systems",
     run=run,
+    length_unit="tasks",
     efforts={
         "quick": Effort(name="quick", replications=5, length=100, levels=LEVELS),
         "full": Effort(name="full", replications=20, length=1500, levels=LEVELS),

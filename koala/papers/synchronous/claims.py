@@ -28,37 +28,38 @@ from koala.papers.synchronous.quantities import across, each, of, once, without_
 MECHANISM = {
     "4.1-1": Claim(
         "Table 1: the virtual time of the example is 10, 25, 30, 35.",
-        once(equal(exact("table_1"), 0.0)),
+        once(equal(exact("table_1", "largest difference from table 1, s"), 0.0)),
     ),
     "4.2.2-1": Claim(
-        "The subtask of figure 4 has the weight 0.125.", once(equal(exact("weight"), 0.125))
+        "The subtask of figure 4 has the weight 0.125.",
+        once(equal(exact("weight", "weight of the subtask"), 0.125)),
     ),
     "4.4-1": Claim(
         "Each class gets at least the proportion of its queue's weight.",
         once(
-            equal(exact("local_share"), 0.4, within=0.001),
-            equal(exact("qos_share"), 0.4, within=0.001),
-            equal(exact("best_effort_share"), 0.2, within=0.001),
+            equal(exact("local_share", "share of local jobs"), 0.4, within=0.001),
+            equal(exact("qos_share", "share of QoS tasks"), 0.4, within=0.001),
+            equal(exact("best_effort_share", "share of best-effort tasks"), 0.2, within=0.001),
         ),
         reading="1000 quanta with all queues busy",
     ),
     "4.4-2": Claim(
         "A subtask slows down without affecting the others of its queue.",
-        once(equal(exact("moved"), 0.0, within=1.5)),
+        once(equal(exact("moved", "quanta gained by another subtask"), 0.0, within=1.5)),
         reading="of 1000 quanta another one gets as many, give or take one",
     ),
     "5.3-1": Claim(
         "Tasks every 10 s overload the system, and every 100 to 500 s they do not (table 2).",
         once(
-            equal(exact("first_of_table_2"), 7.5),
-            above(exact("least_overload"), 1.0),
-            below(exact("most_underload"), 1.0),
+            equal(exact("first_of_table_2", "first load of table 2"), 7.5),
+            above(exact("least_overload", "least load every 10 s"), 1.0),
+            below(exact("most_underload", "largest load every 100 to 500 s"), 1.0),
         ),
         reading="with the slowdown of the paper, 100/35; the first entry is 750 %",
     ),
     "5.3-2": Claim(
         "The mean slowdown of the machines is 100/35.",
-        once(equal(exact("slowdown"), 1.0, within=0.1)),
+        once(equal(exact("slowdown", "mean slowdown over 100/35"), 1.0, within=0.1)),
         reading="speeds uniform from 100 to 600 MHz: it is 2 ln 6, so the loads are higher",
     ),
 }
