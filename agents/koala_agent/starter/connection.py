@@ -270,6 +270,8 @@ class Connection:
     def close(self) -> None:
         """Close for good, without an event."""
         self.hang_up()
+        if self._inherited is not None:
+            self._inherited.close()
         if self._files is not None:
             self._files.close()
 

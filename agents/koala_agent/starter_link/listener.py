@@ -114,6 +114,7 @@ class StarterListener:
         self._unauthenticated: dict[int, StarterConnection] = {}
         self._connecting: set[asyncio.Task[object]] = set()
         self._server: asyncio.Server | None = None
+        self._is_closed = False
 
     async def listen(self, address: str, port: int, *, is_fixed: bool = False) -> int:
         """Open the port and return its number. A taken port is replaced by another one, unless the
@@ -133,6 +134,7 @@ class StarterListener:
 
     def close(self) -> None:
         """Close the port and all connections; starters go on, and look for the next agent."""
+        self._is_closed = True  # for inherited lines whose connection is being made
         if self._server is not None:
             self._server.close()
         for connection in list(self._open.values()):
@@ -156,8 +158,8 @@ class StarterListener:
         return StarterConnection(self, authentication, hello_limit_s=HELLO_BY_FILES_S)
 
     def connect(self, line: socket.socket, address: str) -> None:
-        """Begin a connection over our end of a line that a starter inherits, from this address. It
-        begins to talk when the machine lets it, so there is no time limit."""
+        """Begin a connection over our end of a line; the starter at this address inherits the other
+        end. It may begin to talk late on a busy machine, so there is no time limit."""
         loop = asyncio.get_running_loop()
         authentication = Authentication(self._secret)
         connection = StarterConnection(
@@ -168,7 +170,7 @@ class StarterListener:
         task.add_done_callback(self._connecting.discard)
 
     def register(self, connection: StarterConnection) -> bool:
-        """Register a connection; False when there are too many."""
+        """Register a connection; False when there are too many, or the listener is closed."""
         self._open[id(connection)] = connection
         if not connection.is_inherited:
             self._unauthenticated[id(connection)] = connection
@@ -176,7 +178,7 @@ class StarterListener:
             oldest = next(iter(self._unauthenticated.values()))
             self.mark_authenticated(oldest)
             oldest.abort()
-        return len(self._open) <= CONNECTIONS_MAX
+        return not self._is_closed and len(self._open) <= CONNECTIONS_MAX
 
     def mark_authenticated(self, connection: StarterConnection) -> None:
         """Remove a connection from the unauthenticated ones."""

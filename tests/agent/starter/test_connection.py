@@ -119,3 +119,11 @@ def test_an_inherited_line_comes_first_and_then_the_agents_port_with_a_proof(
     assert "secret" not in question
     connection.close()
     line.close()
+
+
+def test_an_inherited_line_that_was_never_used_is_closed() -> None:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(LIMIT_S)
+    Connection([], Watch(), inherited=theirs).close()
+    assert ours.recv(1) == b""
+    ours.close()
