@@ -1,7 +1,8 @@
 """Authentication of starters and couriers: proofs of a claim's secret, in both directions.
 
-The secret itself is never sent (`koala_agent.starter.challenge_response`). Starters of an earlier
-version send it, and get no proof of the agent.
+The secret itself is not sent (`koala_agent.starter.challenge_response`). Two kinds of starters show
+it, and get no proof of the agent: those of an earlier version, and those that inherited their
+connection, whose other end can only be their agent (`inherited_lines`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 LOCAL = "127.0.0.1"
-"""Address of the starters at their ends."""
+"""Address of the machine of such starters, as its agent knows it."""
 
 
 class InheritedLines:
