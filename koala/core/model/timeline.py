@@ -78,7 +78,9 @@ def lowered_fraction(fraction: float, *, step: float, fraction_min: float) -> fl
 def lead_s(
     rtt_s: Seconds, *, round_trips: int, arms: int, lead_min_s: Seconds, lead_max_s: Seconds
 ) -> Seconds:
-    """Lead over the Arm: so many of the slowest round trips, doubled with each failed arming."""
+    """Return the lead of a T over its Arm: so many of the slowest round trips, doubled with each
+    failed arming.
+    """
     return min(lead_max_s, max(lead_min_s, round_trips * rtt_s) * 2.0**arms)
 
 

@@ -120,7 +120,9 @@ def _block_start(state: State, starting: Starting, problem: str, now: Instant) -
 
 
 def lead_over(state: State, attempt: Attempt, *, round_trips: int, arms: int) -> Seconds:
-    """Lead over the Arm, by the round trips that were measured to the members' sites."""
+    """Return the lead of a T over its Arm, by the round trips that were measured to the members'
+    sites.
+    """
     sites = [member.site for member in attempt.at_barrier if member.site is not None]
     return lead_s(
         max((state.sites[site].rtt_s for site in sites), default=0.0),
