@@ -79,7 +79,7 @@ def broken_links(path: Path) -> list[str]:
 
 
 TERM = re.compile(r"^\| ([a-z][^|]*) \|.*\| `([^`]+)` \|$", re.MULTILINE)
-DECISION = re.compile(r"^## (\d+)\. .+\?$", re.MULTILINE)
+DECISION = re.compile(r"^## (\d+)\.", re.MULTILINE)
 INDEX_ROW = re.compile(r"^\| \[[^]]*\]\((\S+)\) \|[^|]*\| ([\d, ]+) \|$", re.MULTILINE)
 
 
