@@ -106,9 +106,11 @@ def leaves_root_out() -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """Modules and tests stay to the end: the garbage collector need not look at them again. What
-    little is garbage among them is not worth a look at all of them. Tests make
-    many objects that live for a moment; Python would begin a collection after every 700."""
+    """Keep the garbage collector away from what stays to the end, and from short-lived objects.
+
+    Modules and tests stay; what little is garbage among them is not worth a look at all of them.
+    Tests make many objects that live for a moment; Python would collect after each 700 new ones.
+    """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     gc.enable()

@@ -1,5 +1,6 @@
 """The daemon: one asyncio process around the core.
 
+- `assembly` builds the parts from the configuration; `main` starts and stops the process.
 - The event loop alone owns the scheduler.
 - The registry holds the agents' links.
 - The service answers clients.

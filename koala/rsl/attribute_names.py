@@ -1,4 +1,4 @@
-"""Names of attributes: their spellings, plain names, aliases, and the table in the reference.
+"""Names of attributes: their spellings, plain names and aliases, and the lookup by any of them.
 
 Names compare as in GRAM 5: without regard to case and underscores. Some attributes have a plain
 name beside the one of GRAM or DUROC (`site` for resourceManagerContact), which every form of a

@@ -1,6 +1,7 @@
 """gRPC transport between daemon, agents and clients.
 
-v1                     generated messages and services
+v1                     generated messages and types
+services               stubs and servicers, made from the descriptors in `v1`
 packing                several messages of the agents' link in one
 status                 Koala's errors as gRPC statuses, and back
 interceptors           shared parts of a server's interceptors; malformed messages
