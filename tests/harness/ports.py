@@ -24,12 +24,12 @@ def free_port() -> int:
     """
     while True:
         port = secrets.choice(PORTS)
-        if _is_held(port):
+        if _hold(port):
             return port
 
 
-def _is_held(port: int) -> bool:
-    """Hold a port at all hosts, unless anybody has it."""
+def _hold(port: int) -> bool:
+    """Bind a port at all hosts until the process ends; False if somebody has it."""
     holders = [socket.socket() for _ in HOSTS]
     try:
         for host, holder in zip(HOSTS, holders, strict=True):

@@ -55,7 +55,8 @@ def grid_over(
 
 
 async def until_trouble(grid: Grid, client: AsyncClient, words: str, *sites: str) -> None:
-    """Wait until `koala sites` says these words of each of these sites; no words: no trouble."""
+    """Wait until `koala sites` shows trouble with these words at each site, or none if `words` is
+    empty."""
     async with asyncio.timeout(grid.patience_s):
         while True:
             troubles = {site["site"]: site["trouble"] or "" for site in await client.sites()}

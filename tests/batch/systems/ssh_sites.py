@@ -19,7 +19,7 @@ from tests.live.grid import Grid
 
 @contextmanager
 def open_folder() -> Iterator[Path]:
-    """A folder that the account at the other end may enter, unlike pytest's."""
+    """Make a folder that the account at the other end may enter, unlike those of pytest."""
     with tempfile.TemporaryDirectory(prefix="koala-far-") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -35,8 +35,10 @@ def grid_behind_ssh(
     *,
     more: Mapping[str, str] | None = None,
 ) -> Iterator[Grid]:
-    """Daemon and agents; those of the sites `far` reach them through the server alone. `far` has
-    what their tables `[starter]` say besides, `more` the tables of other sites."""
+    """Run a daemon and agents; those of the sites in `far` reach their sites by ssh alone.
+
+    `far` has the further lines of their tables `[starter]`, `more` the tables of other sites.
+    """
     words = ", ".join(f'"{word}"' for word in server.options)
     tables = {
         site: f'[starter]\n{starter}python = "/usr/bin/python3"\nscratch = "/tmp"\n'
@@ -55,5 +57,5 @@ def grid_behind_ssh(
 
 
 def settings_of(grid: Grid, site: str) -> SSHSettings:
-    """Return with what settings a site's agent connects."""
+    """Return the settings of ssh in the configuration of a site's agent."""
     return ssh_settings(read_config(grid.config(site)))
