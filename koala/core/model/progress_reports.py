@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 from koala.core.model.values import Seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberProgress:
+class MemberProgress(NamedTuple):
     """Progress of a running component: its virtual time (VT), its current and admitted weight, and
     `spare`, the weight that its dummy holds and could give it.
+
+    A named tuple, because a simulation makes a million of them.
     """
 
     component: int

@@ -19,7 +19,14 @@ from koala.papers.synchronous.simulation.arrivals import (
 )
 from koala.papers.synchronous.simulation.counting import Outcome, Record, tally
 from koala.papers.synchronous.simulation.setting import QOS, QUANTA, SHARES, Setting
-from koala.papers.synchronous.simulation.sharing import Flow, Machine, QosQueue, whole_quanta
+from koala.papers.synchronous.simulation.sharing import (
+    LEFT,
+    WEIGHT,
+    Flow,
+    Machine,
+    QosQueue,
+    whole_quanta,
+)
 from koala.policies import named
 from koala.policies.progress.free import free
 from koala.policies.progress.synchronous import is_within_windows, normalized_weight
@@ -84,14 +91,21 @@ class _Task:
     def is_over(self) -> bool:
         return all(flow.ended_at is not None for flow in self.flows)
 
-    def count(self, virtual_s: Sequence[Seconds], real_s: Seconds, quanta: float) -> None:
+    @property
+    def _has_end(self) -> bool:
+        return any(flow.ended_at is not None for flow in self.flows)
+
+    def count(
+        self, virtual_s: Sequence[Seconds], real_s: Seconds, quanta: float, *, has_end: bool
+    ) -> None:
         """Count a cycle, with the quanta of work done until now. A subtask that ended keeps the
-        virtual time of its end."""
+        virtual time of its end. `has_end`: some subtask, of this task or another, ended in the
+        cycle."""
         skew_s = max(virtual_s) - min(virtual_s)
         self.cycles += 1
         self.skew_sum_s += skew_s
         self.skew_max_s = max(self.skew_max_s, skew_s)
-        if self.skew_first_end_s is None and any(f.ended_at is not None for f in self.flows):
+        if has_end and self.skew_first_end_s is None and self._has_end:
             self.skew_first_end_s = skew_s
         pivot_s = sum(virtual_s) / len(virtual_s)
         self.conforming_cycles += abs(pivot_s - real_s) <= self.task.deviation_s
@@ -163,19 +177,16 @@ class _Run:
         best_effort: Sequence[OtherTask],
     ) -> list[Outcome]:
         outcomes: dict[int, Outcome] = {}
-        coming = deque(qos)
-        others = [
-            (deque(local), [machine.local for machine in self._machines]),
-            (deque(best_effort), [machine.best_effort for machine in self._machines]),
-        ]
+        coming, local, best_effort = deque(qos), deque(local), deque(best_effort)
         cycle = 0
         while coming or self._live:
             now = cycle * self._setting.cycle_s
-            for tasks, queues in others:
-                while tasks and tasks[0].submitted_at <= now:
-                    task = tasks.popleft()
-                    quanta = self._quanta(task.work_s, self._machines[task.machine])
-                    queues[task.machine].add(quanta)
+            while local and local[0].submitted_at <= now:
+                machine, quanta = self._arrives(local.popleft())
+                machine.local += quanta
+            while best_effort and best_effort[0].submitted_at <= now:
+                machine, quanta = self._arrives(best_effort.popleft())
+                machine.best_effort += quanta
             self._release_weight(now)
             while coming and coming[0].submitted_at <= now:
                 arrival = coming.popleft()
@@ -257,8 +268,11 @@ class _Run:
             self._booked[index] = sum(flow.admitted for flow in flows)
         self._changed.clear()
 
-    def _quanta(self, work_s: Seconds, machine: Machine) -> int:
-        return max(1, whole_quanta(work_s / machine.speed_ghz / self._setting.quantum_s))
+    def _arrives(self, task: OtherTask) -> tuple[Machine, int]:
+        """Return the machine and the quanta of a local or best-effort task."""
+        machine = self._machines[task.machine]
+        work_s = task.work_s / machine.speed_ghz
+        return machine, max(1, whole_quanta(work_s / self._setting.quantum_s))
 
     # --- a cycle ---
 
@@ -277,9 +291,13 @@ class _Run:
         cycle_s = self._setting.cycle_s
         for task in self._live:
             real_s = now - task.started_at
-            done = [flow.done for flow in task.flows]
+            # As `Flow.delivered`, but of the last quantum a subtask may use only a part.
+            done = [
+                got if (got := flow.whole - flow.entry[LEFT]) < flow.needed else flow.needed
+                for flow in task.flows
+            ]
             virtual_s = [cycle_s * one / f.agreed for one, f in zip(done, task.flows, strict=True)]
-            task.count(virtual_s, real_s, sum(done))
+            task.count(virtual_s, real_s, sum(done), has_end=has_end)
             if self._setting.is_controlled:
                 self._control(task, virtual_s, real_s)
         return has_end
@@ -287,27 +305,25 @@ class _Run:
     def _control(self, task: _Task, virtual_s: Sequence[Seconds], real_s: Seconds) -> None:
         windows = task.task.asynchrony_s, task.task.deviation_s
         if self._setting.scheme == "SQ" and self._setting.test == "corrected":
-            running = [
-                at for at, flow in zip(virtual_s, task.flows, strict=True) if flow.ended_at is None
-            ]
+            running = virtual_s
+            if task.skew_first_end_s is not None:  # a subtask has ended
+                flows = zip(virtual_s, task.flows, strict=True)
+                running = [at for at, flow in flows if flow.ended_at is None]
             if not running or is_within_windows(
                 running, real_s, asynchrony_s=windows[0], deviation_s=windows[1]
             ):
                 return  # as the policy would find, after it was told of everybody
-        members = tuple(
+        machines = self._machines
+        members = [
             MemberProgress(
-                component=nth,
-                virtual_s=virtual_s[nth],
-                weight=flow.weight,
-                admitted=flow.admitted,
-                spare=self._machines[index].qos.spare,
+                nth, virtual_s[nth], flow.entry[WEIGHT], flow.admitted, machines[index].qos.spare
             )
             for nth, (flow, index) in enumerate(zip(task.flows, task.machines, strict=True))
             if flow.ended_at is None
-        )
+        ]
         question = ProgressQuestion(
             real_s=real_s,
-            members=members,
+            members=tuple(members),
             asynchrony_s=windows[0],
             deviation_s=windows[1],
             quanta=QUANTA,

@@ -7,7 +7,7 @@ import pytest
 from koala.papers.synchronous.simulation.arrivals import OtherTask, QosTask
 from koala.papers.synchronous.simulation.run import simulate, simulate_tasks
 from koala.papers.synchronous.simulation.setting import LOCAL, Setting
-from koala.papers.synchronous.simulation.sharing import Flow, QosQueue, Turns, picks, whole_quanta
+from koala.papers.synchronous.simulation.sharing import Flow, QosQueue, picks, whole_quanta
 
 
 def a_task(*, relative: tuple[float, ...] = (1.0,), demand: float = 4.0) -> QosTask:
@@ -44,16 +44,6 @@ def test_weights_share_a_queue_and_the_dummy_has_the_rest() -> None:
     queue.serve(1000)
     assert one.delivered == pytest.approx(100, abs=1)
     assert other.delivered == pytest.approx(300, abs=1)
-
-
-def test_turns_go_round() -> None:
-    turns = Turns()
-    for quanta in (1, 3, 2):
-        turns.add(quanta)
-    turns.serve(4)
-    assert turns.left == 2
-    turns.serve(5)
-    assert turns.left == 0
 
 
 def test_a_subtask_on_a_busy_machine_keeps_exact_pace() -> None:
