@@ -11,7 +11,7 @@ import pytest
 from koala.errors import ConfigError
 from koala.papers import figures, folder, report
 from koala.papers.claim_table import decisive, mean_text
-from koala.papers.markdown import as_markdown
+from koala.papers.markdown import as_markdown, runs_of
 from koala.papers.paper import Comparison, numbered
 from koala.papers.results import Results
 from koala.papers.runs import Outcome, Run
@@ -86,6 +86,8 @@ def test_runs_and_charts_are_told_with_their_units(made: report.Report) -> None:
     assert "Means over 6 runs of 10 jobs, seeds 1 to 6;" in text
     assert "| response (time) | slow | quick | worst |" in text
     assert "| response, by load | slow | quick |" in text
+    long = replace(WHOLE, effort=replace(WHOLE.effort, length=3_000_000.0))
+    assert runs_of(long) == "6 runs of 3,000,000 jobs"
 
 
 def test_values_that_are_all_the_same_have_no_decimals_of_nothing() -> None:
