@@ -12,7 +12,12 @@ import pytest
 
 from koala.errors import ConfigError
 from koala.papers.deadlines.simulation.counting import Outcome, Summary, summarize
-from koala.papers.deadlines.simulation.jobs import GlobalArrival, LocalArrival
+from koala.papers.deadlines.simulation.jobs import (
+    PORTION,
+    GlobalArrival,
+    LocalArrival,
+    merged,
+)
 from koala.papers.deadlines.simulation.run import simulate, simulate_jobs, simulate_to_file
 from koala.papers.deadlines.simulation.setting import Setting
 
@@ -261,6 +266,20 @@ def test_the_papers_arrival_rates_follow_from_the_loads() -> None:
 
 
 # --- the run ---
+
+
+def test_local_jobs_come_in_order_whatever_portions_they_are_drawn_in() -> None:
+    """Streams of less than a portion, of exact portions and of none, with many at one instant."""
+    lengths = (0, 1, PORTION - 1, PORTION, 2 * PORTION, 3 * PORTION + 1)
+    streams = [
+        [LocalArrival(float(number // 7 * site), site, float(number)) for number in range(length)]
+        for site, length in enumerate(lengths)
+    ]
+    found = list(merged([iter(one) for one in streams]))
+    assert [at for at, *_ in found] == sorted(at for one in streams for at, *_ in one)
+    assert [number for *_, number in found] == list(range(1, sum(lengths) + 1))
+    for site, stream in enumerate(streams):
+        assert [(at, *rest) for at, of, *rest, _ in found if of == site] == stream
 
 
 def test_policies_see_the_same_jobs_under_one_seed() -> None:

@@ -42,6 +42,7 @@ class Ideal:
         self.started: dict[int, tuple[float, tuple[int, ...]]] = {}
         self.failed: list[int] = []
         self.killed: list[tuple[int, float]] = []  # site and submission of local jobs
+        self.completed: list[tuple[int, float, float]] = []  # and the end
         self.scheduler = Scheduler(
             Parameters(
                 at_deadline=setting.at_deadline,
@@ -88,7 +89,9 @@ class Ideal:
         self._settle()
 
     def _local_over(self, site: SiteName, key: str) -> None:
-        if self._local[site].pop(key, None) is not None:  # else it was killed
+        arrival = self._local[site].pop(key, None)
+        if arrival is not None:  # else it was killed
+            self.completed.append((int(site[1:]), arrival.at, self.engine.now))
             self._queues[site].end(key)
             self._advance(site)
             self._settle()
@@ -194,13 +197,15 @@ GP = replace(LP, at_deadline="kill", local_sizes=(1, 1), time_s=9_000)
     ],
 )
 def test_the_core_starts_the_jobs_that_the_simulation_starts(setting: Setting) -> None:
-    """And kills the local jobs that it kills."""
+    """And kills the local jobs that it kills; all others end at the same instants."""
     ideal = Ideal(setting, 1)
     ideal.engine.run(setting.time_s)
     outcomes: list[Outcome] = []
     simulate(setting, 1, outcomes.append)
     killed = [(o.sites[0], o.submitted_at) for o in outcomes if o.outcome == "killed"]
     assert sorted(ideal.killed) == sorted(killed)
+    ended = [(o.sites[0], o.submitted_at, o.ended_at) for o in outcomes if o.outcome == "completed"]
+    assert sorted(ideal.completed) == sorted(ended)
     assert bool(killed) == (setting.at_deadline == "kill")
     jobs = [o for o in outcomes if o.kind == "global"]
     assert {o.outcome for o in jobs} == {"started", "failed"}

@@ -1,8 +1,8 @@
 """One run: an event heap, clusters with their local users, and jobs with deadlines.
 
-Most of a run is local jobs, a third of a million of them. So their loop is written out: queues as
-`koala_agent.lrm.model` has them under FCFS, but with no calls, and no event for an arrival. A test
-compares with those queues and the daemon's scheduler, job by job.
+Most of a run is local jobs, a third of a million of them. So their loop is written out: it does
+what `koala_agent.lrm.model` does under FCFS, without its calls and without an event for an arrival.
+A test compares it with that model and the daemon's scheduler, job by job.
 """
 
 from __future__ import annotations
