@@ -188,7 +188,7 @@ def mean_text(value: Interval) -> str:
         return "–"
     if not isfinite(value.ci95):
         return f"{value.mean:.4g}"
-    if value.ci95 < NO_WIDTH * abs(value.mean) or not value.ci95:
+    if value.ci95 <= NO_WIDTH * abs(value.mean):
         return f"{value.mean:.6g} ± 0"
     places = _places(value.ci95)
     return f"{value.mean:.{places}f} ± {value.ci95:.{places}f}"
@@ -196,4 +196,4 @@ def mean_text(value: Interval) -> str:
 
 def _places(width: float) -> int:
     """Return the decimals that show two digits of a width, six at most."""
-    return min(6, max(0, 1 - floor(log10(abs(width))))) if width else 0
+    return min(6, max(0, 1 - floor(log10(width))))

@@ -1,4 +1,4 @@
-"""Reasons why claims of the KOALA paper fail; figures from a quick run."""
+"""Reasons why claims of the KOALA paper fail, as far as they were found out."""
 
 from __future__ import annotations
 
