@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -9,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from koala.client import AsyncClient
-from tests.harness.ports import free_port
+from tests.harness.ports import HOSTS, PORTS
 from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid
 
@@ -57,8 +58,16 @@ async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
 
 @pytest.fixture
 def port() -> int:
-    """One that is free at both sites."""
-    return free_port()
+    """Return one that is free at both sites, for programs that do not ask to reuse it."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            number = secrets.choice(PORTS)
+            try:
+                first.bind((HOSTS[0], number))
+                second.bind((HOSTS[1], number))
+            except OSError:
+                continue
+            return number
 
 
 def job(first: str, second: str, port: int, *, path: str = "all") -> str:

@@ -52,8 +52,8 @@ async def test_an_agent_that_was_killed_finds_its_running_claim_again(tmp_path: 
         assert found[claim].state == PASSED
         assert found[claim].nonce == granted.nonce
         assert found[claim].passed_at == told.passed_at
+        session.welcome()  # first: the starter's pings are answered
         await until(lambda: holds_tcp(starter))  # the inherited one was lost, so it has dialled
-        session.welcome()
         session.want(hold(claim, *FOREVER, is_granted=True))
         session.say(stop=link_pb2.Stop(claim=claim))
         gone = await session.claim(claim, GONE)
