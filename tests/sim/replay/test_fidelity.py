@@ -18,7 +18,7 @@ from tests.swarm.system.faults import Chances, Incident
 
 SEEDS = (range(201, 204), pytest.param(range(200, 210), marks=pytest.mark.long))
 """Three at least: the median is that of most seeds, and one may tip."""
-BUSY = ((25, (6,)), pytest.param(70, (1, 2, 3, 4), marks=pytest.mark.long))
+BUSY = ((25, (6,)), pytest.param(70, tuple(range(11, 21)), marks=pytest.mark.long))
 """Number of jobs, and seeds."""
 KINDS: dict[str, tuple[Incident, ...]] = {
     "none": (),
@@ -93,8 +93,9 @@ def busy(count: int, seed: int) -> Told:
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "seeds"), BUSY, ids=str)
 def test_the_figures_of_a_busy_grid_are_those_that_were(count: int, seeds: tuple[int, ...]) -> None:
-    """The sums of several runs, for a single one may tip. Waits are somewhat short, for others who
-    had to wait for us are never served earlier than they were."""
+    """The sums of many runs, for a single one may tip. Of 28 seeds, waits were between 25 % too
+    short and 12 % too long, in all 5 % too short, for others who had to wait for us are never
+    served earlier than they were."""
     sums = {"wait_s": [0.0, 0.0], "response_s": [0.0, 0.0], "utilization": [0.0, 0.0]}
     for seed in seeds:
         found = busy(count, seed).compare().document()
