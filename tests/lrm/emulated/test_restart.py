@@ -16,7 +16,7 @@ import pytest
 
 from koala.errors import JournalError, LocalManagerError
 from koala_agent.lrm.job_table import FILE_NAME, JobRow, JobTable, Leaving, Starting, Waiting
-from koala_agent.lrm.port import EndCause, Ended, Idle, Placeholder, Queued, Running
+from koala_agent.lrm.port import EndCause, Ended, Placeholder, Queued, Running
 from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE, boot_id, identify, scan
 from tests.lrm.harness import ESCAPE, LIMIT_S, Ask, Pipe, Serve, python
 
@@ -211,7 +211,9 @@ async def test_killed_at_any_moment_the_agent_runs_no_claim_twice(
     async with serve() as (manager, witness):
         for placeholder in asked:
             await manager.submit(placeholder)
-        await witness.until(Idle, lambda idle: idle.idle == 8 and idle.queued_jobs == 0)
+        for each in await manager.listing():
+            if not isinstance(each, Ended):
+                await witness.ended(each.claim)
         listed = await manager.listing()
     assert [ended.claim for ended in listed if isinstance(ended, Ended)] == claims
     lost = [e.claim for e in listed if isinstance(e, Ended) and e.cause is EndCause.LOST]
