@@ -146,7 +146,7 @@ def numbers_text(finding: Finding) -> str:
 
 def _note(found: ClaimFinding, reasons: Mapping[str, str]) -> str:
     """Tell how a claim is read, why it fails, and the verdict of each chart at the load that
-    decides."""
+    decides; each begins a line of one item of a list."""
     claim, level, told = found.claim, deciding_level(found), []
     if claim.reading:
         told.append(f"*Read as:* {claim.reading}.")
@@ -157,7 +157,7 @@ def _note(found: ClaimFinding, reasons: Mapping[str, str]) -> str:
         words = {one: [where for where, of in charts.items() if of is one] for one in Verdict}
         parts = (f"{one} in {'; '.join(wheres)}" for one, wheres in words.items() if wheres)
         told.append(f"*Chart by chart:* {'. '.join(parts)}.")
-    return " ".join(told)
+    return "\n  ".join(told)
 
 
 def by_chart(found: LevelFinding, rule: Rule) -> dict[str, Verdict]:

@@ -137,10 +137,10 @@ def test_a_failure_of_which_the_reason_is_unknown_is_told_so(made: report.Report
 
 
 def test_a_claim_about_several_charts_has_a_verdict_for_each(made: report.Report) -> None:
-    notes = [line for line in as_markdown(made).splitlines() if "*Chart by chart:*" in line]
-    assert len(notes) == 1
-    assert notes[0].startswith("- 2-3. ")
-    assert notes[0].endswith("*Chart by chart:* holds in left. fails in right.")
+    lines = as_markdown(made).splitlines()
+    (at,) = [number for number, line in enumerate(lines) if "*Chart by chart:*" in line]
+    assert lines[at - 1].startswith("- 2-3. "), "the item goes on in a line of its own"
+    assert lines[at] == "  *Chart by chart:* holds in left. fails in right."
     (claim,) = [one for one in document(made)["claims"] if one["id"] == "2-3"]
     assert claim["levels"][-1]["charts"] == {"left": "holds", "right": "fails"}
 
