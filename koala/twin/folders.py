@@ -23,6 +23,8 @@ from koala.twin.records import Counts, Note, Read, Record, merged
 from koala.workload import swf
 
 VERSION = 1
+GZIP = b"\x1f\x8b"
+"""First bytes of a file that gzip has written."""
 GRID, COUNTS = "grid.toml", "import.json"
 COMPLETED, FAILED, CANCELLED = 1, 0, 5
 """Status of a job in the Standard Workload Format."""
@@ -113,6 +115,8 @@ def read_recordings(
 
 
 def _named(path: Path) -> str:
+    if path.is_dir():
+        raise WorkloadError(f"{path}: is a folder: allowed are files")
     name = path.name.partition(".")[0]
     if not SITE.fullmatch(name):
         raise ConfigError(f"{path}: its name is no name of a site; --site gives one")
@@ -142,7 +146,9 @@ def _counted(lines: Iterable[str], progress: Callable[[int], None]) -> Iterator[
 
 
 def _opened(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
+    with path.open("rb") as file:
+        is_compressed = file.read(len(GZIP)) == GZIP
+    if is_compressed:
         return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace")
     return path.open(encoding="utf-8-sig", errors="replace")
 

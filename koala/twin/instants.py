@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, tzinfo
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from koala.errors import ConfigError
 
+Value = TypeVar("Value")
 NEVER = frozenset({"", "Unknown", "None", "N/A", "-/-", "undefined", "NONE"})
 UNLIMITED = frozenset({"", "UNLIMITED", "Partition_Limit", "INVALID", "INFINITY", "NONE", "N/A"})
 DIGITS_MAX = 12
@@ -36,19 +40,25 @@ def zone_of(name: str | None) -> tzinfo | None:
         ) from None
 
 
-def instant(text: str, zone: tzinfo | None, *, is_second: bool = False) -> int | None:
-    """Read an instant; None where nothing is known. An instant without an offset is of the zone;
-    in the hour that clocks repeat it is the first one, or the second one. Raises ValueError."""
+Readings = tuple[int, int]
+"""An instant, and the same an hour later where clocks repeat the hour; equal everywhere else."""
+
+
+def instant(text: str, zone: tzinfo | None) -> Readings | None:
+    """Read an instant; None where nothing is known. An instant without an offset is of the zone.
+    Raises ValueError."""
     text = text.strip()
     if text in NEVER:
         return None
     if text.isdecimal() and len(text) <= DIGITS_MAX:
-        return _usual(int(text), text) if int(text) else None
+        seconds = int(text)
+        return (_usual(seconds, text),) * 2 if seconds else None
     found = _parsed(text)
     if found.tzinfo is None:
-        found = found.replace(tzinfo=zone, fold=int(is_second))
-    seconds = found.timestamp()
-    return _usual(seconds, text)
+        found = found.replace(tzinfo=zone)
+    first = _usual(found.timestamp(), text)
+    # In the hour that clocks leave out, the second reading is the earlier one.
+    return first, max(first, _usual(found.replace(fold=1).timestamp(), text))
 
 
 def _usual(seconds: float, text: str) -> int:
@@ -59,13 +69,15 @@ def _usual(seconds: float, text: str) -> int:
 
 def _parsed(text: str) -> datetime:
     if text[:4].isdecimal():
-        return datetime.fromisoformat(text)
+        with suppress(ValueError):
+            return datetime.fromisoformat(text)
     for form in _WRITTEN:
-        try:
+        with suppress(ValueError):
             return datetime.strptime(text, form)  # noqa: DTZ007 - the zone is the caller's
-        except ValueError:
-            continue
-    raise ValueError(text)
+    raise ValueError(
+        f"{text!r}: allowed are instants such as 2026-10-25T14:30:00, seconds since 1970, and"
+        " Unknown"
+    )
 
 
 def duration_s(text: str) -> int | None:
@@ -76,7 +88,7 @@ def duration_s(text: str) -> int | None:
         return None
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise ValueError(text)
+        raise ValueError(f"{text!r}: allowed are durations such as 1-12:00:00, and UNLIMITED")
     parts = {name: int(value or 0) for name, value in found.groupdict().items()}
     hours = parts["hours"] + 24 * parts["days"]
     found_s = parts["seconds"] + 60 * (parts["minutes"] + 60 * hours)
@@ -86,22 +98,39 @@ def duration_s(text: str) -> int | None:
 
 
 def ordered(
-    start: str, end: str, zone: tzinfo | None, *, elapsed_s: int | None
-) -> tuple[int | None, int | None, bool]:
-    """Read start and end of a job, which ends after it starts. True if the hour that clocks repeat
-    had to be told apart. Raises ValueError if it ends before it starts."""
-    begin, over = instant(start, zone), instant(end, zone)
-    if begin is None or over is None:
-        return begin, over, False
-    later_begin = instant(start, zone, is_second=True)
-    later_over = instant(end, zone, is_second=True)
-    if later_begin is None or later_over is None or (later_begin, later_over) == (begin, over):
-        later_begin, later_over = begin, over
-    choices = [(begin, over), (begin, later_over), (later_begin, later_over)]
-    usable = [one for one in choices if one[1] >= one[0]]
+    start: Readings,
+    end: Readings | None,
+    *,
+    submit: Readings | None = None,
+    elapsed_s: int | None = None,
+) -> tuple[int, int | None, bool]:
+    """Return start and end of a job, which starts after its submission and ends after its start.
+    True if the hour that clocks repeat had to be told apart. Raises ValueError if it ends before it
+    starts."""
+    if end is None:
+        return start[0], None, False
+    choices = list(dict.fromkeys([(start[0], end[0]), (start[0], end[1]), (start[1], end[1])]))
+    usable = [(begin, over) for begin, over in choices if over >= begin]
     if not usable:
-        raise ValueError(f"{end} is before {start}")
+        raise ValueError("ends before it starts")
+    if submit is not None:
+        usable = [one for one in usable if one[0] >= submit[0]] or usable
     chosen = usable[0]
     if elapsed_s is not None:
         chosen = min(usable, key=lambda one: abs(one[1] - one[0] - elapsed_s))
-    return *chosen, len(set(choices)) > 1
+    return *chosen, len(choices) > 1
+
+
+def column(name: str, read: Callable[[str], Value], text: str) -> Value:
+    """Read the value of a column. Raises ValueError that names the column."""
+    try:
+        return read(text)
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from None
+
+
+def whole(text: str) -> int:
+    """Read a whole number. Raises ValueError."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
+        raise ValueError(f"{text!r}: allowed are whole numbers")
+    return int(text)

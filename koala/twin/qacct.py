@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import tzinfo
+from functools import partial
 
 from koala.errors import WorkloadError
-from koala.twin.instants import duration_s, instant, ordered
+from koala.twin.instants import column, duration_s, instant, ordered, whole
 from koala.twin.records import Note, Read, Record, Skip, Skipped
 
 COMMAND = "qacct -j '*'"
@@ -51,21 +52,25 @@ def _job(block: Mapping[str, str], line: int, site: str, zone: tzinfo | None) ->
     job, task = block["jobnumber"], block.get("taskid", "undefined")
     if block.get("pe_taskid", "NONE") not in ("NONE", "undefined", ""):
         return Skipped(reason=Skip.STEP, line=line)
+    category = _LIMIT.search(block.get("category", ""))
     try:
-        slots = int(block["slots"])
-        limit = _LIMIT.search(block.get("category", ""))
-        limit_s = duration_s(limit[1]) if limit else None
-        submit_at = instant(block["qsub_time"], zone)
-        start_at, end_at, is_repeated = ordered(
-            block["start_time"], block["end_time"], zone, elapsed_s=_wall_s(block)
-        )
+        slots = column("slots", whole, block["slots"])
+        limit_s = column("h_rt", duration_s, category[1]) if category else None
+        submit = column("qsub_time", partial(instant, zone=zone), block["qsub_time"])
+        start = column("start_time", partial(instant, zone=zone), block["start_time"])
+        end = column("end_time", partial(instant, zone=zone), block["end_time"])
     except ValueError as error:
         return Skipped(reason=Skip.MALFORMED, line=line, detail=f"job {job}: {error}")
-    if start_at is None:
+    if start is None:
         return Skipped(reason=Skip.NOT_STARTED, line=line)
     if slots < 1:
         return Skipped(reason=Skip.NO_PROCESSORS, line=line)
-    if end_at is None or submit_at is None:
+    try:
+        start_at, end_at, is_repeated = ordered(start, end, submit=submit, elapsed_s=_wall_s(block))
+    except ValueError:
+        detail = f"job {job}: end_time {block['end_time']} is before {block['start_time']}"
+        return Skipped(reason=Skip.MALFORMED, line=line, detail=detail)
+    if end_at is None or submit is None:
         detail = f"job {job}: no end_time or qsub_time"
         return Skipped(reason=Skip.MALFORMED, line=line, detail=detail)
     is_task = task not in ("undefined", "NONE", "0")
@@ -82,7 +87,7 @@ def _job(block: Mapping[str, str], line: int, site: str, zone: tzinfo | None) ->
         site=site,
         job=f"{job}.{task}" if is_task else job,
         user=block.get("owner", ""),
-        submit_at=min(submit_at, start_at),
+        submit_at=min(submit[0], start_at),
         start_at=start_at,
         end_at=end_at,
         elapsed_s=None,

@@ -2,7 +2,7 @@
 
 Lines are rows of fields with `|` between; the first one has the names. Needed are JobID (or
 JobIDRaw), Submit, Start, End, State and AllocCPUS (or NCPUS, or AllocTRES); of use are Cluster,
-Timelimit (or TimelimitRaw), Elapsed and User.
+Timelimit (or TimelimitRaw), Elapsed (or ElapsedRaw), User and NodeList.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import tzinfo
+from functools import partial
 
 from koala.errors import WorkloadError
 from koala.protocol.names import SITE
-from koala.twin.instants import duration_s, instant, ordered
+from koala.twin.instants import UNLIMITED, column, duration_s, instant, ordered, whole
 from koala.twin.records import Note, Read, Record, Skip, Skipped
 
 NEEDED = (
@@ -31,9 +32,14 @@ COMMAND = (
     " --endtime 2026-11-01"
     " --format=JobID,Cluster,User,Submit,Start,End,Elapsed,State,AllocCPUS,Timelimit"
 )
+SHOWN_MAX = 60
+"""Characters of a wrong first line that are shown."""
 _REQUEUED = ("REQUEUED", "PREEMPTED", "NODE_FAIL")
 _FAILED = ("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
-_CPU = re.compile(r"(?:^|,)cpu=(\d+)")
+_CPU = re.compile(r"(?:^|,)cpu=([^,]*)")
+_NOWHERE = "None assigned"
+"""NodeList of a job that got no node; older versions of Slurm give such a job the processors that
+it asked for, and the instant of its end as that of its start."""
 
 
 def read(lines: Iterable[str], *, source: str, site: str, zone: tzinfo | None) -> Iterator[Read]:
@@ -63,10 +69,14 @@ def _header(text: str, source: str) -> list[str]:
     for wanted in NEEDED:
         if not set(wanted) & set(names):
             raise WorkloadError(
-                f"{source}, line 1: no column {' or '.join(wanted)}: allowed is the output, with"
-                f" its first line, of `{COMMAND}`"
+                f"{source}, line 1: {_shortened(text)!r} names no column {' or '.join(wanted)}:"
+                f" allowed is the output, with its first line, of `{COMMAND}`"
             )
     return names
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
 def _fields(text: str, names: list[str]) -> dict[str, str] | str:
@@ -93,28 +103,34 @@ def _job(row: Mapping[str, str], line: int, site: str, zone: tzinfo | None) -> R
         return Skipped(reason=Skip.MALFORMED, line=line, detail="JobID or State is empty")
     where = row.get("Cluster") or site
     if not SITE.fullmatch(where):
-        return Skipped(reason=Skip.MALFORMED, line=line, detail=f"Cluster is {where!r}")
+        detail = f"job {job}: Cluster {where!r}: allowed are letters, digits, '.', '_' and '-'"
+        return Skipped(reason=Skip.MALFORMED, line=line, detail=detail)
     try:
-        limit_s = _limit_s(row)
-        elapsed_s = duration_s(row.get("Elapsed", ""))
-        processors = _processors(row)
-        submit_at = instant(row["Submit"], zone)
-        start_at, end_at, is_repeated = ordered(row["Start"], row["End"], zone, elapsed_s=elapsed_s)
+        limit_s, elapsed_s, processors = _limit_s(row), _elapsed_s(row), _processors(row)
+        submit = column("Submit", partial(instant, zone=zone), row["Submit"])
+        start = column("Start", partial(instant, zone=zone), row["Start"])
+        end = column("End", partial(instant, zone=zone), row["End"])
     except ValueError as error:
         return Skipped(reason=Skip.MALFORMED, line=line, detail=f"job {job}: {error}")
-    if start_at is None or state == "PENDING":
+    is_waiting = state == "PENDING" or row.get("NodeList") == _NOWHERE
+    if start is None or is_waiting:
         return Skipped(reason=Skip.NOT_STARTED, line=line)
+    try:
+        start_at, end_at, is_repeated = ordered(start, end, submit=submit, elapsed_s=elapsed_s)
+    except ValueError:
+        detail = f"job {job}: End {row['End']} is before Start {row['Start']}"
+        return Skipped(reason=Skip.MALFORMED, line=line, detail=detail)
     if processors == 0:
         is_waiting = state == "CANCELLED" and (end_at is None or end_at == start_at)
         reason = Skip.NOT_STARTED if is_waiting else Skip.NO_PROCESSORS
         return Skipped(reason=reason, line=line)
-    if submit_at is None:
+    if submit is None:
         return Skipped(reason=Skip.MALFORMED, line=line, detail=f"job {job}: no Submit")
     return Record(
         site=where,
         job=job,
         user=row.get("User", ""),
-        submit_at=min(submit_at, start_at),
+        submit_at=min(submit[0], start_at),
         start_at=start_at,
         end_at=end_at,
         elapsed_s=elapsed_s,
@@ -126,19 +142,23 @@ def _job(row: Mapping[str, str], line: int, site: str, zone: tzinfo | None) -> R
 
 def _limit_s(row: Mapping[str, str]) -> int | None:
     if "Timelimit" in row:
-        return duration_s(row["Timelimit"])
+        return column("Timelimit", duration_s, row["Timelimit"])
     minutes = row.get("TimelimitRaw", "").strip()
-    return 60 * int(minutes) if minutes.isdecimal() else None
+    return None if minutes in UNLIMITED else 60 * column("TimelimitRaw", whole, minutes)
+
+
+def _elapsed_s(row: Mapping[str, str]) -> int | None:
+    if "Elapsed" in row:
+        return column("Elapsed", duration_s, row["Elapsed"])
+    return column("ElapsedRaw", duration_s, row.get("ElapsedRaw", ""))
 
 
 def _processors(row: Mapping[str, str]) -> int:
     for name in ("AllocCPUS", "NCPUS"):
         if text := row.get(name, "").strip():
-            if not text.isdecimal():
-                raise ValueError(f"{name} is {text!r}")
-            return int(text)
+            return column(name, whole, text)
     found = _CPU.search(row.get("AllocTRES", ""))
-    return int(found[1]) if found else 0
+    return column("AllocTRES cpu", whole, found[1]) if found else 0
 
 
 def _notes(

@@ -120,6 +120,61 @@ def test_lines_that_are_no_jobs_are_counted_by_their_reason(
     assert named == [True] * (reason == "MALFORMED")
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "told"),
+    [
+        ("Timelimit", "soon", "'soon': allowed are durations such as 1-12:00:00, and UNLIMITED"),
+        ("TimelimitRaw", "1:00", "'1:00': allowed are whole numbers"),
+        ("ElapsedRaw", "9 s", "'9 s': allowed are durations"),
+        ("AllocCPUS", "1K", "'1K': allowed are whole numbers"),
+        ("AllocTRES", "billing=1,cpu=1.5K,mem=4G", "cpu '1.5K': allowed are whole numbers"),
+        ("Submit", "Today", "'Today': allowed are instants such as 2026-10-25T14:30:00"),
+        ("Cluster", "my cluster", "'my cluster': allowed are letters, digits"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_column_and_what_is_allowed(
+    tmp_path: Path, column: str, value: str, told: str
+) -> None:
+    good = {
+        "JobID": "7",
+        "Submit": "2026-10-01T00:00:00",
+        "Start": "2026-10-01T00:00:05",
+        "End": "2026-10-01T00:00:09",
+        "State": "COMPLETED",
+        "NCPUS": "4",
+    }
+    good = {column: "", **good}
+    wrong = {**good, column: value}
+    if column == "AllocTRES":
+        wrong["NCPUS"] = ""
+    found = twin_of(tmp_path, "|".join(good), "|".join(wrong.values()), "|".join(good.values()))
+    assert found.counts.kept == 1
+    (line,) = found.counts.malformed
+    assert line.startswith(f"a.txt, line 2: job 7: {column} ")
+    assert told in line
+
+
+def test_raw_columns_of_seconds_and_minutes_are_read(tmp_path: Path) -> None:
+    head = f"{SHORT}|ElapsedRaw|TimelimitRaw"
+    begin = "5|2026-10-01T00:00:00|2026-10-01T00:00:10|Unknown|RUNNING|4"
+    found = one(tmp_path, head, f"{begin}|100|30")
+    assert (found.elapsed_s, found.limit_s) == (100, 1800)
+    assert one(tmp_path, head, f"{begin}|100|UNLIMITED").limit_s is None
+
+
+def test_a_job_that_got_no_node_never_started(tmp_path: Path) -> None:
+    rest = "2026-10-01T00:00:00|2026-10-01T00:00:09|2026-10-01T00:00:09|CANCELLED by 7|4"
+    found = twin_of(tmp_path, f"{SHORT}|NodeList", f"1|{rest}|None assigned", f"2|{rest}|node[1-4]")
+    assert [job.job for job in found.sites[0].jobs] == ["2"]
+    assert found.counts.skipped == {Skip.NOT_STARTED: 1}
+
+
+def test_a_compressed_recording_is_known_by_its_bytes(tmp_path: Path) -> None:
+    (tmp_path / "october.dat").write_bytes(gzip.compress(SLURM.read_bytes()))
+    found = read_recordings("sacct", [tmp_path / "october.dat"], zone=UTC)
+    assert found.counts.kept == 20
+
+
 def test_a_separator_in_a_name_is_understood_where_one_column_can_have_it(tmp_path: Path) -> None:
     rest = "2026-10-01T00:00:00|2026-10-01T00:00:05|2026-10-01T00:00:09|COMPLETED|4"
     found = twin_of(tmp_path, f"JobName|{SHORT}", f"a|b|c|7|{rest}")
@@ -169,24 +224,42 @@ def test_instants_are_of_the_zone_that_was_named() -> None:
     assert instant("2026-07-01T12:00:00", amsterdam) == instant("2026-07-01T10:00:00", UTC)
     assert instant("2026-07-01T12:00:00+0200", UTC) == instant("2026-07-01T10:00:00", UTC)
     assert instant("Wed Jul  1 10:00:00 2026", UTC) == instant("07/01/2026 10:00:00.5", UTC)
-    assert instant("1782900000", amsterdam) == 1782900000
+    assert instant("1782900000", amsterdam) == (1782900000, 1782900000)
     assert [instant(text, UTC) for text in ("Unknown", "None", "-/-", "", "0")] == [None] * 5
+    with pytest.raises(ValueError, match="'2026-13-01': allowed are instants such as 2026"):
+        instant("2026-13-01", UTC)
     with pytest.raises(ConfigError, match="Mars: allowed are names"):
         zone_of("Mars")
 
 
+def at(clock: str) -> tuple[int, int]:
+    """Return both readings of a time of the day on which Amsterdam repeats the hour from 2 to 3."""
+    found = instant(f"2026-10-25T{clock}:00", ZoneInfo("Europe/Amsterdam"))
+    assert found is not None
+    return found
+
+
 def test_the_hour_that_clocks_repeat_is_told_apart_by_the_run_time() -> None:
-    amsterdam = ZoneInfo("Europe/Amsterdam")
-    start, end = "2026-10-25T02:50:00", "2026-10-25T02:10:00"
-    begin, over, is_repeated = ordered(start, end, amsterdam, elapsed_s=None)
-    assert (begin is not None, is_repeated) == (True, True)
-    assert over == (begin or 0) + 20 * 60
-    start, end = "2026-10-25T02:10:00", "2026-10-25T02:20:00"
+    assert at("02:10")[1] - at("02:10")[0] == 3600
+    assert at("03:10")[1] == at("03:10")[0]
+    begin, over, is_repeated = ordered(at("02:50"), at("02:10"))
+    assert is_repeated
+    assert over == begin + 20 * 60
     for elapsed_s in (600, 4200):
-        begin, over, _ = ordered(start, end, amsterdam, elapsed_s=elapsed_s)
-        assert (over or 0) - (begin or 0) == elapsed_s
-    with pytest.raises(ValueError, match="is before"):
-        ordered("2026-10-25T05:00:00", "2026-10-25T02:20:00", amsterdam, elapsed_s=None)
+        begin, over, _ = ordered(at("02:10"), at("02:20"), elapsed_s=elapsed_s)
+        assert (over or 0) - begin == elapsed_s
+    with pytest.raises(ValueError, match="ends before it starts"):
+        ordered(at("05:00"), at("02:20"))
+
+
+def test_in_the_hour_that_clocks_repeat_a_job_starts_after_its_submission() -> None:
+    begin, over, _ = ordered(at("02:10"), at("02:20"), submit=at("02:50"), elapsed_s=600)
+    assert (begin - at("02:50")[0], (over or 0) - begin) == (20 * 60, 600)
+
+
+def test_the_hour_that_clocks_leave_out_is_read_once() -> None:
+    first, second = instant("2026-03-29T02:30:00", ZoneInfo("Europe/Amsterdam")) or (0, 1)
+    assert first == second
 
 
 @pytest.mark.parametrize("text", ["999999999999", "3000-01-01T00:00:00", "1960-01-01T00:00:00"])
@@ -203,7 +276,7 @@ def test_a_record_of_the_far_future_is_a_line_that_could_not_be_read(tmp_path: P
     write(twin, tmp_path, kind="sacct", sources=["a.sacct"])
     assert twin.counts.skipped == {Skip.MALFORMED: 1}
     assert twin.counts.malformed == [
-        "a.sacct, line 3: job 1: 999999999999: allowed are instants from 1970 to 2999"
+        "a.sacct, line 3: job 1: End 999999999999: allowed are instants from 1970 to 2999"
     ]
 
 
@@ -233,7 +306,7 @@ def test_processors_of_a_site_are_the_most_used_at_a_time_unless_given(tmp_path:
 
 
 def test_files_that_are_no_recording_are_refused_with_the_command(tmp_path: Path) -> None:
-    with pytest.raises(WorkloadError, match=r"line 1: no column Submit: .*--parsable2"):
+    with pytest.raises(WorkloadError, match=r"line 1: '.*' names no column Submit: .*--parsable2"):
         twin_of(tmp_path, "JobID|Start|End|State|AllocCPUS")
     with pytest.raises(WorkloadError, match="is empty"):
         twin_of(tmp_path, "")
@@ -241,6 +314,8 @@ def test_files_that_are_no_recording_are_refused_with_the_command(tmp_path: Path
         twin_of(tmp_path, SHORT, kind="qacct")
     with pytest.raises(WorkloadError, match=r"no job that ran .*1 left out: jobs that never"):
         twin_of(tmp_path, SHORT, "1|2026-10-01T00:00:00|Unknown|Unknown|PENDING|4")
+    with pytest.raises(WorkloadError, match="is a folder: allowed are files"):
+        read_recordings("sacct", [tmp_path], zone=UTC)
     with pytest.raises(WorkloadError, match="cannot be read: No such file"):
         read_recordings("sacct", [tmp_path / "missing"], zone=UTC)
     with pytest.raises(ConfigError, match="no name of a site; --site"):
