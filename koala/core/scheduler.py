@@ -106,6 +106,8 @@ class Scheduler(State):
             case ev.Woken():
                 while timer := self.timers.due(now):
                     self._ring(timer, now)
+            case ev.SiteReported():
+                on_reported(self, event)
             case ev.JobSubmitted():
                 on_submitted(self, event, now)
             case ev.JobCancelRequested():
@@ -130,8 +132,6 @@ class Scheduler(State):
                 on_transfer_finished(self, event, now)
             case ev.TransferFailed():
                 on_transfer_failed(self, event, now)
-            case ev.SiteReported():
-                on_reported(self, event)
             case ev.SiteRegistered():
                 site = self.sites.get(event.site)
                 before = None if site is None else _of_tries(site.facts)

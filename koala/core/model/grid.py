@@ -142,10 +142,12 @@ class SiteView(NamedTuple):
         return admits(user, owner=self.owner, users=self.users)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(NamedTuple):
     """A component to be placed: `site` fixes it; `size_bytes` of input files must be there. `file`:
-    the name of its input file, or the names of several."""
+    the name of its input file, or the names of several.
+
+    A named tuple, because a scan makes one for each component of each job that it tries.
+    """
 
     component: int
     processors: int

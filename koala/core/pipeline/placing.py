@@ -124,7 +124,7 @@ def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> boo
         return False
     state.fresh.pop(job.id, None)
     job.placement_tries += 1
-    seen = open_to(state, job, picture, now)
+    seen = open_to(state, job, picture, now) if job.refusals else picture
     needed = job.needed
     is_whole = needed == len(job.spec.components)
     if is_whole and (job.largest > seen.idle_max or job.processors > seen.idle_sum):

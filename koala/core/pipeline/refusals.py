@@ -148,7 +148,7 @@ def closed_to(state: State, job: Job, now: Instant) -> dict[SiteName, Refusal]:
 
 def open_to(state: State, job: Job, picture: GridView, now: Instant) -> GridView:
     """Remove the sites from which the job backs off from a view of the grid."""
-    left = left_alone(state, job, now) if job.refusals else None
+    left = left_alone(state, job, now)
     if not left:
         return picture
     own = picture.copy()

@@ -43,17 +43,19 @@ def _closest(
         if site is None or idle.get(site, 0) < part.processors:
             return None
         return Assignment(component=part.component, site=site)
-    best: Assignment | None = None
+    best: tuple[SiteName, SiteName | None] | None = None
+    most = part.processors - 1  # idle processors that a site must exceed
+    latest_s = request.transfer_s_max
     for seconds_per_byte, source, site in view.near(part.file, request.user):
         transfer_s = seconds_per_byte * part.size_bytes
-        if transfer_s > (request.transfer_s_max if best is None else best.transfer_s):
+        if transfer_s > latest_s:
             break
-        fits = idle.get(site, 0) >= part.processors and part.site in (None, site)
-        if fits and (best is None or idle[site] > idle[best.site]):
-            best = Assignment(
-                component=part.component, site=site, source=source, transfer_s=transfer_s
-            )
-    return best
+        if idle.get(site, 0) > most and part.site in (None, site):
+            best, most, latest_s = (site, source), idle[site], transfer_s
+    if best is None:
+        return None
+    site, source = best
+    return Assignment(component=part.component, site=site, source=source, transfer_s=latest_s)
 
 
 def unplaceable(

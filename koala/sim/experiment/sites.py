@@ -86,6 +86,7 @@ class Site:
         self._usage = usage
         self._emit = emit
         self._arriving: Iterator[LocalJob] = iter(setting.local_jobs)
+        self._next_local: LocalJob | None = None
         self._waiting: dict[int, LocalJob] = {}
         self._running: dict[int, tuple[LocalJob, Entry]] = {}
         self._through = 0
@@ -93,12 +94,11 @@ class Site:
         self._reported = self._figure
         self._is_pass_due = False
         self._wake: Entry | None = None
-        self._has_arrivals = True
 
     @property
     def is_left(self) -> bool:
         """True when all jobs of the site's own users have arrived and none is left here."""
-        return not (self._has_arrivals or self._waiting or self._running)
+        return not (self._next_local is not None or self._waiting or self._running)
 
     def begin(self) -> None:
         """Start the submissions of the site's own users."""
@@ -223,51 +223,56 @@ class Site:
     # --- the site's own users ---
 
     def _await_local(self) -> None:
-        job = next(self._arriving, None)
-        self._has_arrivals = job is not None
+        self._next_local = job = next(self._arriving, None)
         if job is not None:
-            self._engine.at(job.at, partial(self._submit_local, job))
+            self._engine.at(job.at, self._submit_local)
 
-    def _submit_local(self, job: LocalJob) -> None:
+    def _submit_local(self) -> None:
+        """Submit the next job; most of a run is this and `_end_local`."""
+        job, users, engine = self._next_local, self.users, self._engine
+        assert job is not None, self.name
         self._await_local()
-        self.users.submitted += 1
+        users.submitted += 1
         if self.is_down:
-            self.users.lost += 1
-        elif job.processors > self.setting.facts.processors:
-            self.users.too_large += 1
-        else:
-            self._queue_local(self.users.submitted, job)
-
-    def _queue_local(self, key: int, job: LocalJob) -> None:
-        processors, estimate_s, now = job.processors, job.estimate_s, self._engine.now
-        queue, is_last = self.queue, self._engine.is_last_of_instant
+            users.lost += 1
+            return
+        if job.processors > self.setting.facts.processors:
+            users.too_large += 1
+            return
+        key, processors, estimate_s = users.submitted, job.processors, job.estimate_s
+        queue, now, is_last = self.queue, engine.now, engine.is_last_of_instant
         if is_last and queue.start_at_once(
             key, processors=processors, estimate_s=estimate_s, now=now
         ):
             self._start_local(key, job)
-        else:
-            self._waiting[key] = job
-            queue.submit(key, processors=processors, estimate_s=estimate_s)
+            self._figure = (queue.idle, self._through)  # what a pass would find: no job waits
+            if not self.reports_on_request:
+                self.report()
+            return
+        self._waiting[key] = job
+        queue.submit(key, processors=processors, estimate_s=estimate_s)
         if is_last:
             self._pass()
         else:
             self._pass_soon()
 
     def _start_local(self, key: int, job: LocalJob) -> None:
-        now = self._engine.now
-        self.users.started += 1
-        self.users.waited_s += now - job.at
+        now, users = self._engine.now, self.users
+        at, processors, run_s, _ = job
+        users.started += 1
+        users.waited_s += now - at
         if self.setting.keeps_waits:
-            self.users.waits_s.append(now - job.at)
-        self._usage.add(self.name, Use.LOCAL, job.processors, now)
-        self._running[key] = (job, self._engine.after(job.run_s, partial(self._end_local, key)))
+            users.waits_s.append(now - at)
+        self._usage.add(self.name, Use.LOCAL, processors, now)
+        self._running[key] = (job, self._engine.at(now + run_s, partial(self._end_local, key)))
 
     def _end_local(self, key: int) -> None:
         job, _ = self._running.pop(key)
+        engine = self._engine
         self.users.finished += 1
         self.queue.end(key)
-        self._usage.add(self.name, Use.LOCAL, -job.processors, self._engine.now)
-        if self._engine.is_last_of_instant:
+        self._usage.add(self.name, Use.LOCAL, -job.processors, engine.now)
+        if engine.is_last_of_instant:
             self._pass()
         else:
             self._pass_soon()
@@ -293,14 +298,15 @@ class Site:
                 self._start_local(key, self._waiting.pop(key))
             else:
                 self._start_claim(key)
-        self._wake_again()
+        wake_at = self.queue.wake_at
+        if self._wake is not None or wake_at < math.inf:
+            self._wake_again(wake_at)
         self._figure = (self.queue.startable(now), self._through)
         if not self.reports_on_request:
             self.report()
 
-    def _wake_again(self) -> None:
+    def _wake_again(self, wake_at: Instant) -> None:
         """Schedule a pass that is due without another event."""
-        wake_at = self.queue.wake_at
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None

@@ -86,10 +86,11 @@ class Usage:
         duration_s = now - self._now
         if duration_s <= 0:
             return
-        totals_s, whole = self.totals_s, self._whole
-        totals_s[0] += whole[0] * duration_s
-        totals_s[1] += whole[1] * duration_s
-        totals_s[2] += whole[2] * duration_s
+        totals_s = self.totals_s
+        local, held, running = self._whole
+        totals_s[0] += local * duration_s
+        totals_s[1] += held * duration_s
+        totals_s[2] += running * duration_s
         while now > self._bin_until:
             self._count(self._bin_until)
             self._open_bin()
@@ -97,11 +98,12 @@ class Usage:
 
     def _count(self, until: Instant) -> None:
         """Integrate within the open bin; without a loop, as all local jobs come here."""
-        counts, level, duration_s = self._bin, self._level, until - self._now
-        counts[0] += level[0] * duration_s
-        counts[1] += level[1] * duration_s
-        counts[2] += level[2] * duration_s
-        counts[3] += level[3] * duration_s
+        counts, duration_s = self._bin, until - self._now
+        local, held, running, processors = self._level
+        counts[0] += local * duration_s
+        counts[1] += held * duration_s
+        counts[2] += running * duration_s
+        counts[3] += processors * duration_s
         self._now = until
 
     def _open_bin(self) -> None:

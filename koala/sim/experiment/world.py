@@ -238,10 +238,11 @@ class World:
         actions = self.scheduler.handle(event, now)
         self.events += 1
         self.engine.pause()
-        for action in actions:
-            if isinstance(action, act.Announce):
-                self._hear(action, now)
-        self.grid.carry_out(actions)
+        if actions:
+            for action in actions:
+                if isinstance(action, act.Announce):
+                    self._hear(action, now)
+            self.grid.carry_out(actions)
         if self._watch is not None:
             self._watch(self.scheduler, event, actions, now)
 
