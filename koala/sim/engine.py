@@ -69,15 +69,6 @@ class Engine:
         """Schedule a call in `duration_s` from now."""
         return self.at(self.now + duration_s, call)
 
-    def every(self, period_s: Seconds, call: Callable[[], None]) -> None:
-        """Schedule a call at every interval, without end."""
-
-        def again() -> None:
-            call()
-            self.after(period_s, again)
-
-        self.after(period_s, again)
-
     @property
     def is_last_of_instant(self) -> bool:
         """True if nothing else is scheduled at this instant."""

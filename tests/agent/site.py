@@ -38,9 +38,10 @@ from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.store import Store
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
-from koala_agent.lrm.port import Idle, Listed, serving
+from koala_agent.lrm.port import Idle, Listed
 from koala_agent.placeholders.submission import LaunchSettings
 from koala_agent.starter_link.inherited_lines import InheritedLines
+from tests.lrm.harness import serving
 
 LIMIT_S = 60.0
 NUMBER = ArmNumber(epoch=1, counter=1)

@@ -15,7 +15,6 @@ import pytest
 
 from koala.client import AsyncClient
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
-from koala_agent.lrm.port import serving
 from koala_agent.transport.shell import Shell, plain_environment
 from tests.agent.transport.servers import a_server
 from tests.batch.systems.gridengine import grid_engine_cells
@@ -26,7 +25,7 @@ from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.system import System
 from tests.harness.ssh_server import SSHServer
 from tests.live.grid import Grid
-from tests.lrm.harness import Ask, Pipe, Witness, asking, boot_clock
+from tests.lrm.harness import Ask, Pipe, Witness, asking, boot_clock, serving
 
 OTHER_DEBIAN = "KOALA_DEV_ROOT"
 """Variable with the folder of the Debian that has HTCondor and OAR; empty: this one."""

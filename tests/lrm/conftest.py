@@ -10,8 +10,7 @@ import pytest
 
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
-from koala_agent.lrm.port import serving
-from tests.lrm.harness import Ask, Pipe, Serve, Witness, asking, boot_clock
+from tests.lrm.harness import Ask, Pipe, Serve, Witness, asking, boot_clock, serving
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
-from koala_agent.lrm.port import Ended, Idle, Listed, Placeholder, Running
+from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, LocalManager, Placeholder, Running
 from koala_agent.lrm.processes import Identity, members, scan
 
 LIMIT_S = 60.0
@@ -27,6 +27,26 @@ def find_by_claim(claim: str, *, scope: str | None = None) -> tuple[Identity, ..
     """The processes of a claim by their environment, and their descendants."""
     belongs = members(scan().seen, {claim: ()}, scope=scope)
     return tuple(process.identity for process in belongs[claim])
+
+
+@asynccontextmanager
+async def serving(manager: LocalManager, *, kill: bool = False) -> AsyncIterator[LocalManager]:
+    """Run a local manager around a block, and close it at the block's end.
+
+    A manager that fails ends the block; a block that fails cancels the manager, which leaves batch
+    jobs as they are.
+    """
+    async with asyncio.TaskGroup() as group:
+        group.create_task(manager.run())
+        await manager.opened()
+        yield manager
+        await manager.close(kill=kill)
+
+
+async def cancel_as_site(manager: EmulatedLocalManager, claim: str) -> None:
+    """End or dequeue a job of the emulated manager as the site's administrator could."""
+    manager._post_end(claim, EndCause.CANCELLED_BY_SITE, "cancelled by the site")
+    await manager._stored()
 
 
 class Witness:

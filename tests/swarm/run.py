@@ -124,7 +124,7 @@ class Run:
             world.engine.at(at, arrive)
         for job, at in scenario.cancels.items():
             world.engine.at(at, partial(world.cancel, job))
-        world.engine.every(CHECK_S, self._check)
+        world.engine.after(CHECK_S, self._check_again)
         world.engine.run(
             scenario.faults_s + 60.0
         )  # a daemon that was down is back, and has been told
@@ -150,6 +150,10 @@ class Run:
                 job.phase, Waiting | Delayed | Placing
             ):
                 self.world.cancel(job.id)
+
+    def _check_again(self) -> None:
+        self._check()
+        self.world.engine.after(CHECK_S, self._check_again)
 
     def _check(self) -> None:
         """Check promise 5: a claim that is certainly dead is not waited for."""

@@ -11,9 +11,7 @@ Durations are seconds, memory is bytes. Every call belongs to the event loop tha
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -193,17 +191,3 @@ class LocalManager(Protocol):
 
     async def idle(self) -> Idle:
         """Return the processors now."""
-
-
-@asynccontextmanager
-async def serving(manager: LocalManager, *, kill: bool = False) -> AsyncIterator[LocalManager]:
-    """Run a local manager around a block, and close it at the block's end.
-
-    A manager that fails ends the block; a block that fails cancels the manager, which leaves batch
-    jobs as they are.
-    """
-    async with asyncio.TaskGroup() as group:
-        group.create_task(manager.run())
-        await manager.opened()
-        yield manager
-        await manager.close(kill=kill)

@@ -45,10 +45,6 @@ sys.exit(unpacked(given, folder))
 """Code for the interpreter: unpacks the starter into the folder and runs it."""
 
 
-INPUT_BYTES_MAX = 65_536
-"""Most that `qrsh` passes on before its other end reads: with more it hangs (measured)."""
-
-
 def archive(modules: dict[str, str]) -> str:
     """Pack the starter's files into a text without blanks.
 

@@ -16,7 +16,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from koala.core.model.events import Event
 from koala.core.scheduler import Scheduler
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit, Receiver, T, Upkeep
 from koala.daemon.storage.journal import Journal
@@ -78,11 +77,6 @@ class EventLoop(GroupCommit):
         await self.wait_for_room()
         self.post(decide, settle)
         return await answer
-
-    async def emit(self, event: Event) -> None:
-        """Put an event into the inbox; wait while that is full."""
-        await self.wait_for_room()
-        self.post(lambda batch: batch.emit(event))
 
     async def wait_for_room(self) -> None:
         """Wait until the inbox has room for another item."""

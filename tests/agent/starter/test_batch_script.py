@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from koala_agent.placeholders import submission as placeholders
-from koala_agent.placeholders.batch_script import INPUT_BYTES_MAX
 from koala_agent.placeholders.submission import LaunchSettings, install_starter
 
+INPUT_BYTES_MAX = 65_536
+"""Most that `qrsh` passes on before its other end reads: with more it hangs (measured)."""
 ROOM_BYTES = 12_000
 """For what comes beside it: specification, addresses, hosts."""
 

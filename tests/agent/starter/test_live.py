@@ -28,7 +28,7 @@ from koala_agent.placeholders.submission import STARTERS, LaunchSettings
 from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm
 from tests.agent.watching import Ear, process_ended
-from tests.lrm.harness import find_by_claim
+from tests.lrm.harness import cancel_as_site, find_by_claim
 
 pytestmark = pytest.mark.live
 
@@ -196,7 +196,7 @@ async def test_a_stop_ends_a_program_and_nothing_is_left(tmp_path: Path, ear: Ea
 async def test_a_foreign_cancel_is_the_sites_doing(tmp_path: Path) -> None:
     async with a_site(tmp_path) as site:
         await site.passed(a_shell_hold("exec sleep 600"))
-        await site.manager.cancel_as_site("j1/1/0/1")
+        await cancel_as_site(site.manager, "j1/1/0/1")
         assert (await end_of(site)).kind is EndKind.SITE
 
 

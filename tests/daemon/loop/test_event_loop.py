@@ -32,6 +32,10 @@ SPEC = JobSpec(components=(ComponentSpec(executable="/bin/true", processors=2),)
 REGISTERED = SiteRegistered(site=SiteName("delft"), facts=SiteFacts(processors=4), idle=4)
 
 
+def register(turn: BatchContext) -> None:
+    turn.emit(REGISTERED)
+
+
 @dataclass
 class Recording:
     """Record what was delivered, with the number of events that were durable then."""
@@ -111,7 +115,7 @@ async def test_an_answer_comes_when_its_event_is_durable(tmp_path: Path) -> None
 
 async def test_an_action_leaves_after_the_commit_of_its_event(tmp_path: Path) -> None:
     async with bench(tmp_path) as the:
-        await the.event_loop.emit(REGISTERED)
+        the.event_loop.post(register)
         await the.event_loop.ask(submit)
         async with asyncio.timeout(90):
             while not the.received.actions:
@@ -152,7 +156,7 @@ async def test_a_failed_commit_ends_the_event_loop_before_any_answer_or_action(
     tmp_path: Path,
 ) -> None:
     async with bench(tmp_path) as the:
-        await the.event_loop.emit(REGISTERED)
+        the.event_loop.post(register)
         await the.event_loop.ask(lambda turn: None)
         (tmp_path / FILE).unlink()
         answers: list[str] = []

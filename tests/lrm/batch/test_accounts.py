@@ -16,12 +16,12 @@ from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.claim_tracking import idle_of
 from koala_agent.lrm.batch.dialect import Figures, job_name
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.port import EndCause, Ended, Idle, Placeholder, Queued, Running, Tell, serving
+from koala_agent.lrm.port import EndCause, Ended, Idle, Placeholder, Queued, Running, Tell
 from koala_agent.transport import shell as shell_module
 from koala_agent.transport.port import Answer, Command
 from koala_agent.transport.shell import LEFT_MAX, Entry, Shell
 from tests.lrm.batch.imitated_slurm import Cluster, Job
-from tests.lrm.harness import Witness
+from tests.lrm.harness import Witness, serving
 
 FIRST, SECOND, THIRD, FOURTH = (f"j1/1/{number}/1" for number in range(4))
 

@@ -14,10 +14,10 @@ from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.dialect import BatchJob, Question
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.port import EndCause, Idle, Placeholder, Queued, RequestRefusedError, serving
+from koala_agent.lrm.port import EndCause, Idle, Placeholder, Queued, RequestRefusedError
 from koala_agent.transport.port import Answer, Command
 from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Listener, Serve
-from tests.lrm.harness import Witness
+from tests.lrm.harness import Witness, serving
 
 
 async def submit_unheard(manager: BatchManager, cluster: Cluster, placeholder: Placeholder) -> None:

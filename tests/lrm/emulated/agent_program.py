@@ -14,7 +14,8 @@ from pathlib import Path
 
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
-from koala_agent.lrm.port import Idle, Listed, Placeholder, serving
+from koala_agent.lrm.port import Idle, Listed, Placeholder
+from tests.lrm.harness import serving
 
 
 def tell(value: Listed | Idle) -> None:

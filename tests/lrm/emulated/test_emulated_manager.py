@@ -26,7 +26,7 @@ from koala_agent.lrm.port import (
     Running,
 )
 from koala_agent.lrm.processes import identify, scan
-from tests.lrm.harness import ESCAPE, RELAY, Ask, Pipe, Serve, python
+from tests.lrm.harness import ESCAPE, RELAY, Ask, Pipe, Serve, cancel_as_site, python
 
 pytestmark = pytest.mark.live
 
@@ -164,8 +164,8 @@ async def test_the_site_may_cancel_any_job(serve: Serve, ask: Ask) -> None:
         await manager.submit(ask("runs"))
         await manager.submit(ask("waits", processors=8))
         await witness.running("runs")
-        await manager.cancel_as_site("waits")
-        await manager.cancel_as_site("runs")
+        await cancel_as_site(manager, "waits")
+        await cancel_as_site(manager, "runs")
         assert (await witness.ended("waits")).cause is EndCause.CANCELLED_BY_SITE
         assert (await witness.ended("runs")).cause is EndCause.CANCELLED_BY_SITE
 

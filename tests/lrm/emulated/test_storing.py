@@ -10,7 +10,7 @@ import pytest
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.job_table import JobRow, JobTable, Starting, State, Waiting
 from koala_agent.lrm.port import EndCause, Placeholder
-from tests.lrm.harness import Ask, Serve
+from tests.lrm.harness import Ask, Serve, cancel_as_site
 
 pytestmark = pytest.mark.live
 JOBS = 24
@@ -36,7 +36,7 @@ async def test_a_submission_and_a_withdrawal_are_stored_when_they_return(
         await manager.withdraw("waits")
         assert str(stored(manager)["waits"]).startswith("Over(cause=<EndCause.WITHDRAWN")
         await witness.running("all")
-        await manager.cancel_as_site("all")
+        await cancel_as_site(manager, "all")
         assert "CANCELLED_BY_SITE" in str(stored(manager)["all"])
         await witness.ended("all")
 

@@ -128,7 +128,7 @@ class BatchSystem:
                         del self.jobs[claim]
                     else:
                         listed.append(job.end)
-                elif self.queue.is_waiting(claim):
+                elif claim in self.queue.order():
                     listed.append(Queued(claim=claim))
                 else:
                     listed.append(Running(claim=claim))
@@ -232,7 +232,7 @@ class BatchSystem:
         job = self.jobs.get(claim)
         if job is None or job.end is not None:
             return
-        if self.queue.is_waiting(claim):
+        if claim in self.queue.order():
             self.queue.withdraw(claim)
             self._over(job, EndCause.WITHDRAWN)
             self._advance()
@@ -304,7 +304,7 @@ class BatchSystem:
         job = self.jobs.get(claim)
         if job is None or job.end is not None:
             return
-        if self.queue.is_waiting(claim):
+        if claim in self.queue.order():
             self.queue.withdraw(claim)
             self._over(job, EndCause.CANCELLED_BY_SITE)
             self._advance()

@@ -30,8 +30,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
 
-import structlog
-
 from koala.errors import LocalManagerError
 from koala.protocol.messages import SiteResources
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
@@ -63,8 +61,6 @@ from koala_agent.lrm.port import (
     Tell,
 )
 from koala_agent.lrm.processes import Identity, boot_id, brand_of, scan
-
-log = structlog.get_logger()
 
 _TURN_MAX = 16
 """Events of one turn. A launch without a resident parent takes a millisecond, and the agent has
@@ -255,12 +251,6 @@ class EmulatedLocalManager:
         """See `LocalManager`."""
         await self.opened()
         self._post_end(claim, EndCause.WITHDRAWN, "withdrawn")
-        await self._stored()
-
-    async def cancel_as_site(self, claim: str) -> None:
-        """End or dequeue a job as the site's administrator can."""
-        await self.opened()
-        self._post_end(claim, EndCause.CANCELLED_BY_SITE, "cancelled by the site")
         await self._stored()
 
     async def listing(self) -> tuple[Listed, ...]:

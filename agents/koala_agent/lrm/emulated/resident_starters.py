@@ -102,11 +102,6 @@ class ResidentStarters:
         self._again_at = 0.0
         self._pause_s = AGAIN_MIN_S
 
-    @property
-    def pid(self) -> int:
-        """Process id of the parent, 0 for none."""
-        return 0 if self._process is None else self._process.pid
-
     def order(self, placeholder: Placeholder, variables: Mapping[str, str]) -> bool:
         """Order a starter with these variables besides those of all; False when it has to be
         started in another way. The answer is a report."""

@@ -144,10 +144,6 @@ class LocalQueue(ABC, Generic[Key]):
         """Iterate over the waiting jobs, in the order of the queue."""
         return iter(self._waiting)
 
-    def is_waiting(self, key: Key) -> bool:
-        """Test whether this job is in the queue."""
-        return key in self._waiting
-
     # What a discipline keeps in its own way ---------------------------------------------------
 
     @abstractmethod

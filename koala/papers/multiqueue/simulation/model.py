@@ -73,11 +73,6 @@ class System:
             ageing_s=ageing,
         )
 
-    @property
-    def next_end(self) -> float:
-        """Instant of the next departure."""
-        return self._running[0][0] if self._running else FOREVER
-
     def depart_until(self, at: float) -> None:
         """Remove all jobs that end by this instant, one after the other."""
         running = self._running

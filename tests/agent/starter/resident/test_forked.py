@@ -190,8 +190,10 @@ async def test_an_order_to_a_starter_outlives_the_parent(tmp_path: Path) -> None
         first = await serve(site, 1)
         os.kill(first, signal.SIGSTOP)
         await order_to_stopped(site, a_claim(2))
-        os.kill(site.manager._first._resident.pid, signal.SIGKILL)
-        await until(lambda: site.manager._first._resident.pid == 0)
+        resident = site.manager._first._resident
+        assert resident._process is not None
+        resident._process.kill()
+        await until(lambda: resident._process is None)
         os.kill(first, signal.SIGCONT)
         report = await site.gone(a_claim(2))
         assert report.end is not None

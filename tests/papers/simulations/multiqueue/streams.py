@@ -36,11 +36,9 @@ def simulated(
     started: list[Started] = []
     system = System(DISCIPLINES[policy], sites, coin=coin, on_start=started.append, ageing=ageing)
     for number, job in enumerate(jobs):
-        while system.next_end <= job.at:
-            system.depart()
+        system.depart_until(job.at)
         system.arrive(number, job)
-    while system.next_end < FOREVER:
-        system.depart()
+    system.depart_until(FOREVER)
     return started
 
 

@@ -140,11 +140,9 @@ def simulated(policy: str, stream: list[StreamJob], draws: dict[float, float]) -
         on_start=started.append,
     )
     for number, job in enumerate(stream):
-        while system.next_end <= job.at:
-            system.depart()
+        system.depart_until(job.at)
         system.arrive(number, job)
-    while system.next_end < FOREVER:
-        system.depart()
+    system.depart_until(FOREVER)
     return started
 
 
