@@ -202,7 +202,7 @@ async def test_a_double_is_cancelled_till_it_is_gone_and_not_after(
 class Telling(Slurm):
     """Slurm, if it had a command that tells why a job waits."""
 
-    def explain(self, number: str) -> Question:  # type: ignore[override]
+    def explain(self, number: str) -> Question:
         """See Dialect."""
         return Question(command=Command(argv=("explain", number)), read=lambda answer: answer.out)
 

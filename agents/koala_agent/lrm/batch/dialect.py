@@ -8,15 +8,18 @@ name SCOPE.
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from koala.errors import LocalManagerError
 from koala.protocol import names
 from koala.protocol.messages import NO_RESOURCES, SiteResources
-from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder
+from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE
 from koala_agent.transport.port import Answer, Command
 
@@ -84,7 +87,10 @@ class Question:
 
 
 class Dialect(Protocol):
-    """Commands of one batch system. Parsers raise LocalManagerError for an invalid answer."""
+    """Commands of one batch system. Parsers raise LocalManagerError for an invalid answer.
+
+    A batch system without a test or an analysis inherits `ask`, `read_asked` and `explain`.
+    """
 
     @property
     def honours(self) -> tuple[str, ...]:
@@ -92,9 +98,11 @@ class Dialect(Protocol):
 
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
         """Test a request without queueing it; None where `submit` includes the test."""
+        return None
 
     def read_asked(self, answer: Answer) -> None:
         """Check the answer. Raises RequestRefusedError when the request could not be met."""
+        return
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """Queue the script; the batch system itself must never start it twice."""
@@ -124,12 +132,46 @@ class Dialect(Protocol):
     def explain(self, number: str) -> Question | None:
         """Ask why a waiting job has not started; None where no command tells more than the listing
         does."""
+        return None
 
     def figures(self) -> tuple[Command, ...]:
         """Query the processors and the waiting jobs, with one or more commands."""
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
         """Parse the processors now."""
+
+
+def honoured(
+    always: tuple[str, ...], site: Mapping[str, str], native: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the requests that a dialect honours: some always, one of `site` where the site's own
+    option is empty, and native options where some are allowed."""
+    free = (name for name, option in site.items() if not option)
+    return (*always, *free, *(["native"] if native else []))
+
+
+def check_word(key: str, text: str, word: re.Pattern[str], allowed: str) -> str:
+    """Check a word that becomes part of a request. Raises RequestRefusedError."""
+    if not word.fullmatch(text):
+        raise RequestRefusedError(f"{key}: {text[:80]!r} is refused: allowed are {allowed}")
+    return text
+
+
+def check_status(answer: Answer, command: str) -> None:
+    """Check the status of a read-only command. Any error is transient: mostly a daemon is away."""
+    if answer.status != 0:
+        raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
+
+
+def read_json(answer: Answer, command: str) -> object:
+    """Parse an answer in JSON, None without any. A faulty one is an error that may pass, never an
+    empty listing."""
+    check_status(answer, command)
+    try:
+        return json.loads(answer.out, strict=False) if answer.out.strip() else None
+    except (ValueError, RecursionError) as error:
+        message = f"{command}: its answer is no JSON: {error}"
+        raise LocalManagerError(message, transient=True) from error
 
 
 def notice_of(kind: str) -> str:

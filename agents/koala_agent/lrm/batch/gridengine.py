@@ -23,7 +23,15 @@ from signal import SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU
 
 from koala.errors import LocalManagerError
 from koala.protocol.messages import Resources, SiteResources
-from koala_agent.lrm.batch.dialect import BatchJob, Figures, JobState, is_count
+from koala_agent.lrm.batch.dialect import (
+    BatchJob,
+    Dialect,
+    Figures,
+    JobState,
+    check_status,
+    honoured,
+    is_count,
+)
 from koala_agent.lrm.batch.native import grid_engine_options
 from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.transport.port import Answer, Command
@@ -57,7 +65,7 @@ AWAY = re.compile(r"(?i)unable to (?:contact|send|connect)|can't connect|commlib
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GridEngine:
+class GridEngine(Dialect):
     """Submission options of the site; empty ones are left to Grid Engine.
 
     Of `gpus`, the sum of the cell, Grid Engine only lists the idle ones, as `gpu_resource`: a
@@ -76,9 +84,8 @@ class GridEngine:
     def honours(self) -> tuple[str, ...]:
         """See Dialect. Hosts are what the parallel environment's rule makes of them, and memory has
         no resource that all cells share."""
-        free = (("queue", self.queue), ("project", self.project))
-        some = [name for name, given in free if not given]
-        return (*HONOURED, *some, *(["native"] if self.native else []))
+        site = {"queue": self.queue, "project": self.project}
+        return honoured(HONOURED, site, self.native)
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """See Dialect."""
@@ -132,13 +139,6 @@ class GridEngine:
             found.append(f"{self.gpu_resource}={asked.gpus}")
         return found
 
-    def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
-        """See Dialect: `-w e` of the submission does."""
-        return None
-
-    def read_asked(self, answer: Answer) -> None:
-        """See Dialect; never called."""
-
     def read_submitted(self, answer: Answer) -> str:
         """See Dialect; warnings may come before the number."""
         numbers = re.findall(r"^([0-9]{1,15})\s*$", answer.out, re.MULTILINE)
@@ -184,9 +184,6 @@ class GridEngine:
         if fields.get("jobname") != name:
             return None
         return _ended(number, name, fields)
-
-    def explain(self, number: str) -> None:
-        """See Dialect."""
 
     def figures(self) -> tuple[Command, ...]:
         """See Dialect."""
@@ -235,8 +232,7 @@ def _has_a_right(row: ET.Element) -> bool:
 
 
 def _tree(answer: Answer, command: str) -> ET.Element:
-    if answer.status != 0:
-        raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
+    check_status(answer, command)
     parser = ET.XMLParser()
     try:
         for start in range(

@@ -18,7 +18,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
@@ -31,10 +30,15 @@ from koala_agent.lrm.batch.condor_analysis import wait_reason
 from koala_agent.lrm.batch.dialect import (
     PROCESSORS_MAX,
     BatchJob,
+    Dialect,
     Figures,
     JobState,
     Question,
+    check_status,
+    check_word,
+    honoured,
     is_count,
+    read_json,
     with_output,
 )
 from koala_agent.lrm.batch.native import condor_commands
@@ -124,7 +128,7 @@ AWAY = re.compile(r"(?i)SECMAN|AUTHENTICATE|connect|find address|communicat|time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HTCondor:
+class HTCondor(Dialect):
     """Submission options of the site; empty ones are left to HTCondor.
 
     `requirements` is an expression on machines: only those that meet it are used and counted.
@@ -139,8 +143,7 @@ class HTCondor:
     @property
     def honours(self) -> tuple[str, ...]:
         """See Dialect. HTCondor has no queues, and no claim has several machines."""
-        some = ["project"] if not self.project else []
-        return (*HONOURED, *some, *(["native"] if self.native else []))
+        return honoured(HONOURED, {"project": self.project}, self.native)
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """See Dialect."""
@@ -206,7 +209,7 @@ class HTCondor:
 
     def read_asked(self, answer: Answer) -> None:
         """See Dialect."""
-        _check(answer, "condor_status")
+        check_status(answer, "condor_status")
         if not answer.out.strip():
             message = (
                 "no machine of the pool has what the claim asks for (condor_status): all processors"
@@ -317,27 +320,12 @@ def _all_of(terms: list[str]) -> str:
 
 
 def _word(key: str, text: str) -> str:
-    """Check a word that becomes part of a description. Raises RequestRefusedError."""
-    if not WORD.fullmatch(text):
-        message = f"{key}: {text[:80]!r} is refused: allowed are letters, digits and _ . @ + -"
-        raise RequestRefusedError(message)
-    return text
-
-
-def _check(answer: Answer, command: str) -> None:
-    """Check the status of a read-only command. Any error is transient: mostly a daemon is away."""
-    if answer.status != 0:
-        raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
+    return check_word(key, text, WORD, "letters, digits and _ . @ + -")
 
 
 def _ads(answer: Answer, command: str) -> list[dict[str, Any]]:
     """Parse a listing; one without rows is empty, or an empty list."""
-    _check(answer, command)
-    try:
-        ads = json.loads(answer.out) if answer.out.strip() else []
-    except (ValueError, RecursionError) as error:
-        message = f"{command}: its answer is no JSON: {error}"
-        raise LocalManagerError(message, transient=True) from error
+    ads = [] if (found := read_json(answer, command)) is None else found
     if not isinstance(ads, list) or not all(isinstance(ad, dict) for ad in ads):
         raise LocalManagerError(f"{command}: its answer is no list of ads", transient=True)
     return ads
@@ -371,7 +359,7 @@ def _words(ad: dict[str, Any], name: str) -> str:
 
 def _idle_jobs(totals: Answer, schedds: list[dict[str, Any]]) -> int:
     """Sum up the jobs that wait at our schedd, and those that other schedds report."""
-    _check(totals, "condor_q")
+    check_status(totals, "condor_q")
     ours = re.search(r"^-- Schedd: (\S+)", totals.out, re.MULTILINE)
     counts = re.findall(r"^Total for .*?([0-9]{1,9}) idle", totals.out, re.MULTILINE)
     if ours is None or not counts:

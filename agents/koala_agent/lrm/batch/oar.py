@@ -19,7 +19,6 @@ Measured with OAR 2.6.1.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable
@@ -31,9 +30,13 @@ from koala.protocol.messages import SiteResources
 from koala_agent.lrm.batch.dialect import (
     PROCESSORS_MAX,
     BatchJob,
+    Dialect,
     Figures,
     JobState,
+    check_word,
+    honoured,
     is_count,
+    read_json,
     with_output,
 )
 from koala_agent.lrm.batch.native import oar_options
@@ -97,7 +100,7 @@ GONE = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OAR:
+class OAR(Dialect):
     """Submission options of the site; empty ones are left to OAR.
 
     With a `queue` only its waiting jobs are counted. Jobs of the queue `besteffort` end when others
@@ -112,9 +115,8 @@ class OAR:
     @property
     def honours(self) -> tuple[str, ...]:
         """See Dialect. No claim has several machines."""
-        free = (("queue", self.queue), ("project", self.project))
-        some = [name for name, given in free if not given]
-        return (*HONOURED, *some, *(["native"] if self.native else []))
+        site = {"queue": self.queue, "project": self.project}
+        return honoured(HONOURED, site, self.native)
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """See Dialect."""
@@ -141,13 +143,6 @@ class OAR:
             argv=("/bin/sh", "-c", SUBMIT, "koala-submit", folder, name, *argv),
             stdin=f'{first}\nrm -f "$0"\n{rest}',
         )
-
-    def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
-        """See Dialect: oarsub itself tests the request."""
-        return None
-
-    def read_asked(self, answer: Answer) -> None:
-        """See Dialect; never called."""
 
     def read_submitted(self, answer: Answer) -> str:
         """See Dialect. A job that the server was not told of may be in the database."""
@@ -189,9 +184,6 @@ class OAR:
         """See Dialect."""
         job = _table(answer, "oarstat").get(number)
         return _row(number, job) if job is not None and job.get("name") == name else None
-
-    def explain(self, number: str) -> None:
-        """See Dialect."""
 
     def figures(self) -> tuple[Command, ...]:
         """See Dialect."""
@@ -262,27 +254,15 @@ def _request(placeholder: Placeholder) -> str:
 
 
 def _word(key: str, text: str) -> str:
-    """Check a word that becomes part of a request. Raises RequestRefusedError."""
-    if not WORD.fullmatch(text):
-        message = f"{key}: {text[:80]!r} is refused: allowed are letters, digits and _ . -"
-        raise RequestRefusedError(message)
-    return text
+    return check_word(key, text, WORD, "letters, digits and _ . -")
 
 
 def _table(answer: Answer, command: str) -> dict[str, dict[str, Any]]:
-    """Parse a listing by number; one without rows is empty text. A faulty one is an error that may
-    pass, never an empty listing."""
-    if answer.status != 0:
-        raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
-    try:
-        rows = json.loads(answer.out, strict=False) if answer.out.strip() else {}
-    except (ValueError, RecursionError) as error:
-        message = f"{command}: its answer is no JSON: {error}"
-        raise LocalManagerError(message, transient=True) from error
-    is_table = isinstance(rows, dict) and all(
+    """Parse a listing by number; one without rows is empty text."""
+    rows = {} if (found := read_json(answer, command)) is None else found
+    if not isinstance(rows, dict) or not all(
         is_count(number) and isinstance(row, dict) for number, row in rows.items()
-    )
-    if not is_table:
+    ):
         raise LocalManagerError(f"{command}: its answer is no listing of OAR", transient=True)
     return dict(rows)
 

@@ -15,7 +15,6 @@ Written from the manual pages and sources of OpenPBS 23; no live server was to b
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
@@ -27,9 +26,13 @@ from koala.protocol.messages import SiteResources
 from koala_agent.lrm.batch.dialect import (
     PROCESSORS_MAX,
     BatchJob,
+    Dialect,
     Figures,
     JobState,
+    check_word,
+    honoured,
     is_count,
+    read_json,
     with_output,
 )
 from koala_agent.lrm.batch.native import pbs_options
@@ -79,7 +82,7 @@ GONE = re.compile(r"Unknown Job Id|Job has finished|not configured to maintain j
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PBS:
+class PBS(Dialect):
     """Submission options of the site; empty ones are left to PBS.
 
     `account` is what `-A` charges, `project` what `-P` names. With a `queue` only its waiting jobs,
@@ -95,9 +98,8 @@ class PBS:
     @property
     def honours(self) -> tuple[str, ...]:
         """See Dialect. No claim has several machines."""
-        free = (("queue", self.queue), ("project", self.account))
-        some = [name for name, given in free if not given]
-        return (*HONOURED, *some, *(["native"] if self.native else []))
+        site = {"queue": self.queue, "project": self.account}
+        return honoured(HONOURED, site, self.native)
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """See Dialect."""
@@ -122,13 +124,6 @@ class PBS:
         if not placeholder.body:
             script = with_output(placeholder, script)
         return Command(argv=(*argv, *self.options, *native), stdin=script)
-
-    def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
-        """See Dialect: PBS has no test; the scheduler's comment comes later."""
-        return None
-
-    def read_asked(self, answer: Answer) -> None:
-        """See Dialect; never called."""
 
     def read_submitted(self, answer: Answer) -> str:
         """See Dialect; the answer is NUMBER.SERVER."""
@@ -178,9 +173,6 @@ class PBS:
             if found is not None and found[1] == number and job.get("Job_Name") == name:
                 return _row(number, job)
         return None
-
-    def explain(self, number: str) -> None:
-        """See Dialect."""
 
     def figures(self) -> tuple[Command, ...]:
         """See Dialect."""
@@ -238,23 +230,12 @@ def _chunk(placeholder: Placeholder) -> str:
 
 
 def _word(key: str, text: str) -> str:
-    """Check the name of a resource. Raises RequestRefusedError."""
-    if not WORD.fullmatch(text):
-        more = " joined by &" if key == "constraint" else ""
-        message = f"{key}: {text[:80]!r} is refused: allowed are names of resources{more}"
-        raise RequestRefusedError(message)
-    return text
+    more = " joined by &" if key == "constraint" else ""
+    return check_word(key, text, WORD, f"names of resources{more}")
 
 
 def _tree(answer: Answer, command: str) -> dict[str, Any]:
-    """Parse an answer. A faulty one is an error that may pass, never an empty listing."""
-    if answer.status != 0:
-        raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
-    try:
-        tree = json.loads(answer.out, strict=False)
-    except (ValueError, RecursionError) as error:
-        message = f"{command}: its answer is no JSON: {error}"
-        raise LocalManagerError(message, transient=True) from error
+    tree = read_json(answer, command)
     if not isinstance(tree, dict) or "timestamp" not in tree:
         raise LocalManagerError(f"{command}: its answer is no listing of PBS", transient=True)
     return tree

@@ -26,7 +26,15 @@ from dataclasses import dataclass
 from signal import SIGKILL
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.dialect import BatchJob, Figures, JobState, is_count
+from koala_agent.lrm.batch.dialect import (
+    BatchJob,
+    Dialect,
+    Figures,
+    JobState,
+    check_status,
+    honoured,
+    is_count,
+)
 from koala_agent.lrm.batch.native import slurm_options
 from koala_agent.lrm.batch.slurm_nodes import (
     NODE_COLUMNS,
@@ -135,7 +143,7 @@ FAULTS = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slurm:
+class Slurm(Dialect):
     """Submission options of the site; empty ones are left to Slurm."""
 
     account: str = ""
@@ -148,9 +156,8 @@ class Slurm:
     @property
     def honours(self) -> tuple[str, ...]:
         """See Dialect."""
-        free = (("queue", self.partition), ("project", self.account), ("qos", self.qos))
-        some = (*(name for name, given in free if not given), *(["native"] if self.native else []))
-        return (*HONOURED, *some)
+        site = {"queue": self.partition, "project": self.account, "qos": self.qos}
+        return honoured(HONOURED, site, self.native)
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """See Dialect. One task a processor, or for `cpus_per_task` of them, wherever Slurm finds
@@ -224,7 +231,7 @@ class Slurm:
 
     def read_jobs(self, answer: Answer) -> list[BatchJob]:
         """See Dialect."""
-        _check(answer, "squeue")
+        check_status(answer, "squeue")
         rows = []
         trouble: LocalManagerError | None = None
         for line in answer.out.split("\n"):
@@ -244,7 +251,7 @@ class Slurm:
     def read_withdrawn(self, answer: Answer) -> None:
         """See Dialect; scancel has no objection to a job that has ended."""
         if answer.status != 0 and "nvalid job id" not in answer.err:
-            _check(answer, "scancel")
+            check_status(answer, "scancel")
 
     def record(self, number: str) -> Command:
         """See Dialect: the record that `scontrol` still has; MinJobAge counts from the end there,
@@ -255,7 +262,7 @@ class Slurm:
         """See Dialect; a controller that lost its state begins with its first number again."""
         if answer.status != 0 and "nvalid job id" in answer.err:
             return None
-        _check(answer, "scontrol")
+        check_status(answer, "scontrol")
         called = re.search(r"\bJobName=(\S+)", answer.out)
         if called is None or called[1] != name:
             return None
@@ -267,9 +274,6 @@ class Slurm:
             return BatchJob(number=number, name=name, state=STATES.get(state[1], JobState.RUNNING))
         wait_status = int(code[1]) << 8 | int(code[2])
         return _ended(number, name, state[1], wait_status, "")
-
-    def explain(self, number: str) -> None:
-        """See Dialect."""
 
     def figures(self) -> tuple[Command, ...]:
         """See Dialect: CPUs of nodes, the jobs that wait for them, and how partitions share
@@ -290,7 +294,7 @@ class Slurm:
         for answer, command in zip(
             answers, ("sinfo", "squeue", "scontrol", "scontrol", "scontrol"), strict=True
         ):
-            _check(answer, command)
+            check_status(answer, command)
         rows = [Node.read(line) for line in nodes.out.splitlines() if line.strip()]
         every = {row.name: row for row in rows}.values()
         if not self.partition and any(row.is_default for row in rows):
@@ -305,13 +309,6 @@ class Slurm:
             idle_gpus=sum(row.idle_gpus(rules[row.partition]) for row in every),
             resources=resources_of(every, rules, licenses.out),
         )
-
-
-def _check(answer: Answer, command: str) -> None:
-    """Check the status of a read-only command. Any error is transient: mostly the controller is
-    away."""
-    if answer.status != 0:
-        raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
 
 
 def _refusal(command: str, answer: Answer) -> LocalManagerError:
