@@ -20,16 +20,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-import structlog
-
 from koala.errors import ConfigError, LocalManagerError
+from koala.runtime.structured_log import get_logger
 from koala_agent import FORK_SUPPORT, VERBOSITY
 from koala_agent.config_tables import AccountsTable, Config
 from koala_agent.transport.shell import Entry
 
 REFRESH_S = 30.0
 
-log = structlog.get_logger()
+log = get_logger()
 
 CLIENT_VARIABLES = (
     "KOALA_ADDRESS",

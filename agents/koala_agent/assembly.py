@@ -13,7 +13,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
-import structlog
 
 from koala.files.incoming import Incoming
 from koala.files.rate_limits import RateLimits
@@ -23,6 +22,7 @@ from koala.protocol.codec import mark_of
 from koala.protocol.names import SiteName
 from koala.runtime import clock
 from koala.runtime.disk import MB, Disk
+from koala.runtime.structured_log import get_logger
 from koala_agent.accounts import Entries, Served, own_environment, served
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claim_ports import StoreThread
@@ -77,7 +77,7 @@ FIGURES_POLLS = 3
 """The figures of a site behind ssh take several commands: they are asked for at every third poll.
 """
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,6 @@ from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import structlog
-
 from koala.errors import LocalManagerError, SpecError
 from koala.protocol.messages import (
     Acknowledge,
@@ -35,6 +33,7 @@ from koala.protocol.messages import (
 )
 from koala.protocol.names import ClaimId, is_claim_id
 from koala.runtime.driver import Driver
+from koala.runtime.structured_log import get_logger
 from koala.runtime.threads import BatchedCalls
 from koala_agent.claim_folders import ClaimFolders, Preparation
 from koala_agent.claim_ports import Ports
@@ -106,7 +105,7 @@ SWEEP_S = 60.0
 WATERMARK_S = 10.0
 """Longest time before a new watermark, or that a claim is forgotten, is stored on its own."""
 
-log = structlog.get_logger()
+log = get_logger()
 
 Order = Hold | TryPaths | Arm | Release | Pace | Stop | Acknowledge | Pong | KvAnswer
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import structlog
-
 from koala.errors import LocalManagerError, SpecError
 from koala.protocol.names import ClaimId
 from koala.runtime import clock
+from koala.runtime.structured_log import get_logger
 from koala_agent.claims import states
 from koala_agent.claims.folder import StarterRecord, folder_name
 from koala_agent.claims.settings import Leases
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from koala_agent.placeholders.logs import LogSource
     from koala_agent.transport.ssh_connection import StarterLine
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

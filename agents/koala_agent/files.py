@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import structlog
 from grpc import aio
 
 from koala.errors import ConfigError, LocalManagerError, SpecError
@@ -33,6 +32,7 @@ from koala.identity.tls import IdentityFile, server_credentials
 from koala.protocol.messages import FetchOrder, FileFound, FileRemoved, ServeOrder, TransferFailed
 from koala.protocol.names import is_upload
 from koala.runtime import clock
+from koala.runtime.structured_log import get_logger
 from koala.wire import connection_limits as strangers
 from koala.wire.flood_guard import FloodGuard
 from koala.wire.grpc_shutdown import start_whole
@@ -40,7 +40,7 @@ from koala.wire.interceptors import Readable
 from koala.wire.listen_ports import cannot_listen, check_free
 from koala.wire.v1 import files_pb2_grpc
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 ARRIVE_S = 5.0
 """Longest wait of a claim's submission for its staged files; it is tried again."""

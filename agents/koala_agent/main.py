@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import getpass
-import logging
 import os
 import signal
 import sys
@@ -22,13 +21,12 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import structlog
-
 from koala.errors import ConfigError, DiskError, KoalaError
 from koala.identity.tls import JoinToken
 from koala.runtime import clock
 from koala.runtime.paths import SETTINGS_MAX
-from koala.runtime.standard_streams import log_stream, open_standard_streams
+from koala.runtime.standard_streams import open_standard_streams
+from koala.runtime.structured_log import bind_to_all, configure_logging, get_logger
 from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
 from koala.wire.grpc_shutdown import to_the_end
@@ -42,7 +40,7 @@ from koala_agent.transport.ssh_host import SSHHosts
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h, as the daemon's
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         return _fail(str(error), 2)
     umask = os.umask(0o077)  # all that the agent makes is for its account alone
-    configure_logging(configs[0].agent.log_level)
+    configure_logging(configs[0].agent.log_level, is_lasting=True)
     try:
         return asyncio.run(to_the_end(serve(configs, umask=umask)))
     except (KoalaError, OSError) as error:
@@ -127,7 +125,7 @@ def _status(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from koala_agent import checks
 
-    configure_logging("error")  # the findings say the rest
+    configure_logging("error", is_lasting=True)  # the findings say the rest
     return checks.doctor(options.config, is_probed=options.probe, as_json=options.json)
 
 
@@ -198,7 +196,7 @@ async def _serve_site(
     """Run the agent of one site; return its part of the exit status. Each line of the log names the
     site, unless it `is_alone`."""
     if not is_alone:
-        structlog.contextvars.bind_contextvars(site=config.agent.site)
+        bind_to_all(site=config.agent.site)
     site, agent = live.site, config.agent
     log.info("agent.started", site=agent.site, daemon=agent.daemon, pid=os.getpid())
     with announced(Path(agent.state_dir)):
@@ -283,28 +281,6 @@ def announced(state_dir: Path) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         status.unlink(missing_ok=True)
-
-
-def configure_logging(level: str) -> None:
-    """Configure logging to standard error: text on a terminal, JSON otherwise."""
-    is_terminal = sys.stderr.isatty()
-    renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
-    )
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([] if is_terminal else [structlog.processors.format_exc_info]),
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.getLevelNamesMapping()[level.upper()]
-        ),
-        logger_factory=structlog.PrintLoggerFactory(log_stream(sys.stderr)),
-        cache_logger_on_first_use=True,
-    )
 
 
 def own_version() -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import structlog
-
 from koala.protocol.ordering import OrderPolicy, QueuedJob, key_error
+from koala.runtime.structured_log import get_logger
 from koala_agent.lrm.model import Discipline, local_scheduler
 
 
@@ -33,7 +32,7 @@ class _Forgiving:
         except Exception as error:  # noqa: BLE001 - foreign code
             self._trouble = f"{type(error).__name__}: {error}"
         if self._trouble:
-            log = structlog.get_logger(__name__)
+            log = get_logger(__name__)
             log.error("order.replaced", policy=self._name, by="fcfs", reason=self._trouble)
             return 0
         return key

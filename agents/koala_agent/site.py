@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import structlog
-
 from koala.errors import LocalManagerError
 from koala.identity.tls import IdentityFile
 from koala.protocol import messages
@@ -33,6 +31,7 @@ from koala.protocol.messages import (
 from koala.protocol.names import ClaimId
 from koala.runtime import clock
 from koala.runtime.disk import Disk
+from koala.runtime.structured_log import get_logger
 from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claim_ports import Ports, no_archive, no_input, nothing_to_copy
@@ -57,7 +56,7 @@ LISTED_WAIT_S = 2.0
 LOGS_MAX = 8
 """Logs that are read concurrently."""
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Files(Protocol):

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
-import structlog
 
 from koala.core.model.actions import Action
 from koala.core.model.job import Finished
@@ -60,6 +59,7 @@ from koala.daemon.storage.watermark import Watermarks
 from koala.errors import DiskError, first_error
 from koala.runtime.disk import Disk
 from koala.runtime.software import software_version
+from koala.runtime.structured_log import get_logger
 from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
 from koala.views.digest import digest
@@ -94,7 +94,7 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_concurrent_streams", 1_000),  # per connection; further calls wait at the client
 )
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Daemon:

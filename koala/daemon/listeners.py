@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import grpc
-import structlog
 
 from koala.daemon.auth.access_rules import Role
 from koala.daemon.auth.audit import Audit, account
@@ -29,13 +28,14 @@ from koala.errors import ConfigError
 from koala.identity.credentials import Credentials, announce, credentials_text, read_credentials
 from koala.identity.private_files import check_private, write_private
 from koala.identity.tls import IdentityFile, server_credentials
+from koala.runtime.structured_log import get_logger
 from koala.wire.flood_guard import FloodGuard
 from koala.wire.listen_ports import cannot_listen, check_free
 from koala.wire.v1.identity_pb2_grpc import add_EnrolmentServicer_to_server
 
 RENEWAL_POLL_S = 3600.0
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Listeners:

@@ -11,28 +11,25 @@ configuration, 74 the journal could not be written.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import structlog
 
 from koala.daemon.assembly import Daemon
 from koala.daemon.config import read_config
 from koala.daemon.state.initialization import INIT, require_initialized
 from koala.errors import ConfigError, DiskError, KoalaError
 from koala.runtime.standard_streams import log_stream, open_standard_streams
+from koala.runtime.structured_log import configure_logging, get_logger
 from koala.wire import connection_limits as strangers
 from koala.wire.grpc_shutdown import to_the_end
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
 ACCEPT_LOSS = "--accept-loss"
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def run(config_path: Path, *, accept_loss: bool = False, may_begin: bool = False) -> int:
@@ -43,7 +40,7 @@ def run(config_path: Path, *, accept_loss: bool = False, may_begin: bool = False
     config = read_config(config_path)
     os.umask(0o077)  # all files are private, whatever the inherited mask
     require_initialized(config.state_dir, may_begin=may_begin)
-    configure_logging(config.log_level)
+    configure_logging(config.log_level, is_lasting=False)
     strangers.raise_limit()
 
     async def until_signal() -> None:
@@ -60,26 +57,6 @@ def run(config_path: Path, *, accept_loss: bool = False, may_begin: bool = False
         # Closing the database would write to a disk that has just failed.
         os._exit(DISK_FAILED)
     return 0
-
-
-def configure_logging(level: str) -> None:
-    """Log to standard error: readable lines on a terminal, JSON otherwise."""
-    is_terminal = sys.stderr.isatty()
-    renderer: Any = (
-        structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
-    )
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(log_stream(sys.stderr)),
-        cache_logger_on_first_use=False,
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -99,7 +99,7 @@ class _Sandbox:
         return None
 
     def _replace(self, trouble: str) -> None:
-        from structlog import get_logger  # noqa: PLC0415 - simulations import this and never log
+        from koala.runtime.structured_log import get_logger  # noqa: PLC0415 - simulations import this and never log
 
         self.trouble = trouble
         get_logger(__name__).error(

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TypeAlias
 
 import grpc
-import structlog
 from grpc import aio
 
 from koala.errors import ConfigError, SpecError
@@ -26,11 +25,12 @@ from koala.files.replica_store import FileStore, PartReader
 from koala.files.threads import in_steps, in_thread
 from koala.protocol.messages import ServeOrder, TransferFailed
 from koala.runtime import clock
+from koala.runtime.structured_log import get_logger
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 
 _Context: TypeAlias = "aio.ServicerContext[files_pb2.ReadRequest, files_pb2.Chunk]"
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _RETRY_S = 0.2
 _RETRY_S_MAX = 10.0

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import ParamSpec, TypeAlias
 
 import grpc
-import structlog
 from grpc import aio
 
 from koala.errors import ConfigError
@@ -55,12 +54,13 @@ from koala.files.transfer_events import (
 )
 from koala.protocol.messages import FetchOrder, TransferFailed, TransferFinished
 from koala.runtime import clock
+from koala.runtime.structured_log import get_logger
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 
 _P = ParamSpec("_P")
 _Call: TypeAlias = "aio.UnaryStreamCall[files_pb2.ReadRequest, files_pb2.Chunk]"
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _REFUSALS = (
     grpc.StatusCode.NOT_FOUND,

@@ -16,7 +16,6 @@ from functools import partial
 from typing import TypeAlias
 
 import grpc
-import structlog
 from grpc import aio
 
 from koala.errors import ConfigError, SpecError
@@ -28,9 +27,10 @@ from koala.files.orders import Uploaded, UploadOrder
 from koala.files.rate_limits import CHUNK_BYTES
 from koala.files.threads import in_steps, in_thread
 from koala.runtime import clock
+from koala.runtime.structured_log import get_logger
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 LOG_BYTES_MAX = 10 * 1024 * 1024
 OUTPUT_BYTES_MAX = 2**40

@@ -18,13 +18,13 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-import structlog
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from koala.errors import ConfigError
 from koala.identity.private_files import read_private, write_private
 from koala.metrics.settings import MetricsSettings
 from koala.runtime import clock
+from koala.runtime.structured_log import get_logger
 from koala.wire.listen_ports import cannot_listen, check_free
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ IDLE_S_MAX = 10.0
 POLL_S = 0.2
 TOKEN_BYTES_MAX = 4_096
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class MetricsEndpoint:

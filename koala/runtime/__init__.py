@@ -8,11 +8,11 @@ driver               drive a state machine: events and a timer in, outputs out
 own_functions        functions of users that settings name
 paths                paths as people write them in configuration files
 progress_bar         show how far a long operation is
-provenance           the program that made a result, and its machine
 settings_file        parse settings files; name what is wrong in them
 software             the version of this software; optional packages that are missing
 sqlite_store         rules of every SQLite database; the lock of a state directory
 standard_streams     reopen closed standard streams; where log lines go
+structured_log       logs of daemons and agents
 systemd              notify the service manager
 threads              start worker threads; batch short calls in one of them
 token_bucket         the rate limit with bursts that quotas and file copies share

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import structlog
+from koala.runtime.structured_log import get_logger
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk, or of an exceeded disk quota."""
@@ -22,7 +22,7 @@ BALLAST = "ballast"
 START_BYTES = 1_000_000  # indexes and first pages of databases, and a few small files
 POLL_S = 1.0
 MB = 1_000_000
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Disk:

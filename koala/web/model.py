@@ -19,12 +19,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-import structlog
-
 from koala.client import AsyncClient
 from koala.client.records import Notice
 from koala.errors import KoalaError, UnauthenticatedError, UnreachableError
 from koala.runtime import clock
+from koala.runtime.structured_log import get_logger
 from koala.web.usage import UsageHistory
 
 GATHER_S = 0.25
@@ -39,7 +38,7 @@ CHANGES_KEPT = 600
 DOCUMENTS_KEPT = 200
 
 Document = dict[str, Any]
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,8 +29,7 @@ from functools import lru_cache
 from typing import TypeAlias
 from urllib.parse import unquote
 
-import structlog
-
+from koala.runtime.structured_log import get_logger
 from koala.wire import connection_limits as strangers
 
 STRANGER_BYTES = 2**20
@@ -68,7 +67,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 Peer: TypeAlias = tuple[str, int]
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(slots=True, eq=False)

@@ -22,9 +22,9 @@ from koala.core.model.job_spec import JobSpec
 from koala.daemon.config import read_config
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext, Upkeep
-from koala.daemon.main import configure_logging
 from koala.daemon.state.recovery import begin_life
 from koala.rsl.jobspec import read_job
+from koala.runtime.structured_log import configure_logging
 from koala.views.digest import digest
 from tests.bench.figures import Figure, median
 from tests.bench.live import LIMIT_S, TRUE, a_grid, a_queued_job
@@ -63,7 +63,7 @@ def queues(folder: Path, is_quick: bool) -> list[Figure]:
 
 async def fill(config: Path, jobs: int) -> None:
     """Write the journal of a daemon that accepted so many jobs and was killed."""
-    configure_logging("error")
+    configure_logging("error", is_lasting=False)
     journal, found = begin_life(read_config(config))
     upkeep = Upkeep(
         keep_jobs=1_000,

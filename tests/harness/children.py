@@ -7,12 +7,11 @@ import sys
 
 
 def program_of(module: str, *first: str) -> str:
-    """Return Python that runs a module's `main` after these lines. What takes a third of a start is
-    left out: the garbage collector is off while the module is imported, and structlog finds no
-    `rich`, with which it would draw errors on terminals."""
+    """Return Python that runs a module's `main` after these lines. The garbage collector is off
+    while the module is imported, since that takes a part of a start."""
     lines = (
         *first,
-        "import gc, sys; gc.disable(); sys.modules['rich'] = None",
+        "import gc; gc.disable()",
         f"from {module} import main",
         "gc.enable(); raise SystemExit(main())",
     )

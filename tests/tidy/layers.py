@@ -85,6 +85,7 @@ ONLY_FROM = {
     "prometheus_client": ("koala.metrics",),
     "opentelemetry": ("koala.daemon.traces",),
     "rich": ("koala.cli", "koala.runtime.progress_bar"),
+    "structlog": ("koala.runtime.structured_log",),
     **dict.fromkeys(("cloudpickle", "pandas", "pyarrow", "IPython"), ("koala.lab",)),
     "distributed": ("koala.sim.campaign.on_dask", "koala.lab.on_koala"),
     **dict.fromkeys(("starlette", "uvicorn", "jinja2"), ("koala.web",)),

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc
-import structlog
 
 from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
 from koala.identity.keys import expires_at, make_request, renew_at
@@ -28,6 +27,7 @@ from koala.identity.tls import (
     secure_channel,
 )
 from koala.runtime import clock
+from koala.runtime.structured_log import get_logger
 from koala.wire.connection_diagnosis import why_not
 from koala.wire.status import from_status
 from koala.wire.v1.identity_pb2 import Issued, JoinRequest, RenewRequest
@@ -42,7 +42,7 @@ RETRY_MAX_S = 600.0
 SETTLED_S = 600.0
 CHECK_S = 6 * 3600.0
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def identity_path(state_dir: Path) -> Path:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Protocol, TypeAlias
 
-import structlog
-
 from koala.protocol.messages import SiteFigures, Watermark, Welcome
 from koala.runtime.driver import Driver
+from koala.runtime.structured_log import get_logger
 from koala_agent.link.session import Session
 from koala_agent.link.session_events import (
     Apply,
@@ -38,7 +37,7 @@ from koala_agent.link.session_events import (
     Woken,
 )
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Agent(Protocol):

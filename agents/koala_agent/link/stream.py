@@ -21,13 +21,13 @@ from itertools import chain
 from typing import TypeAlias
 
 import grpc
-import structlog
 from google.protobuf.message import DecodeError
 
 from koala.errors import ConfigError, SpecError, UnreachableError
 from koala.identity.tls import IdentityFile
 from koala.protocol.messages import Watermark
 from koala.protocol.versions import PROTOCOL
+from koala.runtime.structured_log import get_logger
 from koala.wire.packing import PACK_MAX, PACKS, can_unpack, packed, unpacked
 from koala.wire.reconnection import BACK_OFF
 from koala.wire.v1 import link_pb2
@@ -59,7 +59,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MESSAGE_MAX_BYTES),
 )
 
-log = structlog.get_logger()
+log = get_logger()
 
 Call: TypeAlias = "grpc.aio.StreamStreamCall[link_pb2.FromAgent, link_pb2.ToAgent]"
 

@@ -16,9 +16,9 @@ import tempfile
 from importlib import resources
 from pathlib import Path
 
-import structlog
+from koala.runtime.structured_log import get_logger
 
-log = structlog.get_logger()
+log = get_logger()
 
 LIMIT_S = 60.0
 UNUSED = 127

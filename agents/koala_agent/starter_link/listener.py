@@ -25,10 +25,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-import structlog
-
 from koala.protocol.names import ClaimId
 from koala.runtime import clock
+from koala.runtime.structured_log import get_logger
 from koala.runtime.token_bucket import TokenBucket
 from koala.wire.listen_ports import cannot_listen
 from koala_agent.claims.events import Dismissed, Event, StarterLost, ToStarter
@@ -62,7 +61,7 @@ OWN_PER_S, OWN_BURST = 1, 60
 """Rate limit of other messages of one claim's starter. Messages beyond it come from a program that
 impersonates its starter, and count as caused by programs."""
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class ScheduledCall(Protocol):

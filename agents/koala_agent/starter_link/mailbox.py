@@ -19,11 +19,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-import structlog
-
 from koala.errors import LocalManagerError
 from koala.protocol.names import ClaimId, is_claim_id
 from koala.runtime import clock
+from koala.runtime.structured_log import get_logger
 from koala_agent.claims.settings import Leases
 from koala_agent.starter.mailbox.layout import (
     DOWN,
@@ -49,7 +48,7 @@ LEASE_MIN_S = 5.0
 AT_ONCE = 8
 """Sessions that are read or written at a time."""
 
-log = structlog.get_logger()
+log = get_logger()
 
 Accept = Callable[[], asyncio.Protocol]
 Secret = Callable[[ClaimId], str | None]

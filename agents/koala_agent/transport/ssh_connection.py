@@ -16,9 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from koala.errors import LocalManagerError
+from koala.runtime.structured_log import get_logger
 from koala_agent.transport.port import Command, SiteAwayError
 from koala_agent.transport.shell import Shell
 from koala_agent.transport.ssh_host import FIRST_PAUSE_S, LAST_PAUSE_S, SSHHost
@@ -31,7 +30,7 @@ PORTS_MAX = 4
 """Ports of earlier connections that running jobs may know."""
 PORTS_FILE = "ssh-ports.json"
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import structlog
-
 from koala.core.model.actions import Wanted
 from koala.core.model.events import SiteDisconnected, SiteReported
 from koala.core.model.values import Instant, Seconds, SiteName, UserName
@@ -53,6 +51,7 @@ from koala.protocol.messages import (
     Welcome,
 )
 from koala.runtime.clock import Clock
+from koala.runtime.structured_log import get_logger
 from koala.wire.v1 import link_pb2 as pb
 
 SESSIONS_MAX = 2_000
@@ -68,7 +67,7 @@ RTT_NEWS_RATIO = 2.0
 """A round trip that grew or shrank by so much is reported to the core at once."""
 RTT_NEWS_MIN_S = 0.005  # no change below is news
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

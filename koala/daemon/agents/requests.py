@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
-
 from koala.core.leases import Leases
 from koala.core.model.claim import Claim, Stopped
 from koala.core.model.values import ClaimId, SiteName
@@ -32,10 +30,11 @@ from koala.protocol.messages import (
     ToAgent,
 )
 from koala.runtime.clock import Clock
+from koala.runtime.structured_log import get_logger
 
 ROUND_S = 0.25
 OVERDUE_EVERY = 4  # rounds; leases are long
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)

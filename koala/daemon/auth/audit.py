@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 
 from koala.daemon.auth.enrolments import USER
 from koala.runtime.clock import now, unix_now
+from koala.runtime.structured_log import get_logger
 from koala.runtime.token_bucket import TokenBucket
 
 FILE = "audit.jsonl"
@@ -42,7 +42,7 @@ TEXT_MAX = 400
 LAST = 1_000
 LAST_MAX = 100_000
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def note(state_dir: Path, *, verb: str, subject: str) -> None:

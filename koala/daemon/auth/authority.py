@@ -22,7 +22,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import structlog
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
@@ -41,6 +40,7 @@ from koala.identity.tls import (
     site_uri,
 )
 from koala.runtime.clock import unix_now
+from koala.runtime.structured_log import get_logger
 
 FOLDER = "authority"
 AUTHORITY_FILE = "ca.pem"
@@ -51,7 +51,7 @@ AUTHORITY_S = 20 * 365 * 86_400.0
 DAEMON_S = 365 * 86_400.0
 REQUEST_BYTES_MAX = 16_384
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import grpc
-import structlog
 
 from koala.core.model.values import SiteName
 from koala.daemon.auth.access_rules import Role, caller_of_call
@@ -22,6 +21,7 @@ from koala.daemon.quotas import RateLimits
 from koala.errors import ExhaustedError, KoalaError, RejectedError, SpecError
 from koala.identity.tls import JoinToken
 from koala.runtime.clock import unix_now
+from koala.runtime.structured_log import get_logger
 from koala.wire.v1 import identity_pb2 as pb
 from koala.wire.v1.identity_pb2_grpc import EnrolmentServicer
 from koala.wire.v1.koala_pb2 import AddSiteRequest, AddUserRequest
@@ -32,7 +32,7 @@ RENEWALS_PER_S = 0.1
 """Rate limit of one site's renewals: each is signed and synced to disk on the event loop."""
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-log = structlog.get_logger()
+log = get_logger()
 
 
 class EnrolmentService(EnrolmentServicer):

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 from msgspec.structs import replace
 
 from koala.core.model.values import SiteName, UserName
@@ -37,6 +36,7 @@ from koala.identity.private_files import read_private, write_private
 from koala.runtime.clock import unix_now
 from koala.runtime.disk import NO_ROOM
 from koala.runtime.disk_formats import ENROLMENTS
+from koala.runtime.structured_log import get_logger
 
 FILE = "enrolments.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -46,7 +46,7 @@ JOIN_S_MAX = 30 * 86_400.0
 TOKEN = "koala"
 WRITE_AGAIN_S = 10.0
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class SiteRecord(msgspec.Struct, kw_only=True):

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 
 import grpc
-import structlog
 
 from koala.daemon.auth.access_rules import NOBODY, RULES, Caller, Kind, Role, Rule, set_caller
 from koala.daemon.auth.audit import Audit
@@ -31,6 +30,7 @@ from koala.errors import (
 from koala.identity.tls import site_of_uri
 from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
 from koala.runtime.clock import unix_now
+from koala.runtime.structured_log import get_logger
 from koala.wire.flood_guard import FloodGuard
 from koala.wire.interceptors import Context, Handler, behaviour_of, handler_of
 from koala.wire.status import (
@@ -46,7 +46,7 @@ _PACKAGE = "/koala.wire.v1."
 _CLIENTS = "Koala/"
 USER_MAX = 256
 TOKEN_MAX = 256
-log = structlog.get_logger()
+log = get_logger()
 
 
 class AuthInterceptor(grpc.aio.ServerInterceptor):

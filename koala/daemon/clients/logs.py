@@ -18,8 +18,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
-import structlog
-
 from koala.core.model.claim import Claim
 from koala.core.model.job import Job
 from koala.core.model.values import ClaimId, JobId, Seconds, SiteName, claim_id
@@ -28,10 +26,11 @@ from koala.daemon.files.spool import AttemptComponent, Spool
 from koala.errors import SpecError, UnknownJobError, UnreachableError, first_error
 from koala.protocol.limits import BYTES_MAX
 from koala.protocol.messages import LogChunk, LogRequest, ToAgent
+from koala.runtime.structured_log import get_logger
 from koala.wire.v1 import koala_pb2
 from koala.wire.v1 import link_pb2 as pb
 
-log = structlog.get_logger()
+log = get_logger()
 
 PART_BYTES_MAX = 256 * 1024
 ANSWER_S_MAX = 20.0

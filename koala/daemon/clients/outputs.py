@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
-import structlog
-
 from koala.core.model.job import Finished, Job
 from koala.core.model.values import JobId
 from koala.daemon.clients.logs import PART_BYTES_MAX, chosen_components
@@ -19,9 +17,10 @@ from koala.daemon.files.spool import EndedJob, Spool
 from koala.errors import ExhaustedError, RejectedError, SpecError
 from koala.files.confined_folder import Folder
 from koala.runtime.disk import NO_ROOM
+from koala.runtime.structured_log import get_logger
 from koala.wire.v1 import koala_pb2 as pb
 
-log = structlog.get_logger()
+log = get_logger()
 
 PUBLISH_AGAIN_S = 2.0
 PUBLISH_S = 20.0

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 import msgspec
-import structlog
 from grpc import aio
 
 from koala.daemon.files.relay_meetings import Meeting, Meetings, PipeClosedError
@@ -49,6 +48,7 @@ from koala.files.threads import in_steps, in_thread
 from koala.identity.tls import IdentityFile, server_credentials
 from koala.metrics.settings import MetricsSettings
 from koala.protocol.names import is_upload
+from koala.runtime.structured_log import get_logger, log_plainly
 from koala.runtime.token_bucket import TokenBucket
 from koala.wire import connection_limits
 from koala.wire.flood_guard import FloodGuard
@@ -64,7 +64,7 @@ _ReadContext: TypeAlias = "aio.ServicerContext[files_pb2.ReadRequest, files_pb2.
 _OfferContext: TypeAlias = "aio.ServicerContext[files_pb2.OfferUp, files_pb2.OfferDown]"
 _StoreContext: TypeAlias = "aio.ServicerContext[files_pb2.StoreUp, files_pb2.StoreReply]"
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _LARGE_BYTES = 64 * 2**20
 """Larger outputs must leave `free_bytes_min`; smaller ones fit, or the write fails."""
@@ -457,7 +457,7 @@ def _now() -> float:
 
 def main() -> None:
     """Run the relay that a daemon has started as its child process."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    log_plainly()
     asyncio.run(to_the_end(_main()))
 
 

@@ -11,12 +11,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from typing import TypeAlias
 
-import structlog
-
 from koala.daemon.files.relay_settings import RelaySettings
 from koala.errors import UnreachableError
+from koala.runtime.structured_log import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 _START_S = 30.0
 _END_S = 1.0

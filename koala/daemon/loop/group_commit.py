@@ -20,8 +20,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-import structlog
-
 from koala.core.eviction import LOT, Forgotten, forget
 from koala.core.model.actions import Action, Announce
 from koala.core.model.events import Event, Woken
@@ -34,6 +32,7 @@ from koala.daemon.loop.gc_tuning import gc_paused
 from koala.daemon.storage.records import Batch, Notice, Record, Snapshot
 from koala.errors import KoalaError
 from koala.runtime.clock import Clock
+from koala.runtime.structured_log import get_logger
 
 INBOX_MAX = 10_000
 BATCH_S_MAX = 0.02  # handling time; then the batch is committed and other tasks may run
@@ -52,7 +51,7 @@ QUEUED_JOBS_PER_JOB = 10
 COMMIT_S_MAX = 10.0  # duration of a commit after which leases are no longer renewed
 
 T = TypeVar("T")
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Receiver(Protocol):

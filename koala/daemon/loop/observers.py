@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import structlog
-
 from koala.daemon.loop.group_commit import DurableBatch
+from koala.runtime.structured_log import get_logger
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Observers:

@@ -32,10 +32,10 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 import aiomqtt
-import structlog
 
 from koala.daemon.storage.records import Notice
 from koala.errors import ConfigError, first_error
+from koala.runtime.structured_log import get_logger
 
 QUEUE_MAX = 10_000
 CALL_S = 10.0
@@ -95,7 +95,7 @@ class MqttPublisher:
         self._broker = broker
         self._waiting: deque[tuple[str, bytes]] = deque(maxlen=queue_max)
         self._wakeup = asyncio.Event()
-        self._log = structlog.get_logger().bind(broker=f"{broker.host}:{broker.port}")
+        self._log = get_logger().bind(broker=f"{broker.host}:{broker.port}")
         self._is_stopping = False
         self._drops_logged = 0
         self.dropped = 0

@@ -18,13 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import structlog
-
 from koala.core.model.job import TERMINAL, Failed, Job
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import JobId
 from koala.daemon.storage.records import Notice
 from koala.errors import RejectedError
+from koala.runtime.structured_log import get_logger
 
 LIMIT_S = 60.0
 """Time limit of a program; then its process group is killed."""
@@ -81,7 +80,7 @@ class Notifier:
         self._send = send
         self._waiting: deque[tuple[Sequence[str], dict[str, str]]] = deque(maxlen=WAITING_MAX)
         self._arrived = asyncio.Event()
-        self._log = structlog.get_logger()
+        self._log = get_logger()
 
     def publish(self, notices: Sequence[Notice]) -> None:
         """Take the ends among durable notices; must not block."""

@@ -15,8 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import structlog
-
 from koala.core.model.events import KINDS, DaemonStarted, Event, JobSubmitted, ParametersChanged
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.parameters import Parameters
@@ -47,6 +45,7 @@ from koala.errors import DamagedError, JournalError
 from koala.identity.private_files import private_folder, read_private, write_private
 from koala.runtime.clock import Clock, now
 from koala.runtime.disk_formats import CORE
+from koala.runtime.structured_log import get_logger
 from koala.views.digest import digest
 
 PUBLISHED_MAX = 10_000  # newest ended jobs whose files are processed again after a start
@@ -55,7 +54,7 @@ DAY_S = 86_400.0
 _KEY = re.compile(rb"[0-9a-f]{64}")
 LOST_EPOCHS_MAX = 1_000
 LOST_JOBS_MAX = 1_000_000
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-import structlog
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -21,6 +20,7 @@ from opentelemetry.trace import Status, StatusCode, set_span_in_context
 from koala.core.scheduler import Scheduler
 from koala.daemon.loop.group_commit import DurableBatch
 from koala.daemon.traces.observer import TraceObserver
+from koala.runtime.structured_log import get_logger
 from koala.views.spans import Span
 
 TRY_S = 5.0
@@ -28,7 +28,7 @@ TRY_S = 5.0
 WAITING_SPANS_MAX = 20_000
 PERIOD_MS = 2_000.0
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class DaemonTraces:

@@ -6,5 +6,6 @@
 - `records`: writes finished runs as JSON lines and reads them.
 - `making`: makes the runs that the store does not have.
 - `parts`: writes and reads folders of runs with their provenance, and merges them.
+- `provenance`: describes the program that makes a result, and its machine.
 - `on_dask`: runs on a scheduler of Dask; `koala.lab.engines` names all engines.
 """

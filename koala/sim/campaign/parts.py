@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from koala.errors import ConfigError
 from koala.runtime.atomic_file import write_whole
-from koala.runtime.provenance import environment, program
 from koala.sim.campaign.code import interpreter
 from koala.sim.campaign.making import Campaign
+from koala.sim.campaign.provenance import environment, program
 from koala.sim.campaign.records import Made, as_plain, from_plain, read_lines, write_lines
 
 RUNS, PROVENANCE = "runs.jsonl", "provenance.json"

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from koala.errors import LocalManagerError
+from koala.runtime.structured_log import get_logger
 from koala_agent.transport.port import Answer, Command, CommandRunner
 
 AT_ONCE = 4
@@ -20,7 +19,7 @@ AT_ONCE = 4
 SHOWN_MAX = 3
 """Accounts that are named with their troubles."""
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class CircuitOpenError(LocalManagerError):

@@ -29,9 +29,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import structlog
-
 from koala.errors import LocalManagerError
+from koala.runtime.structured_log import get_logger
 from koala_agent.lrm.batch.account_breaker import AccountBreaker, CircuitOpenError
 from koala_agent.lrm.batch.claim_tracking import (
     ClaimRow,
@@ -53,7 +52,7 @@ slots."""
 REASON_S = 2.0
 """Longest time that a withdrawal waits for the reason of a claim's wait."""
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

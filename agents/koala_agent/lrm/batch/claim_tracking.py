@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import msgspec
-import structlog
 
+from koala.runtime.structured_log import get_logger
 from koala_agent.lrm.batch.dialect import PROCESSORS_MAX, BatchJob, Figures, JobState, claim_of
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Queued, Running
 
-log = structlog.get_logger()
+log = get_logger()
 
 ENDED_MAX = 10_000
 """Ended claims that are remembered, so that none of them is submitted again."""

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-import structlog
-
+from koala.runtime.structured_log import get_logger
 from koala_agent.lrm.emulated.local_users import LoadParameters, LocalJob, local_jobs
 from koala_agent.lrm.model import LocalQueue
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)

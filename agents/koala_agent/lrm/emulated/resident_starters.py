@@ -20,8 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
-
+from koala.runtime.structured_log import get_logger
 from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters, OpenLine, no_line
 from koala_agent.lrm.emulated.process_usage import Usage
 from koala_agent.lrm.port import Placeholder
@@ -30,7 +29,7 @@ from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
 from koala_agent.starter.resident.forked import ORDER_MAX_BYTES
 from koala_agent.starter.resident.process_title import PADDING, PADDING_BYTES, VERB
 
-log = structlog.get_logger()
+log = get_logger()
 
 ANSWER_S = 5.0
 """Longest wait for the answer to an order; a parent without one is killed."""
