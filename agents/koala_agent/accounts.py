@@ -105,8 +105,7 @@ class Entries(Mapping[str, Entry]):
         return len(set(self._table.map.values()))
 
     async def run(self) -> None:
-        """Refresh the accounts periodically until cancelled; in a thread, because lookups may be
-        slow."""
+        """Refresh the accounts periodically until cancelled, in a thread: lookups may be slow."""
         while True:
             await asyncio.sleep(REFRESH_S)
             await asyncio.to_thread(self.refresh)

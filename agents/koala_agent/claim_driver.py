@@ -445,8 +445,7 @@ class ClaimDriver:
         self._inbox.put_nowait(Collected(claim=claim.id, reason=reason))
 
     def _machines(self, claim: ClaimId) -> int:
-        """Number of machines of a claim: its first starter reports it, and each has a processor of
-        the claim."""
+        """Number of machines of a claim, as its first starter reports it; each has a processor."""
         known = self._table.claims.get(claim)
         return 1 if known is None else max(1, min(len(known.hosts), known.hold.processors))
 
@@ -483,8 +482,7 @@ class ClaimDriver:
         self._reconciled.set()
 
     async def _listing(self) -> tuple[Listed, ...]:
-        """Return the local manager's listing, retrying until it answers: silence is not an empty
-        list."""
+        """Return the local manager's listing; retry until it answers: silence is no empty list."""
         while True:
             try:
                 return await self._manager.listing()

@@ -127,8 +127,7 @@ class ClaimFolders:
         self._stamps = stamps
 
     def record(self, claim: ClaimId) -> StarterRecord | None:
-        """Read the record that the claim's starter left. Raises OSError when the read failed for
-        now."""
+        """Read the record that the claim's starter left. Raises OSError when the read failed."""
         return placeholders.read_record(claim, self._settings)
 
     def why_unstarted(self, ended: Ended) -> str:
@@ -136,8 +135,7 @@ class ClaimFolders:
         return placeholders.why_unstarted(ended, self._settings)
 
     def log_source(self, claim: ClaimId, stored: Claim | None) -> LogSource | None:
-        """Locate the claim's output, also after the claim was forgotten; None when its folder is
-        gone."""
+        """Locate the output of a claim, perhaps a forgotten one; None when its folder is gone."""
         is_ended = stored is None or isinstance(stored.state, states.Ended | states.Gone)
         return placeholders.log_source(claim, self._settings, is_ended=is_ended)
 

@@ -137,8 +137,7 @@ class Files:
         )
 
     async def run(self) -> None:
-        """Serve until cancelled. Copies that are then under way resume in the next life of the
-        agent."""
+        """Serve until cancelled. The agent's next life resumes copies that are then under way."""
         server = self._server()
         try:
             async with asyncio.TaskGroup() as group:

@@ -15,8 +15,7 @@ from koala_agent.placeholders.result_files import matched_paths, missing, upload
 
 
 class OutputCollection:
-    """Collects outputs for the claim driver. With `may_leave` they may lie outside the claim's
-    folder."""
+    """Collects outputs for the claim driver; with `may_leave` also outside the claim's folder."""
 
     def __init__(
         self,

@@ -242,8 +242,7 @@ class Site:
         self._link.close(reason)
 
     async def attempted(self) -> str:
-        """Wait for the end of the first attempt to register; return why it failed, empty when it
-        succeeded."""
+        """Wait for the first attempt to register; return why it failed, empty on success."""
         await self._link.attempted.wait()
         return self._link.trouble
 

@@ -38,8 +38,7 @@ PRIVATE = (
 
 
 def check_state(state_dir: Path) -> None:
-    """Check the state directory. Raises ConfigError; missing files are made with the right mode
-    later."""
+    """Check the state directory; missing files are made later. Raises ConfigError."""
     for path in (state_dir, *(state_dir / name for name in OURS)):
         if path.exists():
             check_private(path, is_readable=True)

@@ -52,8 +52,7 @@ class Piece(NamedTuple):
 
 
 def rooms_of(sites: Iterable[Site], owner: UserName, most: float) -> list[Room]:
-    """Capacities of the sites that this user's jobs may use, with at most `most` components a
-    site."""
+    """Capacities of the sites open to this user's jobs, for at most `most` components each."""
     return [
         Room(
             site.name,

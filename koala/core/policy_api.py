@@ -58,8 +58,7 @@ class ReclaimableSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """A low-priority job that may be preempted, and the processors and GPUs that it holds at each
-    site."""
+    """A low-priority job that may be preempted, with its processors and GPUs at each site."""
 
     job: JobId
     start_at: Instant
@@ -290,8 +289,7 @@ def _from_plain(plain: list[Any] | str | None) -> Answer:
 
 
 def _rows(assignments: tuple[Assignment, ...]) -> list[list[Any]]:
-    """Serialize assignments. Rate and booking are left out if there are none, as in old
-    journals."""
+    """Serialize assignments, without rate and booking where there are none (old journals)."""
     return [
         [a.component, a.site, a.source, a.transfer_s]
         + ([a.mips, a.booked_bps] if a.mips or a.booked_bps else [])

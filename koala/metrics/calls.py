@@ -18,8 +18,7 @@ PACKAGE = "/koala.wire.v1."
 
 
 class CallCounter(grpc.aio.ServerInterceptor):
-    """Counts the calls of a server. It has to be the first interceptor, to see all that others
-    refuse."""
+    """Counts the calls of a server. As the first interceptor it sees all that others refuse."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter

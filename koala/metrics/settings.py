@@ -20,8 +20,7 @@ from koala.runtime.software import METRICS, missing_text
 
 
 class MetricsTable(Table, frozen=True):
-    """Address and protection of the metrics. `sites_max` bounds the sites that have series of their
-    own."""
+    """Address and protection of the metrics; `sites_max` sites have series of their own."""
 
     listen: Endpoint
     certificate: str = ""

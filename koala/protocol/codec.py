@@ -63,8 +63,7 @@ class _Built(dict[Any, Convert]):
 
 
 class Direction(Generic[Wire, Value]):
-    """Messages of one direction: the kind of each class, and the flags that tell it from others of
-    the kind."""
+    """Messages of one direction: each class's kind, and flags to tell it from others."""
 
     def __init__(self, wire: type[Wire], classes: dict[type, tuple[str, frozenset[str]]]) -> None:
         self.classes = classes

@@ -34,6 +34,5 @@ def visible_name(name: str) -> str:
 
 
 def is_upload(transfer: str) -> bool:
-    """Return True for a transfer that brings a content from the daemon's spool: its id begins with
-    a checksum."""
+    """Return True for a transfer from the daemon's spool: its id begins with a checksum."""
     return _UPLOAD.fullmatch(transfer) is not None

@@ -41,8 +41,7 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """Period from `since` on and before `until`, optionally only for one user's jobs or for claims
-    at one site."""
+    """Period from `since` to before `until`, perhaps for one user's jobs or one site's claims."""
 
     since: Instant = -math.inf
     until: Instant = math.inf

@@ -370,8 +370,7 @@ def sites_picture(state: State, now: Instant = 0.0) -> list[dict[str, Any]]:
 
 
 def _links(state: State) -> dict[SiteName, list[dict[str, Any]]]:
-    """Make the documents of the links from each site that have a known bandwidth or a copy under
-    way."""
+    """Make documents of each site's links that have a known bandwidth or a copy under way."""
     copies = Counter(
         (transfer.source, transfer.target)
         for transfer in state.files.transfers.values()

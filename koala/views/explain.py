@@ -44,8 +44,7 @@ from koala.views.units import size
 
 
 def why(state: State, job_id: JobId, now: Instant) -> list[str]:
-    """Explain in sentences what the job waits for, or how it ended. Raises KeyError if there is no
-    such job."""
+    """Explain why the job waits, or how it ended. Raises KeyError for an unknown job."""
     job = state.jobs[job_id]
     match job.phase:
         case Waiting(on=on):

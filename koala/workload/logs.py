@@ -208,8 +208,7 @@ class Lines(Protocol):
 
 
 def _opened(raw: BufferedReader) -> Lines:
-    """Open the file; gzip is recognised by its first bytes, and the first lines decide the line
-    ends."""
+    """Open the file, gzip by its first bytes; its first lines decide the line ends."""
     file = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == _GZIP else raw
     begin = file.peek(BLOCK_BYTES)
     return _ReturnedLines(file) if b"\r" in begin and b"\n" not in begin else file

@@ -43,8 +43,7 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """Parameters of one kind of jobs, with the symbols of the paper. Gamma distributions by shape,
-    scale."""
+    """Parameters of one kind of jobs in the paper's symbols. Gamma: by shape, scale."""
 
     serial: float
     power_of_two: float

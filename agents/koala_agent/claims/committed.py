@@ -27,8 +27,7 @@ class CommittedClaims:
 
     @property
     def asked_through(self) -> int:
-        """The highest ask number such that it and all lower ones are included in the site's
-        figures."""
+        """The highest number up to which the site's figures include all asks."""
         return max(0, min(self._asks.values(), default=self._highest_ask + 1) - 1)
 
     def note_ask(self, hold: Hold, *, is_known: bool) -> None:
@@ -38,8 +37,7 @@ class CommittedClaims:
             self._asks[hold.claim] = hold.ask_number
 
     def note_submitted(self, claim: ClaimId) -> None:
-        """Note that the local manager has answered a submission; either way the figures are now
-        correct."""
+        """Note the local manager's answer to a submission: the figures are now correct."""
         self._asks.pop(claim, None)
 
     def apply(self, write: StoreClaim | Forget) -> None:

@@ -23,8 +23,7 @@ like a flood."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequest:
-    """Put or get under way: the asking starter, its own number, and the message that was sent
-    on."""
+    """Put or get under way: its starter, that one's number, and the message that was sent on."""
 
     nonce: str
     request: int
@@ -68,8 +67,7 @@ class PendingRequests:
         return message
 
     def pop(self, answer: KvAnswer) -> PendingRequest | None:
-        """Remove and return the request that this answers; None for an unknown number, or another
-        claim's."""
+        """Take out the request that this answers; None for an unknown number or another claim's."""
         pending = self._open.get(answer.request)
         if pending is None or pending.message.claim != answer.claim:
             return None

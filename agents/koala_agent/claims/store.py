@@ -138,8 +138,7 @@ class Store:
 
     @property
     def port(self) -> int:
-        """The port at which starters of an earlier life look for this agent; 0 when there were
-        none."""
+        """Port at which starters of an earlier life look for this agent; 0 for none."""
         return self._read("port", "0", int)
 
     def set_port(self, port: int) -> None:

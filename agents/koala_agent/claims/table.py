@@ -158,8 +158,7 @@ class ClaimTable:
             self._put(self._restored(claim))
 
     def handle(self, event: Event, now: float) -> list[Output]:
-        """Handle one event and return its outputs in order; writes must be carried out before all
-        others."""
+        """Handle one event; return its outputs in order: the driver carries out writes first."""
         self._now = now
         self._out = []
         self._dispatch(event)
@@ -254,8 +253,7 @@ class ClaimTable:
             self._emit(Submit(claim=claim))
 
     def _grace_s(self, hold: Hold) -> float:
-        """Seconds that the claim may wait in the queue; longer when other jobs are preempted for
-        it."""
+        """Seconds that the claim may wait in the queue; longer when it preempts other jobs."""
         return self._limits.grace_s + (self._leases.kill_s if hold.is_preempting else 0.0)
 
     def _refusal(self, hold: Hold) -> str:
@@ -425,8 +423,7 @@ class ClaimTable:
         return Adopted(leases=self._leases, clock=self._clock.best(self._now), boot=self._boot)
 
     def _apply_hello(self, claim: Claim, event: CheckedIn) -> None:
-        """Apply the state that a starter reports when it connects, as a sequence of single
-        reports."""
+        """Apply the state that a connecting starter reports, as a sequence of single reports."""
         if event.passed_at is not None:
             self._passed(claim, event.nonce, event.passed_at)
         elif event.armed is not None:
@@ -625,8 +622,7 @@ class ClaimTable:
         )
 
     def _withdraw_stray(self, claim_id: ClaimId) -> None:
-        """End a batch job of ours that is missing in this table, whatever the daemon knows of
-        it."""
+        """End a batch job of ours that this table lacks, whatever the daemon knows of it."""
         hold = Hold(claim=claim_id, processors=0, hold_s=0.0, program=Program(executable=""))
         end = claim_ends.stopped("found in the local manager only")
         state = Withdrawing(end=end, due_at=self._now)

@@ -71,8 +71,7 @@ def find_identity(state_dir: Path, site: str) -> IdentityFile:
 
 
 async def join(token: JoinToken, site: str, state_dir: Path) -> Path:
-    """Exchange a join token for a certificate; return the path of the identity. Raises
-    KoalaError."""
+    """Exchange a join token for a certificate; return the identity's path. Raises KoalaError."""
     if token.site != site:
         raise ConfigError(f"the join token is for site {token.site!r}, agent.site is {site!r}")
     folder = private_folder(state_dir / FOLDER)
@@ -164,8 +163,7 @@ def pause_s(left_s: float) -> float:
 
 
 def _identity(key: bytes, issued: Issued) -> Identity:
-    """Parse the signed identity. Raises ConfigError for one that must not replace a valid
-    certificate."""
+    """Parse the signed identity. Raises ConfigError for one that must not replace a valid one."""
     text = key + issued.certificate.encode() + issued.authority.encode()
     return Identity.parse(text, source="what the daemon has signed")
 

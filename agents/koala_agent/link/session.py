@@ -90,8 +90,7 @@ class Registering:
 
 @dataclass(frozen=True, slots=True)
 class TakingInventory:
-    """Welcome has arrived; the daemon names what it wants. Dicts keep the order, for tests and
-    logs."""
+    """Welcome has arrived; the daemon names what it wants. Dicts keep the order."""
 
     claims: dict[str, None] = field(default_factory=dict)
     transfers: dict[str, None] = field(default_factory=dict)

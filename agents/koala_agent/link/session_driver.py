@@ -75,8 +75,7 @@ class Stream(Protocol):
     """One connection to the daemon: it posts Dialled, then Received."""
 
     def send(self, batch: Sequence[object]) -> bool:
-        """Queue a batch of messages; when the queue is full, end the connection and return
-        False."""
+        """Queue a batch of messages; end the connection and return False when the queue is full."""
 
     def hang_up(self, *, is_orderly: bool) -> None:
         """End the connection; when orderly, after queued messages are written."""
@@ -228,8 +227,7 @@ class Link:
         self._inbox.put_nowait(InventoryTaken(connection=connection, reports=reports))
 
     async def _serve(self, connection: int, stream: Stream) -> None:
-        """Serve one connection from its dialling to its end; the end is an event, never an
-        error."""
+        """Serve one connection from dialling to its end, which is an event, never an error."""
         reason = await stream.run(self._agent.startable)
         del self._streams[connection]
         if reason != self._cut_reason:  # one line for a daemon that is away all night

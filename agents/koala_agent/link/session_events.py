@@ -32,8 +32,7 @@ FromDaemon: TypeAlias = Welcome | Reject | WantedEnd | Beat | Goodbye | Order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialled:
-    """The daemon is connected. `session` is a new random name; `idle` are the startable
-    processors."""
+    """The daemon is connected. `session` is a new random name, `idle` the startable processors."""
 
     connection: int
     session: str
@@ -50,8 +49,7 @@ class InventoryTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """Message from the daemon; `mark`: the watermark that the message rests on, when it is a new
-    one."""
+    """Message from the daemon; `mark` is the watermark that it rests on, when that is new."""
 
     connection: int
     message: FromDaemon

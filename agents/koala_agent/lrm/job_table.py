@@ -53,8 +53,7 @@ class Starting(msgspec.Struct, frozen=True, tag="Starting"):
 
 
 class Alive(msgspec.Struct, frozen=True, tag="Alive"):
-    """Its first process was started at `started_at`, and had used `earlier_cpu_s` for earlier
-    claims."""
+    """Its first process was started at `started_at`; `earlier_cpu_s` were for earlier claims."""
 
     leader: Identity
     started_at: float
@@ -62,8 +61,7 @@ class Alive(msgspec.Struct, frozen=True, tag="Alive"):
 
 
 class Leaving(msgspec.Struct, frozen=True, tag="Leaving"):
-    """Ended, but processes of it may be left; `exit_status` is that of the first process, once
-    known."""
+    """Ended, but processes may be left; `exit_status` is the first process's, once known."""
 
     cause: EndCause
     reason: str

@@ -205,8 +205,7 @@ def send(identity: Identity, number: signal.Signals) -> bool:
 
 
 def groups_of(found: Iterable[Seen], seen: Iterable[Seen]) -> tuple[int, ...]:
-    """Return the process groups that have members in `found` and, of all seen processes, no
-    others."""
+    """Return the process groups all of whose seen members are in `found`."""
     belonging = {process.identity for process in found}
     foreign = {process.group for process in seen if process.identity not in belonging}
     foreign.add(os.getpgrp())

@@ -51,8 +51,7 @@ def _names() -> Iterator[str]:
 
 
 def _remove_entry(name: str, top: int, fresh: Iterator[str]) -> bool:
-    """Remove one entry of the top folder; a folder's subfolders move to the top. True when it is
-    gone."""
+    """Remove an entry of the top folder; its subfolders move to the top. True when it is gone."""
     with suppress(OSError):
         if not stat.S_ISDIR(os.stat(name, dir_fd=top, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=top)

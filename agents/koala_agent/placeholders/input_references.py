@@ -14,8 +14,7 @@ from koala_agent.claims.states import Claim, Gone
 
 
 class InputReferences:
-    """References from claims to copies. `stored` are the claims as they are stored, by id: read,
-    never changed."""
+    """References from claims to copies. `stored` are the stored claims by id, read only."""
 
     def __init__(self, stored: Mapping[ClaimId, Claim]) -> None:
         self._stored = stored

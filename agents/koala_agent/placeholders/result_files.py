@@ -27,8 +27,7 @@ def upload_order(
     may_leave: bool = False,
     matched: Mapping[str, str] | None = None,
 ) -> UploadOrder:
-    """Return the upload order of a claim, with outputs that patterns `matched`. Empty logs are left
-    out."""
+    """Return the upload order of a claim, with the `matched` outputs, without empty logs."""
     program = claim.hold.program
     return UploadOrder(
         claim=claim.id,
@@ -43,8 +42,7 @@ def upload_order(
 
 
 def output_paths(program: Program) -> dict[str, str]:
-    """Return the path of each named output, relative to the claim's folder; it may lead out of
-    it."""
+    """Return the path of each named output, relative to the claim's folder; it may leave it."""
     folder = PurePosixPath(program.directory or "")
     return {name: str(folder / name) for name in program.output_files}
 

@@ -163,8 +163,7 @@ def _stamps(folder: str) -> Iterator[tuple[str, int, int, int]]:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Verify the checksum of an installed starter: after a power failure files may exist but be
-    empty."""
+    """Verify the checksum of an installed starter: a power failure may leave empty files."""
     try:
         return (folder / CHECKSUM).read_text(encoding="ascii") == _checksum(folder)
     except (OSError, UnicodeDecodeError):
@@ -358,8 +357,7 @@ def _by_name(value: Program | Leases) -> dict[str, object]:
 
 
 def why_unstarted(ended: Ended, settings: LaunchSettings) -> str:
-    """Explain the exit statuses 126 and 127, of shells and of commands that switch accounts; else
-    empty."""
+    """Explain the exit statuses 126 and 127 of shells and account switches; else empty."""
     if ended.cause is not EndCause.EXITED or ended.exit_status not in (126, 127):
         return ""
     return (

@@ -54,8 +54,7 @@ def boot_now() -> float:
 
 
 def to_bytes(text: str) -> bytes:
-    """Encode a word of a command or environment as UTF-8; Python 3.6 would do so in some locales
-    only."""
+    """Encode a word of a command or environment as UTF-8, in Python 3.6 and any locale, too."""
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -97,8 +97,7 @@ def _clock_sample(clock: tuple[float, float, float], boot: str) -> Message:
 
 
 def decode(claim: ClaimId, nonce: str, message: Message) -> Event:
-    """Decode a message of a starter. Raises ValueError that names what is wrong and what is
-    allowed."""
+    """Decode a starter's message. Raises ValueError, which names what is wrong and allowed."""
     match message.get("kind"):
         case line.ArmAnswered.KIND:
             armed = line.read(line.ArmAnswered, message)

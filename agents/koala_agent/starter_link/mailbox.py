@@ -132,8 +132,7 @@ class Mailbox:
     # The folder ----------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        """Make the folders where they are missing, check them, and remove what an earlier life
-        left."""
+        """Make missing folders, check all, and remove what an earlier life left."""
         for session in tuple(self._sessions.values()):
             session.lose("its folder is gone")
         self._owner = await make_mailbox(self._files, self.folder)

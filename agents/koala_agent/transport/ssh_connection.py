@@ -81,8 +81,7 @@ class SSHConnection:
         return f"ssh to {self._settings.host}: not connected yet"
 
     async def ready(self) -> None:
-        """Wait for the end of the first attempt. Raises LocalManagerError while the host cannot be
-        reached."""
+        """Wait for the first attempt. Raises LocalManagerError while the host is out of reach."""
         await self._attempted.wait()
         if self._identity is None:
             raise SiteAwayError(self.trouble)
@@ -108,8 +107,7 @@ class SSHConnection:
                 await self._shell.run(Command(argv=self._forwarding("cancel", 0)))
 
     async def run(self, agent_port: int) -> None:
-        """Keep the connection until cancelled; starters are led to this port of this machine, if it
-        is not 0."""
+        """Keep the connection until cancelled; starters are led to this local port, unless 0."""
         self._agent_port = agent_port
         while True:
             try:

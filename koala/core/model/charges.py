@@ -38,8 +38,7 @@ class Setback:
 
 
 class Trouble(StrEnum):
-    """Trouble of a job with a site: it refused the job, failed with it, or did not send its
-    file."""
+    """Trouble of a job with a site: it refused the job, failed with it, or sent no file."""
 
     REFUSED = "refused"
     ERRED = "erred"

@@ -48,8 +48,7 @@ class Budget:
         self.spent_s += processor_s
 
     def settle(self, claim: ClaimId, used_s: float) -> None:
-        """Refund the unused part of a hold that is over. The used part stays charged for a day from
-        the charge."""
+        """Refund the unused part of a hold that is over; the rest stays charged for a day."""
         charge = self._charges.pop(claim, None)
         if charge is None:
             return

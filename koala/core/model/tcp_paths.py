@@ -13,8 +13,7 @@ from koala.core.model.values import ALL
 
 @dataclass(frozen=True, slots=True)
 class TcpPaths:
-    """Paths as (source, target, port); None stands for each component that starts at the
-    barrier."""
+    """Paths as (source, target, port); None: each component that starts at the barrier."""
 
     entries: tuple[tuple[int | None, int | None, int], ...]
 

@@ -72,8 +72,7 @@ def _copy(
     part: tuple[int, int],
     now: Instant,
 ) -> Transfer:
-    """Start a copy of a part of a file, or share that of another member: the whole file is fetched
-    once a site."""
+    """Start or share a copy of part of a file: a site gets the whole file once."""
     offset, size_bytes = part
     for wanted in [one for other in attempt.present for one in other.transfers]:
         shared = state.files.transfers.get(wanted)

@@ -214,8 +214,7 @@ def _needs(component: ComponentSpec) -> Hashable:
 
 
 def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
-    """Make the request for all components; a job with a deadline goes only to sites that its files
-    reach in time."""
+    """Make the request for all components; files must reach a site before a job's deadline."""
     return PlacementRequest(
         parts=tuple(
             Part(
@@ -247,8 +246,7 @@ def ask_placement(
 
 
 def place(state: State, job: Job, placement: Placement, picture: GridView, now: Instant) -> None:
-    """Make a new attempt from a placement: dequeue the job, start transfers, schedule its claiming
-    (KOALA 3.2)."""
+    """Make an attempt of a placement: dequeue, transfer, schedule claiming (KOALA 3.2)."""
     by_component = {assignment.component: assignment for assignment in placement.assignments}
     transfer_s = max((a.transfer_s for a in placement.assignments), default=0.0)
     job.attempts = max(job.attempts + 1, job.attempt_min)

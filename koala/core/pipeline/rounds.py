@@ -71,8 +71,7 @@ class Rounds:
         admit(state, now)
 
     def explain(self, state: State, job: Job, now: Instant) -> list[str]:
-        """Describe the position of the job, the blocked head of its queue, and a missing
-        permission."""
+        """Describe the job's position, the blocked head of its queue, and a missing permission."""
         queue, capacity = state.queues.of(job), CapacityCheck(state)
         jobs = state.queues.jobs(queue)
         number = jobs.index(job)

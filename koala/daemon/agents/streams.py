@@ -119,8 +119,7 @@ class Streams(AgentLinkServicer):
         reports_per_s: float,
         is_awaited: Callable[[SiteName | None, pb.FromAgent], bool],
     ) -> None:
-        """`is_awaited` tells answers to the daemon's own requests from reports: only reports are
-        rate-limited."""
+        """`is_awaited` tells answers to the daemon from reports; only these are rate-limited."""
         self._opened = opened
         self._is_awaited = is_awaited
         self._reports_per_s = reports_per_s
@@ -225,8 +224,7 @@ class Streams(AgentLinkServicer):
         self._registry.refuse(connection, f"the certificate of {caller.name} has expired")
 
     async def _tick(self, connection: AgentConnection, stream: Stream) -> None:
-        """Drive the session's timer. Most messages only postpone it, so it is set again only when
-        it fires."""
+        """Drive the session's timer, set again only when it fires: most messages postpone it."""
         while True:
             stream.changed.clear()
             wake_at = connection.session.wake_at

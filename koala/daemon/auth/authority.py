@@ -76,8 +76,7 @@ class Authority:
 
     @classmethod
     def open(cls, state_dir: Path) -> Authority:
-        """Open the authority of a state directory; create it at the first start. Raises
-        ConfigError."""
+        """Open a state directory's authority; the first start creates it. Raises ConfigError."""
         folder = private_folder(state_dir / FOLDER)
         path = folder / AUTHORITY_FILE
         _check_no_rotation(folder)

@@ -23,8 +23,7 @@ class EndedJobs:
         return found
 
     def _newest(self) -> Iterator[Job]:
-        """Yield jobs from the newest end on. If the last one seen was evicted, so were all before
-        it."""
+        """Yield jobs from the newest end on; an evicted one had all before it evicted, too."""
         for identity in reversed(self._scheduler.ended):
             if identity == self._last:
                 return

@@ -337,8 +337,7 @@ def _pack(folder: Path, packed: Path, *, is_compressed: bool) -> None:
 
 
 def _unpacked(backup: Path, scratch: Path, only: Sequence[str] = ()) -> Path:
-    """Unpack a tar file, all of it or `only` these files, and return its folder. Raises
-    ConfigError."""
+    """Unpack a tar file, or `only` these files; return its folder. Raises ConfigError."""
     target = scratch / "backup"
     target.mkdir()
     try:

@@ -57,8 +57,7 @@ class StateFolder:
         self._is_durable = False
 
     def check(self) -> None:
-        """Check that the database was not replaced: commits into a deleted file succeed and are
-        lost."""
+        """Check that the database was not replaced: commits into a deleted file are lost."""
         if self.path.stat().st_ino != self._inode:
             raise DiskError(f"{self.path}: another file has taken its place")
 

@@ -233,8 +233,7 @@ def _offer(
 def _refusal(
     part: Part, request: PlacementRequest, grid: _Grid, offers: tuple[Offer, ...]
 ) -> Unplaceable:
-    """Make the refusal of a part: no room, or none that is fast enough, with the reason for
-    people."""
+    """Make the refusal of a part: no room, or none fast enough, with the reason for people."""
     if not offers or request.demand is None:
         full = [site for site, slots in grid.slots.items() if slots <= 0]
         idle = {site: 0 if site in full else n for site, n in grid.idle.items()}

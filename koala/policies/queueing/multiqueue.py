@@ -49,8 +49,7 @@ def from_random(
 def as_released(
     local: Keys, common: Keys, released: Sequence[Any], _disabled: Keys, _draw: float
 ) -> Iterable[Any]:
-    """Order the departing job's sites as they were allocated, larger components first; then the
-    others."""
+    """Order the departing job's sites by component size, largest first; then the others."""
     others = [site for site in local if site not in released]
     return [*released, *others, *common]
 

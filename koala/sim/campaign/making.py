@@ -82,8 +82,7 @@ class StoreChoice:
     is_used: bool = True
 
     def open(self, code: str) -> Store | None:
-        """Open it for results of this code. Raises ConfigError if a chosen folder cannot be
-        used."""
+        """Open it for results of this code. Raises ConfigError if a chosen folder is unusable."""
         if not self.is_used:
             return None
         return open_default(code) if self.folder is None else Store(self.folder, code)

@@ -154,8 +154,7 @@ def _grid_events(viewer: Viewer, change: Change) -> list[bytes]:
 
 
 def _concerns(change: Change, topic: str) -> bool:
-    """Return True if the page of this job, of this site (`site:NAME`), or of the queues has
-    changed."""
+    """Return True if the page of a job, a site (`site:NAME`), or of the queues has changed."""
     if topic == "queues":
         return bool(change.jobs)
     kind, _, site = topic.rpartition(":")

@@ -56,8 +56,7 @@ class AccountBreaker:
             raise CircuitOpenError(self._troubles[account], transient=True)
 
     async def run(self, command: Command, account: str) -> Answer:
-        """Run a command unless the circuit is open. Raises LocalManagerError, which opens the
-        circuit."""
+        """Run a command unless the circuit is open. A LocalManagerError opens the circuit."""
         if not account:
             return await self._runner.run(command)
         async with self._slots.setdefault(account, asyncio.Semaphore(AT_ONCE)):

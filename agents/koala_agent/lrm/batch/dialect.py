@@ -130,8 +130,7 @@ class Dialect(Protocol):
         """Parse the job, which may be alive after all; None when there is no record (yet)."""
 
     def explain(self, number: str) -> Question | None:
-        """Ask why a waiting job has not started; None where no command tells more than the listing
-        does."""
+        """Ask why a waiting job has not started; None where the listing alone tells it."""
         return None
 
     def figures(self) -> tuple[Command, ...]:
@@ -164,8 +163,7 @@ def check_status(answer: Answer, command: str) -> None:
 
 
 def read_json(answer: Answer, command: str) -> object:
-    """Parse an answer in JSON, None without any. A faulty one is an error that may pass, never an
-    empty listing."""
+    """Parse JSON, None where there is none. A faulty answer is a transient error, not empty."""
     check_status(answer, command)
     try:
         return json.loads(answer.out, strict=False) if answer.out.strip() else None

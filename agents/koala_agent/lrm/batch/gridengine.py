@@ -175,8 +175,7 @@ class GridEngine(Dialect):
         return Command(argv=("qacct", "-j", number))
 
     def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
-        """See Dialect; a number that came round again has several records, the last is ours, if it
-        has our name."""
+        """See Dialect; the last record of a reused number is ours, if it has our name."""
         if answer.status != 0:
             return None  # the accounting file is written late, and for some jobs never
         last = answer.out.split(RECORD_RULE)[-1]

@@ -153,8 +153,7 @@ class HTCondor(Dialect):
         return Command(argv=("/bin/sh", "-c", SUBMIT, "koala-submit", description), stdin=script)
 
     def _description(self, placeholder: Placeholder, *, name: str) -> list[str]:
-        """Return the submit commands. Raises RequestRefusedError for wishes that HTCondor has no
-        words for."""
+        """Return the submit commands. Raises RequestRefusedError for unknown wishes."""
         asked = placeholder.resources
         lines = [
             *DESCRIPTION,

@@ -229,8 +229,7 @@ class OAR(Dialect):
 
 
 def _request(placeholder: Placeholder) -> str:
-    """Return the resources of a claim. Raises RequestRefusedError for a constraint that is no list
-    of properties."""
+    """Return a claim's resources. Raises RequestRefusedError for an invalid constraint."""
     asked = placeholder.resources
     features = asked.constraint.split("&") if asked.constraint else []
     if wrong := next((word for word in features if not PROPERTY.fullmatch(word)), ""):

@@ -216,8 +216,7 @@ class PBS(Dialect):
 
 
 def _chunk(placeholder: Placeholder) -> str:
-    """Return the one chunk of a claim. Raises RequestRefusedError for a constraint that is no list
-    of features."""
+    """Return a claim's one chunk. Raises RequestRefusedError for an invalid constraint."""
     asked = placeholder.resources
     parts = [f"1:ncpus={placeholder.processors}"]
     if memory_mb := (asked.memory_min_mb or 0) * placeholder.processes:

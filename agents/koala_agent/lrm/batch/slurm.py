@@ -160,8 +160,7 @@ class Slurm(Dialect):
         return honoured(HONOURED, site, self.native)
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
-        """See Dialect. One task a processor, or for `cpus_per_task` of them, wherever Slurm finds
-        them."""
+        """See Dialect. One task a processor, or for each `cpus_per_task`, on any machines."""
         return Command(argv=self._sbatch(placeholder, name=name), stdin=script)
 
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
@@ -254,8 +253,7 @@ class Slurm(Dialect):
             check_status(answer, "scancel")
 
     def record(self, number: str) -> Command:
-        """See Dialect: the record that `scontrol` still has; MinJobAge counts from the end there,
-        too."""
+        """See Dialect: `scontrol` keeps the record for MinJobAge after the end."""
         return Command(argv=("scontrol", "-o", "show", "job", number))
 
     def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
@@ -276,8 +274,7 @@ class Slurm(Dialect):
         return _ended(number, name, state[1], wait_status, "")
 
     def figures(self) -> tuple[Command, ...]:
-        """See Dialect: CPUs of nodes, the jobs that wait for them, and how partitions share
-        them."""
+        """See Dialect: CPUs of nodes, jobs that wait for them, and how partitions share them."""
         where = (f"--partition={self.partition}",) if self.partition else ()
         columns = ",".join(f"{name}:{width}" for name, width in NODE_COLUMNS)
         return (

@@ -65,8 +65,7 @@ class IdleStarters:
         self._check_later()
 
     def order(self, packet: bytes, inherited: Sequence[int] = ()) -> ForkedStarter | None:
-        """Give an order, with these descriptors, to one of the starters, and return it; None when
-        there is none."""
+        """Give an order, with these descriptors, to a starter and return it; None without one."""
         while self._since:
             starter, _since = self._since.popitem()
             with suppress(OSError):

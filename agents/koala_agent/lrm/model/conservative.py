@@ -81,8 +81,7 @@ class ConservativeQueue(LocalQueue[Key]):
         return {key: self._reserved[key][0] for key in self._waiting if key in self._reserved}
 
     def restore(self, reservations: dict[Key, float], now: float) -> None:
-        """Restore the reservations of a queue that was just filled, as they were after a pass at
-        `now`."""
+        """Restore the reservations of a newly filled queue, as they were after a pass at `now`."""
         self._profile = self._of_running(-math.inf)
         for key in self._newcomers:
             self._set(key, reservations[key])

@@ -9,8 +9,7 @@ from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue, Waiting
 
 
 class FCFSQueue(LocalQueue[Key]):
-    """Jobs start from the head of the queue while they fit; the first that does not fit ends the
-    pass."""
+    """Jobs start from the head of the queue; the first that does not fit ends the pass."""
 
     discipline = Discipline.FCFS
 

@@ -117,8 +117,7 @@ class LocalQueue(ABC, Generic[Key]):
 
     @abstractmethod
     def advance(self, now: float) -> list[Key]:
-        """Make one scheduling pass; return the keys of the jobs that start at `now`, in that
-        order."""
+        """Make one scheduling pass; return the keys of the jobs that start at `now`, in order."""
 
     @abstractmethod
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
