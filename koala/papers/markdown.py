@@ -159,10 +159,17 @@ def _counterexamples(found: Report) -> Iterator[str]:
     lines = []
     for (run, notes), said in runs.items():
         told = "; ".join(f"not *{text}* ({', '.join(claims)})" for text, claims in said.items())
-        lines += [f"- {run}: {told}", *(f"  - {note}" for note in notes)]
+        lines += [f"- {run}: {told}", *(line for note in notes for line in _indented(note))]
     if lines:
         yield "### Counterexamples"
         yield "\n".join(lines)
+
+
+def _indented(note: str) -> Iterator[str]:
+    """List a note: what it begins with, and below each of its other statements."""
+    first, *others = note.split("; ")
+    yield f"  - {first}"
+    yield from (f"    - {other}" for other in others)
 
 
 def _readings(found: Report) -> Iterator[str]:

@@ -98,12 +98,14 @@ def machine(log: Log, header: Header) -> tuple[int, str]:
     for key in ("MaxProcs", "MaxNodes"):
         if (found := header.whole(key)) is not None:
             return found, key
-    largest = 0
+    largest, counts = 0, Summary()
     for columns in log.columns():
-        for _, _, processors, _, _ in _kept(columns, 1 << 62, Overrun.RAISE, Summary()):
+        for _, _, processors, _, _ in _kept(columns, 1 << 62, Overrun.RAISE, counts):
             largest = max(largest, processors)
     if not largest:
-        raise WorkloadError(f"{log.path}: no job that could be replayed")
+        reasons = (f", {name.replace('_', ' ')} {n}" for name, n in counts.dropped.items() if n)
+        told = f"{counts.read} read{''.join(reasons)}"
+        raise WorkloadError(f"{log.path}: no job that could be replayed ({told})")
     return largest, "the largest job"
 
 

@@ -28,6 +28,8 @@ HEADER_BYTES_MAX = 1 << 20
 """Limit on the comments that are read before the first job; the rest is skipped."""
 SHOWN_MAX = 60
 """Characters of a wrong value that an error message shows."""
+GRID_FIELDS = 29
+"""Fields of a job in the Grid Workload Format."""
 NUMBER_AT, SUBMIT_AT, RUN_AT, ALLOCATED_AT, REQUESTED_AT, ESTIMATE_AT = 0, 1, 3, 4, 7, 8
 """Indices of the fields that a local queue needs; both formats share them."""
 USER_AT, QUEUE_AT = 11, 14
@@ -166,7 +168,8 @@ class Log:
             if not fields or fields[0].startswith(form.comment):
                 continue
             if len(fields) != len(form.fields):
-                self._refuse(number, f"{len(fields)} fields; a job has {len(form.fields)}")
+                told = f"{len(fields)} fields; a job has {len(form.fields)}"
+                self._refuse(number, f"{told}{_hint(form, written, len(fields))}")
             for at in range(form.numbers):
                 if not (NUMBER.fullmatch(fields[at]) and isfinite(float(fields[at]))):
                     self._refuse_field(number, fields, at, "a number")
@@ -179,6 +182,15 @@ class Log:
 
     def _refuse(self, line: int, text: str) -> NoReturn:
         raise WorkloadError(f"{self.path}, line {line}: {text}")
+
+
+def _hint(form: Format, line: str, fields: int) -> str:
+    """Say what a line probably is that is no job."""
+    if "," in line:
+        return ", with blanks between them"
+    if form.name == "swf" and (line.lstrip().startswith("#") or fields == GRID_FIELDS):
+        return "; --format gwf reads the Grid Workload Format"
+    return ""
 
 
 def copy(source: IO[bytes], target: IO[bytes], *, name: str) -> None:

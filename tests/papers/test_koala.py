@@ -209,19 +209,23 @@ def test_a_job_that_does_not_end_refutes_that_all_do_and_the_report_says_why() -
     lines = as_markdown(found).splitlines()
     start = lines.index("### Counterexamples")
     assert lines[start + 2] == "- regular load 20 %, seed 2: not *finished, % = 100* (1-7, 5.2-3)"
-    assert lines[start + 3].startswith("  - j438 is Placing: ")
+    told = lines[start + 3 : lines.index("", start + 3)]
+    assert told[0].startswith("  - j438 is Placing: ")
+    assert all(one.startswith("    - ") for one in told[1:])
+    assert max(map(len, told)) < 300, "each statement is a line of its own"
+    whole = "; ".join([told[0].removeprefix("  - "), *(one[6:] for one in told[1:])])
     for text in (
         "no usable site holds its input file input438",
         "input438 is at site1 and site4 only",
         "site1 (unusable for 58.5 days after 8 consecutive errors, 8 of them with this job, until"
         " an administrator resumes it",
     ):
-        assert text in lines[start + 3]
+        assert text in whole
     (claim, _) = document(found)["claims"]
     (comparison,) = claim["levels"][0]["comparisons"]
     (example,) = comparison["counterexamples"]
     assert example["seed"] == 2
-    assert example["notes"] == [lines[start + 3].removeprefix("  - ")]
+    assert example["notes"] == [whole]
 
 
 @pytest.mark.long

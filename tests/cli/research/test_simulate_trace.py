@@ -167,7 +167,7 @@ def test_a_log_may_come_through_a_pipe(tmp_path: Path, words: tuple[str, ...]) -
 def test_an_empty_log_through_a_pipe_is_named_as_it_was_given(log: str, named: str) -> None:
     run = koala_here("simulate", "trace", log)
     assert run.returncode == 2
-    assert run.stderr == f"koala simulate trace: {named}: no job that could be replayed\n"
+    assert run.stderr == f"koala simulate trace: {named}: no job that could be replayed (0 read)\n"
 
 
 @pytest.mark.parametrize("log", ["-", "pipe.swf"])
