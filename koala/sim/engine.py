@@ -27,6 +27,9 @@ class Rank(IntEnum):
     WAKE = 2
 
 
+_OUTCOME = int(Rank.OUTCOME)  # a member takes four times as long to read
+
+
 class Entry(list[Any]):
     """A scheduled call: instant, rank, number and call. As a list it is its own place in the heap,
     which saves an object an event. After `cancel` the heap drops it when its instant comes."""
@@ -47,12 +50,11 @@ class Entry(list[Any]):
 class Engine:
     """Heap of scheduled calls, and the only clock of a simulated world."""
 
-    __slots__ = ("_heap", "_is_paused", "_number", "calls", "now")
+    __slots__ = ("_heap", "_is_paused", "_number", "now")
 
     def __init__(self, now: Instant = 0.0) -> None:
         self.now = now
-        self.calls = 0
-        self._heap: list[Entry] = []
+        self._heap: list[list[Any]] = []
         self._number = 0
         self._is_paused = False
 
@@ -64,6 +66,13 @@ class Engine:
         if at < NEVER:
             heappush(self._heap, entry)
         return entry
+
+    def surely_at(self, instant: Instant, call: Callable[[], None]) -> None:
+        """Schedule a call at an instant that is not past; it cannot be cancelled. Quicker than
+        `at`, for entries by the hundred thousand."""
+        self._number += 1
+        if instant < NEVER:
+            heappush(self._heap, [instant, _OUTCOME, self._number, call])
 
     def after(self, duration_s: Seconds, call: Callable[[], None]) -> Entry:
         """Schedule a call in `duration_s` from now."""
@@ -87,7 +96,6 @@ class Engine:
             at, _, _, call = heappop(self._heap)
             if call is not None:
                 self.now = at
-                self.calls += 1
                 call()
                 return True
         return False
@@ -103,7 +111,6 @@ class Engine:
             at, _, _, call = heappop(heap)
             if call is not None:
                 self.now = at
-                self.calls += 1
                 call()
                 if self._is_paused:
                     break
@@ -120,6 +127,5 @@ class Engine:
             at, _, _, call = heappop(heap)
             if call is not None:
                 self.now = at
-                self.calls += 1
                 call()
         self.now = max(self.now, until)

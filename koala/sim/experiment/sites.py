@@ -88,9 +88,12 @@ class Site:
         self._arriving: Iterator[LocalJob] = iter(setting.local_jobs)
         self._next_local: LocalJob | None = None
         self._waiting: dict[int, LocalJob] = {}
-        self._running: dict[int, tuple[LocalJob, Entry]] = {}
+        self._running: dict[int, LocalJob] = {}
         self._through = 0
+        self._passed_at: Instant | None = None
+        """The last pass, if the figure that it left was not computed yet."""
         self._figure: tuple[int, int] = (setting.facts.processors, 0)
+        """Idle processors after the last pass, and the newest claim that they include."""
         self._reported = self._figure
         self._is_pass_due = False
         self._wake: Entry | None = None
@@ -125,6 +128,7 @@ class Site:
         claim = order.claim
         if claim in self.claims:
             return
+        self._settle_figure()
         self._through = max(self._through, order.ask_number)
         errs = self._faults.claim_errs(self.name, self._engine.now)
         held = _Held(order=order)
@@ -132,6 +136,7 @@ class Site:
             self._gone(held, EndKind.FAILED, "the local manager erred")
             return
         self.claims[claim] = held
+        self._pass_soon()
         wall_time_s = order.program.wall_time_s or WALL_TIME_S
         self.queue.submit(
             claim,
@@ -143,7 +148,6 @@ class Site:
         held.next = self._engine.after(
             grace_s, lambda: self._end(claim, EndKind.REFUSED, "not started within the grace time")
         )
-        self._pass_soon()
 
     def _start_claim(self, claim: ClaimId) -> None:
         held = self.claims[claim]
@@ -195,13 +199,13 @@ class Site:
         """Remove a claim that was here."""
         held = self.claims.pop(claim)
         self._cancel_next(held)
+        self._pass_soon()
         if held.hold_until is None:
             self.queue.withdraw(claim)
         else:
             self.queue.end(claim)
             use = Use.HELD if held.passed_at is None else Use.RUNNING
             self._usage.add(self.name, use, -held.order.processors, self._engine.now)
-        self._pass_soon()
         self._gone(held, kind, reason, status)
 
     def _gone(self, held: _Held, kind: EndKind, reason: str, status: int = 0) -> None:
@@ -240,21 +244,21 @@ class Site:
             users.too_large += 1
             return
         key, processors, estimate_s = users.submitted, job.processors, job.estimate_s
-        queue, now, is_last = self.queue, engine.now, engine.is_last_of_instant
-        if is_last and queue.start_at_once(
+        queue, now, is_free = self.queue, engine.now, self._is_free
+        if is_free and queue.start_at_once(
             key, processors=processors, estimate_s=estimate_s, now=now
         ):
             self._start_local(key, job)
-            self._figure = (queue.idle, self._through)  # what a pass would find: no job waits
+            self._passed_at = now  # a pass would find nothing to do, because no job waits
             if not self.reports_on_request:
                 self.report()
             return
+        if not is_free:
+            self._pass_soon()
         self._waiting[key] = job
         queue.submit(key, processors=processors, estimate_s=estimate_s)
-        if is_last:
+        if is_free:
             self._pass()
-        else:
-            self._pass_soon()
 
     def _start_local(self, key: int, job: LocalJob) -> None:
         now, users = self._engine.now, self.users
@@ -263,19 +267,22 @@ class Site:
         users.waited_s += now - at
         if self.setting.keeps_waits:
             users.waits_s.append(now - at)
-        self._usage.add(self.name, Use.LOCAL, processors, now)
-        self._running[key] = (job, self._engine.at(now + run_s, partial(self._end_local, key)))
+        self._usage.add_local(self.name, processors, now)
+        self._running[key] = job
+        self._engine.surely_at(now + run_s, partial(self._end_local, key))
 
     def _end_local(self, key: int) -> None:
-        job, _ = self._running.pop(key)
-        engine = self._engine
+        job = self._running.pop(key, None)
+        if job is None:
+            return  # lost with its site
+        is_free = self._is_free
+        if not is_free:
+            self._pass_soon()
         self.users.finished += 1
         self.queue.end(key)
-        self._usage.add(self.name, Use.LOCAL, -job.processors, engine.now)
-        if engine.is_last_of_instant:
+        self._usage.add_local(self.name, -job.processors, self._engine.now)
+        if is_free:
             self._pass()
-        else:
-            self._pass_soon()
 
     # --- the local manager ---
 
@@ -284,8 +291,17 @@ class Site:
             processors=self.setting.facts.processors, discipline=self.setting.discipline
         )
 
+    @property
+    def _is_free(self) -> bool:
+        """True if a pass may be made at once: nothing else happens at this instant, and no claim
+        waits, whose start would ask for a report amid the pass."""
+        return self._engine.is_last_of_instant and self.queue.waiting == len(self._waiting)
+
     def _pass_soon(self) -> None:
+        """Schedule a pass at this instant. It is called before the queue changes: until that pass
+        reports tell what the last one left."""
         if not self._is_pass_due:
+            self._settle_figure()
             self._is_pass_due = True
             self._engine.at(self._engine.now, self._pass, rank=Rank.PASS)
 
@@ -301,7 +317,7 @@ class Site:
         wake_at = self.queue.wake_at
         if self._wake is not None or wake_at < math.inf:
             self._wake_again(wake_at)
-        self._figure = (self.queue.startable(now), self._through)
+        self._passed_at = now
         if not self.reports_on_request:
             self.report()
 
@@ -313,9 +329,17 @@ class Site:
         if wake_at < math.inf:
             self._wake = self._engine.at(wake_at, self._pass_soon)
 
+    def _settle_figure(self) -> None:
+        """Compute the figure that the last pass left; most passes are followed by another before
+        anyone asks."""
+        if self._passed_at is not None:
+            self._figure = (self.queue.startable(self._passed_at), self._through)
+            self._passed_at = None
+
     def report(self) -> None:
         """Report the idle processors of the last pass, if they have changed since the last
         report."""
+        self._settle_figure()
         if self._figure != self._reported:
             self._reported = idle, through = self._figure
             rtt_s = 2 * self.setting.latency_s
@@ -326,18 +350,17 @@ class Site:
     def break_down(self) -> None:
         """Break the site down: nothing that is here survives."""
         self.is_down = True
+        self._pass_soon()
         now = self._engine.now
         for claim, held in list(self.claims.items()):
             is_started = held.hold_until is not None
             self._end(claim, EndKind.VANISHED if is_started else EndKind.FAILED, "its site is down")
-        for job, ending in self._running.values():
-            ending.cancel()
-            self._usage.add(self.name, Use.LOCAL, -job.processors, now)
+        for job in self._running.values():
+            self._usage.add_local(self.name, -job.processors, now)
         self.users.lost += len(self._waiting) + len(self._running)
         self._waiting.clear()
         self._running.clear()
         self.queue = self._empty_queue()
-        self._pass_soon()
 
     def repair(self) -> None:
         """Repair the site; it is empty."""

@@ -2,6 +2,9 @@
 
 Integrals of step functions, kept in bins of equal length. The series count only sites that the
 scheduler may use at the time; the totals count all.
+
+Nearly all changes are starts and ends of local jobs. They are kept, and integrated some thousand at
+a time in one loop over local names.
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ from enum import IntEnum
 
 from koala.core.model.values import Instant, Seconds, SiteName
 
+PENDING_MAX = 4_096
+"""Local changes that are kept until they are integrated."""
+
 
 class Use(IntEnum):
     """Use of a processor."""
@@ -18,6 +24,9 @@ class Use(IntEnum):
     LOCAL = 0  # a job of the site's own users
     HELD = 1  # a claim before the barrier
     RUNNING = 2  # a component
+
+
+_LOCAL = int(Use.LOCAL)  # a member takes four times as long to read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +63,26 @@ class Usage:
         self._now: Instant = 0.0
         self._whole = [0, 0, 0]
         self._level = [0, 0, 0, 0]  # at usable sites; the last is what there is of processors
+        self._pending: list[tuple[Instant, int, int]] = []
+        """Changes of local use since `_now`: instant, at all sites, and at usable ones."""
         self._bins: list[list[float]] = []
         self._bin_until: Instant = 0.0
         self._open_bin()
 
     def add(self, site: SiteName, use: Use, processors: int, now: Instant) -> None:
         """Change the number of used processors from now on; the change may be negative."""
-        if now > self._now:
-            self.advance(now)
+        self.advance(now)
         self._used[site][use] += processors
         self._whole[use] += processors
         if self._is_usable[site]:
             self._level[use] += processors
+
+    def add_local(self, site: SiteName, processors: int, now: Instant) -> None:
+        """As `add` for the jobs of the site's own users; it is integrated later."""
+        self._used[site][_LOCAL] += processors
+        self._pending.append((now, processors, processors if self._is_usable[site] else 0))
+        if len(self._pending) > PENDING_MAX:
+            self.advance(now)
 
     def set_usable(self, site: SiteName, now: Instant, *, is_usable: bool) -> None:
         """Set whether the scheduler may use the site from now on."""
@@ -81,38 +98,50 @@ class Usage:
         """Processors in use at a site now."""
         return sum(self._used[site])
 
-    def advance(self, now: Instant) -> None:
-        """Integrate the use up to now."""
-        duration_s = now - self._now
-        if duration_s <= 0:
-            return
-        totals_s = self.totals_s
-        local, held, running = self._whole
-        totals_s[0] += local * duration_s
-        totals_s[1] += held * duration_s
-        totals_s[2] += running * duration_s
-        while now > self._bin_until:
-            self._count(self._bin_until)
-            self._open_bin()
-        self._count(now)
-
-    def _count(self, until: Instant) -> None:
-        """Integrate within the open bin; without a loop, as all local jobs come here."""
-        counts, duration_s = self._bin, until - self._now
+    def advance(self, until: Instant) -> None:
+        """Integrate the use up to an instant."""
+        now, bin_until = self._now, self._bin_until
+        local_s, held_s, running_s = self.totals_s
+        whole_local, whole_held, whole_running = self._whole
         local, held, running, processors = self._level
-        counts[0] += local * duration_s
-        counts[1] += held * duration_s
-        counts[2] += running * duration_s
-        counts[3] += processors * duration_s
-        self._now = until
+        bin_local, bin_held, bin_running, bin_processors = self._bins[-1]
+        for at, change, usable_change in (*self._pending, (until, 0, 0)):
+            duration_s = at - now
+            if duration_s > 0:
+                local_s += whole_local * duration_s
+                held_s += whole_held * duration_s
+                running_s += whole_running * duration_s
+                while at > bin_until:
+                    duration_s = bin_until - now
+                    self._bins[-1][:] = (
+                        bin_local + local * duration_s,
+                        bin_held + held * duration_s,
+                        bin_running + running * duration_s,
+                        bin_processors + processors * duration_s,
+                    )
+                    self._open_bin()
+                    bin_local = bin_held = bin_running = bin_processors = 0.0
+                    now, bin_until = bin_until, self._bin_until
+                    duration_s = at - now
+                bin_local += local * duration_s
+                bin_held += held * duration_s
+                bin_running += running * duration_s
+                bin_processors += processors * duration_s
+                now = at
+            whole_local += change
+            local += usable_change
+        self._pending.clear()
+        self._now = now
+        self.totals_s = [local_s, held_s, running_s]
+        self._whole[_LOCAL], self._level[_LOCAL] = whole_local, local
+        self._bins[-1][:] = bin_local, bin_held, bin_running, bin_processors
 
     def _open_bin(self) -> None:
-        self._bin = [0.0] * 4
-        self._bins.append(self._bin)
+        self._bins.append([0.0] * 4)
         self._bin_until = len(self._bins) * self.bin_s
 
     def spans(self) -> tuple[Span, ...]:
-        """List the bins up to now; the last one may be shorter."""
+        """List the bins up to where the use was integrated; the last one may be shorter."""
         found = []
         for index, counts in enumerate(self._bins):
             begin_at = index * self.bin_s
