@@ -49,9 +49,10 @@ def adder(service: ServiceDescriptor) -> Callable[[Any, Any], None]:
             for method, kind, request, reply in _methods(service)
             if hasattr(servicer, method.name)
         }
-        name = service.full_name
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
-        server.add_registered_method_handlers(name, handlers)
+        # Not registered method by method: gRPC's asyncio server waits for each registered method
+        # apart, and looks at all of them again at every call.
+        found = grpc.method_handlers_generic_handler(service.full_name, handlers)
+        server.add_generic_rpc_handlers((found,))
 
     return add_to_server
 

@@ -1,5 +1,6 @@
 """Stubs and servicers made from descriptors: each kind of call arrives, with its messages."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -49,5 +50,21 @@ async def test_streams_and_single_messages_arrive_and_what_is_missing_is_unimple
             with pytest.raises(grpc.aio.AioRpcError) as unknown:
                 await enrolment.Where(identity_pb2.WhereRequest())
             assert unknown.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    finally:
+        await server.stop(None)
+
+
+async def test_a_server_waits_for_its_next_call_once_and_not_once_for_each_method() -> None:
+    server = grpc.aio.server()
+    served: Any = Files
+    files_pb2_grpc.add_FilesServicer_to_server(served(), server)
+    server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        await asyncio.sleep(0)
+        coroutines = [
+            str(getattr(task.get_coro(), "__qualname__", "")) for task in asyncio.all_tasks()
+        ]
+        assert sum("_request_" in name for name in coroutines) == 1, coroutines
     finally:
         await server.stop(None)
