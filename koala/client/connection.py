@@ -64,6 +64,7 @@ class Connection:
         self.endpoint = DaemonEndpoint(self.address, credentials, options=CHANNEL_OPTIONS)
         self.timeout = timeout
         self._user = _sendable(_user() if user is None else user)
+        self._stub: tuple[grpc.aio.Channel, KoalaStub] | None = None  # of the channel in use
 
     async def __aenter__(self) -> Connection:
         self.endpoint.unlock()
@@ -80,7 +81,10 @@ class Connection:
     async def stub(self) -> KoalaStub:
         """Connect within a bounded time. Raises UnreachableError; UnauthenticatedError when either
         side rejects the other's credentials."""
-        return KoalaStub(await self.endpoint.open())
+        channel = await self.endpoint.open()
+        if self._stub is None or self._stub[0] is not channel:
+            self._stub = channel, KoalaStub(channel)  # it has an object for each method
+        return self._stub[1]
 
     async def call(self, method: str, request: Any, _: type[T]) -> T:  # noqa: ANN401
         """Call a method and return its answer. Raises NoAnswerError after the time limit."""
