@@ -90,6 +90,8 @@ def divided_problem(spec: JobSpec) -> str:
 
 
 _BLANK_JOB = JobSpec(components=())
+_BLANK_VALUES: dict[str, Any] = {"executable": ""}
+_BLANK_COMPONENT = ComponentSpec(**_BLANK_VALUES)
 
 
 class _JobReader:
@@ -103,8 +105,8 @@ class _JobReader:
         self._labels: dict[str, int] = {}
         self._processors = 0
         self._is_dry_run = False
-        self._last_values: dict[str, Any] = {"executable": ""}
-        self._last_component = ComponentSpec(**self._last_values)
+        self._last_values = _BLANK_VALUES
+        self._last_component = _BLANK_COMPONENT
         self._errors: list[SpecError] = []
 
     def read(self) -> JobReading:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 
 from koala.core.feasibility import (
     ANY,
@@ -82,9 +83,11 @@ def _shape(spec: JobSpec, unseen: tuple[SiteName, ...]) -> Hashable:
     return (
         *(unseen, spec.owner, spec.queue, spec.quorum),
         *(spec.hint, spec.length_mi, spec.preferred_mips, spec.distinct),
-        tuple([(c.processors, c.site, c.start_type, c.label) for c in spec.components]),
-        tuple([tuple([getattr(c, name) for name in RESOURCES]) for c in spec.components]),
+        tuple(map(_shape_of_component, spec.components)),
     )
+
+
+_shape_of_component = attrgetter("processors", "site", "start_type", "label", *RESOURCES)
 
 
 def check(
@@ -302,9 +305,10 @@ def warnings(
     placement policy ignores."""
     found: dict[str, list[str]] = {}
     for index, component in enumerate(spec.components):
-        names = [row.name for row in HANDED if getattr(component, row.field)]
-        if not names:
+        given = _handed_fields(component)
+        if not any(given):
             continue
+        names = [row.name for row, value in zip(HANDED, given, strict=True) if value]
         honoured = _honoured(component.site, spec.owner, scheduler, listed)
         for name in names:
             if honoured is not None and name not in honoured:
@@ -330,6 +334,7 @@ def _ignored_demands(spec: JobSpec, place: PlacementPolicy) -> Iterator[tuple[st
 
 HANDED = tuple(row for row in ATTRIBUTES if row.treatment is Treatment.HANDED)
 """Attributes for the local manager of a site, which may not act on them."""
+_handed_fields = attrgetter(*(row.field for row in HANDED))
 
 DEMANDS_SUPPORTED = {
     "NoNetwork": ("mips",),

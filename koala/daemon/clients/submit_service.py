@@ -154,7 +154,7 @@ class SubmitService:
             return reading
         try:
             key = _key(submission, caller.name)
-            digest = _digest(submission, caller.name)
+            digest = _digest(submission, caller.name) if key else ""
             known = batch.scheduler.keys.get(key, past.jobs.get(key)) if key else None
             ignored = warnings(reading.spec, batch.scheduler, self.registry.owners)
             warned = (*reading.warnings, *ignored)
@@ -199,6 +199,7 @@ def _key(submission: pb.Submission, owner: str) -> str:
 
 
 def _digest(submission: pb.Submission, owner: str) -> str:
+    """Return what tells two submissions under one idempotency key apart."""
     parts: list[object] = [owner, submission.rsl, sorted(submission.definitions.items())]
     if submission.queue or submission.after:
         parts.append(submission.queue)
