@@ -131,6 +131,7 @@ def reproduce(
     said = {"part": part, "folder": str(folder), "runs": len(made.finished), "wanted": len(runs)}
     shared.show(said, as_json=as_json, text=lambda: f"{len(made.finished)} runs\n{folder}")
     if made.is_interrupted:
+        print(f"interrupted: {len(made.finished)} of {len(runs)} runs", file=sys.stderr)
         raise Exit(shared.INTERRUPTED)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -197,13 +198,24 @@ def _report(found: SweepFile, made: Sweep, folder: Path, *, as_json: bool) -> No
     }
 
     def text() -> str:
-        tables = [_table(made.means(*shown)) if made.metrics else "no run finished"]
+        tables = [_table(_means(made, shown)) if made.metrics else "no run finished"]
         if len(compared):
             assert found.compare is not None
             tables.append(f"{found.compare.metric}, paired differences\n{_table(compared)}")
         return "\n\n".join([*tables, str(folder)])
 
     shared.show(document, as_json=as_json, text=text)
+
+
+def _means(made: Sweep, names: Sequence[str]) -> Rows:
+    """Return the means of metrics; without intervals where there is one replication."""
+    from koala.lab.rows import Rows
+
+    rows = made.means(*names)
+    if len(made.seeds) > 1:
+        return rows
+    kept = [name for name in rows.columns if not name.endswith("_ci95")]
+    return Rows(({name: row[name] for name in kept} for row in rows), kept)
 
 
 def _table(rows: Rows) -> str:

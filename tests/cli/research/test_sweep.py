@@ -92,6 +92,15 @@ def test_a_grid_and_a_log_are_swept_too(tmp_path: Path) -> None:
         assert [row["jobs"] for row in means] == [30] * count
 
 
+def test_a_table_of_one_replication_has_no_intervals(tmp_path: Path) -> None:
+    file = tmp_path / "one.toml"
+    file.write_text('simulate = "sq"\nmetrics = ["tasks"]\n[options]\ntasks = 2\nmachines = 2\n')
+    for reps, is_there in (("1", False), ("2", True)):
+        done = koala_here("sweep", str(file), "--reps", reps, "--out", str(tmp_path / "out"))
+        assert done.returncode == 0, done.stderr
+        assert ("_CI95" in done.stdout) is is_there
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
