@@ -48,6 +48,7 @@ from koala.protocol.messages import (
     Report,
     ReportState,
     Stop,
+    ToDaemon,
     TryPaths,
 )
 from koala.protocol.names import ClaimId, is_claim_id
@@ -77,6 +78,7 @@ from koala_agent.claims.events import (
     StoreClaim,
     Submit,
     SubmitFailed,
+    ToStarter,
     WantedComplete,
     Withdraw,
     Woken,
@@ -246,7 +248,7 @@ class ClaimTable:
             self._report_unknown(hold.claim)
         elif reason := self._refusal(hold) or order.shortage:
             end = ClaimEnd(kind=EndKind.REFUSED, reason=reason)
-            self._emit(SendToDaemon(message=_gone(hold.claim, end)))
+            self._to_daemon(_gone(hold.claim, end))
         else:
             state = Asked(grace_until=self._now + self._grace_s(hold))
             claim = self._store(Claim(hold=hold, secret=order.secret, state=state))
@@ -275,7 +277,7 @@ class ClaimTable:
         match claim.state:
             case Granted(nonce=nonce):
                 self._paths[claim.id] = order
-                self._emit(SendToStarter(claim=claim.id, nonce=nonce, message=order))
+                self._to_starter(claim.id, nonce, order)
             case Gone() | Passed():
                 self._report(claim)
             case Asked() | Withdrawing() | Armed() | Stopping() | Ended() | Collecting():
@@ -284,13 +286,13 @@ class ClaimTable:
     def _pace(self, claim: Claim, order: Pace) -> None:
         if isinstance(claim.state, BOUND):
             self._paces[claim.id] = order
-            self._emit(SendToStarter(claim=claim.id, nonce=claim.state.nonce, message=order))
+            self._to_starter(claim.id, claim.state.nonce, order)
 
     def _arm(self, claim: Claim, arm: Arm) -> None:
         match claim.state:
             case Granted(nonce=nonce) | Armed(nonce=nonce):
                 if any(peer.claim == claim.id for peer in arm.peers):
-                    self._emit(SendToStarter(claim=claim.id, nonce=nonce, message=arm))
+                    self._to_starter(claim.id, nonce, arm)
             case Gone() | Passed():
                 self._report(claim)
             case Asked() | Withdrawing() | Stopping() | Ended() | Collecting():
@@ -301,7 +303,7 @@ class ClaimTable:
             case Granted(nonce=nonce) | Armed(nonce=nonce):
                 # Kept before it is passed on: a starter that connects later gets it from here.
                 self._store(msgspec.structs.replace(claim, release=release))
-                self._emit(SendToStarter(claim=claim.id, nonce=nonce, message=release))
+                self._to_starter(claim.id, nonce, release)
             case Gone() | Passed():
                 self._report(claim)
             case Asked() | Withdrawing() | Stopping() | Ended() | Collecting():
@@ -323,7 +325,7 @@ class ClaimTable:
                     due_at=due_at if is_connected else again_at,
                 )
                 self._store(claim, state)
-                self._emit(SendToStarter(claim=claim.id, nonce=nonce, message=Stop(claim=claim.id)))
+                self._to_starter(claim.id, nonce, Stop(claim=claim.id))
                 if not is_connected:
                     self._emit(Withdraw(claim=claim.id))
             case Ended(collects=True, end=own) as ended if not own.is_well:
@@ -360,18 +362,17 @@ class ClaimTable:
         self._ping_at = self._now + self._ping_s
         for claim in self.claims.values():
             if _is_collected(claim.state):
-                ping = Ping(claim=claim.id, nonce=claim.state.nonce, sent_at=self._now)
-                self._emit(SendToDaemon(message=ping))
+                self._to_daemon(Ping(claim=claim.id, nonce=claim.state.nonce, sent_at=self._now))
 
     def _set_leases(self, leases: Leases) -> None:
         self._ping_at = self._now
         for pending in self._pending:
-            self._emit(SendToDaemon(message=pending))
+            self._to_daemon(pending)
         if leases == self._leases:
             return
         self._leases = leases
         for claim, nonce in self._connected.items():
-            self._emit(SendToStarter(claim=claim, nonce=nonce, message=self._adopted()))
+            self._to_starter(claim, nonce, self._adopted())
 
     # Starters --------------------------------------------------------------------------------
 
@@ -396,27 +397,23 @@ class ClaimTable:
             case Stopping(nonce=event.nonce):
                 self._connected[claim.id] = event.nonce
                 self._apply_hello(claim, event)
-                stop = Stop(claim=claim.id)
-                self._emit(SendToStarter(claim=claim.id, nonce=event.nonce, message=stop))
+                self._to_starter(claim.id, event.nonce, Stop(claim=claim.id))
             case Ended(nonce=event.nonce) | Collecting(nonce=event.nonce) | Gone(nonce=event.nonce):
-                self._emit(SendToStarter(claim=claim.id, nonce=event.nonce, message=EndNoted()))
+                self._to_starter(claim.id, event.nonce, EndNoted())
             case Withdrawing() | Stopping() | Ended() | Collecting() | Gone():
                 self._dismiss(event.claim, event.nonce, "this claim is withdrawn")
 
     def _adopt(self, claim: Claim, event: CheckedIn) -> None:
-        adopted = self._adopted()
-        self._emit(SendToStarter(claim=claim.id, nonce=event.nonce, message=adopted))
+        self._to_starter(claim.id, event.nonce, self._adopted())
         self._apply_hello(claim, event)
         now = self.claims[claim.id]
         paths = self._paths.get(claim.id)
         if paths is not None and isinstance(now.state, Granted):
-            self._emit(SendToStarter(claim=claim.id, nonce=event.nonce, message=paths))
+            self._to_starter(claim.id, event.nonce, paths)
         if claim.id in self._paces:
-            self._emit(
-                SendToStarter(claim=claim.id, nonce=event.nonce, message=self._paces[claim.id])
-            )
+            self._to_starter(claim.id, event.nonce, self._paces[claim.id])
         if now.release is not None and isinstance(now.state, Granted | Armed):
-            self._emit(SendToStarter(claim=claim.id, nonce=event.nonce, message=now.release))
+            self._to_starter(claim.id, event.nonce, now.release)
 
     def _adopted(self) -> Adopted:
         """Make the message that binds a starter, with what its bursts of pings would measure."""
@@ -496,10 +493,10 @@ class ClaimTable:
                 pass
         if self._ping_at <= self._now:
             self._ping_at = self._now + self._ping_s  # its starter has just done so
-        self._emit(SendToStarter(claim=claim.id, nonce=nonce, message=EndNoted()))
+        self._to_starter(claim.id, nonce, EndNoted())
 
     def _dismiss(self, claim: ClaimId, nonce: str, reason: str) -> None:
-        self._emit(SendToStarter(claim=claim, nonce=nonce, message=Dismissed(reason=reason)))
+        self._to_starter(claim, nonce, Dismissed(reason=reason))
 
     # Pings and values ------------------------------------------------------------------------
 
@@ -511,7 +508,7 @@ class ClaimTable:
                 pinged_at = self._pinged.pop((claim_id, nonce, event.sent_at), None)
                 if pinged_at is not None:
                     self._clock.sample(sent_at=pinged_at, answered_at=event.now, now=self._now)
-                self._emit(SendToStarter(claim=claim_id, nonce=nonce, message=event))
+                self._to_starter(claim_id, nonce, event)
 
     def _forward_to_daemon(self, event: StarterSaid) -> None:
         claim = self.claims.get(event.claim)
@@ -523,7 +520,7 @@ class ClaimTable:
             case message:
                 if isinstance(message, Ping):
                     self._note_ping(message)
-                self._emit(SendToDaemon(message=message))
+                self._to_daemon(message)
 
     def _note_ping(self, ping: Ping) -> None:
         """Note when a ping went on: its answer measures the daemon's clock for all starters. What
@@ -544,11 +541,11 @@ class ClaimTable:
             reason = f"this claim has put {VALUES_MAX} values: no more are allowed"
         if reason:
             refusal = KvAnswer(claim=claim.id, request=asked.request, ok=False, error=reason)
-            self._emit(SendToStarter(claim=claim.id, nonce=nonce, message=refusal))
+            self._to_starter(claim.id, nonce, refusal)
             return
         if new:
             self._store(msgspec.structs.replace(claim, values={**claim.values, **new}))
-        self._emit(SendToDaemon(message=self._pending.add(nonce, asked)))
+        self._to_daemon(self._pending.add(nonce, asked))
 
     def _answer_request(self, answer: KvAnswer) -> None:
         pending = self._pending.pop(answer)
@@ -559,7 +556,7 @@ class ClaimTable:
         if claim is not None and isinstance(asked, KvPut) and not answer.ok:
             self._drop_value(claim, asked)
         message = replace(answer, request=pending.request)
-        self._emit(SendToStarter(claim=answer.claim, nonce=pending.nonce, message=message))
+        self._to_starter(answer.claim, pending.nonce, message)
 
     def _drop_value(self, claim: Claim, put: KvPut) -> None:
         """Drop a value that the daemon refused; an earlier value of this name is kept."""
@@ -699,7 +696,7 @@ class ClaimTable:
         if known is None:
             self._store(claim, stopping)
         if is_connected:
-            self._emit(SendToStarter(claim=claim.id, nonce=nonce, message=Stop(claim=claim.id)))
+            self._to_starter(claim.id, nonce, Stop(claim=claim.id))
 
     def _lease_s(self, claim: Claim) -> float:
         """Seconds after which a starter that gets no answer has certainly ended itself."""
@@ -811,10 +808,16 @@ class ClaimTable:
         self._report(self._store(claim, state))
 
     def _report(self, claim: Claim) -> None:
-        self._emit(SendToDaemon(message=report_of(claim)))
+        self._to_daemon(report_of(claim))
 
     def _report_unknown(self, claim: ClaimId) -> None:
-        self._emit(SendToDaemon(message=_gone(claim, ClaimEnd(kind=EndKind.UNKNOWN))))
+        self._to_daemon(_gone(claim, ClaimEnd(kind=EndKind.UNKNOWN)))
+
+    def _to_daemon(self, message: ToDaemon) -> None:
+        self._emit(SendToDaemon(message=message))
+
+    def _to_starter(self, claim: ClaimId, nonce: str, message: ToStarter) -> None:
+        self._emit(SendToStarter(claim=claim, nonce=nonce, message=message))
 
     def _emit(self, output: Output) -> None:
         self._out.append(output)
