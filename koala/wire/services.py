@@ -44,7 +44,7 @@ def adder(service: ServiceDescriptor) -> Callable[[Any, Any], None]:
             method.name: getattr(grpc, f"{kind}_rpc_method_handler")(
                 getattr(servicer, method.name),
                 request_deserializer=request.FromString,
-                response_serializer=reply.SerializeToString,
+                response_serializer=_serialize,
             )
             for method, kind, request, reply in _methods(service)
             if hasattr(servicer, method.name)
@@ -55,6 +55,11 @@ def adder(service: ServiceDescriptor) -> Callable[[Any, Any], None]:
         server.add_generic_rpc_handlers((found,))
 
     return add_to_server
+
+
+def _serialize(message: Message | bytes) -> bytes:
+    """Encode a message; one that many streams carry comes encoded."""
+    return message if isinstance(message, bytes) else message.SerializeToString()
 
 
 def _methods(

@@ -54,7 +54,7 @@ class WatchStreams:
                 async for lot in lots:
                     chosen = [notice for notice in lot if _is_wanted(notice, request)]
                     visible = await self._visible(caller, chosen)
-                    for message in _messages(visible, in_lots=request.in_lots):
+                    for message in encoded_messages(visible, in_lots=request.in_lots):
                         async with asyncio.timeout(WRITE_S_MAX):
                             await context.write(message)
                     if until is None and any(_is_end(notice, request.job) for notice in lot):
@@ -96,19 +96,21 @@ class WatchStreams:
         return found | await self.journal.owners(past) if past else found
 
 
-def _messages(notices: Sequence[Notice], *, in_lots: bool) -> list[pb.Notice]:
-    """Return a message for each notice, or one for all: the first, with the others in it."""
-    messages = [_message(notice) for notice in notices]
-    if not in_lots or len(messages) < 2:
-        return messages
-    lot = pb.Notice(more=messages[1:])
-    lot.MergeFrom(messages[0])
-    return [lot]
+def encoded_messages(notices: Sequence[Notice], *, in_lots: bool) -> list[bytes]:
+    """Encode a message for each notice, or one for all: the first, with the others in it.
+
+    Encoded messages with different fields make one when they are joined (Protocol Buffers).
+    """
+    encoded = [_encoded(notice) for notice in notices]
+    if not in_lots:
+        return [alone for alone, _ in encoded]
+    return [b"".join([encoded[0][0], *(within for _, within in encoded[1:])])] if encoded else []
 
 
 @lru_cache(maxsize=1_000)  # all watchers read the newest notices
-def _message(notice: Notice) -> pb.Notice:
-    return pb.Notice(
+def _encoded(notice: Notice) -> tuple[bytes, bytes]:
+    """Encode a notice as a message of its own, and as one of the others in a message."""
+    message = pb.Notice(
         number=notice.number,
         at=notice.at,
         job=notice.job,
@@ -116,6 +118,7 @@ def _message(notice: Notice) -> pb.Notice:
         phase=notice.phase,
         text=notice.text,
     )
+    return message.SerializeToString(), pb.Notice(more=[message]).SerializeToString()
 
 
 def _is_wanted(notice: Notice, request: pb.WatchRequest) -> bool:
