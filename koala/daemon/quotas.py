@@ -180,8 +180,14 @@ class Quotas:
         per_s = limits.submissions_per_s
         self._rates = RateLimits[str](per_s, burst=max(1.0, per_s * SUBMISSION_BURST_S))
         self._unmeasured = [job for job in jobs if not job.is_over]
+        owners: dict[str, list[JobId]] = {}
         for job in self._unmeasured:
-            self._count(job.id, job.spec.owner, 0)
+            owners.setdefault(job.spec.owner, []).append(job.id)
+        for owner, ids in owners.items():
+            self._live.update(dict.fromkeys(ids, (owner, 0)))
+            of_user = self._of_user[owner] = _Load()
+            of_user.jobs = len(ids)
+        self._all.jobs = len(self._unmeasured)
 
     async def measure(self) -> None:
         """Measure the descriptions of earlier jobs, some at a time, between other tasks."""

@@ -318,10 +318,7 @@ class Job:
     def __post_init__(self) -> None:
         spec = self.spec
         self.deadline_at = None if spec.deadline is None else spec.deadline_at(self.submitted_at)
-        sizes = [component.processors for component in spec.components]
-        self.largest = max(sizes)
-        self.processors = sum(sizes)
-        self.needed = spec.needed
+        self.processors, self.largest, self.needed = spec.sizes()
 
     @property
     def is_over(self) -> bool:

@@ -171,20 +171,34 @@ class JobSpec:
     @property
     def processors(self) -> int:
         """Processors of all components together."""
-        return sum(component.processors for component in self.components)
+        return self.sizes()[0]
 
     @property
     def largest(self) -> int:
         """Processors of the largest component."""
-        return max(component.processors for component in self.components)
+        return self.sizes()[1]
 
     @property
     def needed(self) -> int:
         """Number of components with which it can start: the quorum, or all strict ones."""
+        return self.sizes()[2]
+
+    def sizes(self) -> tuple[int, int, int]:
+        """Return `processors`, `largest` and `needed`.
+
+        It is one pass, because a daemon that starts with a long queue asks it of every job.
+        """
+        processors = largest = strict = 0
+        for component in self.components:
+            size = component.processors
+            processors += size
+            if size > largest:  # noqa: PLR1730 - a call of max takes longer
+                largest = size
+            if component.start_type is StartType.STRICT:
+                strict += 1
         if self.quorum is not None:
-            return min(self.quorum, len(self.components))
-        strict = [one for one in self.components if one.start_type is StartType.STRICT]
-        return len(strict) or 1
+            return processors, largest, min(self.quorum, len(self.components))
+        return processors, largest, strict or 1
 
     def in_queue_of(self, site: SiteName) -> JobSpec:
         """Copy of the request for a site's local queue; a job of one component runs only there."""

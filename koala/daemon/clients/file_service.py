@@ -259,13 +259,14 @@ class FileService:
 
 def _archives(batch: BatchContext) -> frozenset[str]:
     """Return the keys of the archives that unfinished jobs need."""
-    found = (
-        content_of(component.archive, job.spec.owner)
+    found = {
+        (component.archive, job.spec.owner)
         for job in batch.scheduler.jobs.values()
-        if not job.is_over
         for component in job.spec.components
-    )
-    return frozenset(content.key for content in found if content is not None)
+        if component.archive and not job.is_over
+    }
+    contents = [content_of(archive, owner) for archive, owner in found]
+    return frozenset(content.key for content in contents if content is not None)
 
 
 def _chosen_site(sites: Mapping[SiteName, Site], user: UserName, wanted: str) -> SiteName:

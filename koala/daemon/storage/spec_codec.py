@@ -94,18 +94,21 @@ class SpecReader:
         msgspec.structs.force_setattr(row, "components", ())
         if rows != self._rows or row != self._row:
             made = msgspec.convert(row, JobSpec, from_attributes=True)
-            components = tuple([self._of_component(one) for one in rows])
+            components = self._of_components(rows)
             object.__setattr__(made, "components", components)  # nobody has it yet
             self._rows, self._row, self._spec = rows, row, made
         spec: JobSpec = self._spec
         return spec
 
-    def _of_component(self, row: Row) -> ComponentSpec:
-        if row != self._component_row:
-            self._component = msgspec.convert(row, ComponentSpec, from_attributes=True)
-            self._component_row = row
-        component: ComponentSpec = self._component
-        return component
+    def _of_components(self, rows: list[Row]) -> tuple[ComponentSpec, ...]:
+        last, component, made = self._component_row, self._component, []
+        for row in rows:
+            if row != last:
+                component = msgspec.convert(row, ComponentSpec, from_attributes=True)
+                last = row
+            made.append(component)
+        self._component_row, self._component = last, component
+        return tuple(made)
 
     def submission(self, row: Row) -> JobSubmitted:
         """Return the submission of a decoded row."""
