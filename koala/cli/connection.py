@@ -127,13 +127,18 @@ def json_text(document: Mapping[str, object], indent: int | None = None) -> str:
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def clean_lines(text: str) -> str:
+    """Remove control characters from several lines, keeping the line breaks."""
+    return "\n".join(
+        "".join(c if c.isprintable() else "?" for c in one) for one in text.split("\n")
+    )
+
+
 def say(text: str) -> None:
     """Print a message on standard error, without terminal control characters.
 
     Names and reasons come from untrusted sources. A write error is ignored: the work is done.
     """
-    from koala.cli.render.table import clean_lines
-
     with suppress(OSError):
         print(clean_lines(text), file=sys.stderr, flush=True)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 
 from koala.client.channel import DaemonEndpoint, no_answer_text
-from koala.client.resumable_stream import resumable_stream
 from koala.errors import KoalaError, NoAnswerError, SpecError, TimeLimitError, UnreachableError
 from koala.identity.credentials import Credentials, default_address, find_credentials, own_daemon
 from koala.protocol.versions import PROTOCOL
@@ -131,6 +130,8 @@ class Connection:
         self, open_stream: Callable[[], Awaitable[Any]], *, key: str
     ) -> AsyncGenerator[Any, None]:
         """Yield as `resumable_stream`, with gRPC's errors as KoalaErrors."""
+        from koala.client.resumable_stream import resumable_stream  # noqa: PLC0415 - as above
+
         try:
             async with aclosing(resumable_stream(open_stream, key=key)) as stream:
                 async for message in stream:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from koala.client.connection import Connection
-from koala.client.resumable_stream import RETRY_MIN_S
 from koala.client.submission import Submission, submission_message, text_of
 from koala.errors import ExhaustedError, KoalaError
 from koala.wire.status import from_submitted
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 STAGE = "stage"
 """A description without this word stages nothing."""
 BATCH_MAX = 500  # submissions in one message
-RETRY_AFTER_S_MAX = 60.0  # upper bound of the daemon's answer
+RETRY_AFTER_S_MIN, RETRY_AFTER_S_MAX = 0.1, 60.0  # bounds of the daemon's answer
 
 Answer: TypeAlias = pb.Submitted | KoalaError
 
@@ -69,7 +68,7 @@ async def submit_messages(
     results = await _submit_all(daemon, messages, dry_run=dry_run)
     while True:
         waits = {
-            index: min(RETRY_AFTER_S_MAX, max(RETRY_MIN_S, result.retry_after_s or 0.0))
+            index: min(RETRY_AFTER_S_MAX, max(RETRY_AFTER_S_MIN, result.retry_after_s or 0.0))
             for index, result in enumerate(results)
             if isinstance(result, ExhaustedError)
         }

@@ -163,6 +163,28 @@ def test_an_end_makes_room_once() -> None:
     assert full.value.retry_after_s == 10.0
 
 
+def test_the_jobs_found_at_a_start_count_for_their_owners() -> None:
+    found = [
+        Job(
+            id=JobId(f"j{n}"),
+            spec=a_spec(owner=owner),
+            submitted_at=1.0,
+            phase=Delayed(),
+            claim_fraction=0.75,
+        )
+        for n, owner in enumerate(("ann", "ann", "bob"))
+    ]
+    quotas = Quotas(LimitsTable(jobs=4, jobs_per_user=2), found)
+    with pytest.raises(ExhaustedError, match=r"2 jobs of ann .*limits\.jobs_per_user"):
+        quotas.require_job_quota(a_spec(owner="ann"))
+    quotas.require_job_quota(a_spec(owner="bob"))
+    quotas.accepted(JobId("j3"), a_spec(owner="bob"))
+    with pytest.raises(ExhaustedError, match=r"4 jobs are not over yet"):
+        quotas.require_job_quota(a_spec(owner="eve"))
+    quotas.publish([Notice(number=1, at=1.0, job="j0", phase="Finished")])
+    quotas.require_job_quota(a_spec(owner="ann"))
+
+
 def quotas_after_a_start(jobs: int, mb: int) -> Quotas:
     """Quotas of a daemon that has found this many jobs, each of a fifth of a megabyte."""
     specs = [a_spec(name="n" * 200_000) for _ in range(jobs)]

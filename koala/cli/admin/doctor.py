@@ -37,7 +37,7 @@ def doctor(*, json: bool, address: str | None) -> None:
 
     def show(finding: Finding) -> None:
         if not json:
-            from koala.cli.render.table import clean_lines
+            from koala.cli.connection import clean_lines
 
             print(clean_lines(finding.line), flush=True)
 

@@ -26,7 +26,6 @@ from koala.cli.arguments import (
     source_argument,
 )
 from koala.cli.connection import ask, call, note, say, show_json
-from koala.cli.jobs.follow import newest_notice, progress_text, wait_until_over
 from koala.cli.jobs.interrupt import InterruptNotice
 from koala.errors import KoalaError, SpecError
 from koala.runtime.progress_bar import QUIET_VARIABLE
@@ -143,6 +142,8 @@ def submit(
         await _announced(answer, interrupt, source=source, key=key, json=json, dry_run=dry_run)
 
     async def submit_and_wait(client: AsyncClient) -> bool:
+        from koala.cli.jobs.follow import newest_notice
+
         since = await newest_notice(client)
         answer = client.submit(text, patience_s=patience, **settings)
         job = await _announced(answer, interrupt, source=source, key=key, json=json)
@@ -193,6 +194,8 @@ async def _wait(
     as_json: bool,
 ) -> bool:
     """Show phases, events or the log until the job is over; return True if it has Finished."""
+    from koala.cli.jobs.follow import progress_text, wait_until_over
+
     if shown != "log" and not os.environ.get(QUIET_VARIABLE):
         note(f"koala logs -f {job} shows what it writes")
     waiting = wait_until_over(

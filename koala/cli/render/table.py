@@ -152,13 +152,6 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 
-def clean_lines(text: str) -> str:
-    """Remove control characters from several lines, keeping the line breaks."""
-    return "\n".join(
-        "".join(c if c.isprintable() else "?" for c in one) for one in text.split("\n")
-    )
-
-
 def painted(word: str) -> str:
     """Colour a phase or a site's state."""
     tone = TONES.get(word)
