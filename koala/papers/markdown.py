@@ -94,7 +94,7 @@ def command(wanted: Plan) -> str:
     effort = wanted.effort
     return (
         f"koala reproduce {wanted.paper.name} --{effort.name}{chosen} --seed {wanted.seed}"
-        f" --reps {effort.replications} --length {effort.length:g}"
+        f" --reps {effort.replications} --length {effort.length:.15g}"
     )
 
 

@@ -48,7 +48,7 @@ def test_the_page_of_results_counts_what_is_published(folder: Path) -> None:
     (row,) = re.findall(rf"^\| \[{folder.name}\].*$", page, re.MULTILINE)
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     options = provenance["options"]
-    assert cells[1] == f"{options['reps']} × {options['length']:,g}"
+    assert cells[1] == f"{options['reps']} × {options['length']:,.15g}"
     assert cells[2] == f"{provenance['runs']['finished']:,}"
     assert cells[4:9] == [str(one) for one in (len(verdicts), *counts)]
 
