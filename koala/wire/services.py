@@ -49,8 +49,8 @@ def adder(service: ServiceDescriptor) -> Callable[[Any, Any], None]:
             for method, kind, request, reply in _methods(service)
             if hasattr(servicer, method.name)
         }
-        # Not registered method by method: gRPC's asyncio server waits for each registered method
-        # apart, and looks at all of them again at every call.
+        # The methods are not registered with gRPC: its asyncio server would wait for each of them
+        # in a task of its own, and look at all these tasks again at every call.
         found = grpc.method_handlers_generic_handler(service.full_name, handlers)
         server.add_generic_rpc_handlers((found,))
 
@@ -58,7 +58,7 @@ def adder(service: ServiceDescriptor) -> Callable[[Any, Any], None]:
 
 
 def _serialize(message: Message | bytes) -> bytes:
-    """Encode a message; one that many streams carry comes encoded."""
+    """Encode a message. One that goes to many streams is encoded already."""
     return message if isinstance(message, bytes) else message.SerializeToString()
 
 
