@@ -32,6 +32,9 @@ from koala.sim.campaign.making import Campaign, Engine, StoreChoice, key_of, mak
 from koala.sim.campaign.records import Made
 from koala.sim.statistics import Interval, interval, paired
 
+INTERVAL = "_ci95"
+"""End of the name of a column with half-widths of confidence intervals."""
+
 Base = Experiment | Model | Replay
 Over = Mapping[str, Sequence[Any] | Mapping[str, Any]]
 
@@ -241,7 +244,7 @@ class Sweep:
             for name in wanted:
                 found = interval([*self._values(place, name).values()])
                 column = self._column(name)
-                row |= {column: found.mean, f"{column}_ci95": found.ci95}
+                row |= {column: found.mean, column + INTERVAL: found.ci95}
             rows.append(row)
         return Rows(rows, (*self.names, "replications"))
 

@@ -210,11 +210,12 @@ def _report(found: SweepFile, made: Sweep, folder: Path, *, as_json: bool) -> No
 def _means(made: Sweep, names: Sequence[str]) -> Rows:
     """Return the means of metrics; without intervals where there is one replication."""
     from koala.lab.rows import Rows
+    from koala.lab.sweeps import INTERVAL
 
     rows = made.means(*names)
     if len(made.seeds) > 1:
         return rows
-    kept = [name for name in rows.columns if not name.endswith("_ci95")]
+    kept = [name for name in rows.columns if not name.endswith(INTERVAL)]
     return Rows(({name: row[name] for name in kept} for row in rows), kept)
 
 
