@@ -82,7 +82,7 @@ class Connection:
         side rejects the other's credentials."""
         channel = await self.endpoint.open()
         if self._stub is None or self._stub[0] is not channel:
-            self._stub = channel, KoalaStub(channel)  # it has an object for each method
+            self._stub = channel, KoalaStub(channel)  # makes an object for each method
         return self._stub[1]
 
     async def call(self, method: str, request: Any, _: type[T]) -> T:  # noqa: ANN401

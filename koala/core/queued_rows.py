@@ -19,7 +19,7 @@ QueuedRow: TypeAlias = list[Any]
 """id, number of its description, submitted_at, queued_at (None: delayed), claim_fraction, queue,
 placement_tries, not_before, then instant and text of each line of its story."""
 _FACTS = 8
-_LINE = 2
+_LINE = 2  # values of a line
 _OWN = frozenset(
     {"id", "spec", "submitted_at", "phase", "claim_fraction", "queue", "placement_tries"}
     | {"not_before", "story"}
@@ -56,7 +56,7 @@ def job_of(row: QueuedRow, specs: list[JobSpec]) -> Job:
     """Return the job of a row. Raises TypeError, ValueError, IndexError."""
     name, number, submitted_at, queued_at, fraction, queue, tries, not_before = row[:_FACTS]
     story = row[_FACTS:]
-    lines = (  # most have one line
+    lines = (  # a job that waits mostly has one
         [(story[0], story[1])]
         if len(story) == _LINE
         else list(zip(story[::2], story[1::2], strict=True))

@@ -118,7 +118,7 @@ class Listeners:
         )
 
     def announce(self, address: str) -> None:
-        """Announce the address to clients here, in the first administrator's credentials."""
+        """Announce the address on this machine, in the first administrator's credentials."""
         path = None if self.authority is None else self._write_administrator(address)
         self._announced = announce(address, credentials=path)
 

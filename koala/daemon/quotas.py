@@ -136,7 +136,7 @@ class FairQueue:
 class SlowCallQueue:
     """Admit long calls: one of each user at a time and few in total, in order of arrival.
 
-    A user with many long calls thus neither fills the memory nor delays other users.
+    So a user with many long calls neither fills the memory nor delays other users.
     """
 
     def __init__(self, *, most: int, at_once: int) -> None:

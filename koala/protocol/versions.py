@@ -10,6 +10,6 @@ PROTOCOL_MIN = 1
 
 
 def common(newest: int, oldest: int) -> int | None:
-    """The highest version shared with a side that speaks `oldest` to `newest`, or None."""
+    """Return the highest version shared with a side that speaks `oldest` to `newest`, or None."""
     best = min(newest, PROTOCOL)
     return best if best >= max(oldest, PROTOCOL_MIN) else None

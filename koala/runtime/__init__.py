@@ -11,8 +11,8 @@ progress_bar         show how far a long operation is
 settings_file        parse settings files; name what is wrong in them
 software             the version of this software; optional packages that are missing
 sqlite_store         rules of every SQLite database; the lock of a state directory
-standard_streams     reopen closed standard streams; where log lines go
-structured_log       logs of daemons and agents
+standard_streams     reopen closed standard streams; drop what a log cannot write
+structured_log       log of daemons and agents: loggers, and where their lines go
 systemd              notify the service manager
 threads              start worker threads; batch short calls in one of them
 token_bucket         the rate limit with bursts that quotas and file copies share

@@ -1,8 +1,8 @@
 """Structured logging of daemons and agents: loggers, and where their lines go.
 
-Only this module imports structlog, for structlog imports `rich` where it is installed, to draw
-tracebacks on terminals with the values of local variables. No process of ours wants these, and the
-import takes a tenth of an agent's start. So structlog finds none.
+Only this module imports structlog. Where `rich` is installed, structlog imports it, to draw
+tracebacks on terminals with the values of local variables. These may be secrets, and the import is
+a tenth of the time in which an agent imports its modules. So `rich` is hidden from structlog.
 """
 
 from __future__ import annotations

@@ -55,7 +55,10 @@ class ParametersChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSubmitted:
-    """A job was accepted; `key` makes the submission idempotent, `digest` identifies its text."""
+    """A job was accepted; `key` makes the submission idempotent, `digest` identifies its text.
+
+    Both are empty for a submission without a key.
+    """
 
     job: JobId
     spec: JobSpec

@@ -146,7 +146,7 @@ class Part(NamedTuple):
     """A component to be placed: `site` fixes it; `size_bytes` of input files must be there. `file`:
     the name of its input file, or the names of several.
 
-    A named tuple, because a scan makes one for each component of each job that it tries.
+    It is a named tuple, which is cheap: a scan makes one for each component of a job that it tries.
     """
 
     component: int

@@ -72,7 +72,7 @@ def _copy(
     part: tuple[int, int],
     now: Instant,
 ) -> Transfer:
-    """Start or share a copy of part of a file: a site gets the whole file once."""
+    """Start a copy of a part of a file; share one that is under way for another component."""
     offset, size_bytes = part
     for wanted in [one for other in attempt.present for one in other.transfers]:
         shared = state.files.transfers.get(wanted)

@@ -246,7 +246,7 @@ def ask_placement(
 
 
 def place(state: State, job: Job, placement: Placement, picture: GridView, now: Instant) -> None:
-    """Make an attempt of a placement: dequeue, transfer, schedule claiming (KOALA 3.2)."""
+    """Dequeue a placed job; start its attempt and transfers, schedule claiming (KOALA 3.2)."""
     by_component = {assignment.component: assignment for assignment in placement.assignments}
     transfer_s = max((a.transfer_s for a in placement.assignments), default=0.0)
     job.attempts = max(job.attempts + 1, job.attempt_min)

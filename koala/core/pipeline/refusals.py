@@ -116,7 +116,7 @@ def forgive(job: Job) -> None:
 
 
 def has_refused(state: State, job: Job, site: SiteName) -> bool:
-    """Return True if the last trouble with the site was a refusal, without renewal since."""
+    """Return True if the last trouble with the site was a refusal that still counts."""
     refusal = job.refusals.get(site)
     return refusal is not None and refusal.trouble is Trouble.REFUSED and _counts(state, job, site)
 

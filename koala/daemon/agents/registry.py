@@ -411,7 +411,7 @@ class AgentRegistry:
                     batch.emit(event)
 
     def _measure(self, connection: AgentConnection, rtt_s: Seconds) -> None:
-        """Report a round trip much unlike the one known to the core, which counts leads from it."""
+        """Report a round trip that is far from the one from which the core derives leads."""
         site, report, known_s = connection.site, connection.report, connection.reported_rtt_s
         shorter_s, longer_s = sorted(max(value, RTT_NEWS_MIN_S) for value in (known_s, rtt_s))
         if site is None or report is None or longer_s <= RTT_NEWS_RATIO * shorter_s:

@@ -119,7 +119,7 @@ class Streams(AgentLinkServicer):
         reports_per_s: float,
         is_awaited: Callable[[SiteName | None, pb.FromAgent], bool],
     ) -> None:
-        """`is_awaited` tells answers to the daemon from reports; only these are rate-limited."""
+        """`is_awaited` tells answers to the daemon from reports; only reports are rate-limited."""
         self._opened = opened
         self._is_awaited = is_awaited
         self._reports_per_s = reports_per_s

@@ -199,7 +199,7 @@ def _key(submission: pb.Submission, owner: str) -> str:
 
 
 def _digest(submission: pb.Submission, owner: str) -> str:
-    """Return what tells two submissions under one idempotency key apart."""
+    """Hash the content of a submission, to tell two under one idempotency key apart."""
     parts: list[object] = [owner, submission.rsl, sorted(submission.definitions.items())]
     if submission.queue or submission.after:
         parts.append(submission.queue)

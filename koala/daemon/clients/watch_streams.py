@@ -99,7 +99,7 @@ class WatchStreams:
 def encoded_messages(notices: Sequence[Notice], *, in_lots: bool) -> list[bytes]:
     """Encode a message for each notice, or one for all: the first, with the others in it.
 
-    Encoded messages with different fields make one when they are joined (Protocol Buffers).
+    Joined encodings decode as one message with the fields of all (Protocol Buffers).
     """
     encoded = [_encoded(notice) for notice in notices]
     if not in_lots:
@@ -109,7 +109,7 @@ def encoded_messages(notices: Sequence[Notice], *, in_lots: bool) -> list[bytes]
 
 @lru_cache(maxsize=1_000)  # all watchers read the newest notices
 def _encoded(notice: Notice) -> tuple[bytes, bytes]:
-    """Encode a notice as a message of its own, and as one of the others in a message."""
+    """Encode a notice twice: as a message of its own, and as an element of `more`."""
     message = pb.Notice(
         number=notice.number,
         at=notice.at,

@@ -69,7 +69,7 @@ class Additions:
     def adding(
         self, site: SiteName, content: Content, name: str, path: str = ""
     ) -> Iterator[Addition]:
-        """Bring an uploaded content, or the site's file at `path`, into its store; watch it."""
+        """Bring an upload, or the site's file at `path`, into its store; yield the addition."""
         transfer = transfer_of(content.key, name)
         addition = self._open.get((site, transfer))
         if addition is None or addition.is_over:

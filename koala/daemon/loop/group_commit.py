@@ -331,7 +331,7 @@ class GroupCommit:
         self._committed = (batch.records, commit_s)
 
     def deliver(self, items: Sequence[InboxItem], notices: Sequence[Notice]) -> None:
-        """Release actions, first of all openings of the barrier, then answers, then notices."""
+        """Deliver actions (releases of the barrier among them), then answers, then notices."""
         actions, self._actions = self._actions, []
         if self._receiver is not None and actions:
             self._receiver.carry_out(actions)
