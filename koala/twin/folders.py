@@ -9,8 +9,10 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -21,10 +23,9 @@ from koala.runtime.toml_writer import toml_text
 from koala.twin import qacct, sacct
 from koala.twin.records import Counts, Note, Read, Record, merged
 from koala.workload import swf
+from koala.workload.logs import GZIP
 
 VERSION = 1
-GZIP = b"\x1f\x8b"
-"""First bytes of a file that gzip has written."""
 GRID, COUNTS = "grid.toml", "import.json"
 COMPLETED, FAILED, CANCELLED = 1, 0, 5
 """Status of a job in the Standard Workload Format."""
@@ -145,12 +146,14 @@ def _counted(lines: Iterable[str], progress: Callable[[int], None]) -> Iterator[
         yield line
 
 
-def _opened(path: Path) -> IO[str]:
-    with path.open("rb") as file:
-        is_compressed = file.read(len(GZIP)) == GZIP
-    if is_compressed:
-        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace")
-    return path.open(encoding="utf-8-sig", errors="replace")
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    """Open the text, gzip by its first bytes; once only, because pipes cannot be read again."""
+    with path.open("rb") as raw, ExitStack() as stack:
+        file: BufferedReader | gzip.GzipFile = raw
+        if raw.peek(2).startswith(GZIP):
+            file = stack.enter_context(gzip.open(raw))
+        yield stack.enter_context(TextIOWrapper(file, encoding="utf-8-sig", errors="replace"))
 
 
 def peak(jobs: Iterable[Record]) -> int:

@@ -23,7 +23,8 @@ BLOCK_BYTES = 1 << 18
 LINE_BYTES_MAX = 1 << 20
 """Limit on a line, its end included: a file may be one line without an end."""
 _TOO_LONG = f"is too long: allowed are {LINE_BYTES_MAX} bytes"
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
+"""First bytes of a file that gzip has written."""
 HEADER_BYTES_MAX = 1 << 20
 """Limit on the comments that are read before the first job; the rest is skipped."""
 SHOWN_MAX = 60
@@ -200,7 +201,7 @@ def copy(source: IO[bytes], target: IO[bytes], *, name: str) -> None:
     is_packed = None
     while block := source.read(BLOCK_BYTES):
         if is_packed is None:
-            is_packed = block.startswith(_GZIP)
+            is_packed = block.startswith(GZIP)
         end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
         size = len(block) - end if end else size + len(block)
         line += _ended(block[:end]).count(b"\n") if end else 0
@@ -221,7 +222,7 @@ class Lines(Protocol):
 
 def _opened(raw: BufferedReader) -> Lines:
     """Open the file, gzip by its first bytes; its first lines decide the line ends."""
-    file = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == _GZIP else raw
+    file = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == GZIP else raw
     begin = file.peek(BLOCK_BYTES)
     return _ReturnedLines(file) if b"\r" in begin and b"\n" not in begin else file
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from datetime import UTC
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -173,6 +174,18 @@ def test_a_compressed_recording_is_known_by_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "october.dat").write_bytes(gzip.compress(SLURM.read_bytes()))
     found = read_recordings("sacct", [tmp_path / "october.dat"], zone=UTC)
     assert found.counts.kept == 20
+
+
+def test_a_recording_may_be_a_pipe_plain_or_compressed() -> None:
+    for recording in (SLURM.read_bytes(), gzip.compress(SLURM.read_bytes())):
+        end, begin = os.pipe()
+        os.write(begin, recording)
+        os.close(begin)
+        try:
+            found = read_recordings("sacct", [Path(f"/dev/fd/{end}")], zone=UTC)
+        finally:
+            os.close(end)
+        assert found.counts.kept == 20
 
 
 def test_a_separator_in_a_name_is_understood_where_one_column_can_have_it(tmp_path: Path) -> None:
