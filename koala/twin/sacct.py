@@ -30,7 +30,7 @@ FREE = ("JobName", "Comment", "AdminComment", "SystemComment", "WorkDir", "Submi
 COMMAND = (
     "sacct --allusers --allclusters --duplicates --parsable2 --starttime 2026-10-01"
     " --endtime 2026-11-01"
-    " --format=JobID,Cluster,User,Submit,Start,End,Elapsed,State,AllocCPUS,Timelimit"
+    " --format=JobID,Cluster,User,Submit,Start,End,Elapsed,State,AllocCPUS,Timelimit,NodeList"
 )
 SHOWN_MAX = 60
 """Characters of a wrong first line that are shown."""
