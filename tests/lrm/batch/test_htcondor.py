@@ -206,11 +206,12 @@ def test_too_much_memory_is_the_programs_own_end() -> None:
         said(status=1, err="-- Failed to fetch ads from: <127.0.0.1:9618> : head"),
         said("[ {"),
         said("{}"),
+        said("null"),
         said("[" * 100_000),
         said('[{"ClusterId": "²", "JobStatus": 2}]'),
         said('[{"ClusterId": 1}]'),
     ],
-    ids=["away", "cut", "no list", "deep", "no number", "no state"],
+    ids=["away", "cut", "no list", "null", "deep", "no number", "no state"],
 )
 def test_an_answer_that_is_none_is_no_empty_listing(answer: Answer) -> None:
     with pytest.raises(LocalManagerError) as caught:

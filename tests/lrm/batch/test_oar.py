@@ -188,7 +188,7 @@ def test_of_a_machine_that_takes_no_jobs_what_is_in_use_is_there() -> None:
         assert (found.processors, found.idle, found.idle_gpus) == (4, 0, 0)
 
 
-@pytest.mark.parametrize("text", ["[]", '{"a": {}}', '{"1": []}', "{", '{"1": {}}'])
+@pytest.mark.parametrize("text", ["[]", "null", '{"a": {}}', '{"1": []}', "{", '{"1": {}}'])
 def test_a_faulty_listing_is_no_empty_one(text: str) -> None:
     with pytest.raises(LocalManagerError) as caught:
         SERVER.read_jobs(said(text))

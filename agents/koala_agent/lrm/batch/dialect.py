@@ -102,7 +102,7 @@ class Dialect(Protocol):
 
     def read_asked(self, answer: Answer) -> None:
         """Check the answer. Raises RequestRefusedError when the request could not be met."""
-        return
+        return  # with this mypy takes it for a body that dialects inherit
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """Queue the script; the batch system itself must never start it twice."""
@@ -162,11 +162,11 @@ def check_status(answer: Answer, command: str) -> None:
         raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
 
 
-def read_json(answer: Answer, command: str) -> object:
-    """Parse JSON, None where there is none. A faulty answer is a transient error, not empty."""
+def read_json(answer: Answer, command: str, *, empty: str = "") -> object:
+    """Parse JSON; an answer without text means `empty`. A faulty one is a transient error."""
     check_status(answer, command)
     try:
-        return json.loads(answer.out, strict=False) if answer.out.strip() else None
+        return json.loads(answer.out.strip() or empty, strict=False)
     except (ValueError, RecursionError) as error:
         message = f"{command}: its answer is no JSON: {error}"
         raise LocalManagerError(message, transient=True) from error

@@ -153,7 +153,7 @@ class HTCondor(Dialect):
         return Command(argv=("/bin/sh", "-c", SUBMIT, "koala-submit", description), stdin=script)
 
     def _description(self, placeholder: Placeholder, *, name: str) -> list[str]:
-        """Return the submit commands. Raises RequestRefusedError for unknown wishes."""
+        """Return the submit commands. Raises RequestRefusedError for what HTCondor lacks."""
         asked = placeholder.resources
         lines = [
             *DESCRIPTION,
@@ -324,7 +324,7 @@ def _word(key: str, text: str) -> str:
 
 def _ads(answer: Answer, command: str) -> list[dict[str, Any]]:
     """Parse a listing; one without rows is empty, or an empty list."""
-    ads = [] if (found := read_json(answer, command)) is None else found
+    ads = read_json(answer, command, empty="[]")
     if not isinstance(ads, list) or not all(isinstance(ad, dict) for ad in ads):
         raise LocalManagerError(f"{command}: its answer is no list of ads", transient=True)
     return ads

@@ -258,7 +258,7 @@ def _word(key: str, text: str) -> str:
 
 def _table(answer: Answer, command: str) -> dict[str, dict[str, Any]]:
     """Parse a listing by number; one without rows is empty text."""
-    rows = {} if (found := read_json(answer, command)) is None else found
+    rows = read_json(answer, command, empty="{}")
     if not isinstance(rows, dict) or not all(
         is_count(number) and isinstance(row, dict) for number, row in rows.items()
     ):

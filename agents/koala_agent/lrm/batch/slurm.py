@@ -160,7 +160,7 @@ class Slurm(Dialect):
         return honoured(HONOURED, site, self.native)
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
-        """See Dialect. One task a processor, or for each `cpus_per_task`, on any machines."""
+        """See Dialect. One task for each processor or `cpus_per_task` of them, on any machines."""
         return Command(argv=self._sbatch(placeholder, name=name), stdin=script)
 
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
