@@ -166,7 +166,7 @@ def _counterexamples(found: Report) -> Iterator[str]:
 
 
 def _indented(note: str) -> Iterator[str]:
-    """List a note: what it begins with, and below each of its other statements."""
+    """List the first statement of a note, and the others below it."""
     first, *others = note.split("; ")
     yield f"  - {first}"
     yield from (f"    - {other}" for other in others)

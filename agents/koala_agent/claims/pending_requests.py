@@ -23,7 +23,7 @@ like a flood."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequest:
-    """Put or get under way: its starter, that one's number, and the message that was sent on."""
+    """Put or get under way: nonce and number of the starter, and the message that was sent on."""
 
     nonce: str
     request: int

@@ -27,7 +27,7 @@ VARIABLES = "site.variables"
 
 
 class NotAllowedError(Exception):
-    """The site's owner does not allow this; the message says what is refused, what allowed."""
+    """The site's owner does not allow this; the message says what is refused and what not."""
 
 
 def permitted(

@@ -42,7 +42,7 @@ def upload_order(
 
 
 def output_paths(program: Program) -> dict[str, str]:
-    """Return the path of each named output, relative to the claim's folder; it may leave it."""
+    """Return the path of each named output, relative to the claim's folder, or outside of it."""
     folder = PurePosixPath(program.directory or "")
     return {name: str(folder / name) for name in program.output_files}
 

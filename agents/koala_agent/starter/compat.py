@@ -54,7 +54,7 @@ def boot_now() -> float:
 
 
 def to_bytes(text: str) -> bytes:
-    """Encode a word of a command or environment as UTF-8, in Python 3.6 and any locale, too."""
+    """Encode a word of a command or environment as UTF-8, whatever the locale (Python 3.6)."""
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -97,7 +97,7 @@ def _clock_sample(clock: tuple[float, float, float], boot: str) -> Message:
 
 
 def decode(claim: ClaimId, nonce: str, message: Message) -> Event:
-    """Decode a starter's message. Raises ValueError, which names what is wrong and allowed."""
+    """Decode a starter's message. Raises ValueError with what is wrong and what is allowed."""
     match message.get("kind"):
         case line.ArmAnswered.KIND:
             armed = line.read(line.ArmAnswered, message)

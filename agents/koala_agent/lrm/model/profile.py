@@ -71,7 +71,7 @@ class Profile:
         return min(self._free[first : max(bisect_left(self._at, end), first + 1)])
 
     def most_before(self, instant: float) -> int:
-        """Return the largest number that is always free before `instant`; 0 for an empty span."""
+        """Return the largest number that is free at some time before `instant`; 0 for no time."""
         if self._highest is None:
             self._highest = [*accumulate(self._free, max)]
         passed = bisect_left(self._at, instant)
