@@ -27,6 +27,8 @@ pytestmark = pytest.mark.live
 
 LIMIT_S = 60.0
 A_BRAND = 2**61 + 12345
+OWN = f"b{os.getpid()}/1/0/1"
+"""A claim of this process alone: the sites of other tests end what bears one of theirs."""
 SAY = (
     "import json, os, resource as r, signal as s, sys; json.dump({'cwd': os.getcwd(),"
     " 'sid': os.getsid(0) == os.getpid(), 'environment': dict(os.environ), 'words': sys.argv[1:],"
@@ -78,7 +80,7 @@ def blocked(
 ) -> Iterator[Blocked]:
     """Start a process that waits for orders, of this pipe or one of its own."""
     given = {
-        "claim": "j1/1/0/1",
+        "claim": OWN,
         "folder": str(folder),
         "bundle": {"members": []},
         "executable": sys.executable,
@@ -111,7 +113,7 @@ def test_it_becomes_the_program_at_the_release(tmp_path: Path, gate: str) -> Non
         "OLD": "3",
         "NEW": "4",
         "odd name": "a=b\nc",
-        "KOALA_CLAIM": "j1/1/0/1",
+        "KOALA_CLAIM": OWN,
         "KOALA_NAME": "",
         "KOALA_GPUS": "0",
     }
