@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 
 LIMIT_S = 60.0
@@ -18,6 +19,7 @@ class Ear:
         # Writing, too: so that no end of file is seen when one program after the other writes.
         self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         self._unread = b""
+        self._read: list[str] = []
 
     async def line(self) -> str:
         """The next line that a program wrote."""
@@ -26,7 +28,14 @@ class Ear:
                 await readable(self._descriptor)
                 self._unread += os.read(self._descriptor, 65536)
         line, self._unread = self._unread.split(b"\n", 1)
-        return line.decode()
+        self._read.append(line.decode())
+        return self._read[-1]
+
+    def all_lines(self) -> list[str]:
+        """Every whole line so far, those that no test has asked for among them."""
+        with suppress(BlockingIOError):
+            self._unread += os.read(self._descriptor, 65536)
+        return self._read + self._unread.decode().split("\n")[:-1]
 
     def close(self) -> None:
         os.close(self._descriptor)
