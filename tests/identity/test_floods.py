@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from koala.client.file_calls import upload
+from koala.client.uploads import LocalFile
 from koala.daemon.auth.authority import Authority
 from koala.wire import flood_guard as floods
 from koala.wire.flood_guard import FloodGuard, _Load, peer_of
@@ -133,6 +135,21 @@ async def test_who_shows_who_it_is_may_send_much(
         async with secured(tmp_path) as grid, grid.client() as client:
             for _ in range(20):
                 await client.submit(LONG, dry_run=True)
+    assert "connection.cut" not in [line["event"] for line in said]
+
+
+async def test_a_call_of_many_messages_may_send_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole upload is one call: each of its messages counts from zero again."""
+    monkeypatch.setattr(floods, "KNOWN_BYTES", 500_000)
+    monkeypatch.setattr(floods, "POLL_S", 0.001)
+    monkeypatch.setattr(floods, "REST_S", 0.0)  # polls, however busy the process is
+    path = tmp_path / "input"
+    path.write_bytes(bytes(10_000_000))
+    with capture_logs() as said:
+        async with secured(tmp_path) as grid, grid.client() as client:
+            await upload(client._daemon, await LocalFile.read(path), lambda _here: None)
     assert "connection.cut" not in [line["event"] for line in said]
 
 
