@@ -18,6 +18,8 @@ FLIPS  ?= 2000
 CUTS   ?= 500
 ARGS   ?=
 TESTS  ?=
+FOLDERS ?=
+PYTEST := $(BIN)/python -m tests.harness.in_memory --folders "$(FOLDERS)" -- $(BIN)/python -m pytest -q
 
 # Tests and demo start hundreds of interpreters; without byte code each would compile Koala anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -48,12 +50,12 @@ $(EXAMPLES): pyproject.toml
 	@PYTHON="$(PYTHON)" deploy/dev/install.sh $(VENV) examples
 
 .PHONY: test
-test: $(STAMP)  ## Run the tests, lint among them, but the long ones (ARGS="-k name" narrows)
-	@$(BIN)/python -m pytest -q --numprocesses 6 $(ARGS)
+test: $(STAMP)  ## Run the tests, lint among them, but the long ones (ARGS="-k name" narrows, FOLDERS=/var/tmp chooses a disk)
+	@$(PYTEST) --numprocesses 6 $(ARGS)
 
 .PHONY: test-long
 test-long: $(LONG)  ## The tests that `make test` leaves out because they take long: faults of processes, campaigns in small
-	@$(BIN)/python -m pytest -q --numprocesses 2 -m "long and not lrm and not bench" $(ARGS)
+	@$(PYTEST) --numprocesses 2 -m "long and not lrm and not bench" $(ARGS)
 
 .PHONY: test-stalls
 test-stalls: $(STAMP)  ## The tests while their processes are stopped at random: finds those that race (ARGS="--longest 2", TESTS=tests/live)
