@@ -109,5 +109,5 @@ def test_the_figures_of_a_busy_grid_are_those_that_were(count: int, seeds: tuple
 
 
 def test_the_same_journal_gives_the_same_what_if() -> None:
-    told = drawn(with_faults(230, "starters"))
+    told = drawn(with_faults(205, "starters"))
     assert told.compare(placement="WF").document() == told.compare(placement="WF").document()
