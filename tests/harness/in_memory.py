@@ -34,6 +34,7 @@ PREFIX = "koala-tests-"
 ROOM_MIN_BYTES = 2 * 2**30
 AVAILABLE_MIN_BYTES = 2 * ROOM_MIN_BYTES
 """Least memory for folders and processes together."""
+LOOK_S = 0.2
 REMOVAL_LIMIT_S = 20.0
 REMOVAL_PAUSE_S = 0.2
 
@@ -109,12 +110,18 @@ def run(command: Sequence[str], lock: int | None = None) -> int:
 
     A terminal sends Ctrl-C to the command as well. What is sent to this process alone is passed on.
     """
+    asked: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, lambda given, _: asked.append(given)) for number in numbers]
     with subprocess.Popen(command, pass_fds=() if lock is None else (lock,)) as process:
-        before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            before[number] = signal.signal(number, lambda given, _: process.send_signal(given))
-        status = process.wait()
-    for number, handler in before.items():
+        while (status := process.poll()) is None:
+            # Not for ever: a signal that comes just before the wait would not end it.
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_S)
+            while asked:
+                if (number := asked.pop()) != signal.SIGINT:
+                    process.send_signal(number)
+    for number, handler in zip(numbers, before, strict=True):
         signal.signal(number, handler)
     return status if status >= 0 else 128 - status
 
