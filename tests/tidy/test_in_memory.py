@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import stat
 import subprocess
@@ -109,10 +110,11 @@ def test_what_a_killed_run_left_is_removed_once_its_command_has_ended(tmp_path: 
         process.wait(LIMIT_S)
         remove_what_is_left(tmp_path)
         (folder,) = tmp_path.iterdir()  # the tests still run
+        pidfd = os.pidfd_open(command.pid)
         command.kill()
-        process.stdout.read()  # to its end
+        assert select.select([pidfd], [], [], LIMIT_S)[0]  # over, whoever reaps it
+        os.close(pidfd)
     (folder / "t" / "a").chmod(0)
-    psutil.wait_procs([command], LIMIT_S)
     remove_what_is_left(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
