@@ -8,7 +8,8 @@ import signal
 import stat
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -19,7 +20,7 @@ from tests.harness.in_memory import PREFIX, UnsuitableError, remove_what_is_left
 from tests.tidy.sources import ROOT
 
 LIMIT_S = 60.0
-SHOWN = "import os, sys; print(*sys.argv[1:]); os.makedirs(sys.argv[-1].partition('=')[2] + '/a')"
+SHOWN = "import os, sys; os.makedirs(sys.argv[-1].partition('=')[2] + '/a'); print(*sys.argv[1:])"
 WAITS = (
     "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
     f"{SHOWN}; sys.stdout.flush(); signal.pause()"
@@ -33,10 +34,11 @@ def enough_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_memory, "AVAILABLE_MIN_BYTES", 1)
 
 
-def start(folder: Path, program: str) -> subprocess.Popen[str]:
-    """Run a command with its folders in this one, in a process group of its own."""
+@contextmanager
+def start(folder: Path, program: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a command with its folders in this one, in a process group that is ended at the end."""
     small = "in_memory.ROOM_MIN_BYTES = in_memory.AVAILABLE_MIN_BYTES = 1"
-    return subprocess.Popen(
+    with subprocess.Popen(
         [
             *(sys.executable, "-c"),
             f"import sys; from tests.harness import in_memory; {small}; sys.exit(in_memory.main())",
@@ -47,7 +49,12 @@ def start(folder: Path, program: str) -> subprocess.Popen[str]:
         stderr=subprocess.DEVNULL,
         text=True,
         process_group=0,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_run_has_a_private_folder_and_its_own_status(
@@ -91,11 +98,7 @@ def test_nothing_is_left_of_a_run_that_is_interrupted(
             os.killpg(process.pid, number)
         else:
             process.send_signal(number)
-        try:
-            assert process.wait(LIMIT_S) == 128 + number
-        finally:
-            with suppress(psutil.NoSuchProcess):
-                command.kill()
+        assert process.wait(LIMIT_S) == 128 + number
     assert not command.is_running()
     assert list(tmp_path.iterdir()) == []
 
