@@ -115,14 +115,23 @@ async def test_lists_reports_and_watches_have_only_what_is_ones_own(tmp_path: Pa
         assert [row["job"] for row in rows] == [own]
         rows = (await them.operator.report("user"))["rows"]
         assert [row["user"] for row in rows] == ["ann", "bob"]
-        async with asyncio.timeout(LIMIT_S):
-            seen = set()
-            async with aclosing(them.bob.watch(after=0)) as notices:  # type: ignore[type-var]
-                async for notice in notices:
-                    seen.add(notice["job"])
-                    if notice["phase"] == "Cancelled":
-                        break
-        assert seen - {""} == {own}
+        # The operator watches first: what is kept for later watchers has the jobs of all users.
+        assert await watched_until_over(them.operator, own) == {them.job, own}
+        assert await watched_until_over(them.bob, own) == {own}
+
+
+async def watched_until_over(client: AsyncClient, last: str) -> set[str]:
+    """Return the jobs of the notices that a watcher of everything gets until a job's end."""
+    seen = set()
+    async with (
+        asyncio.timeout(LIMIT_S),
+        aclosing(client.watch(after=0)) as notices,  # type: ignore[type-var]
+    ):
+        async for notice in notices:
+            seen.add(notice["job"])
+            if notice["job"] == last and notice["phase"] == "Cancelled":
+                break
+    return seen - {""}
 
 
 async def test_a_watcher_is_told_of_jobs_that_are_just_leaving_the_state(
