@@ -36,6 +36,14 @@ async def test_a_client_of_another_protocol_is_told_which_one_is_spoken(tmp_path
             assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
 
 
+async def test_a_client_that_was_closed_can_be_opened_again(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as daemon:
+        client = AsyncClient(daemon.address)
+        for _ in range(2):
+            async with client:
+                assert (await client.hello())["protocol"] == 1
+
+
 async def test_garbage_on_the_port_disturbs_nobody(tmp_path: Path) -> None:
     async with running(config_of(tmp_path)) as daemon, AsyncClient(daemon.address) as client:
         host, _, port = daemon.address.rpartition(":")
