@@ -101,7 +101,8 @@ def test_a_mistake_is_named_with_its_place(text: str, line: int, column: int, wo
 
 def test_deep_and_long_documents_are_refused_at_once() -> None:
     for text in ("a: " + "[" * 300_000, "a:\n" + "- " * 300_000, "a: [" + "1," * NODES_MAX + "]"):
-        with pytest.raises(SpecError, match="allowed are"):
+        # A newer libyaml has a limit of its own, and reaches it while it looks ahead for a key.
+        with pytest.raises(SpecError, match=r"allowed are|maximum nesting depth"):
             read_job(text)
 
 
