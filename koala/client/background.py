@@ -1,4 +1,4 @@
-"""Base of the synchronous client: one event loop in a thread runs the asynchronous one.
+"""Synchronous methods of asynchronous ones, which run in one event loop in a thread.
 
 All clients of the process share the loop, because gRPC works best with one. The thread makes the
 client usable where a loop runs already, as in a notebook.
@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import inspect
 import threading
-import warnings
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from types import TracebackType
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import update_wrapper
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from koala.client.client import AsyncClient
 from koala.errors import KoalaError
 
+P = ParamSpec("P")
 T = TypeVar("T")
-C = TypeVar("C", bound="ClientBase")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., object])
 
 _END: Any = object()
 STOP_S = 2.0
@@ -83,47 +84,46 @@ async def _close(items: Any) -> None:  # noqa: ANN401 - an asynchronous generato
     await items.aclose()
 
 
-_BACKGROUND = BackgroundLoop()
+LOOP = BackgroundLoop()
 
 
-class Twin:
-    """Base of the synchronous classes."""
-
-    def _run(self, call: Coroutine[Any, Any, T]) -> T:
-        return _BACKGROUND.run(call)
-
-    def _iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        return _BACKGROUND.iterate(items)
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Make a method that awaits this one of `_inner` and returns its result."""
+    return blocking_as(_same, method)
 
 
-class ClientBase(Twin):
-    """Opening and closing of the synchronous client."""
+def blocking_as(
+    convert: Callable[[T], R], method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
+) -> Callable[Concatenate[Any, P], R]:
+    """Make a method that awaits this one of `_inner` and returns its converted result."""
 
-    _inner: AsyncClient
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:  # noqa: ANN401 - any client
+        return convert(LOOP.run(method(self._inner, *args, **kwargs)))
 
-    def _open(self, inner: AsyncClient) -> None:
-        self._inner = inner
-        self._run(inner.__aenter__())
+    return _like(method, call)
 
-    def __enter__(self: C) -> C:
-        return self
 
-    def __exit__(
-        self,
-        _: type[BaseException] | None,
-        __: BaseException | None,
-        ___: TracebackType | None,
-    ) -> None:
-        self.close()
+def iterating(
+    method: Callable[Concatenate[Any, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Any, P], Iterator[T]]:
+    """Make a method that iterates over the items of this one of `_inner`."""
 
-    async def __aenter__(self) -> AsyncClient:
-        message = "`async with Client()` is that of Koala 0.2: use AsyncClient"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return self._inner
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:  # noqa: ANN401
+        return LOOP.iterate(method(self._inner, *args, **kwargs))
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._inner.__aexit__(None, None, None)
+    return _like(method, call)
 
-    def close(self) -> None:
-        """Close the connection. The client also closes at the end of `with`."""
-        self._run(self._inner.__aexit__(None, None, None))
+
+def _same(found: T) -> T:
+    return found
+
+
+def _like(method: Callable[..., object], call: F) -> F:
+    """Give `call` the documentation of a method, and its signature without `Async`."""
+    update_wrapper(call, method)
+    signature = inspect.signature(method)
+    returns = str(signature.return_annotation).replace("Async", "")
+    vars(call)["__signature__"] = signature.replace(return_annotation=returns)
+    return call

@@ -4,8 +4,7 @@
         job = await client.submit("&(executable=/bin/hostname)(count=4)")
         phase = await job.wait()
 
-`koala.client.sync` is made from this module, `grid_calls`, `file_calls` and `job_handle`: after a
-change of a public method, run `python -m tests.client.twin`.
+A public method has its synchronous one in `koala.client.sync`.
 
 The address is the first of these:
 

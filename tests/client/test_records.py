@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import asdict
 from datetime import UTC, datetime
 
 import pytest
 
-from koala.client import Client, JobHandle
+from koala.client import AsyncClient, AsyncJobHandle, Client, JobHandle
 from koala.client.records import JobDetails, Report, SiteStatus, read_record
 from koala.errors import KoalaError
 from tests.cli.pictures import a_job
-from tests.client import twin
 from tests.tidy.sources import ROOT
 
 
@@ -52,9 +52,18 @@ def test_a_report_by_claim_has_claims() -> None:
     assert (found.rows, found.claims[0].run_s, found["rows"]) == ((), 3.0, rows)
 
 
-def test_the_synchronous_client_is_that_of_the_asynchronous_one() -> None:
-    """After a change: `python -m tests.client.twin` rewrites the module."""
-    assert twin.TARGET.read_text(encoding="utf-8") == twin.text()
+@pytest.mark.parametrize(("one", "other"), [(AsyncClient, Client), (AsyncJobHandle, JobHandle)])
+def test_the_synchronous_client_is_that_of_the_asynchronous_one(one: type, other: type) -> None:
+    names = [name for name in dir(one) if not name.startswith("_")]
+    assert "watch" in names
+    assert [name for name in names if not hasattr(other, name)] == []
+    for name in names:
+        ours, theirs = getattr(one, name), getattr(other, name)
+        assert ours.__doc__ == theirs.__doc__
+        if not isinstance(ours, property):
+            signature = inspect.signature(ours)
+            returns = str(signature.return_annotation).replace("Async", "")
+            assert inspect.signature(theirs) == signature.replace(return_annotation=returns)
 
 
 def test_the_reference_names_every_method() -> None:
