@@ -17,24 +17,17 @@ from dataclasses import replace
 from types import FrameType
 from typing import TypeVar
 
-from koala.core.model.grid import (
-    Assignment,
-    GridView,
-    Part,
-    Placement,
-    PlacementRequest,
-    Unplaceable,
-)
+from koala.core.model.grid import GridView, Placement, PlacementRequest, Unplaceable
 from koala.core.model.progress_reports import Correction, ProgressQuestion
 from koala.core.policy_api import Ordering, PlacementPolicy, Policies, ProgressPolicy
 from koala.policies import BUILT_IN, DEFAULT_PLACEMENT
+from koala.policies.answers import correction_error, placement_error
 from koala.protocol.ordering import OrderPolicy, QueuedJob, key_error
 
 LIMIT_S = 0.5
 """Time limit of one answer; the daemon is blocked meanwhile."""
 REPEAT_S = 0.1
 """Interval between interrupts of a policy that catches the first one."""
-ROUNDING = 1e-6
 T = TypeVar("T")
 
 
@@ -175,84 +168,6 @@ class OrderSandbox(_Sandbox):
             return 0
         key = self._ask(lambda: self._order(job), key_error)
         return 0 if self.trouble else key
-
-
-def correction_error(answer: object, question: ProgressQuestion) -> str:
-    """Return the problem with the corrections; empty if they are valid."""
-    if not isinstance(answer, tuple):
-        return f"answered {type(answer).__name__}: allowed is a tuple of Correction"
-    left = {member.component: member for member in question.members}
-    for one in answer:
-        if not isinstance(one, Correction):
-            return f"{type(one).__name__} among the answers: allowed are Correction"
-        member = left.pop(one.component, None)
-        if member is None:
-            return f"component {one.component} was not asked about, or is corrected twice"
-        if not -member.weight - ROUNDING <= one.weight <= member.spare + ROUNDING:
-            text = f"allowed is from {-member.weight:g} to {member.spare:g}"
-            return f"component {one.component} is given {one.weight:g}: {text}"
-    return ""
-
-
-def placement_error(answer: object, request: PlacementRequest, view: GridView) -> str:
-    """Return the problem with an answer; empty if it is valid. The core trusts valid answers."""
-    parts = {part.component: part for part in request.parts}
-    match answer:
-        case Unplaceable():
-            is_known = answer.component in parts
-            return "" if is_known else f"no component {answer.component} was asked about"
-        case Placement():
-            placed = [assignment.component for assignment in answer.assignments]
-            if sorted(placed) != sorted(parts):
-                return f"placed the components {placed}, asked were {list(parts)}"
-            wrong = _capacity_error(answer, parts, request, view)
-            for assignment in answer.assignments:
-                wrong = wrong or _assignment_error(
-                    assignment, parts[assignment.component], request, view
-                )
-            return wrong
-        case _:
-            return f"answered {type(answer).__name__}: allowed are Placement and Unplaceable"
-
-
-def _capacity_error(
-    answer: Placement, parts: Mapping[int, Part], request: PlacementRequest, view: GridView
-) -> str:
-    """Check all components together: processors, job slots and bookings of links."""
-    idle, slots, free = view.idle(request.user), view.slots(), view.free()
-    for assignment in answer.assignments:
-        site, link, booked_bps = assignment.site, assignment.link, assignment.booked_bps
-        idle[site] = idle.get(site, 0) - parts[assignment.component].processors
-        slots[site] = slots.get(site, 1_000_000) - 1
-        if idle[site] < 0 or slots[site] < 0:
-            return f"component {assignment.component} at {site}: there is no room"
-        if booked_bps:
-            free[link] = free.get(link, 0.0) - booked_bps
-            if not free[link] >= -ROUNDING * booked_bps:
-                return f"component {assignment.component}: booked more of {link} than is left"
-    return ""
-
-
-def _assignment_error(
-    assignment: Assignment, part: Part, request: PlacementRequest, view: GridView
-) -> str:
-    """Check one component: its site, and the source of its file."""
-    site, source = assignment.site, assignment.source
-    text = f"component {part.component} at {site}: "
-    if part.site not in (None, site):
-        return f"{text}it is fixed to {part.site}"
-    files = part.file if isinstance(part.file, tuple) else (part.file,)
-    holders = [view.holders(file) for file in files if file is not None]
-    enough = any if source else all  # of several files, the source holds one
-    if holders and not enough((source or site) in sites for sites in holders):
-        return f"{text}{source or site} has no copy of its file"
-    if not all(holders):
-        return f"{text}no site has one of its files"
-    if not 0 <= assignment.transfer_s <= request.transfer_s_max:
-        return f"{text}a transfer of {assignment.transfer_s} s"
-    if not (assignment.mips >= 0 and assignment.booked_bps >= 0):
-        return f"{text}a rate below 0"
-    return ""
 
 
 @contextmanager

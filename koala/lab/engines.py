@@ -12,6 +12,8 @@ KOALA = "koala"
 def engine_of(text: str, workers: int = 0) -> Engine:
     """Return the engine of this name; `workers` limits processes of this machine, and workers at
     Koala's sites. Raises ConfigError."""
+    if workers < 0:
+        raise ConfigError(f"workers = {workers}: allowed is 0 or more; 0: all processors")
     if text == PROCESSES:
         return Processes(workers=workers)
     if text.startswith(DASK) and len(text) > len(DASK):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import inf
-from typing import Any, Self
+from typing import Any, Self, SupportsFloat
 
 from koala.core.model.parameters import NAMES
 from koala.core.model.values import FOREVER, SiteName
@@ -17,6 +17,7 @@ from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
 from koala.lab.workloads import Workload
 from koala.policies import ARGUMENTS, chosen
+from koala.policies.answers import checked
 from koala.runtime.own_functions import argument_count
 from koala.sim.experiment.setting import FaultRates, Outage, RandomFaults
 from koala.sim.experiment.world import ExperimentReport
@@ -48,6 +49,12 @@ class Faults:
         for site in sorted(named | {site for site, _, _ in self.outages}):
             if site not in sites:
                 raise ConfigError(f"faults of {site}: sites are {', '.join(sites)}")
+        for site, begin, end in self.outages:
+            if not 0 <= begin < end:
+                raise ConfigError(
+                    f"outage of {site} from {begin:g} to {end:g} s: allowed is an end after a begin"
+                    " of 0 or more"
+                )
         rates = {
             SiteName(site): FaultRates(
                 claim=_rate("claim", self.claim, site),
@@ -99,6 +106,10 @@ class Experiment:
         self.policies()
         with_parameters(self.grid.parameters, self.parameters)
         rule(str(self.split))
+        if not self.until_s > 0:
+            raise ConfigError(f"until_s = {self.until_s}: allowed is more than 0")
+        if self.faults is not None:
+            self.faults.drawn(0, [site.name for site in self.grid.sites])
 
     def changed(self, **changes: Any) -> Self:  # noqa: ANN401 - values of any field
         """Return the experiment with other values of fields, of parameters of the scheduler, or of
@@ -117,7 +128,7 @@ class Experiment:
         functions = {name: one for name, one in wanted.items() if not isinstance(one, str)}
         names = {name: one for name, one in wanted.items() if isinstance(one, str)}
         found = chosen(**{**self.grid.policies, **names})
-        return replace(found, **dict(_slot(name, one) for name, one in functions.items()))
+        return checked(replace(found, **dict(_slot(name, one) for name, one in functions.items())))
 
     def run(
         self,
@@ -151,7 +162,7 @@ class Experiment:
     ) -> Result:
         """Return the result of a run that is over."""
         document = replay.document(report)
-        own = {name: float(of(report.jobs)) for name, of in self.metrics.items()}
+        own = {name: _measured(name, of, report.jobs) for name, of in self.metrics.items()}
         return Result(
             name=str(self),
             seed=seed,
@@ -169,14 +180,22 @@ class Experiment:
 
 def job_rows(jobs: Iterable[Any], columns: Sequence[str]) -> Rows:
     """Return a row for each record of a job."""
-    return Rows(map(_row, jobs), columns)
+    return Rows((_row(one, columns) for one in jobs), columns)
 
 
-def _row(record: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass or a named tuple
+def _row(record: Any, columns: Sequence[str]) -> dict[str, Any]:  # noqa: ANN401 - a dataclass or a named tuple
     if is_dataclass(record):
-        return {one.name: getattr(record, one.name) for one in fields(record)}
+        names = columns or [one.name for one in fields(record)]
+        return {name: getattr(record, name) for name in names}
     found: dict[str, Any] = record._asdict()
     return found
+
+
+def _measured(name: str, of: Metric, jobs: Sequence[JobRecord]) -> float:
+    value: object = of(jobs)
+    if not isinstance(value, SupportsFloat):
+        raise ConfigError(f"metrics: {name} returned {value!r}: allowed is a number")
+    return float(value)
 
 
 def label(value: object) -> Any:  # noqa: ANN401 - numbers stay numbers

@@ -17,10 +17,17 @@ _PLAIN = {bool, int, float, str, NoneType, EllipsisType}
 
 
 def check_fields(setting: Any) -> None:  # noqa: ANN401 - a dataclass
-    """Check the plain fields of a dataclass. Raises ConfigError with the field, its value and the
-    type that is allowed."""
+    """Check the fields of a dataclass whose types are plain, or classes. Raises ConfigError with
+    the field, its value and the type that is allowed."""
     kind: type = type(setting)
     check_values(kind, {name: getattr(setting, name) for name in _hints(kind)})
+    for name, classes in _classes(kind).items():
+        value = getattr(setting, name)
+        if not isinstance(value, classes):
+            allowed = " or ".join(one.__name__ for one in classes if one is not NoneType)
+            raise ConfigError(
+                f"{name} = {value!r}: allowed is {allowed}, got {type(value).__name__}"
+            )
 
 
 def check_values(kind: type, values: Mapping[str, Any]) -> None:
@@ -44,6 +51,19 @@ def _hints(kind: type) -> dict[str, Any]:
     known = get_type_hints(kind)
     names = [one.name for one in fields(kind) if one.init]
     return {name: known[name] for name in names if _is_plain(known[name])}
+
+
+@cache
+def _classes(kind: type) -> dict[str, tuple[type, ...]]:
+    """Return the classes of the fields that are objects of a class, or of one of several."""
+    known = get_type_hints(kind)
+    found = {}
+    for name in (one.name for one in fields(kind) if one.init):
+        hint = known[name]
+        choices = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        if not _is_plain(hint) and all(isinstance(one, type) for one in choices):
+            found[name] = choices
+    return found
 
 
 def _is_plain(hint: Any) -> bool:  # noqa: ANN401 - an annotation

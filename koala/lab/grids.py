@@ -76,6 +76,10 @@ class Site:
         if not self.processors >= 1:
             raise ConfigError(f"site {self.name}: {self.processors} processors: allowed is 1 up")
         local_scheduler(self.discipline)
+        if isinstance(self.users, LocalUsers):
+            self.users.parameters(self.processors)
+        if isinstance(self.users, Log) and not self.users.is_whole:
+            raise ConfigError(f"site {self.name}: users = {self.users}: allowed is a whole log")
 
     def setting(self, seed: int) -> SiteSetting:
         """Return the site of one run; the seed 1 gives the users that a grid file describes."""
@@ -120,6 +124,13 @@ class Grid:
     policies: Mapping[str, str] = field(default_factory=lambda: dict(POLICIES))
     name: str = ""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        names = [site.name for site in self.sites]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(f"site {name}: twice in one grid: allowed is one of each name")
+
     @property
     def processors(self) -> int:
         """Processors of all sites."""
@@ -146,6 +157,8 @@ def grid(
     `local_load` is the load of every site's own users, and `discipline` the local scheduler;
     further arguments are parameters of the scheduler (docs/policies.md). Raises ConfigError.
     """
+    if not isinstance(sites, Mapping):
+        raise ConfigError(f"sites = {sites!r}: allowed are processors by name: {{'a': 64}}")
     users = LocalUsers(load=local_load) if local_load else None
     made = tuple(
         one

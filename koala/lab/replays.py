@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
+from koala.errors import ConfigError
 from koala.lab.experiments import Policy, changed, label
 from koala.lab.fields import check_fields
 from koala.lab.results import Result, flat
@@ -35,6 +36,8 @@ class Replay:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if not self.log.is_whole:
+            raise ConfigError(f"log = {self.log}: a Replay has a whole log; until can end it")
         self._policy()
 
     def _policy(self) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from math import nan
 from typing import Any
 
+from koala.errors import ConfigError
 from koala.lab.drawing import Picture, distribution
 from koala.lab.rows import Rows
 
@@ -17,6 +19,7 @@ class Result:
 
     - `metrics`: numbers by name, such as `wait.mean`; nan where nothing of the kind happened.
     - `jobs`: a row for each job, empty if they were not asked for.
+    - `notes`: why the first jobs that did not end wait.
     - `is_saturated`: the queues grow without end, so that means depend on the length of the run.
     - `document`: what the command prints with --json, where one run has such a document.
     """
@@ -36,18 +39,21 @@ class Result:
         return self.metrics[metric]
 
     def plot(self, column: str = "waiting_s") -> Picture:
-        """Draw the distribution of a column of the jobs. Raises KeyError for an unknown one."""
+        """Draw the distribution of a column of the jobs. Raises KeyError for an unknown one, and
+        ConfigError for one without numbers."""
         values = [one for one in self.jobs.column(column) if isinstance(one, int | float)]
+        if not values:
+            raise ConfigError(f"{column}: no job has a number there; {self.name}, seed {self.seed}")
         return distribution(values, title=f"{self.name}, seed {self.seed}", label=column)
 
     def __repr__(self) -> str:
         rows = Rows({"metric": name, "value": value} for name, value in self.metrics.items())
         told = ", saturated" if self.is_saturated else ""
-        return f"{self.name}, seed {self.seed}{told}\n{rows!r}"
+        return "\n".join([f"{self.name}, seed {self.seed}{told}", repr(rows), *self.notes])
 
     def _repr_html_(self) -> str:
         rows = Rows({"metric": name, "value": value} for name, value in self.metrics.items())
-        return rows._repr_html_()
+        return rows._repr_html_() + "".join(f"<p>{escape(note)}</p>" for note in self.notes)
 
 
 def flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

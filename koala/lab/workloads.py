@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
-from itertools import chain, count, islice
-from math import isfinite
+from itertools import chain, count, dropwhile, islice, takewhile
+from math import inf, isfinite
 from pathlib import Path
 from random import Random
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from koala.core.model.values import Priority
 from koala.errors import ConfigError
 from koala.lab.fields import check_fields
+from koala.lab.rows import Rows
 from koala.sim.trace.multicluster import GridJob
 from koala.workload import gwf, lublin, papers, swf
 from koala.workload import logs as log_files
@@ -29,6 +30,7 @@ Drawn = tuple[int, int, int, int]
 """Submit, processors, run time, queue."""
 
 
+@runtime_checkable
 class Workload(Protocol):
     """Jobs for a grid of so many processors."""
 
@@ -38,29 +40,86 @@ class Workload(Protocol):
 
 @dataclass(frozen=True)
 class Log:
-    """Jobs of a log in the Standard or the Grid Workload Format, gzipped or not. `overrun` is what
-    happens to a job that runs over its estimate: raise, kill, extend."""
+    """Jobs of a log in the Standard or the Grid Workload Format, gzipped or not.
+
+    - `overrun`: what happens to a job that runs over its estimate: raise, kill, extend.
+    - `begin_s`, `end_s`: only jobs that were submitted in this time, in seconds since the first job
+      of the log; `jobs`: at most so many of them.
+    - `part_s`: only a part of so many seconds: the seed n has the n-th one.
+
+    Counts of what was read and dropped are those of the whole log.
+    """
 
     path: str | Path
     format: str | None = None
     overrun: str = "raise"
+    _: KW_ONLY
+    begin_s: float = 0
+    end_s: float | None = None
+    jobs: int | None = None
+    part_s: float | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _one_of("overrun", self.overrun, [one.value for one in Overrun])
+        _one_of("overrun", self.overrun, [one.value for one in Overrun], is_option=False)
         if self.format is not None:
-            _one_of("format", self.format, list(FORMATS))
+            _one_of("format", self.format, list(FORMATS), is_option=False)
+        if not 0 <= self.begin_s < (inf if self.end_s is None else self.end_s):
+            raise ConfigError(
+                f"begin_s = {self.begin_s}, end_s = {self.end_s}: allowed is an end after a begin"
+                " of 0 or more"
+            )
+        for name, value in (("jobs", self.jobs), ("part_s", self.part_s)):
+            if value is not None and not value > 0:
+                raise ConfigError(f"{name} = {value}: allowed is more than 0")
+        if not Path(self.path).is_file():
+            raise ConfigError(f"{self.path}: there is no such file")
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all jobs of the log are meant."""
+        return (self.begin_s, self.end_s, self.jobs, self.part_s) == (0, None, None, None)
 
     def file(self) -> log_files.Log:
         """Return the file, to be read."""
         return log_files.Log(Path(self.path), format_of(Path(self.path), self.format))
 
     def arrivals(self, seed: int, processors: int) -> tuple[Iterable[GridJob], Counts]:
-        """Return the jobs of the log, the same for every seed; the first is submitted at 0. Raises
-        WorkloadError when one cannot be read."""
+        """Return the jobs of the log, the same for every seed without `part_s`; the first is
+        submitted at 0. Raises WorkloadError when one cannot be read, and ConfigError if there is
+        none."""
         found = Arrivals(self.file(), processors=ANY_SIZE, overrun=Overrun(self.overrun))
-        jobs = (GridJob(*job) for job in chain.from_iterable(found.sorted_blocks()))
-        return jobs, lambda: found.summary
+        return self._cut(found, seed), lambda: found.summary
+
+    def _cut(self, found: Arrivals, seed: int) -> Iterator[GridJob]:
+        begin, end = self.begin_s, inf if self.end_s is None else self.end_s
+        if self.part_s is not None:
+            begin, end = begin + (seed - 1) * self.part_s, min(end, begin + seed * self.part_s)
+        first = None
+        jobs = chain.from_iterable(found.sorted_blocks())
+        within = takewhile(lambda job: job[0] < end, dropwhile(lambda job: job[0] < begin, jobs))
+        for at, number, size, run_s, estimate_s in islice(within, self.jobs):
+            first = at if first is None else first
+            yield GridJob(at - first, number, size, run_s, estimate_s)
+        if first is None:
+            raise ConfigError(f"{self}: no job that could be replayed from {begin:g} to {end:g} s")
+
+    def rows(self) -> Rows:
+        """Read all jobs of the file with all fields of the format, to look at and to choose from;
+        names have underscores. Raises WorkloadError."""
+        form = self.file().format
+        names = [name.replace(" ", "_") for name in form.fields]
+        return Rows(
+            (
+                {
+                    name: float(value) if "." in value else int(value)
+                    for name, value in zip(names[: form.numbers], fields, strict=False)
+                }
+                | dict(zip(names[form.numbers :], fields[form.numbers :], strict=True))
+                for fields in self.file().lines()
+            ),
+            names,
+        )
 
     def local_jobs(self) -> Iterator[tuple[int, int, int, int]]:
         """Yield instant, processors, run time and estimate of each job, at the instants that the
@@ -69,7 +128,7 @@ class Log:
         for at, _, processors, run_s, estimate_s in chain.from_iterable(found.sorted_blocks()):
             yield at + found.shift, processors, run_s, estimate_s
 
-    def begin_s(self) -> int:
+    def shift_s(self) -> int:
         """Return the instant in the log of the job that `arrivals` submits at 0."""
         found = Arrivals(self.file(), processors=ANY_SIZE)
         next(found.sorted_blocks(), None)
@@ -77,7 +136,8 @@ class Log:
 
     def identity(self) -> object:
         """Return what results depend on: the content of the file, not its name."""
-        return [self.content, format_of(Path(self.path), self.format).name, self.overrun]
+        cut = [] if self.is_whole else [self.begin_s, self.end_s, self.jobs, self.part_s]
+        return [self.content, format_of(Path(self.path), self.format).name, self.overrun, *cut]
 
     @property
     def content(self) -> str:
@@ -134,6 +194,14 @@ class Synthetic:
             raise ConfigError(f"--overestimate {self.overestimate}: allowed is 0, or 1 and more")
         if not self.stretch > 0:
             raise ConfigError(f"--stretch {self.stretch}: allowed is more than 0")
+        if not (self.run_mean_s > 0 and self.utilization > 0):
+            told = f"--run {self.run_mean_s}, --utilization {self.utilization}"
+            raise ConfigError(f"{told}: allowed is more than 0")
+        if self.sizes is not None and not 1 <= self.sizes[0] <= self.sizes[1]:
+            raise ConfigError(
+                f"--sizes {self.sizes[0]}:{self.sizes[1]}: allowed are sizes of 1 and more, the"
+                " smaller first"
+            )
 
     def drawn(self, seed: int, processors: int) -> Iterator[Drawn]:
         """Draw the jobs. Raises ConfigError."""
@@ -168,9 +236,6 @@ class Synthetic:
         )
 
     def _das(self, processors: int, random: Random) -> Iterator[Drawn]:
-        if not (self.run_mean_s > 0 and self.utilization > 0):
-            told = f"--run {self.run_mean_s}, --utilization {self.utilization}"
-            raise ConfigError(f"{told}: allowed is more than 0")
         low, high = self.sizes or (1, processors)
         if high > processors:
             raise ConfigError(f"--sizes {low}:{high}: at most {processors}, all --processors")
@@ -207,6 +272,13 @@ class Job:
     queue: str | None = None
 
     def __post_init__(self) -> None:
+        try:
+            self._check()
+        except TypeError:  # of a comparison: types are looked at only then, as jobs are many
+            check_fields(self)
+            raise
+
+    def _check(self) -> None:
         sizes = (self.processors,) if isinstance(self.processors, int) else self.processors
         if not sizes or min(sizes) < 1 or max(sizes) >= ANY_SIZE:
             raise ConfigError(f"job with processors {self.processors}: allowed are 1 and more")

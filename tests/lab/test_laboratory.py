@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 
 from koala import lab
 from koala.core.model.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
+from koala.core.model.values import SiteName
 from koala.errors import ConfigError
 from koala.lab import sweeps
 from koala.sim.metrics import JobRecord
@@ -37,6 +38,8 @@ def test_own_jobs_run_on_a_grid_as_hand_calculated() -> None:
     assert rows["3"]["components"] == 2
     assert (found["jobs"], found["finished"], found["split_jobs"]) == (3, 3, 2)
     assert found["wait.max"] == pytest.approx(98, abs=1)
+    assert max(found.jobs.column("waiting_s")) == found["wait.max"]
+    assert rows["first"]["running_s"] == pytest.approx(100, abs=0.5)
 
 
 def test_jobs_of_a_function_depend_on_the_seed_and_equal_seeds_are_equal() -> None:
@@ -123,6 +126,89 @@ def test_values_of_a_wrong_type_are_refused_before_a_run(
     assert base.changed(split=4, until_s=9, claim_fraction=1).split == 4
 
 
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: OWN.changed(grid={"a": 8}), "grid = .*: allowed is Grid, got dict"),
+        (lambda: OWN.changed(workload="x.swf"), "workload = 'x.swf': allowed is Workload, got str"),
+        (lambda: OWN.changed(faults={"claim": 0.1}), "allowed is Faults, got dict"),
+        (lambda: OWN.changed(faults=lab.Faults(claim={"z": 0.1})), "faults of z: sites are a, b"),
+        (lambda: OWN.changed(faults=lab.Faults(outages=(("a", 2, 1),))), "outage of a from 2 to 1"),
+        (lambda: OWN.changed(until_s=-1), "until_s = -1: allowed is more than 0"),
+        (lambda: lab.Site("a", 8, users="x"), "allowed is LocalUsers or Log, got str"),  # type: ignore[arg-type]
+        (lambda: lab.Site("a", 8, users=lab.LocalUsers(load=-0.1)), "local users with load -0.1"),
+        (lambda: lab.Grid(sites=(lab.Site("a", 8),) * 2), "site a: twice in one grid"),
+        (lambda: lab.grid([8, 8]), "sites = .*: allowed are processors by name"),  # type: ignore[arg-type]
+        (lambda: lab.Replay(log="x.swf"), "allowed is Log, got str"),  # type: ignore[arg-type]
+        (lambda: lab.Log("absent.swf"), "absent.swf: there is no such file"),
+        (lambda: lab.Log(__file__, begin_s=5, end_s=5), "begin_s = 5, end_s = 5: allowed is"),
+        (lambda: lab.Log(__file__, part_s=0), "part_s = 0: allowed is more than 0"),
+        (lambda: lab.Synthetic(model="das", sizes=(4, 2)), "--sizes 4:2: allowed are"),
+        (lambda: lab.Synthetic(utilization=-1), "--utilization -1: allowed is more than 0"),
+        (lambda: lab.Job(at=0, processors=1.5, run_s=1), "processors = 1.5: allowed is int"),  # type: ignore[arg-type]
+        (lambda: lab.Job(at="now", processors=1, run_s=1), "at = 'now': allowed is float"),  # type: ignore[arg-type]
+        (lambda: lab.sweep(OWN, workers=-1, store=False), "workers = -1: allowed is 0 or more"),
+        (lambda: OWN.changed(metrics={"x": lambda jobs: None}).run(), "x returned None: allowed"),
+    ],
+)
+def test_wrong_pieces_of_an_experiment_are_named(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        make()
+
+
+def test_an_own_policy_with_an_invalid_answer_ends_the_run() -> None:
+    def to_a(request: PlacementRequest, view: GridView) -> Placement:
+        return Placement(
+            assignments=tuple(
+                Assignment(component=part.component, site=SiteName("a")) for part in request.parts
+            )
+        )
+
+    with pytest.raises(ConfigError, match="placement = <lambda>: answered NoneType: allowed are"):
+        OWN.changed(placement=lambda request, view: None).run()
+    with pytest.raises(ConfigError, match=r"placement = to_a: component \d at a: there is no room"):
+        OWN.changed(placement=to_a).run()
+    with pytest.raises(ConfigError, match="queueing = <lambda>: the sort key None"):
+        OWN.changed(queueing=lambda job: None).run()
+
+
+def test_a_run_ends_when_nothing_will_be_claimed_any_more() -> None:
+    def nowhere(request: PlacementRequest, view: GridView) -> Unplaceable:
+        return Unplaceable(component=0, reason="out of principle")
+
+    found = OWN.changed(placement=nowhere).run()
+    assert found["unfinished"] == len(PAIR)
+    assert "out of principle" in repr(found)
+    with pytest.raises(ConfigError, match="waiting_s: no job has a number there"):
+        found.plot()
+
+
+def test_a_part_of_a_log_is_replayed(tmp_path: Path) -> None:
+    path = tmp_path / "log.swf"
+    lines = ((one, 100 * one, -1, 10, 2, -1, -1, 2, 10, *[-1] * 9) for one in range(1, 9))
+    path.write_text("".join(f"{' '.join(map(str, line))}\n" for line in lines), encoding="ascii")
+
+    def instants(seed: int = 1, **cut: float) -> list[tuple[str, float]]:
+        log = lab.Log(path, **cut)  # type: ignore[arg-type]
+        rows = OWN.changed(workload=log).run(seed).jobs
+        return [(row["job"], row["submitted_at"]) for row in rows]
+
+    assert instants(begin_s=200, end_s=500) == [("3", 0), ("4", 100), ("5", 200)]
+    assert instants(begin_s=150, jobs=2) == [("3", 0), ("4", 100)]
+    assert [instants(seed, part_s=250) for seed in (1, 2)] == [
+        [("1", 0), ("2", 100), ("3", 200)],
+        [("4", 0), ("5", 100)],
+    ]
+    with pytest.raises(ConfigError, match=r"no job that could be replayed from 1000 to 1250 s"):
+        instants(5, part_s=250)
+    with pytest.raises(ConfigError, match="a Replay has a whole log"):
+        lab.Replay(log=lab.Log(path, jobs=2))
+    rows = lab.Log(path).rows()
+    assert (len(rows), rows[2]["submit_time"], rows[2]["job_number"]) == (8, 300, 3)
+    identities = [lab.Log(path, **cut).identity() for cut in ({}, {"jobs": 2}, {"end_s": 9})]  # type: ignore[arg-type]
+    assert len(set(map(str, identities))) == len(identities)
+
+
 def test_numbers_of_numpy_are_numbers() -> None:
     base = lab.Experiment(grid=lab.grid({"delft": 4}), workload=lab.Synthetic(jobs=2))
     found = base.changed(**{"workload.jobs": numpy.int64(3), "until_s": numpy.float32(9)})
@@ -131,6 +217,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 def test_a_log_that_has_changed_has_another_name_in_the_store(tmp_path: Path) -> None:
     path = tmp_path / "log.swf"
+    path.touch()
     log = lab.Log(path)
     names = []
     for run_s in (1, 20):

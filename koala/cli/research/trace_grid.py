@@ -92,7 +92,7 @@ def _write_log(
         outcomes.note(int(job.job.partition(".")[0]), round(job.submitted_at), outcome)
     named = ", ".join(f"{number} {site}" for site, number in partitions.items())
     notes = [f"replayed by koala simulate trace, {grid}", f"partitions: {named}; -1: several"]
-    outcomes.write(path, log.file(), notes, shift_s=log.begin_s())
+    outcomes.write(path, log.file(), notes, shift_s=log.shift_s())
 
 
 def _text(found: dict[str, Any]) -> str:

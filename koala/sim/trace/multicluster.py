@@ -22,6 +22,9 @@ from koala.sim.experiment.setting import Faults, Links, SiteSetting, Submission
 from koala.sim.experiment.world import ExperimentReport, World
 from koala.workload.arrivals import Summary
 
+UNCLAIMED_S = 86_400.0
+"""Simulated time without a claim, after the last submission and with nothing else at the sites,
+after which a run ends: longer than any pause of the scheduler."""
 Sizes = tuple[int, ...]
 SplitRule = Callable[[int, Sequence[int]], Sizes | None]
 """Component sizes of a job of so many processors on sites of these sizes, largest first; None when
@@ -129,13 +132,15 @@ class GridReplay:
         self._sizes = sorted(self._processors.values(), reverse=True)
         self._known: dict[int | Sizes, Sizes | None] = {}
         self._numbers: set[int | str] = set()  # some logs give one to several jobs
+        self._is_all_submitted = False
         self.is_interrupted = False
         self.too_large = 0
         self.split_jobs = 0
 
     def run(self, *, progress: Callable[[int], None] | None = None) -> ExperimentReport:
-        """Run to the end of the last job (of everybody's with `is_whole`), to `until`, or to an
-        interrupt."""
+        """Run to the end of the last job (of everybody's with `is_whole`), to `until`, to an
+        interrupt, or until nothing was claimed on an empty grid for so long that nothing will be:
+        a policy may refuse a job for ever."""
         world = World(
             sites=self._setting.sites,
             submissions=self._submissions(progress),
@@ -146,8 +151,14 @@ class GridReplay:
         )
         world.begin()
         until = self._setting.until
+        outages = () if self._setting.faults is None else self._setting.faults.outages
+        claimed_at = max((one.until for one in outages), default=0.0)
         while not (self.is_interrupted or self._is_over(world)) and world.step(until=until):
-            pass
+            is_waiting = self._is_all_submitted and not world.scheduler.ledger
+            if not (is_waiting and all(site.is_left for site in world.grid.sites.values())):
+                claimed_at = max(claimed_at, world.engine.now)
+            elif world.engine.now - claimed_at > UNCLAIMED_S:
+                break
         return world.report()
 
     def _is_over(self, world: World) -> bool:
@@ -225,6 +236,7 @@ class GridReplay:
                 spec=_spec(job, parts),
                 run_s=(float(job.run_s),) * len(parts),
             )
+        self._is_all_submitted = True
 
     def _fits_queue(self, job: GridJob, parts: Sizes) -> bool:
         """True if a job of one component fits at the site of its queue, where alone it may run."""
