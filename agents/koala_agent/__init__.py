@@ -1,4 +1,20 @@
-"""The agent: one process in front of the local resource manager of one site."""
+"""The agent: one process in front of the local resource manager of one site.
+
+main, background, doctor    the commands; `doctor --probe` submits the `probe_job`
+config, config_tables       the configuration; `accounts` and `site_access` interpret it
+assembly                    builds a live site from it
+site                        the agent of one site: passes messages between the parts below
+link                        the session with the daemon
+claims                      the claim table, a pure machine, and its store
+claim_driver                drives the table, with `claim_callbacks` and `claim_folders`
+placeholders                a claim's batch job, folder and files; `output_collection` uploads some
+lrm                         batch systems, real or emulated
+starter_link, starter       the program of a placeholder, and the agent's connections to it
+files                       replicas, copies and uploads (`koala.files`)
+transport                   commands and files at a site, here or over ssh
+connect                     `koala site connect`
+metrics                     what Prometheus reads
+"""
 
 import os
 

@@ -24,7 +24,7 @@ from koala.errors import ConfigError, LocalManagerError
 from koala.runtime.structured_log import get_logger
 from koala_agent import FORK_SUPPORT, VERBOSITY
 from koala_agent.config_tables import AccountsTable, Config
-from koala_agent.transport.shell import Entry
+from koala_agent.transport.shell import AccountSwitch
 
 REFRESH_S = 30.0
 
@@ -55,22 +55,22 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class AcceptedUsers:
     """Grid users whose claims are accepted, and their accounts.
 
     `users` None means everybody; `key` is the configuration key that says so. `owner` is sent to
     the daemon, empty for none. `accounts` maps users to account names, None where claims run as the
-    agent's own account; `entries` say how to become an account.
+    agent's own account; `switches` say how to become an account.
     """
 
     users: tuple[str, ...] | None
     key: str
     owner: str = ""
     accounts: Mapping[str, str] | None = None
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    switches: Mapping[str, AccountSwitch] = field(default_factory=dict)
 
 
-class Entries(Mapping[str, Entry]):
+class AccountSwitches(Mapping[str, AccountSwitch]):
     """Ways to become each mapped account, as this machine knows them.
 
     An account that is unknown or no longer usable raises LocalManagerError; the others are not
@@ -81,16 +81,16 @@ class Entries(Mapping[str, Entry]):
     def __init__(self, table: AccountsTable) -> None:
         """Look up all accounts. Raises ConfigError for a known account that may not be used."""
         self._table = table
-        self._found: dict[str, Entry] = {}
+        self._found: dict[str, AccountSwitch] = {}
         self._objections: dict[str, str] = {}
         for name in self:
             entry = _look_up(name, table)
             if entry is None:
                 self._object(name, "this machine does not know it (getent passwd)")
             else:
-                self._found[name] = _entry(entry, table)
+                self._found[name] = _account_switch(entry, table)
 
-    def __getitem__(self, account: str) -> Entry:
+    def __getitem__(self, account: str) -> AccountSwitch:
         if account in self._objections:
             raise LocalManagerError(self._objections[account], transient=True)
         return self._found[account]
@@ -120,7 +120,7 @@ class Entries(Mapping[str, Entry]):
                 continue
             if account is None:
                 continue
-            entry = _entry(account, self._table)
+            entry = _account_switch(account, self._table)
             if entry != self._found.get(name) or name in self._objections:
                 self._found[name] = entry
                 self._objections.pop(name, None)
@@ -132,19 +132,19 @@ class Entries(Mapping[str, Entry]):
             log.warning("account.not_usable", account=name, reason=objection)
 
 
-def served(config: Config) -> Served:
+def accepted_users(config: Config) -> AcceptedUsers:
     """Derive the accepted users and their accounts from the configuration. Raises ConfigError."""
     owner = config.site.owner
     match config.accounts.mode:
         case "anyone":
             users = (owner,) if owner else None
-            return Served(users=users, key="site.owner", owner=owner)
+            return AcceptedUsers(users=users, key="site.owner", owner=owner)
         case "user":
             key = "accounts.user" if config.accounts.user or not owner else "site.owner"
             user = config.accounts.user or owner or own_name()
-            return Served(users=(user,), key=key, owner=user)
+            return AcceptedUsers(users=(user,), key=key, owner=user)
         case "site":
-            return _served_site(config)
+            return _mapped_users(config)
 
 
 def own_name() -> str:
@@ -160,20 +160,20 @@ def own_name() -> str:
         raise ConfigError(message) from None
 
 
-def _served_site(config: Config) -> Served:
+def _mapped_users(config: Config) -> AcceptedUsers:
     table = config.accounts
-    entries = Entries(table)
+    switches = AccountSwitches(table)
     if not table.become and os.geteuid() != 0:
         _refuse("become", (), f"how uid {os.geteuid()} becomes an account, since it is not root")
     if config.lrm.kind == "emulated" and os.geteuid() != 0:
         allowed = "another local manager: only root can start and end processes as others"
         _refuse("mode", table.mode, f"{allowed} (lrm.kind = 'emulated')")
-    return Served(
+    return AcceptedUsers(
         users=tuple(sorted(table.map)),
         key="accounts.map",
         owner=config.site.owner,
         accounts=dict(table.map),
-        entries=entries,
+        switches=switches,
     )
 
 
@@ -198,7 +198,7 @@ def _look_up(name: str, table: AccountsTable) -> Account | None:
     )
 
 
-def _entry(account: Account, table: AccountsTable) -> Entry:
+def _account_switch(account: Account, table: AccountsTable) -> AccountSwitch:
     environment = {
         "HOME": account.home,
         "USER": account.name,
@@ -207,11 +207,11 @@ def _entry(account: Account, table: AccountsTable) -> Entry:
     }
     if table.become:
         prefix = tuple(word.replace("{account}", account.name) for word in table.become)
-        return Entry(prefix=prefix, environment=environment)
+        return AccountSwitch(prefix=prefix, environment=environment)
     numbers = (f"--reuid={account.uid}", f"--regid={account.gid}")
     groups = f"--groups={','.join(map(str, account.groups))}"
     prefix = ("setpriv", *numbers, groups, "--")
-    return Entry(prefix=prefix, environment=environment)
+    return AccountSwitch(prefix=prefix, environment=environment)
 
 
 def _refuse(key: str, value: object, allowed: str) -> NoReturn:

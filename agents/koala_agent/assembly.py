@@ -23,9 +23,9 @@ from koala.protocol.names import SiteName
 from koala.runtime import clock
 from koala.runtime.disk import MB, Disk
 from koala.runtime.structured_log import get_logger
-from koala_agent.accounts import Entries, Served, own_environment, served
+from koala_agent.accounts import AcceptedUsers, AccountSwitches, accepted_users, own_environment
+from koala_agent.claim_callbacks import StoreThread
 from koala_agent.claim_folders import ClaimFolders
-from koala_agent.claim_ports import StoreThread
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.store import Store
 from koala_agent.config import largest_local_job, metrics_endpoint
@@ -33,18 +33,18 @@ from koala_agent.config_tables import Config, LRMTable
 from koala_agent.files import Files, FilesSettings
 from koala_agent.link import codec
 from koala_agent.link.enrolment import find_identity
-from koala_agent.link.presence import Presence
 from koala_agent.link.session import Session, Timing
 from koala_agent.link.session_events import Event, Reported
-from koala_agent.link.stream import Wire
+from koala_agent.link.session_status import SessionStatus
+from koala_agent.link.stream import StreamFactory
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.dialect import UNTRIED, Dialect, notice_of
 from koala_agent.lrm.batch.native import EVERY
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.local_users import LoadParameters
-from koala_agent.lrm.port import Idle, Listed, LocalManager, Tell
-from koala_agent.order_guard import live_scheduler
+from koala_agent.lrm.emulated.order_fallback import live_scheduler
+from koala_agent.lrm.local_manager import Idle, Listed, LocalManager, Tell
 from koala_agent.output_collection import OutputCollection
 from koala_agent.placeholders.input_files import InputPaths
 from koala_agent.placeholders.submission import LaunchSettings
@@ -56,11 +56,11 @@ from koala_agent.site_access import (
     mailbox_of,
     ssh_transport,
 )
-from koala_agent.starter_link.inherited_lines import LOCAL, InheritedLines
+from koala_agent.starter_link.inherited_connections import LOCAL, InheritedConnections
 from koala_agent.starter_link.mailbox import Mailbox
 from koala_agent.state_folder import check_state
+from koala_agent.transport.interface import CommandRunner, Transport
 from koala_agent.transport.local import LocalTransport
-from koala_agent.transport.port import CommandRunner, Transport
 from koala_agent.transport.shell import plain_environment
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_host import SSHHosts
@@ -94,7 +94,7 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
 
     Raises ConfigError and JournalError when the state directory cannot be used.
     """
-    site = served(config)
+    site = accepted_users(config)
     settings = SiteSettings(
         name=config.agent.site,
         daemon=config.agent.daemon,
@@ -117,7 +117,11 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
     if metrics is None:
         return LiveSite(site=live)
     serve = partial(
-        metrics.run, live, presence=around.presence, disk=around.disk, identity=around.identity
+        metrics.run,
+        live,
+        session_status=around.session_status,
+        disk=around.disk,
+        identity=around.identity,
     )
     return LiveSite(site=live, serve_metrics=serve)
 
@@ -133,7 +137,7 @@ def _metrics(config: Config, version: str) -> AgentMetrics | None:
 
 def _surroundings(
     config: Config,
-    site: Served,
+    site: AcceptedUsers,
     transport: Transport,
     *,
     version: str,
@@ -158,7 +162,7 @@ def _surroundings(
         now=clock.now(),
         mark=store.mark,
     )
-    presence = Presence(session)
+    session_status = SessionStatus(session)
     link_events: asyncio.Queue[Event] = asyncio.Queue()
     local_reports: asyncio.Queue[Listed | Idle] = asyncio.Queue()
     launch = _launch_settings(config, site)
@@ -175,9 +179,9 @@ def _surroundings(
     files = Files(
         _files_settings(config, identity, disk, may_take_local=launch.shows_all),
         tell_of_files,
-        relay=lambda: presence.relay,
+        relay=lambda: session_status.relay,
     )
-    lines = InheritedLines()
+    lines = InheritedConnections()
     manager = _local_manager(
         config,
         site,
@@ -196,7 +200,7 @@ def _surroundings(
         folder=launch.folder,
         room_bytes=lambda: disk.room_bytes,
     )
-    wire = Wire(
+    streams = StreamFactory(
         target=config.agent.daemon,
         encode=lambda message: codec.encode(
             message,
@@ -215,11 +219,11 @@ def _surroundings(
         local_reports=local_reports,
         files=files,
         folders=folders,
-        collect=OutputCollection(presence, files.upload, may_leave=launch.shows_all).collect,
+        collect=OutputCollection(session_status, files.upload, may_leave=launch.shows_all).collect,
         session=session,
         link_events=link_events,
-        stream=wire.stream,
-        presence=presence,
+        stream=streams.open,
+        session_status=session_status,
         identity=identity,
         input_path=inputs.path,
         input_named=inputs.named,
@@ -229,7 +233,7 @@ def _surroundings(
         mailbox=Mailbox(transport, launch.mailbox) if by_files else None,
         lines=lines if launch.agents == (LOCAL,) and not by_files else None,
         lead_starters=ssh.run_beside if ssh else None,
-        helpers=(site.entries.run,) if isinstance(site.entries, Entries) else (),
+        helpers=(site.switches.run,) if isinstance(site.switches, AccountSwitches) else (),
     )
 
 
@@ -238,7 +242,7 @@ async def _archive(files: Files, hold: messages.Hold) -> Path | None:
     return await files.arrived(hold.archive) if hold.archive else None
 
 
-def _launch_settings(config: Config, site: Served) -> LaunchSettings:
+def _launch_settings(config: Config, site: AcceptedUsers) -> LaunchSettings:
     return LaunchSettings(
         root=Path(config.agent.state_dir) / "claims",
         site=config.agent.site,
@@ -263,26 +267,26 @@ def _agent_addresses(config: Config) -> tuple[str, ...]:
     return agent_addresses(config.starter.listen)
 
 
-def _transport(config: Config, site: Served, hosts: SSHHosts, *, umask: int) -> Transport:
+def _transport(config: Config, site: AcceptedUsers, hosts: SSHHosts, *, umask: int) -> Transport:
     if config.transport.kind == "ssh":
         return ssh_transport(config, hosts)
     return LocalTransport(
         environment=plain_environment(config.lrm.environment),
         umask=umask,
         limit_s=config.lrm.command_limit_s,
-        entries=site.entries,
+        switches=site.switches,
     )
 
 
 def _local_manager(
     config: Config,
-    site: Served,
+    site: AcceptedUsers,
     *,
     disk: Disk,
     tell: Tell,
     umask: int,
     runner: CommandRunner,
-    lines: InheritedLines,
+    lines: InheritedConnections,
 ) -> LocalManager:
     """Return the site's local manager; jobs get this umask. Starters of this machine inherit
     `lines`."""
@@ -300,7 +304,7 @@ def _local_manager(
                 may_kill_local=config.lrm.may_kill_local,
                 environment=own_environment(),
                 umask=umask,
-                entries=site.entries,
+                switches=site.switches,
                 make_room=disk.give_up_ballast,
             )
             return EmulatedLocalManager(settings, tell=tell, clock=clock.now, open_line=lines.open)
@@ -315,7 +319,7 @@ def _local_manager(
                 poll_s=config.lrm.poll_s,
                 figures_s=FIGURES_POLLS * config.lrm.poll_s if is_far else FIGURES_S,
                 account=account_at(config),
-                accounts=tuple(site.entries),
+                accounts=tuple(site.switches),
                 make_room=disk.give_up_ballast,
             )
             return BatchManager(
@@ -328,7 +332,7 @@ def _local_manager(
 
 
 def _description(
-    config: Config, site: Served, *, version: str, manager: LocalManager, files: Files
+    config: Config, site: AcceptedUsers, *, version: str, manager: LocalManager, files: Files
 ) -> codec.SiteDescription:
     """Return what the site says of itself when it registers."""
     facts = messages.Facts(

@@ -35,8 +35,8 @@ from koala.protocol.names import ClaimId, is_claim_id
 from koala.runtime.driver import Driver
 from koala.runtime.structured_log import get_logger
 from koala.runtime.threads import BatchedCalls
+from koala_agent.claim_callbacks import ClaimCallbacks
 from koala_agent.claim_folders import ClaimFolders, Preparation
-from koala_agent.claim_ports import Ports
 from koala_agent.claims import states as claim_states
 from koala_agent.claims.committed import CommittedClaims
 from koala_agent.claims.events import (
@@ -63,7 +63,8 @@ from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim
 from koala_agent.claims.table import ClaimTable
-from koala_agent.lrm.port import (
+from koala_agent.lrm.claim_processes import boot_id
+from koala_agent.lrm.local_manager import (
     EndCause,
     Ended,
     Idle,
@@ -74,10 +75,9 @@ from koala_agent.lrm.port import (
     RequestRefusedError,
     Running,
 )
-from koala_agent.lrm.processes import boot_id
 from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.file_sync import FileSyncServer, Message
-from koala_agent.starter_link.inherited_lines import LOCAL
+from koala_agent.starter_link.inherited_connections import LOCAL
 from koala_agent.starter_link.listener import StarterListener
 from koala_agent.starter_link.mailbox import Mailbox, too_short
 
@@ -119,7 +119,7 @@ class ClaimDriver:
         store: Store,
         manager: LocalManager,
         folders: ClaimFolders,
-        ports: Ports,
+        callbacks: ClaimCallbacks,
         limits: Limits,
         listen: str = "127.0.0.1",
         port: int = 0,
@@ -130,8 +130,8 @@ class ClaimDriver:
         self._store = store
         self._manager = manager
         self._folders = folders
-        self._ports = ports
-        self._mailbox = ports.mailbox
+        self._callbacks = callbacks
+        self._mailbox = callbacks.mailbox
         self._listen = listen
         self._port = port
         self._keep_s = keep_s
@@ -139,7 +139,7 @@ class ClaimDriver:
         self._table = ClaimTable(
             limits=limits,
             leases=self._leases,
-            now=ports.clock(),
+            now=callbacks.clock(),
             boot=boot_id(),
             restored=restored,
             forgotten=store.forgotten(),
@@ -149,9 +149,9 @@ class ClaimDriver:
         self._file_sync = FileSyncServer(
             claim=self._committed.stored.get,
             folder=folders.folder,
-            input_path=ports.input_path,
-            input_named=ports.input_named,
-            room_bytes=ports.room_bytes,
+            input_path=callbacks.input_path,
+            input_named=callbacks.input_named,
+            room_bytes=callbacks.room_bytes,
         )
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()
         self._driver = Driver(
@@ -159,13 +159,13 @@ class ClaimDriver:
             self._inbox,
             woken=Woken(),
             carry_out=self._carry_out_all,
-            clock=ports.clock,
+            clock=callbacks.clock,
             batch_max=BATCH_MAX,
         )
         self._listener = StarterListener(
             tell=self._inbox.put_nowait,
             secret=self._table.secret,
-            now=ports.clock,
+            now=callbacks.clock,
             ask=None if folders.is_shared else self._handle_file_request,
             machines=self._machines,
         )
@@ -190,8 +190,8 @@ class ClaimDriver:
                 self._listen, self._port or self._store.port, is_fixed=self._port > 0
             )
             self._store.set_port(self.port)
-        if self._ports.lines is not None:
-            self._ports.lines.begin(lambda line: self._listener.connect(line, LOCAL))
+        if self._callbacks.lines is not None:
+            self._callbacks.lines.begin(lambda line: self._listener.connect(line, LOCAL))
         try:
             async with self._tasks:
                 if self._mailbox is not None:
@@ -203,14 +203,14 @@ class ClaimDriver:
                 self._tasks.create_task(self._store_watermarks())
                 await self._driver.run()
         finally:
-            if self._ports.lines is not None:
-                self._ports.lines.end()
+            if self._callbacks.lines is not None:
+                self._callbacks.lines.end()
             self._listener.close()
 
     async def _carry(self, mailbox: Mailbox) -> None:
         """Exchange messages with starters by files."""
         accept, secret = self._listener.accept_by_files, self._table.secret
-        await mailbox.run(accept, secret, self._ports.changed)
+        await mailbox.run(accept, secret, self._callbacks.changed)
 
     @property
     def trouble(self) -> str:
@@ -291,7 +291,7 @@ class ClaimDriver:
         writes = [output for output in outputs if isinstance(output, StoreClaim | Forget)]
         if any(isinstance(write, StoreClaim) for write in writes):
             writes, self._unstored = [*self._unstored, *writes], []
-            await self._ports.commit(writes)
+            await self._callbacks.commit(writes)
         else:
             self._unstored += writes
         for output in outputs:
@@ -304,7 +304,7 @@ class ClaimDriver:
             await asyncio.sleep(WATERMARK_S)
             if self._unstored or self._store.has_new_watermark:
                 writes, self._unstored = self._unstored, []
-                await self._ports.commit(writes)
+                await self._callbacks.commit(writes)
 
     def _carry_out(self, output: Output) -> None:
         match output:
@@ -331,7 +331,7 @@ class ClaimDriver:
         if isinstance(message, Report):
             message = self._committed.with_batch_job(message)
             log.info("claim.reported", claim=message.claim, state=message.state.value)
-        self._ports.tell(message)
+        self._callbacks.tell(message)
 
     # Calls ---------------------------------------------------------------------------------------
 
@@ -342,16 +342,16 @@ class ClaimDriver:
             yield
 
     async def _submit(self, claim: Claim) -> None:
-        is_wish = False
+        has_requests = False
         async with self._call_slot(claim.id):
             try:
-                archive = await self._ports.archive(claim.hold)
+                archive = await self._callbacks.archive(claim.hold)
                 placeholder = await self._prepare(claim, archive)
-                is_wish = placeholder.has_wishes()
-                await self._ports.prepare_input(claim.hold)
+                has_requests = placeholder.has_resource_requests()
+                await self._callbacks.prepare_input(claim.hold)
                 await self._manager.submit(placeholder)
             except LocalManagerError as error:
-                is_refused = is_wish or isinstance(error, RequestRefusedError)
+                is_refused = has_requests or isinstance(error, RequestRefusedError)
                 self._submit_failed(
                     claim.id, str(error), is_transient=error.transient, is_refused=is_refused
                 )
@@ -360,7 +360,7 @@ class ClaimDriver:
             except OSError as error:
                 self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)
             self._committed.note_submitted(claim.id)
-            self._ports.changed()
+            self._callbacks.changed()
 
     async def _prepare(self, claim: Claim, archive: Path | None) -> Placeholder:
         """Make the claim's folder. Unpacking an archive may take long, so it delays no other."""
@@ -369,7 +369,7 @@ class ClaimDriver:
             archive=archive,
             port=self.port,
             leases=self._leases,
-            input_path=self._ports.input_path(claim.hold),
+            input_path=self._callbacks.input_path(claim.hold),
         )
         calls = self._preparations
         if archive is not None:
@@ -439,7 +439,7 @@ class ClaimDriver:
     async def _collect(self, claim: Claim) -> None:
         async with self._collects:
             try:
-                reason = await self._ports.collect(claim, self._folders.folder(claim.id))
+                reason = await self._callbacks.collect(claim, self._folders.folder(claim.id))
             except OSError as error:
                 reason = str(error)
         self._inbox.put_nowait(Collected(claim=claim.id, reason=reason))
@@ -456,9 +456,9 @@ class ClaimDriver:
         question: Message,
         answer: Callable[[Message], None],
     ) -> None:
-        self._tasks.create_task(self._answer_courier(claim, nonce, question, answer))
+        self._tasks.create_task(self._answer_file_request(claim, nonce, question, answer))
 
-    async def _answer_courier(
+    async def _answer_file_request(
         self,
         claim: ClaimId,
         nonce: str,

@@ -21,7 +21,7 @@ from koala_agent.claims import states
 from koala_agent.claims.folder import StarterRecord, folder_name
 from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Claim
-from koala_agent.lrm.port import Ended, Placeholder
+from koala_agent.lrm.local_manager import Ended, Placeholder
 from koala_agent.placeholders import submission as placeholders
 from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.cleanup import remove_all

@@ -23,10 +23,10 @@ from koala.files.incoming import Incoming
 from koala.files.orders import Report, Uploaded, UploadOrder
 from koala.files.rate_limits import LinkLimits, RateLimits
 from koala.files.replica_store import FileStore
-from koala.files.server import FileServer, Offer, ServePlace
+from koala.files.server import FileServer, Offer, ServeContext
 from koala.files.threads import in_thread
 from koala.files.transfer import TransferLimits
-from koala.files.transfer_driver import Fetch, FetchPlace
+from koala.files.transfer_driver import Fetch, FetchContext
 from koala.files.uploads import UploadLimits, upload
 from koala.identity.tls import IdentityFile, server_credentials
 from koala.protocol.messages import FetchOrder, FileFound, FileRemoved, ServeOrder, TransferFailed
@@ -35,7 +35,7 @@ from koala.runtime import clock
 from koala.runtime.structured_log import get_logger
 from koala.wire import connection_limits as strangers
 from koala.wire.flood_guard import FloodGuard
-from koala.wire.grpc_shutdown import start_whole
+from koala.wire.grpc_shutdown import start_uninterrupted
 from koala.wire.interceptors import Readable
 from koala.wire.listen_ports import cannot_listen, check_free
 from koala.wire.v1 import files_pb2_grpc
@@ -114,7 +114,7 @@ class Files:
         self._scan_wanted = asyncio.Event()
         self._guard = FloodGuard(is_open=True)
         self._uploads = asyncio.Semaphore(settings.uploads_max)
-        self._serving = ServePlace(
+        self._serving = ServeContext(
             site=settings.site,
             store=self._store,
             links=LinkLimits(settings.rates),
@@ -124,7 +124,7 @@ class Files:
             idle_s=settings.serve_idle_s,
             after_s=settings.serve_after_s,
         )
-        self._fetching = FetchPlace(
+        self._fetching = FetchContext(
             site=settings.site,
             incoming=self._incoming,
             channels=self._channels,
@@ -143,7 +143,7 @@ class Files:
             async with asyncio.TaskGroup() as group:
                 if server is not None:
                     group.create_task(self._guard.run())
-                    await start_whole(server)
+                    await start_uninterrupted(server)
                 group.create_task(self._start_begun(group))
                 group.create_task(self._forget_served())
                 self._is_ready.set()

@@ -29,7 +29,7 @@ from koala.runtime.standard_streams import open_standard_streams
 from koala.runtime.structured_log import bind_to_all, configure_logging, get_logger
 from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
-from koala.wire.grpc_shutdown import to_the_end
+from koala.wire.grpc_shutdown import run_and_drain
 from koala_agent.assembly import LiveSite, live_site
 from koala_agent.config import read_config, read_configs
 from koala_agent.config_tables import Config
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     umask = os.umask(0o077)  # all that the agent makes is for its account alone
     configure_logging(configs[0].agent.log_level, is_lasting=True)
     try:
-        return asyncio.run(to_the_end(serve(configs, umask=umask)))
+        return asyncio.run(run_and_drain(serve(configs, umask=umask)))
     except (KoalaError, OSError) as error:
         return _fail_for(error)
     except ExceptionGroup as group:
@@ -123,10 +123,10 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from koala_agent import checks
+    from koala_agent import doctor
 
     configure_logging("error", is_lasting=True)  # the findings say the rest
-    return checks.doctor(options.config, is_probed=options.probe, as_json=options.json)
+    return doctor.doctor(options.config, is_probed=options.probe, as_json=options.json)
 
 
 COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], str]] = {

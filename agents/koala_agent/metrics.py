@@ -21,8 +21,8 @@ from koala.runtime.disk import Disk
 from koala_agent.claims import states
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.states import Claim, report_of
-from koala_agent.link.presence import Presence
-from koala_agent.lrm.port import Idle
+from koala_agent.link.session_status import SessionStatus
+from koala_agent.lrm.local_manager import Idle
 
 ENDING = "ending"
 STATES: dict[type[states.State], str] = {
@@ -113,7 +113,12 @@ class AgentMetrics:
     # --- what is read -----------------------------------------------------------------------------
 
     async def run(
-        self, site: Observed, *, presence: Presence, disk: Disk, identity: IdentityFile | None
+        self,
+        site: Observed,
+        *,
+        session_status: SessionStatus,
+        disk: Disk,
+        identity: IdentityFile | None,
     ) -> None:
         """Serve, and measure the lag of the event loop, until cancelled."""
 
@@ -122,8 +127,8 @@ class AgentMetrics:
             self._read_site(readings, site)
             readings.set(m.BUILD_INFO, 1, self._version)
             readings.set(m.DISK_FREE, disk.free_bytes)
-            readings.set(m.AGENT_LINK_UP, presence.is_live)
-            readings.set(m.AGENT_CONNECTIONS, presence.connection)
+            readings.set(m.AGENT_LINK_UP, session_status.is_live)
+            readings.set(m.AGENT_CONNECTIONS, session_status.connection)
             return readings
 
         self._identity = identity

@@ -8,9 +8,9 @@ from pathlib import Path
 from koala.files.orders import Uploaded, UploadOrder
 from koala.files.threads import in_thread
 from koala.protocol.messages import Program
-from koala_agent.claim_ports import check_outputs
+from koala_agent.claim_callbacks import check_outputs
 from koala_agent.claims.states import Claim
-from koala_agent.link.presence import Presence
+from koala_agent.link.session_status import SessionStatus
 from koala_agent.placeholders.result_files import matched_paths, missing, upload_order
 
 
@@ -19,33 +19,37 @@ class OutputCollection:
 
     def __init__(
         self,
-        presence: Presence,
+        session_status: SessionStatus,
         upload: Callable[[UploadOrder], Awaitable[tuple[Uploaded, ...]]],
         *,
         may_leave: bool,
     ) -> None:
-        self._presence = presence
+        self._session_status = session_status
         self._upload = upload
         self._may_leave = may_leave
 
     async def collect(self, claim: Claim, folder: Path) -> str:
         """Upload outputs and logs to the spool; return which outputs did not arrive."""
-        presence = self._presence
-        await presence.welcomed()  # the daemon says where its relay is
+        session_status = self._session_status
+        await session_status.welcomed()  # the daemon says where its relay is
         while True:
-            if not presence.relay:
+            if not session_status.relay:
                 # Without a relay the outputs stay here.
                 return await check_outputs(claim, folder, may_leave=self._may_leave)
-            connection = presence.connection
+            connection = session_status.connection
             matched, problem = await self._matched(claim.hold.program, folder)
             order = upload_order(
-                claim, folder, relay=presence.relay, may_leave=self._may_leave, matched=matched
+                claim,
+                folder,
+                relay=session_status.relay,
+                may_leave=self._may_leave,
+                matched=matched,
             )
             reason = "; ".join(filter(None, (missing(await self._upload(order)), problem)))
-            if not reason or (presence.is_live and connection == presence.connection):
+            if not reason or (session_status.is_live and connection == session_status.connection):
                 return reason
             # The daemon was away, and its relay with it: that is no fault of the program's.
-            await presence.live()
+            await session_status.live()
 
     async def _matched(self, program: Program, folder: Path) -> tuple[dict[str, str], str]:
         """Return the outputs that patterns match; only they need a look at the disk."""

@@ -32,22 +32,22 @@ from koala.protocol.names import ClaimId
 from koala.runtime import clock
 from koala.runtime.disk import Disk
 from koala.runtime.structured_log import get_logger
+from koala_agent.claim_callbacks import ClaimCallbacks, no_archive, no_input, nothing_to_copy
 from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_folders import ClaimFolders
-from koala_agent.claim_ports import Ports, no_archive, no_input, nothing_to_copy
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim
 from koala_agent.claims.store import Store
 from koala_agent.link.enrolment import Renewal
-from koala_agent.link.presence import Presence
 from koala_agent.link.session import Session
-from koala_agent.link.session_driver import Link, Post, Stream
+from koala_agent.link.session_driver import Post, SessionDriver, Stream
 from koala_agent.link.session_events import Event, Finish, Order
-from koala_agent.lrm.port import Idle, Listed, LocalManager
+from koala_agent.link.session_status import SessionStatus
+from koala_agent.lrm.local_manager import Idle, Listed, LocalManager
 from koala_agent.placeholders.input_references import InputReferences
 from koala_agent.placeholders.logs import LogSource, read_log
-from koala_agent.starter_link.inherited_lines import InheritedLines
+from koala_agent.starter_link.inherited_connections import InheritedConnections
 from koala_agent.starter_link.mailbox import Mailbox
 
 LISTED_WAIT_S = 2.0
@@ -105,7 +105,7 @@ class Surroundings:
     `link_events` and `local_reports` are the inboxes of the link and of the local manager's
     reports: files and manager were built with their ends. `stream` makes the stream of a
     connection. `commit` writes claims to the store. `input_path`, `input_named`, `prepare_input`,
-    `archive` and `collect` are those of `claim_driver.Ports`. With an `identity` its certificate is
+    `archive` and `collect` are those of `ClaimCallbacks`. With an `identity` its certificate is
     renewed. `close` is called at the end, `helpers` run meanwhile, and `lead_starters`, which
     gets the port of the agent to which it leads starters from elsewhere. Starters that cannot dial
     have a `mailbox`; those of this machine may inherit `lines`.
@@ -123,7 +123,7 @@ class Surroundings:
     session: Session
     link_events: asyncio.Queue[Event]
     stream: Callable[[int, Post], Stream]
-    presence: Presence
+    session_status: SessionStatus
     identity: IdentityFile | None = None
     input_path: Callable[[messages.Hold], str] = no_input
     input_named: Callable[[messages.Hold, str], str] = no_input
@@ -132,7 +132,7 @@ class Surroundings:
     log_source: Callable[[ClaimId, Claim | None], LogSource | None] = no_logs
     clock: Callable[[], float] = clock.now
     mailbox: Mailbox | None = None
-    lines: InheritedLines | None = None
+    lines: InheritedConnections | None = None
     lead_starters: Callable[[int], Coroutine[Any, Any, None]] | None = None
     helpers: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
 
@@ -160,13 +160,13 @@ class Site:
         self._store = surroundings.store
         self._manager = surroundings.manager
         self._files = surroundings.files
-        self._presence = surroundings.presence
+        self._session_status = surroundings.session_status
         self._figures_due = asyncio.Event()
         self._claims = ClaimDriver(
             store=surroundings.store,
             manager=surroundings.manager,
             folders=surroundings.folders,
-            ports=Ports(
+            callbacks=ClaimCallbacks(
                 tell=self._send_claim_report,
                 commit=surroundings.commit,
                 clock=surroundings.clock,
@@ -186,7 +186,7 @@ class Site:
             keep_s=settings.keep_s,
         )
         self._input_references = InputReferences(self._claims.claims)
-        self._link = Link(
+        self._link = SessionDriver(
             surroundings.session,
             surroundings.link_events,
             surroundings.stream,
@@ -262,7 +262,7 @@ class Site:
         """Reasons why the site needs its administrator; empty when it does not."""
         return "" if self._idle is None else "; ".join(filter(None, self._troubles(self._idle)))
 
-    # What the link wants (link.Agent) -----------------------------------------------------------
+    # What the session driver calls (`SessionHandler`) --------------------------------------------
 
     def startable(self) -> int:
         """Return the number of processors that a claim could have now."""
@@ -292,7 +292,7 @@ class Site:
     def begin_session(self, welcome: Welcome) -> None:
         """Begin a session: pass the leases to starters and the relay to copies."""
         self._input_references.begin_session()
-        self._presence.begin_session(welcome.relay)
+        self._session_status.begin_session(welcome.relay)
         self._claims.set_leases(
             Leases(
                 hold_lease_s=welcome.hold_lease_s,
@@ -339,7 +339,7 @@ class Site:
     def stop_others(self, *, claims: frozenset[str], transfers: frozenset[str]) -> None:
         """Stop everything that is not named. Files that a named claim reads are kept; a copy whose
         claim may follow later is named as a transfer."""
-        self._presence.complete()
+        self._session_status.complete()
         self._claims.stop_unnamed(claims)
         self._files.retain(transfers | self._input_references.read_by(claims))
 

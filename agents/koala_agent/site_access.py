@@ -11,8 +11,8 @@ from pathlib import Path
 
 from koala.runtime import clock
 from koala_agent.config_tables import Config
+from koala_agent.transport.interface import Transport
 from koala_agent.transport.local import LocalTransport
-from koala_agent.transport.port import Transport
 from koala_agent.transport.shell import plain_environment
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_connection import StarterLine

@@ -131,7 +131,7 @@ class Daemon:
             journal, recovered = await asyncio.to_thread(begin)
             freeze_all()
         try:
-            listeners = Listeners(self._config, self._disk.write_surely)
+            listeners = Listeners(self._config, self._disk.write_with_ballast)
             if self._accept_loss:
                 note(state_dir, verb="AcceptLoss", subject=f"epoch {recovered.scheduler.epoch}")
             await self._serve(journal, recovered, listeners, stop)
@@ -354,7 +354,7 @@ class Daemon:
             part.rename(path)
 
         try:
-            self._disk.write_surely(write)
+            self._disk.write_with_ballast(write)
         except OSError as error:
             raise DiskError(f"{path}: cannot be written: {error.strerror}") from error
 

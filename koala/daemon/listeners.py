@@ -44,7 +44,7 @@ class Listeners:
     def __init__(
         self,
         config: Config,
-        write_surely: Callable[[Callable[[], None]], None] = lambda write: write(),
+        write_with_ballast: Callable[[Callable[[], None]], None] = lambda write: write(),
     ) -> None:
         self.authority: Authority | None = None
         self.enrolments: Enrolments | None = None
@@ -64,7 +64,7 @@ class Listeners:
             return
         self.authority = Authority.open(config.state_dir)
         self.enrolments = Enrolments(
-            self.authority.folder, write_surely, changed=self._streams.recheck
+            self.authority.folder, write_with_ballast, changed=self._streams.recheck
         )
         self._identity = IdentityFile(self.authority.serving())
 

@@ -24,7 +24,7 @@ from koala.errors import ConfigError, DiskError, KoalaError
 from koala.runtime.standard_streams import log_stream, open_standard_streams
 from koala.runtime.structured_log import configure_logging, get_logger
 from koala.wire import connection_limits as strangers
-from koala.wire.grpc_shutdown import to_the_end
+from koala.wire.grpc_shutdown import run_and_drain
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
 ACCEPT_LOSS = "--accept-loss"
@@ -50,7 +50,7 @@ def run(config_path: Path, *, accept_loss: bool = False, may_begin: bool = False
         await Daemon(config, accept_loss=accept_loss).serve(stop)
 
     try:
-        asyncio.run(to_the_end(until_signal()))
+        asyncio.run(run_and_drain(until_signal()))
     except DiskError as error:
         log.error("journal.failed", reason=str(error))  # noqa: TRY400 - the reason suffices
         log_stream(sys.stderr).write(f"koala daemon: {error}\n")

@@ -37,7 +37,7 @@ _RETRY_S_MAX = 10.0
 
 
 @dataclass(kw_only=True)
-class ServePlace:
+class ServeContext:
     """Resources shared by all serving at this site; `orders` are those wanted now.
 
     A source never learns that its copy is complete. So an order expires `idle_s` after the last
@@ -78,7 +78,7 @@ class ServePlace:
 
 
 async def send_part(
-    place: ServePlace, order: ServeOrder, offset: int
+    place: ServeContext, order: ServeOrder, offset: int
 ) -> AsyncGenerator[files_pb2.Chunk, None]:
     """Yield the messages of a part from `offset` on, paced by the rate limit, the checksum last.
 
@@ -107,7 +107,7 @@ async def send_part(
 class FileServer(files_pb2_grpc.FilesServicer):
     """gRPC service `Files.Read` on the site's own port."""
 
-    def __init__(self, place: ServePlace) -> None:
+    def __init__(self, place: ServeContext) -> None:
         self._place = place
 
     async def Read(  # type: ignore[override]  # noqa: N802 - the service's name for it
@@ -167,7 +167,7 @@ class Offer:
     """Offer of one transfer to the relay, repeated after each cut until it is cancelled."""
 
     def __init__(
-        self, order: ServeOrder, place: ServePlace, tell: Callable[[TransferFailed], None]
+        self, order: ServeOrder, place: ServeContext, tell: Callable[[TransferFailed], None]
     ) -> None:
         self._order = order
         self._place = place

@@ -74,7 +74,7 @@ _TICKS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPlace:
+class FetchContext:
     """Resources shared by all copies to this site.
 
     `places` bounds how many read at the same time, and `room_bytes` how much disk they may use.
@@ -95,7 +95,7 @@ class FetchPlace:
 class Fetch:
     """Driver of one copy. Call `run` once; call `cancel` from any other task."""
 
-    def __init__(self, order: FetchOrder, place: FetchPlace) -> None:
+    def __init__(self, order: FetchOrder, place: FetchContext) -> None:
         self._place = place
         self._machine = Transfer(order, target=place.site, limits=place.limits, now=clock.now())
         self._task: asyncio.Task[None] | None = None

@@ -34,7 +34,7 @@ ServerCredentials = grpc.ServerCredentials
 Options = tuple[tuple[str, str | int], ...]
 
 
-class SpoiltIdentityError(ConfigError):
+class InvalidIdentityError(ConfigError):
     """Key, certificate and authority do not match or cannot be read; the message says why."""
 
 
@@ -75,13 +75,13 @@ class Identity:
     def parse(cls, text: bytes, *, source: str) -> Identity:
         """Parse such a text, and check that the parts match.
 
-        TLS's own errors for a damaged file are of no use to a person. Raises SpoiltIdentityError.
+        TLS's own errors for a damaged file are of no use to a person. Raises InvalidIdentityError.
         """
         found = [(match["kind"], match.group()) for match in _BLOCK.finditer(text)]
         kinds = [kind for kind, _ in found]
         allowed = [b"PRIVATE KEY", *[b"CERTIFICATE"] * max(2, len(kinds) - 1)]
         if kinds != allowed:
-            raise SpoiltIdentityError(
+            raise InvalidIdentityError(
                 f"{source}: allowed are a private key, its certificate and its authority's, in PEM"
             )
         key, certificate, *trusted = (block for _, block in found)
@@ -89,13 +89,13 @@ class Identity:
         try:
             return _loaded(key, certificate, authority)
         except ValueError as error:
-            raise SpoiltIdentityError(f"{source}: {error}") from error
+            raise InvalidIdentityError(f"{source}: {error}") from error
 
     @classmethod
     def read(cls, path: Path) -> Identity:
         """Read an identity from a private file.
 
-        Raises ConfigError, SpoiltIdentityError for the contents, FileNotFoundError.
+        Raises ConfigError, InvalidIdentityError for the contents, FileNotFoundError.
         """
         return cls.parse(read_private(path), source=str(path))
 

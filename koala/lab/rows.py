@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from koala.runtime.atomic_file import whole_file
+from koala.runtime.atomic_file import atomic_file
 
 if TYPE_CHECKING:
     import pandas
@@ -85,7 +85,7 @@ class Rows(Sequence[Row]):
 
     def to_csv(self, path: str | Path) -> None:
         """Write a CSV file, whole or not at all."""
-        with whole_file(Path(path)) as part, part.open("w", encoding="utf-8", newline="") as file:
+        with atomic_file(Path(path)) as part, part.open("w", encoding="utf-8", newline="") as file:
             lines = csv.writer(file, lineterminator="\n")
             lines.writerow(self.columns)
             lines.writerows([_cell(value) for value in cells] for cells in self.cells())

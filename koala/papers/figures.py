@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from koala.papers.paper import Difference, Drawn, Figure, Mark, Panel, parts_of
 from koala.papers.results import Results
-from koala.runtime.atomic_file import whole_file, write_whole
+from koala.runtime.atomic_file import atomic_file, write_atomically
 from koala.sim.statistics import Interval
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ TICKS = 8
 def tabulate(figure: Figure, results: Results, folder: Path) -> Path:
     """Write figure-NN.csv in the folder."""
     table = _stem(figure, folder).with_suffix(".csv")
-    write_whole(table, as_csv(figure, results))
+    write_atomically(table, as_csv(figure, results))
     return table
 
 
@@ -122,7 +122,7 @@ def save(drawing: Drawing, path: Path) -> None:
     dates = {".svg": {"Date": None}, ".png": {"Software": None}, ".pdf": {"CreationDate": None}}
     with (
         rc_context({"svg.hashsalt": "koala"}),  # ids of an SVG are random without it
-        whole_file(path) as part,
+        atomic_file(path) as part,
     ):
         drawing.savefig(part, dpi=150, metadata=dates.get(path.suffix))
 

@@ -15,7 +15,7 @@ from koala.papers.results import Results
 from koala.papers.sweep import Plan, Swept
 from koala.papers.tables import as_csv
 from koala.papers.verdicts import ClaimFinding, Verdict, judge
-from koala.runtime.atomic_file import write_whole
+from koala.runtime.atomic_file import write_atomically
 from koala.sim.replication import Progress
 
 
@@ -59,8 +59,8 @@ def write(found: Report, folder: Path) -> None:
     """Write report.md and all numbers."""
     for figure in found.plan.figures:
         figures.tabulate(figure, found.results, folder)
-    write_whole(folder / "claims.csv", as_csv(found))
-    write_whole(folder / "report.md", as_markdown(found))
+    write_atomically(folder / "claims.csv", as_csv(found))
+    write_atomically(folder / "report.md", as_markdown(found))
 
 
 def draw(found: Report, folder: Path, *, progress: Progress) -> None:

@@ -24,7 +24,7 @@ _STARTED_WITH = (0, 1, 2)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """Yield the path of an empty file, which replaces `path` when the block ends without an error.
 
     - A block that removes the file gives up: the older file stays.
@@ -65,18 +65,18 @@ def _is_of(error: OSError, path: Path) -> bool:
     return named is None or str(named) == str(path) or Path(str(named)).name.startswith(PREFIX)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text in UTF-8 atomically. Raises KoalaError as `whole_file` does."""
-    with whole_file(path) as part:
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text in UTF-8 atomically. Raises KoalaError as `atomic_file` does."""
+    with atomic_file(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
-def check_whole(path: Path) -> None:
-    """Raise KoalaError where `whole_file` would, as far as can be known before.
+def check_writable(path: Path) -> None:
+    """Raise KoalaError where `atomic_file` would, as far as can be known before.
 
     Changes nothing; the reader of a pipe does not see an end of file.
     """
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         if part != path:
             part.unlink()
 

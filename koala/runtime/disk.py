@@ -77,7 +77,7 @@ class Disk:
             if self.free_bytes < START_BYTES:
                 self.give_up_ballast()
 
-    def write_surely(self, write: Callable[[], None]) -> None:
+    def write_with_ballast(self, write: Callable[[], None]) -> None:
         """Write something small that must be written, in place of the ballast if need be.
 
         Raises OSError.

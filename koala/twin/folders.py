@@ -18,7 +18,7 @@ from typing import IO, Any, Protocol
 
 from koala.errors import ConfigError, WorkloadError
 from koala.protocol.names import SITE
-from koala.runtime.atomic_file import whole_file, write_whole
+from koala.runtime.atomic_file import atomic_file, write_atomically
 from koala.runtime.toml_writer import toml_text
 from koala.twin import qacct, sacct
 from koala.twin.records import Counts, Note, Read, Record, merged
@@ -189,7 +189,7 @@ def check_folder(folder: Path) -> None:
 def write(twin: Twin, folder: Path, *, kind: str, sources: Sequence[str]) -> None:
     """Write the folder of a twin. Raises KoalaError if a file cannot be written."""
     for site in twin.sites:
-        with whole_file(folder / f"{site.name}.swf") as part, part.open("w") as file:
+        with atomic_file(folder / f"{site.name}.swf") as part, part.open("w") as file:
             swf.write(file, _lines(site, twin.begin_at), comments=_comments(site, twin, kind))
     tables = {
         site.name: {
@@ -198,8 +198,8 @@ def write(twin: Twin, folder: Path, *, kind: str, sources: Sequence[str]) -> Non
         }
         for site in twin.sites
     }
-    write_whole(folder / GRID, toml_text({"sites": tables}))
-    write_whole(folder / COUNTS, json.dumps(document(twin, kind, sources), indent=2) + "\n")
+    write_atomically(folder / GRID, toml_text({"sites": tables}))
+    write_atomically(folder / COUNTS, json.dumps(document(twin, kind, sources), indent=2) + "\n")
 
 
 def document(twin: Twin, kind: str, sources: Sequence[str]) -> dict[str, Any]:

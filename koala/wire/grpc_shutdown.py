@@ -21,7 +21,7 @@ LAST_TASKS_S = 5.0
 _OF_GRPC = ("_schedule_rpc_coro", "_handle_exceptions")
 
 
-async def to_the_end(main: Coroutine[Any, Any, Result]) -> Result:
+async def run_and_drain(main: Coroutine[Any, Any, Result]) -> Result:
     """Run `main`, then wait for gRPC's last tasks; for `asyncio.run` of a server."""
     try:
         return await main
@@ -35,7 +35,7 @@ async def to_the_end(main: Coroutine[Any, Any, Result]) -> Result:
             await asyncio.wait(last, timeout=LAST_TASKS_S)
 
 
-async def start_whole(server: aio.Server) -> None:
+async def start_uninterrupted(server: aio.Server) -> None:
     """Start a gRPC server; when cancelled meanwhile, finish the start first.
 
     A server whose start was cut short can be neither stopped nor deleted without a traceback.

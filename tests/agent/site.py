@@ -30,17 +30,17 @@ from koala.protocol.messages import (
     ToDaemon,
 )
 from koala.protocol.names import ClaimId
+from koala_agent.claim_callbacks import ClaimCallbacks, StoreThread, no_archive, no_input
 from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_folders import ClaimFolders
-from koala_agent.claim_ports import Ports, StoreThread, no_archive, no_input
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.store import Store
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
-from koala_agent.lrm.port import Idle, Listed
+from koala_agent.lrm.local_manager import Idle, Listed
 from koala_agent.placeholders.submission import LaunchSettings
-from koala_agent.starter_link.inherited_lines import InheritedLines
+from koala_agent.starter_link.inherited_connections import InheritedConnections
 from tests.lrm.harness import serving
 
 LIMIT_S = 60.0
@@ -216,7 +216,7 @@ async def a_site(
     leases = leases or Leases(kill_s=1.0)
     told: list[Callable[[Listed | Idle], None]] = []
     commits: list[int] = []
-    lines = InheritedLines()
+    lines = InheritedConnections()
     manager = EmulatedLocalManager(
         EmulatedSettings(processors=processors, state_directory=folder / "queue", kill_s=2.0),
         tell=lambda entry: told[0](entry) if told else None,
@@ -244,7 +244,7 @@ async def a_site(
         store=store,
         manager=manager,
         folders=folders,
-        ports=Ports(
+        callbacks=ClaimCallbacks(
             tell=daemon.hear,
             commit=commit,
             input_path=input_path,

@@ -12,7 +12,7 @@ from koala.protocol.names import ClaimId
 from koala_agent.claim_folders import ClaimFolders, Preparation
 from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Asked, Claim
-from koala_agent.lrm.port import Placeholder
+from koala_agent.lrm.local_manager import Placeholder
 from koala_agent.placeholders import submission
 from koala_agent.placeholders.submission import LaunchSettings
 from tests.agent.site import a_hold, a_shell_hold

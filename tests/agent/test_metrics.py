@@ -19,9 +19,9 @@ from koala.runtime.disk import Disk
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.states import Armed, Asked, Claim, Gone, Granted, Passed, State
 from koala_agent.config import metrics_endpoint, parse_config
-from koala_agent.link.presence import Presence
 from koala_agent.link.session import Session, Timing
-from koala_agent.lrm.port import Idle
+from koala_agent.link.session_status import SessionStatus
+from koala_agent.lrm.local_manager import Idle
 from koala_agent.metrics import STATES, AgentMetrics
 from tests.metrics.scraping import get, value
 
@@ -61,7 +61,7 @@ async def scraped(metrics: AgentMetrics, folder: Path, site: QuietSite) -> str:
     url = folder / "state" / "metrics.url"
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(
-            metrics.run(site, presence=Presence(session), disk=disk, identity=None)
+            metrics.run(site, session_status=SessionStatus(session), disk=disk, identity=None)
         )
         await asyncio.sleep(0)  # it serves as soon as its task runs
         text = (await asyncio.to_thread(get, url.read_text(encoding="utf-8").strip()))[2]

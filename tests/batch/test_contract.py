@@ -1,4 +1,4 @@
-"""The contract of local managers (koala_agent.lrm.port) in front of real batch systems."""
+"""The contract of local managers (koala_agent.lrm.local_manager) in front of real batch systems."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from koala.errors import LocalManagerError
 from koala.protocol.messages import Resources
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.dialect import job_name
-from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Ended, Idle, Queued, Running
+from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Ended, Idle, Queued, Running
 from tests.batch.conftest import ONE_OF_EACH, Serve, cleared
 from tests.batch.systems.system import GPUS, System
 from tests.live.grid import until

@@ -14,7 +14,15 @@ import pytest
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.dialect import job_name
-from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Queued, RequestRefusedError, Running
+from koala_agent.lrm.local_manager import (
+    EndCause,
+    Ended,
+    Idle,
+    Listed,
+    Queued,
+    RequestRefusedError,
+    Running,
+)
 from tests.batch.conftest import WITHOUT_OAR, Serve
 from tests.batch.systems.system import System
 from tests.live.grid import until

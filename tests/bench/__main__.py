@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from koala.runtime.atomic_file import write_whole
+from koala.runtime.atomic_file import write_atomically
 from koala.runtime.child_lifetime import end_once, ended_by
 from tests.bench import core, identity, live, multiqueue, peers, references, starts, traces
 from tests.bench.figures import Figure, Measurement, columns, document, machine, table
@@ -68,7 +68,7 @@ def main() -> int:
     result = {**document(figures, at=at, is_quick=options.quick), "machine": before}
     text = json.dumps(result, indent=2) + "\n"
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(options.out, text)
+    write_atomically(options.out, text)
     if options.json:
         print(text, end="")
     elif options.markdown:

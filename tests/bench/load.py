@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 import psutil
 
 from koala.client import AsyncClient, AsyncJobHandle
-from koala.runtime.atomic_file import write_whole
+from koala.runtime.atomic_file import write_atomically
 from koala.runtime.child_lifetime import end_once, ended_by
 from tests.bench.crowd import Crowd, a_crowd, pause
 from tests.bench.figures import Figure, document, machine, percentile, table
@@ -512,7 +512,7 @@ def main() -> int:
             figures += asyncio.run(MEASUREMENTS[name](Path(folder), options.scale))
     result = {**document(figures, at=at, is_quick=options.scale < 1), "machine": before}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(options.out, json.dumps(result, indent=2) + "\n")
+    write_atomically(options.out, json.dumps(result, indent=2) + "\n")
     print(f"{at}, {before}\n\n{table(figures)}", end="")
     return 0 if all(figure.holds for figure in figures) else 1
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from koala.errors import KoalaError
-from koala.runtime.atomic_file import PREFIX, check_whole, whole_file, write_whole
+from koala.runtime.atomic_file import PREFIX, atomic_file, check_writable, write_atomically
 from tests.cli.command import PROGRAM, begin, environment, koala, koala_here
 from tests.harness.forked import Surroundings, start
 from tests.harness.small_disk import fill, small_disk
@@ -32,7 +32,7 @@ def test_the_older_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None
     path = tmp_path / "out.csv"
     path.write_text(OLDER)
     path.chmod(0o640)
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_text("new\n")
         assert path.read_text() == OLDER
         assert part.suffix == ".csv", "by which a drawing knows its form"
@@ -44,15 +44,15 @@ def test_the_older_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None
 def test_a_failure_leaves_the_older_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     path.write_text(OLDER)
-    with pytest.raises(ZeroDivisionError), whole_file(path) as part:
+    with pytest.raises(ZeroDivisionError), atomic_file(path) as part:
         part.write_text(str(1 / 0))
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.unlink()  # it gives up
     assert (path.read_text(), names(tmp_path)) == (OLDER, ["out.csv"])
 
 
 def test_an_error_of_another_file_is_told_as_that(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"log\.swf"), whole_file(tmp_path / "out"):
+    with pytest.raises(FileNotFoundError, match=r"log\.swf"), atomic_file(tmp_path / "out"):
         (tmp_path / "log.swf").read_text()
 
 
@@ -63,7 +63,7 @@ def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
     link.symlink_to(tmp_path / "far" / "file")
     dangling.symlink_to("far/new")
     for path in (link, dangling):
-        write_whole(path, "new\n")
+        write_atomically(path, "new\n")
         assert path.is_symlink()
     assert (tmp_path / "far" / "file").read_text() == (tmp_path / "far" / "new").read_text()
     assert names(tmp_path / "far") == ["file", "new"]
@@ -72,8 +72,8 @@ def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
 def test_a_pipe_is_written_where_it_is(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    check_whole(pipe)  # which does not wait for a reader
-    writer = threading.Thread(target=write_whole, args=(pipe, "new\n"))
+    check_writable(pipe)  # which does not wait for a reader
+    writer = threading.Thread(target=write_atomically, args=(pipe, "new\n"))
     writer.start()
     assert pipe.read_text() == "new\n"
     writer.join()
@@ -90,12 +90,12 @@ def test_what_cannot_be_written_is_an_error_with_its_path(
     (tmp_path / "loop").symlink_to("loop")
     path = tmp_path / place
     with pytest.raises(KoalaError, match=rf"{path}: cannot be written: {reason}"):
-        check_whole(path)
+        check_writable(path)
 
 
 def test_a_device_without_room_is_an_error_with_its_path() -> None:
     with pytest.raises(KoalaError, match=r"/dev/full: cannot be written: No space left"):
-        write_whole(Path("/dev/full"), "new\n")
+        write_atomically(Path("/dev/full"), "new\n")
 
 
 def test_what_a_killed_writer_left_is_removed_and_one_at_work_is_left_alone(
@@ -103,8 +103,8 @@ def test_what_a_killed_writer_left_is_removed_and_one_at_work_is_left_alone(
 ) -> None:
     program = (
         "import os, sys; from pathlib import Path; from koala.runtime.atomic_file import "
-        "whole_file\n"
-        "with whole_file(Path(sys.argv[1])) as part:\n"
+        "atomic_file\n"
+        "with atomic_file(Path(sys.argv[1])) as part:\n"
         "    part.write_text('half'); print('half', flush=True); sys.stdin.read()"
     )
     path = tmp_path / "out"
@@ -118,11 +118,11 @@ def test_what_a_killed_writer_left_is_removed_and_one_at_work_is_left_alone(
         assert process.stdout.readline() == b"half\n"
         (half,) = names(tmp_path)
         assert half.startswith(PREFIX)
-        write_whole(tmp_path / "other", "new\n")
+        write_atomically(tmp_path / "other", "new\n")
         assert names(tmp_path) == [half, "other"]
         process.kill()
     assert names(tmp_path) == [half, "other"]
-    write_whole(path, "new\n")
+    write_atomically(path, "new\n")
     assert names(tmp_path) == ["other", "out"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from koala.wire.grpc_shutdown import to_the_end
+from koala.wire.grpc_shutdown import run_and_drain
 
 CALLS = 50
 
@@ -53,7 +53,7 @@ def run_and_stop(grace_s: float | None) -> None:
             await waiting.acquire()
         await server.stop(grace_s)
 
-    asyncio.run(to_the_end(serve()))
+    asyncio.run(run_and_drain(serve()))
     clients[0].join()
 
 

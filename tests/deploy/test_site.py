@@ -9,7 +9,7 @@ from pathlib import Path
 
 from koala_agent.config import read_config
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.port import Placeholder
+from koala_agent.lrm.local_manager import Placeholder
 from tests.tidy.sources import ROOT
 
 SITE = ROOT / "deploy" / "site"

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from koala_agent.lrm.processes import SCOPE_VARIABLE
+from koala_agent.lrm.claim_processes import SCOPE_VARIABLE
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LIMIT_S = 120.0

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from koala_agent.claims.events import BatchEnded, BatchUnlisted, StarterLost
-from koala_agent.lrm.port import EndCause
+from koala_agent.lrm.local_manager import EndCause
 from koala_agent.starter.events import (
     Asked,
     Connected,
@@ -23,8 +23,8 @@ from koala_agent.starter.events import (
     Settings,
     Woken,
 )
-from koala_agent.starter.machine import StarterMachine
-from koala_agent.starter.node.machine import NodeMachine
+from koala_agent.starter.node.state_machine import NodeMachine
+from koala_agent.starter.state_machine import StarterMachine
 from koala_agent.starter_link import listener as starters
 from koala_agent.starter_link.codec import record_of
 from tests.fuzz.making import spoilt_line, spoilt_object
@@ -210,7 +210,7 @@ def _hear_all(machine: StarterMachine | NodeMachine, lines: list[bytes]) -> None
 
 
 def _read(line: bytes) -> dict[str, object] | None:
-    """As `Wire` reads a line."""
+    """As `StreamFactory` reads a line."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):

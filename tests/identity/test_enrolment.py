@@ -459,12 +459,12 @@ def test_who_is_let_in_does_not_take_the_ballast(
     """It can wait until there is room; who is seen off, and a site that renews, cannot."""
     surely = []
 
-    def write_surely(write: Callable[[], None]) -> None:
+    def write_with_ballast(write: Callable[[], None]) -> None:
         surely.append(write)
         write()
 
     tmp_path.chmod(0o700)
-    known = Enrolments(tmp_path, write_surely)
+    known = Enrolments(tmp_path, write_with_ballast)
     known.enrol("leiden", serial="ab", expires_at=9e9)
     known.add_user("ann", Role.USER, by="root")
     surely.clear()

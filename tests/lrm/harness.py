@@ -11,9 +11,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from koala_agent.lrm.claim_processes import Identity, members, scan
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
-from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, LocalManager, Placeholder, Running
-from koala_agent.lrm.processes import Identity, members, scan
+from koala_agent.lrm.local_manager import (
+    EndCause,
+    Ended,
+    Idle,
+    Listed,
+    LocalManager,
+    Placeholder,
+    Running,
+)
 
 LIMIT_S = 60.0
 Told = TypeVar("Told", bound=Listed | Idle)

@@ -17,9 +17,9 @@ from koala_agent.claims import ends as claim_ends
 from koala_agent.claims import table as claims
 from koala_agent.claims.events import Withdraw
 from koala_agent.claims.states import Armed, Asked, Granted, Passed, Withdrawing
-from koala_agent.starter import machine, pacing
-from koala_agent.starter.machine.phases import Holding
+from koala_agent.starter import pacing, state_machine
 from koala_agent.starter.messages import PingAnswered, ReleaseOrder
+from koala_agent.starter.state_machine.phases import Holding
 from tests.swarm.mutating import Patches, mutant, replaced
 
 # The daemon ---------------------------------------------------------------------------------------
@@ -193,26 +193,26 @@ def ends_by_the_site_are_the_programs() -> Patches:
 @mutant
 def a_lease_from_the_answer() -> Patches:
     """The lease counts from the arrival of the answer, not from the sending of the ping."""
-    real = machine.StarterMachine._pong
+    real = state_machine.StarterMachine._pong
 
     def pong(self: Any, answer: PingAnswered) -> None:
         real(self, answer)
         self._leases.answered_at = self._now
 
-    with replaced((machine.StarterMachine, "_pong"), by=pong):
+    with replaced((state_machine.StarterMachine, "_pong"), by=pong):
         yield
 
 
 @mutant
 def a_check_in_that_is_a_start() -> Patches:
     """A starter without a barrier passes on check-in, without the daemon's consent."""
-    real = machine.StarterMachine._adopt
+    real = state_machine.StarterMachine._adopt
 
     def adopt(self: Any, message: Any) -> None:
         self._barrier.is_wanted = True
         real(self, message)
 
-    with replaced((machine.StarterMachine, "_adopt"), by=adopt):
+    with replaced((state_machine.StarterMachine, "_adopt"), by=adopt):
         yield
 
 
@@ -220,12 +220,12 @@ def a_check_in_that_is_a_start() -> Patches:
 def a_lease_that_does_not_end() -> Patches:
     """A program runs on after its lease."""
 
-    real = machine.StarterMachine.lease_until
+    real = state_machine.StarterMachine.lease_until
 
     def lease_until(self: Any) -> float:
         return float(real(self)) if self.passed_at is None else float("inf")
 
-    with replaced((machine.StarterMachine, "lease_until"), by=lease_until):
+    with replaced((state_machine.StarterMachine, "lease_until"), by=lease_until):
         yield
 
 
@@ -233,7 +233,7 @@ def a_lease_that_does_not_end() -> Patches:
 def a_start_after_d() -> Patches:
     """A starter with a Release ignores the limit D."""
 
-    real = machine.StarterMachine._arm
+    real = state_machine.StarterMachine._arm
 
     def arm(self: Any, message: Any, *rest: Any) -> None:
         barrier = self._barrier
@@ -243,14 +243,14 @@ def a_start_after_d() -> Patches:
             object.__setattr__(barrier.arming, "until", barrier.arming.until + 1e6)
             barrier.promised_until += 1e6
 
-    with replaced((machine.StarterMachine, "_arm"), by=arm):
+    with replaced((state_machine.StarterMachine, "_arm"), by=arm):
         yield
 
 
 @mutant
 def a_start_without_release() -> Patches:
     """A starter that has promised passes at T, without a Release."""
-    real = machine.StarterMachine._arm
+    real = state_machine.StarterMachine._arm
 
     def arm(self: Any, message: Any, *rest: Any) -> None:
         real(self, message, *rest)
@@ -259,14 +259,14 @@ def a_start_without_release() -> Patches:
             at = message.release_at - self.clock.offset_s(self._now)
             self._barrier.open_at = min(at, arming.until - 0.01)
 
-    with replaced((machine.StarterMachine, "_arm"), by=arm):
+    with replaced((state_machine.StarterMachine, "_arm"), by=arm):
         yield
 
 
 @mutant
 def a_release_of_another_arm() -> Patches:
     """Any Release counts, not only the one that matches."""
-    real = machine.StarterMachine._release
+    real = state_machine.StarterMachine._release
 
     def release(self: Any, message: Any) -> None:
         arming = self._barrier.arming
@@ -274,27 +274,27 @@ def a_release_of_another_arm() -> Patches:
             message = ReleaseOrder(number=arming.number, release_at=message.release_at)
         real(self, message)
 
-    with replaced((machine.StarterMachine, "_release"), by=release):
+    with replaced((state_machine.StarterMachine, "_release"), by=release):
         yield
 
 
 @mutant
 def a_hold_without_an_end() -> Patches:
     """A starter waits at the barrier without limit as long as it gets answers."""
-    real = machine.StarterMachine._tick_holding
+    real = state_machine.StarterMachine._tick_holding
 
     def tick_holding(self: Any) -> None:
         self._barrier.hold_until = float("inf")
         real(self)
 
-    with replaced((machine.StarterMachine, "_tick_holding"), by=tick_holding):
+    with replaced((state_machine.StarterMachine, "_tick_holding"), by=tick_holding):
         yield
 
 
 @mutant
 def an_end_before_the_program_is_dead() -> Patches:
     """A starter that sent TERM assumes that its program is dead."""
-    real = machine.StarterMachine._looked
+    real = state_machine.StarterMachine._looked
 
     def looked(self: Any, event: Any) -> None:
         phase = self.phase
@@ -302,7 +302,7 @@ def an_end_before_the_program_is_dead() -> Patches:
             event = type(event)(left=0, cpu_s=event.cpu_s, memory_bytes=event.memory_bytes)
         real(self, event)
 
-    with replaced((machine.StarterMachine, "_looked"), by=looked):
+    with replaced((state_machine.StarterMachine, "_looked"), by=looked):
         yield
 
 

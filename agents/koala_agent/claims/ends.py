@@ -9,7 +9,7 @@ from dataclasses import replace
 from koala.protocol.messages import ClaimEnd, EndKind
 from koala_agent.claims.events import BatchEnded
 from koala_agent.claims.states import Claim, Passed
-from koala_agent.lrm.port import EndCause
+from koala_agent.lrm.local_manager import EndCause
 
 _SITE_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
 

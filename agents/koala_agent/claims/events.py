@@ -32,7 +32,7 @@ from koala.protocol.names import ClaimId
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Claim
-from koala_agent.lrm.port import EndCause
+from koala_agent.lrm.local_manager import EndCause
 
 # Events, besides the daemon's orders --------------------------------------------------------
 

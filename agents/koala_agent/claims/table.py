@@ -104,9 +104,9 @@ from koala_agent.claims.states import (
     passed_at_of,
     report_of,
 )
-from koala_agent.lrm.port import EndCause
+from koala_agent.lrm.local_manager import EndCause
 from koala_agent.starter.daemon_clock import DaemonClock
-from koala_agent.starter.machine.line import PING_MAX_S, PINGS_A_LEASE
+from koala_agent.starter.state_machine.keepalive import PING_MAX_S, PINGS_A_LEASE
 
 FORGOTTEN_MAX = 10_000
 """Names of forgotten claims that are kept. Only a daemon that has lost its journal could ask again

@@ -21,7 +21,7 @@ from koala.wire.v1.identity_pb2 import WhereRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala_agent.connect.plan import FOLDER
 from koala_agent.connect.survey import AGENT_MIN, Survey, read_survey, survey_command
-from koala_agent.transport.port import Answer, Command
+from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.ssh import SSHTransport
 
 INSTALL_S = 900.0

@@ -15,7 +15,7 @@ Tree = dict[str, dict[str, object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class ConnectRequest:
     """Options of the command. `is_there`: the agent runs at the host, else here. `daemon` is the
     address that the agent dials. `control` is the socket of a connection that sites share."""
 
@@ -41,7 +41,7 @@ class Need:
     text: str
 
 
-def needs(survey: Survey, wishes: Wishes) -> list[Need]:
+def needs(survey: Survey, request: ConnectRequest) -> list[Need]:
     """Compare what the host has with what the way needs."""
     kind = survey.batch_system
     system = Need(
@@ -49,7 +49,7 @@ def needs(survey: Survey, wishes: Wishes) -> list[Need]:
         is_met=True,
         text=f"{kind}: {survey.submit_command}",
     )
-    if not kind and wishes.is_there:
+    if not kind and request.is_there:
         text = f"none: the agent gets a queue of its own with {survey.processors} processors"
         system = Need(name="batch system", is_met=True, text=text)
     elif not kind:
@@ -58,10 +58,10 @@ def needs(survey: Survey, wishes: Wishes) -> list[Need]:
             " a host without a batch system can run an agent: --agent there"
         )
         system = Need(name="batch system", is_met=False, text=text)
-    found = [system, _python(survey, is_there=wishes.is_there)]
+    found = [system, _python(survey, is_there=request.is_there)]
     if kind == "gridengine":
-        found.append(_parallel_environment(survey, wishes.parallel_environment))
-    if "timeout" not in survey.commands and not wishes.is_there:
+        found.append(_parallel_environment(survey, request.parallel_environment))
+    if "timeout" not in survey.commands and not request.is_there:
         text = "`timeout` of the GNU coreutils is missing: it ends commands that hang"
         found.append(Need(name="commands", is_met=False, text=text))
     return found
@@ -96,28 +96,28 @@ def chosen_environment(survey: Survey, wished: str) -> str:
     return survey.environments[0] if len(survey.environments) == 1 else ""
 
 
-def configuration(survey: Survey, wishes: Wishes, *, processors: int) -> Tree:
+def configuration(survey: Survey, request: ConnectRequest, *, processors: int) -> Tree:
     """Return the agent's file as tables."""
     kind = survey.batch_system or "emulated"
     tree: Tree = {
-        "agent": {"site": wishes.site, "daemon": wishes.daemon, "state_dir": wishes.state_dir},
+        "agent": {"site": request.site, "daemon": request.daemon, "state_dir": request.state_dir},
         "site": {"processors": processors},
-        "accounts": {"user": wishes.user},
+        "accounts": {"user": request.user},
         "lrm": {"kind": kind},
     }
     if kind != "emulated":
         tree["site"] |= {"address": survey.name, "grace_s": 60.0}
         tree["lrm"] |= {"environment": {**survey.variables, "PATH": survey.path}}
-    if kind == "slurm" and wishes.partition:
-        tree["lrm"]["partition"] = wishes.partition
+    if kind == "slurm" and request.partition:
+        tree["lrm"]["partition"] = request.partition
     if kind == "gridengine":
-        chosen = chosen_environment(survey, wishes.parallel_environment)
+        chosen = chosen_environment(survey, request.parallel_environment)
         tree["lrm"]["parallel_environment"] = chosen
-    if not wishes.is_there:
+    if not request.is_there:
         tree["starter"] = {"python": survey.python(STARTER_MIN)}
-        given = {"options": list(wishes.options), "control": wishes.control}
+        given = {"options": list(request.options), "control": request.control}
         more = {key: value for key, value in given.items() if value}
-        tree["transport"] = {"kind": "ssh", "host": wishes.host, **more}
+        tree["transport"] = {"kind": "ssh", "host": request.host, **more}
     elif kind != "emulated":
         tree["starter"] = {"listen": "0.0.0.0"}  # compute nodes dial the agent
     return tree

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from koala_agent.transport.port import Answer, Command
+from koala_agent.transport.interface import Answer, Command
 
 MARK = "koala-survey"
 """Begins each line, because profiles write to the output, too."""

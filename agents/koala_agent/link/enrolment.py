@@ -22,8 +22,8 @@ from koala.identity.tls import (
     DAEMON_HOST,
     Identity,
     IdentityFile,
+    InvalidIdentityError,
     JoinToken,
-    SpoiltIdentityError,
     secure_channel,
 )
 from koala.runtime import clock
@@ -62,7 +62,7 @@ def find_identity(state_dir: Path, site: str) -> IdentityFile:
             f" `koala site add {site}` prints the command that gets one; a daemon that speaks plain"
             " text needs `plain = true` in [agent]"
         ) from None
-    except SpoiltIdentityError as error:
+    except InvalidIdentityError as error:
         raise ConfigError(
             f"{error}. The site must join again: an operator's `koala site add {site}` prints the"
             " command for it"

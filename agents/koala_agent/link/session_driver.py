@@ -40,8 +40,8 @@ from koala_agent.link.session_events import (
 log = get_logger()
 
 
-class Agent(Protocol):
-    """Site behind the link, as the link drives it. No call but `prepare` may wait."""
+class SessionHandler(Protocol):
+    """The site, as the session calls it. No call but `prepare` may wait."""
 
     def startable(self) -> int:
         """Return the number of processors that a claim could have now."""
@@ -84,7 +84,7 @@ class Stream(Protocol):
         """Connect and serve until the connection is lost or closed; return why."""
 
 
-class Link:
+class SessionDriver:
     """Driver of the session: passes events of streams and agent to it, and carries out its
     outputs. `stream` makes the stream of a connection."""
 
@@ -93,7 +93,7 @@ class Link:
         session: Session,
         inbox: asyncio.Queue[Event],
         stream: Callable[[int, Post], Stream],
-        agent: Agent,
+        handler: SessionHandler,
         *,
         clock: Callable[[], float],
     ) -> None:
@@ -104,7 +104,7 @@ class Link:
         self._session = session
         self._inbox = inbox
         self._stream = stream
-        self._agent = agent
+        self._handler = handler
         self._driver = Driver(
             session, inbox, woken=Woken(), carry_out=self._carry_out_all, clock=clock
         )
@@ -180,29 +180,29 @@ class Link:
                 self._finish = output
                 self._is_over.set()
             case StoreEpoch() | KeepWatermark() | BeginSession() | Apply() | StopOthers():
-                self._pass_to_agent(output)
+                self._pass_to_handler(output)
             case Send():
                 raise AssertionError("what is said goes together, see _carry_out_all")
 
-    def _pass_to_agent(
+    def _pass_to_handler(
         self, output: StoreEpoch | KeepWatermark | BeginSession | Apply | StopOthers
     ) -> None:
-        """Pass an output to the agent."""
+        """Pass an output to the handler."""
         match output:
             case KeepWatermark(mark):
-                self._agent.keep_watermark(mark)
+                self._handler.keep_watermark(mark)
             case StoreEpoch(epoch):
-                self._agent.store_epoch(epoch)
+                self._handler.store_epoch(epoch)
             case BeginSession(welcome):
                 log.info("link.welcomed", epoch=welcome.epoch)
                 self._set_trouble("")
-                self._agent.begin_session(welcome)
+                self._handler.begin_session(welcome)
                 self.attempted.set()
             case Apply(order):
-                self._agent.apply(order)
+                self._handler.apply(order)
             case StopOthers(claims=claims, transfers=transfers):
                 log.info("link.completed", claims=len(claims), transfers=len(transfers))
-                self._agent.stop_others(claims=claims, transfers=transfers)
+                self._handler.stop_others(claims=claims, transfers=transfers)
 
     def _hang_up(self, output: HangUp) -> None:
         log.info("link.hung_up", reason=output.reason)
@@ -221,14 +221,14 @@ class Link:
         self.changed.set()
 
     async def _take_inventory(self, connection: int) -> None:
-        await self._agent.prepare()
+        await self._handler.prepare()
         # No await from here on: later changes are reported after the inventory.
-        reports = self._agent.inventory()
+        reports = self._handler.inventory()
         self._inbox.put_nowait(InventoryTaken(connection=connection, reports=reports))
 
     async def _serve(self, connection: int, stream: Stream) -> None:
         """Serve one connection from dialling to its end, which is an event, never an error."""
-        reason = await stream.run(self._agent.startable)
+        reason = await stream.run(self._handler.startable)
         del self._streams[connection]
         if reason != self._cut_reason:  # one line for a daemon that is away all night
             log.info("link.cut", reason=reason)

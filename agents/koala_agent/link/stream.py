@@ -70,7 +70,7 @@ Decode: TypeAlias = "Callable[[link_pb2.ToAgent], FromDaemon | None]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wire:
+class StreamFactory:
     """Address of the daemon, and the codec of its messages."""
 
     target: str
@@ -81,7 +81,7 @@ class Wire:
     identity: IdentityFile | None = None
     """The site's certificate and key; None: plain text."""
 
-    def stream(self, connection: int, post: Post) -> Stream:
+    def open(self, connection: int, post: Post) -> Stream:
         """Return a new gRPC stream."""
         return _GrpcStream(connection, self, post)
 
@@ -97,7 +97,7 @@ def describe_error(error: grpc.aio.AioRpcError) -> str:
 class _GrpcStream:
     """Connection: a channel, a stream on it, a reader and a writer."""
 
-    def __init__(self, connection: int, wire: Wire, post: Post) -> None:
+    def __init__(self, connection: int, wire: StreamFactory, post: Post) -> None:
         self._connection = connection
         self._wire = wire
         self._post = post

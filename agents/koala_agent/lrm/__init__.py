@@ -1,12 +1,12 @@
-"""Local resource managers (LRM), real or emulated, behind one port.
+"""Local resource managers (LRM), real or emulated, behind one interface.
 
-port              the interface that the agent uses
+local_manager     the interface that the agent uses
 batch             real batch systems: one manager, a dialect for each
 emulated          a queue on the wall clock with real processes
 model             the pure model of a queue of N processors; the simulator uses it too
 job_table         the manager's jobs, on disk
 launch            start of a program in the agent's account
-processes         identities and trees of the processes of claims
+claim_processes   identities and trees of the processes of claims
 
 Invariants: no processor is given twice; a claim is submitted once, whatever is repeated; an ended
 claim has no process left when its end is reported. Absent on purpose: barriers, leases and answers

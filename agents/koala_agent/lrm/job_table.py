@@ -22,8 +22,8 @@ import msgspec
 from koala.errors import JournalError
 from koala.runtime.disk_formats import LOCAL_JOBS
 from koala.runtime.sqlite_store import Run, Schema
-from koala_agent.lrm.port import EndCause, Ended, Listed, Placeholder, Queued, Running
-from koala_agent.lrm.processes import Identity
+from koala_agent.lrm.claim_processes import Identity
+from koala_agent.lrm.local_manager import EndCause, Ended, Listed, Placeholder, Queued, Running
 from koala_agent.sealed_database import ADVICE, SealedDatabase
 
 _TABLES = """
@@ -92,7 +92,7 @@ class JobRow(msgspec.Struct, frozen=True):
 
 
 def listed(record: JobRow) -> Listed:
-    """Return the job as the port shows it."""
+    """Return the job as the interface shows it."""
     claim = record.placeholder.claim
     match record.state:
         case Waiting():

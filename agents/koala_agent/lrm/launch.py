@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from typing import IO
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.port import OUTPUT_FILE, Placeholder
-from koala_agent.lrm.processes import (
+from koala_agent.lrm.claim_processes import (
     CLAIM_VARIABLE,
     SCOPE_VARIABLE,
     Identity,
     brand_of,
     identify_child,
 )
+from koala_agent.lrm.local_manager import OUTPUT_FILE, Placeholder
 from koala_agent.starter.process_tree import BRAND
-from koala_agent.transport.shell import Entry
+from koala_agent.transport.shell import AccountSwitch
 
 
 def check(placeholder: Placeholder, processors: int) -> None:
@@ -59,7 +59,7 @@ def spawn(
     *,
     scope: str,
     umask: int = -1,
-    entry: Entry | None = None,
+    entry: AccountSwitch | None = None,
 ) -> Identity:
     """Start the first process of a job, in a session of its own; as the account of an entry, if
     there is one, and with this umask (-1: ours). Raises OSError.

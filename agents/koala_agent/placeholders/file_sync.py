@@ -1,6 +1,6 @@
 """File sync server: the agent's end of file transfers from and to machines without a shared folder.
 
-A courier beside each starter, and each of its helpers, sends requests: the size of a file here
+The file sync of each starter, and of each of its helpers, sends requests: the size of a file here
 (`size`), more of its content (`put`), a check that it is complete (`done`), and the input files
 (`get`, `sum`). Received content is written into the claim's folder, from which logs are read and
 outputs collected as usual. Limits:
@@ -8,7 +8,7 @@ outputs collected as usual. Limits:
 - Only names that the claim's own job gave are written.
 - Nothing is written outside the claim's folder, or in our own subfolder, which holds partial
   outputs.
-- Nothing is written where the agent's records need the space: the courier is told to come `again`.
+- Nothing is written where the agent's records need the space: the client is told to come `again`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from koala.files.threads import in_steps, in_thread
 from koala.protocol.messages import Hold, Program
 from koala.protocol.names import ClaimId
 from koala_agent.claims.states import BOUND, Claim, Stopping
-from koala_agent.lrm.port import OUTPUT_FILE
+from koala_agent.lrm.local_manager import OUTPUT_FILE
 from koala_agent.placeholders.result_files import is_matched, log_paths, output_paths
 from koala_agent.starter.program import STATE_FOLDER
 
@@ -45,9 +45,9 @@ Message = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSyncServer:
-    """Server for couriers. `claim` finds a claim as it is stored, `folder` its folder, `input_path`
-    the file that its program reads, and `input_named` one of several; `room_bytes` is the disk
-    space that files may use."""
+    """Server for file syncs. `claim` finds a claim as it is stored, `folder` its folder,
+    `input_path` the file that its program reads, and `input_named` one of several; `room_bytes` is
+    the disk space that files may use."""
 
     claim: Callable[[ClaimId], Claim | None]
     folder: Callable[[ClaimId], Path]

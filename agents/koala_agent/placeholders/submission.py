@@ -33,7 +33,7 @@ from koala_agent.claims.bundle import build_bundle
 from koala_agent.claims.folder import StarterRecord, folder_name
 from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Claim
-from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Ended, Placeholder
+from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Ended, Placeholder
 from koala_agent.placeholders.allowed_programs import NotAllowedError, permitted
 from koala_agent.placeholders.batch_script import archive, body
 from koala_agent.placeholders.logs import LogSource

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from koala_agent.starter.events import Event
-    from koala_agent.starter.mailbox.postman import FileLine
+    from koala_agent.starter.mailbox.client import MailboxConnector
 
     _Found: TypeAlias = "tuple[int, tuple[Any, ...]]"
     """A family of addresses and one of them."""
@@ -202,7 +202,7 @@ class Connection:
         watch: Watch,
         *,
         identity: tuple[str, str] | None = None,
-        files: FileLine | None = None,
+        files: MailboxConnector | None = None,
         inherited: socket.socket | None = None,
     ) -> None:
         """`inherited` is connected to the agent already, and nobody else can have its other end."""
@@ -289,7 +289,7 @@ class Connection:
         """Process ids of the starter's own children that carry the line."""
         return [] if self._files is None else self._files.helpers
 
-    def _open_files(self, files: FileLine) -> None:
+    def _open_files(self, files: MailboxConnector) -> None:
         try:
             line = files.open()
         except OSError as error:

@@ -36,19 +36,19 @@ from koala_agent.starter.events import (
     Woken,
     WriteEnd,
 )
-from koala_agent.starter.machine import StarterMachine
 from koala_agent.starter.messages import END_FILE, PASS_FILE, EndRecord, PassRecord, to_json
 from koala_agent.starter.process_host import MachineDriver, ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK
 from koala_agent.starter.processes import Served
 from koala_agent.starter.procfs import boot_id
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER, Program, Specification
+from koala_agent.starter.state_machine import StarterMachine
 from koala_agent.starter.subreaper import keep_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
-    from koala_agent.starter.mailbox.postman import FileLine
+    from koala_agent.starter.mailbox.client import MailboxConnector
     from koala_agent.starter.node.remote_nodes import Nodes
     from koala_agent.starter.path_probes import PathProbes
     from koala_agent.starter.subreaper import Keeper
@@ -330,13 +330,13 @@ def _settings(program: Program, nonce: str) -> Settings:
     )
 
 
-def _file_line(spec: Specification) -> FileLine | None:
+def _file_line(spec: Specification) -> MailboxConnector | None:
     """Return the line by files; None where the starter dials."""
     if not spec.mailbox:
         return None
-    from koala_agent.starter.mailbox.postman import FileLine  # noqa: PLC0415 - late: few starters use it
+    from koala_agent.starter.mailbox.client import MailboxConnector  # noqa: PLC0415 - late: few starters use it
 
-    return FileLine(spec.mailbox, spec.claim, spec.secret)
+    return MailboxConnector(spec.mailbox, spec.claim, spec.secret)
 
 
 def settings_of(

@@ -1,4 +1,4 @@
-"""Authentication of starters and couriers: proofs of a claim's secret, in both directions.
+"""Authentication of starters and file syncs: proofs of a claim's secret, in both directions.
 
 The secret itself is not sent (`koala_agent.starter.challenge_response`). Two kinds of starters show
 it, and get no proof of the agent: those of an earlier version, and those that inherited their

@@ -4,7 +4,7 @@ dial it, a `mailbox` makes the connections.
 A connection begins with a hello that names the claim and proves knowledge of its secret
 (`authentication`). Until then no other message is processed, and the
 connection is closed after a time limit. Later messages are decoded into events of the claim table.
-An invalid one closes the connection; a well-behaved starter reconnects. A courier's hello begins
+An invalid one closes the connection; a well-behaved starter reconnects. A file sync's hello begins
 requests about the claim's files instead (`file_sync`). No state here matters: a starter repeats all
 that it knows in its next hello.
 
@@ -46,8 +46,8 @@ UNSENT_MAX_BYTES = 8 * 1024 * 1024
 CONNECTIONS_MAX = 20_000
 UNAUTHENTICATED_MAX = 128
 """Unauthenticated connections; one more closes the oldest."""
-COURIERS_SPARE = 2
-"""Couriers of a claim beyond one for each machine: a courier reconnects before its old connection
+FILE_SYNCS_SPARE = 2
+"""File syncs of a claim beyond one for each machine: one reconnects before its old connection
 is detected as lost."""
 HELLO_LIMIT_S = 10.0
 HELLO_BY_FILES_S = 60.0
@@ -82,7 +82,7 @@ def one_machine(_claim: ClaimId) -> int:
 
 
 Ask = Callable[[ClaimId, str, Message, Callable[[Message], None]], None]
-"""Asynchronous answer to a courier's request."""
+"""Asynchronous answer to a file sync's request."""
 
 
 class StarterListener:
@@ -98,7 +98,7 @@ class StarterListener:
         ask: Ask | None = None,
         machines: Callable[[ClaimId], int] = one_machine,
     ) -> None:
-        """`machines` returns the number of machines of a claim: each has a courier."""
+        """`machines` returns the number of machines of a claim: each has a file sync."""
         self.later = later
         self.now = now
         self._emit = tell
@@ -108,7 +108,7 @@ class StarterListener:
         self._connections: dict[tuple[str, str], StarterConnection] = {}
         self._program_tokens = TokenBucket(PROGRAMS_PER_S, burst=PROGRAMS_BURST, now=now())
         self._own_tokens: dict[ClaimId, TokenBucket] = {}
-        self._couriers: dict[ClaimId, list[StarterConnection]] = {}
+        self._file_syncs: dict[ClaimId, list[StarterConnection]] = {}
         self._open: dict[int, StarterConnection] = {}
         self._unauthenticated: dict[int, StarterConnection] = {}
         self._connecting: set[asyncio.Task[object]] = set()
@@ -214,31 +214,34 @@ class StarterListener:
         self._emit(event)
         return event.claim, event.nonce
 
-    def authenticate_courier(
+    def authenticate_file_sync(
         self, connection: StarterConnection, message: Message
     ) -> tuple[ClaimId, str] | None:
-        """Authenticate a courier; None when the secret is not the claim's. Raises ValueError."""
+        """Authenticate a file sync; None when the secret is not the claim's. Raises ValueError."""
         claim = ClaimId(text(message, "claim", most=256))
         known = self._secret(claim)
         if known is None or not connection.authentication.is_valid(message, known):
-            log.warning("courier.refused", claim=claim)
+            log.warning("file_sync.refused", claim=claim)
             return None
-        courier_of = claim, text(message, "nonce", most=NONCE_BYTES_MAX)
-        couriers = self._couriers.setdefault(claim, [])
-        couriers.append(connection)
-        if len(couriers) > self._machines(claim) + COURIERS_SPARE:
-            log.warning("courier.cut", claim=claim, reason="more couriers than machines")
-            couriers.pop(0).abort()
-        return courier_of
+        sync_identity = claim, text(message, "nonce", most=NONCE_BYTES_MAX)
+        file_syncs = self._file_syncs.setdefault(claim, [])
+        file_syncs.append(connection)
+        if len(file_syncs) > self._machines(claim) + FILE_SYNCS_SPARE:
+            log.warning("file_sync.cut", claim=claim, reason="more file syncs than machines")
+            file_syncs.pop(0).abort()
+        return sync_identity
 
     def ask(
-        self, courier_of: tuple[ClaimId, str], question: Message, answer: Callable[[Message], None]
+        self,
+        sync_identity: tuple[ClaimId, str],
+        question: Message,
+        answer: Callable[[Message], None],
     ) -> None:
         """Pass on a request about files, to be answered later."""
         if self._ask is None:
             answer({"ok": False, "error": "this agent takes no files"})
         else:
-            self._ask(*courier_of, question, answer)
+            self._ask(*sync_identity, question, answer)
 
     def acquire_turn(self, claim: ClaimId, message: Message) -> float:
         """Consume rate-limit tokens for a message; return the seconds until it may be processed."""
@@ -266,30 +269,30 @@ class StarterListener:
         self,
         connection: StarterConnection,
         identity: tuple[ClaimId, str] | None,
-        courier_of: tuple[ClaimId, str] | None,
+        sync_identity: tuple[ClaimId, str] | None,
     ) -> None:
         """Unregister a lost connection."""
         self._open.pop(id(connection), None)
         self.mark_authenticated(connection)
-        if courier_of is not None:
-            self._unregister_courier(connection, courier_of[0])
+        if sync_identity is not None:
+            self._unregister_file_sync(connection, sync_identity[0])
         if identity is not None and self._connections.get(identity) is connection:
             del self._connections[identity]
             claim, nonce = identity
             self._emit(StarterLost(claim=claim, nonce=nonce))
 
-    def _unregister_courier(self, connection: StarterConnection, claim: ClaimId) -> None:
-        couriers = self._couriers[claim]
-        if connection in couriers:
-            couriers.remove(connection)
-        if not couriers:
-            del self._couriers[claim]
+    def _unregister_file_sync(self, connection: StarterConnection, claim: ClaimId) -> None:
+        file_syncs = self._file_syncs[claim]
+        if connection in file_syncs:
+            file_syncs.remove(connection)
+        if not file_syncs:
+            del self._file_syncs[claim]
 
 
 class StarterConnection(asyncio.Protocol):
     """Connection of a starter, or of anything else that found the port.
 
-    A starter's messages are processed as its rate limit allows, a courier's when the previous one
+    A starter's messages are processed as its rate limit allows, a file sync's when the previous one
     is answered. At most one waits, and reading is paused meanwhile (backpressure).
     """
 
@@ -307,10 +310,10 @@ class StarterConnection(asyncio.Protocol):
         self._hello_limit_s = hello_limit_s
         self._inherited_at = inherited_at
         self._identity: tuple[ClaimId, str] | None = None
-        self._courier_of: tuple[ClaimId, str] | None = None
+        self._file_sync_identity: tuple[ClaimId, str] | None = None
         self._unread = b""
         self._lines: deque[bytes] = deque()
-        self._is_answering = False  # a courier's question is being answered
+        self._is_answering = False  # a file sync's request is being answered
         self._delayed: Message | None = None  # waits for its rate limit
         self._is_processing = False
         self._is_paused = False
@@ -333,7 +336,7 @@ class StarterConnection(asyncio.Protocol):
         if self._delayed is not None:
             self._delayed = None
             self._listener.refund()
-        self._listener.unregister(self, self._identity, self._courier_of)
+        self._listener.unregister(self, self._identity, self._file_sync_identity)
 
     def data_received(self, data: bytes) -> None:
         *lines, self._unread = (self._unread + data).split(b"\n")
@@ -428,15 +431,15 @@ class StarterConnection(asyncio.Protocol):
         if self._identity is not None:
             self._handle_in_turn(self._identity, message)
             return
-        if self._courier_of is not None:
+        if self._file_sync_identity is not None:
             self._is_answering = True
-            self._listener.ask(self._courier_of, message, self._answer)
+            self._listener.ask(self._file_sync_identity, message, self._answer)
             return
         if message.get("kind") == "prove" and not self.authentication.is_begun:
             self.send(self.authentication.begin(message))
             return
         if message.get("kind") == "courier":
-            self._begin_courier(message)
+            self._begin_file_sync(message)
             return
         self._identity = self._listener.authenticate_starter(self, message)
         if self._identity is not None:
@@ -453,9 +456,9 @@ class StarterConnection(asyncio.Protocol):
         self.send(message)
         self._process_lines()
 
-    def _begin_courier(self, message: Message) -> None:
-        self._courier_of = self._listener.authenticate_courier(self, message)
-        if self._courier_of is None:
+    def _begin_file_sync(self, message: Message) -> None:
+        self._file_sync_identity = self._listener.authenticate_file_sync(self, message)
+        if self._file_sync_identity is None:
             self.abort()
             return
         self._mark_authenticated()

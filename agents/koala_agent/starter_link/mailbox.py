@@ -33,7 +33,7 @@ from koala_agent.starter.mailbox.layout import (
     seal,
     unseal,
 )
-from koala_agent.transport.port import SiteAwayError, SiteFiles
+from koala_agent.transport.interface import SiteAwayError, SiteFiles
 
 SILENCE_S = 300.0
 """Longest time without a message of a starter, which pings every minute at least."""

@@ -1,6 +1,6 @@
 """Transport: how the agent runs commands at its site, and reads and writes files there.
 
-port              the interface, and the values that it exchanges
+interface         the interface, and the values that it exchanges
 shell             the local transport's commands: the batch system's commands are on this machine
 local             the local transport: commands and files of this machine
 ssh               the ssh transport: all of it over one connection of the OpenSSH client

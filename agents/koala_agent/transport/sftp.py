@@ -20,7 +20,7 @@ from enum import IntEnum
 from typing import NoReturn
 
 from koala.errors import LocalManagerError
-from koala_agent.transport.port import FileStatus
+from koala_agent.transport.interface import FileStatus
 from koala_agent.transport.shell import end
 
 VERSION = 3

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from koala.errors import LocalManagerError
-from koala_agent.transport.port import Answer, Command
+from koala_agent.transport.interface import Answer, Command
 
 OUTPUT_MAX_BYTES = 64 * 1024 * 1024
 """Output of a command that is kept."""
@@ -25,7 +25,7 @@ END_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class AccountSwitch:
     """Way to become an account: words before a command. `environment` identifies the account."""
 
     prefix: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Entry:
 
 class Shell:
     """Runner of commands, at most `at_once` of them at a time, each for at most `limit_s`; as an
-    account where `entries` say how to become it. `umask` -1 is ours: batch systems pass it on to
+    account where `switches` say how to become it. `umask` -1 is ours: batch systems pass it on to
     the jobs that are submitted."""
 
     def __init__(
@@ -53,11 +53,11 @@ class Shell:
         environment: Mapping[str, str],
         limit_s: float = 15.0,
         at_once: int = 8,
-        entries: Mapping[str, Entry] | None = None,
+        switches: Mapping[str, AccountSwitch] | None = None,
         umask: int = -1,
     ) -> None:
         self._environment = dict(environment)
-        self._entries = entries or {}
+        self._switches = switches or {}
         self._limit_s = limit_s
         self._umask = umask
         self._slots = asyncio.Semaphore(at_once)
@@ -70,11 +70,11 @@ class Shell:
         Raises LocalManagerError: transient when the command did not end within the limit, printed
         too much, or too many earlier ones cannot be killed; final when there is no such command.
         """
-        entry = Entry()
+        entry = AccountSwitch()
         if account:
-            if account not in self._entries:
+            if account not in self._switches:
                 raise LocalManagerError(f"as {account}: the configuration names it no more")
-            entry = self._entries[account]
+            entry = self._switches[account]
         self._unkilled[account] = [
             left for left in self._unkilled.get(account, ()) if not has_ended(left)
         ]

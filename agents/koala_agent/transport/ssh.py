@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from koala.errors import KoalaError, LocalManagerError
-from koala_agent.transport.port import Answer, Command, FileStatus, SiteAwayError
+from koala_agent.transport.interface import Answer, Command, FileStatus, SiteAwayError
 from koala_agent.transport.sftp import SFTPClient
 from koala_agent.transport.shell import Shell
 from koala_agent.transport.ssh_connection import SSHConnection, StarterLine

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from koala.errors import LocalManagerError
 from koala.runtime.structured_log import get_logger
-from koala_agent.transport.port import Command, SiteAwayError
+from koala_agent.transport.interface import Command, SiteAwayError
 from koala_agent.transport.shell import Shell
 from koala_agent.transport.ssh_host import FIRST_PAUSE_S, LAST_PAUSE_S, SSHHost
 from koala_agent.transport.ssh_socket import OPEN_S, Identity, SSHSettings

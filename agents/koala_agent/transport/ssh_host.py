@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 
 from koala.errors import ConfigError, LocalManagerError
 from koala.runtime.token_bucket import TokenBucket
-from koala_agent.transport.port import Command
+from koala_agent.transport.interface import Command
 from koala_agent.transport.sftp import SFTPClient, open_sftp
 from koala_agent.transport.shell import Shell
 from koala_agent.transport.ssh_socket import (

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from koala_agent.transport.port import Answer, Command
+from koala_agent.transport.interface import Answer, Command
 
 SSH_FAILED = 255
 """Exit status of ssh when the connection failed, and not the command."""

@@ -15,7 +15,7 @@ from koala.protocol.names import SITE
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
-    from koala_agent.connect.plan import Need, Tree, Wishes
+    from koala_agent.connect.plan import ConnectRequest, Need, Tree
     from koala_agent.connect.site_record import SiteRecord
     from koala_agent.connect.survey import Survey
     from koala_agent.transport.ssh import SSHTransport
@@ -133,7 +133,7 @@ def connect(
     """
     import asyncio
 
-    from koala_agent.connect.plan import Wishes
+    from koala_agent.connect.plan import ConnectRequest
     from koala_agent.connect.site_record import SiteRecord, shared_control
     from koala_agent.transport.ssh_socket import log_in
 
@@ -143,7 +143,7 @@ def connect(
     control = shared_control(name, host, options) if where == "here" else ""
     record = SiteRecord(site=name, host=host, state_dir=state_dir, options=options, control=control)
     log_in(record.settings(), tell=note)
-    wishes = Wishes(
+    request = ConnectRequest(
         site=name,
         host=host,
         is_there=where == "there",
@@ -156,7 +156,7 @@ def connect(
         partition=partition,
         parallel_environment=parallel_environment,
     )
-    work = Connecting(wishes=wishes, record=record, wheel=wheel, tunnel=tunnel, address=address)
+    work = Connecting(request=request, record=record, wheel=wheel, tunnel=tunnel, address=address)
     asyncio.run(work.run(is_dry=dry_run, is_agreed=yes))
 
 
@@ -183,13 +183,13 @@ class Connecting:
     def __init__(
         self,
         *,
-        wishes: Wishes,
+        request: ConnectRequest,
         record: SiteRecord,
         wheel: Path | None,
         tunnel: tuple[int, ...],
         address: str | None,
     ) -> None:
-        self._wishes = wishes
+        self._request = request
         self._record = record
         self._wheel = wheel
         self._tunnel = tunnel
@@ -205,19 +205,19 @@ class Connecting:
         settings = self._record.settings(INSTALL_S)
         site = SSHTransport(settings, environment={}, clock=clock.now, is_trial=True)
         async with site.connected(0):
-            survey = await ask_host(site, self._wishes.host)
-            found = plan.needs(survey, self._wishes)
+            survey = await ask_host(site, self._request.host)
+            found = plan.needs(survey, self._request)
             self._show_needs(found)
             if missing := [need.name for need in found if not need.is_met]:
-                raise ConfigError(f"{self._wishes.host}: missing: {', '.join(missing)}; see above")
-            processors = self._wishes.processors or await _processors(site, survey)
-            tree = plan.configuration(survey, self._wishes, processors=processors)
+                raise ConfigError(f"{self._request.host}: missing: {', '.join(missing)}; see above")
+            processors = self._request.processors or await _processors(site, survey)
+            tree = plan.configuration(survey, self._request, processors=processors)
             self._show_plan(tree)
             if is_dry:
                 note("dry run: nothing was changed; the ssh connection stays open")
                 return
             _agree(is_agreed)
-            if self._wishes.is_there:
+            if self._request.is_there:
                 await self._bring_up_there(site, survey, tree)
             else:
                 await self._bring_up_here(tree)
@@ -230,26 +230,26 @@ class Connecting:
         from koala.runtime.toml_writer import toml_text
         from koala_agent.connect.plan import FOLDER
 
-        wishes = self._wishes
-        if wishes.is_there:
-            print(f"\nAt {wishes.host}: install Koala below ~/{FOLDER}, write its file, join the")
-            print(f"grid at {wishes.daemon} as {wishes.site}, start the agent in the background.")
+        request = self._request
+        if request.is_there:
+            print(f"\nAt {request.host}: install Koala below ~/{FOLDER}, write its file, join the")
+            print(f"grid at {request.daemon} as {request.site}, start the agent in the background.")
         else:
-            print(f"\nHere: write {self._config}, join the grid at {wishes.daemon} as")
-            print(f"{wishes.site}, start the agent in the background. At {wishes.host}: nothing.")
+            print(f"\nHere: write {self._config}, join the grid at {request.daemon} as")
+            print(f"{request.site}, start the agent in the background. At {request.host}: nothing.")
         print(f"The agent's file:\n\n{toml_text(tree)}", flush=True)
 
     @property
     def _config(self) -> Path:
         from koala_agent.connect.site_record import agent_file
 
-        return agent_file(self._wishes.site)
+        return agent_file(self._request.site)
 
     async def _token(self) -> str:
         from koala.client import AsyncClient
 
         async with AsyncClient(self._address) as client:
-            return str((await client.add_site(self._wishes.site)).token)
+            return str((await client.add_site(self._request.site)).token)
 
     async def _relay(self) -> str:
         """Return the address of the daemon's relay, which starts a little later than the daemon."""
@@ -275,8 +275,8 @@ class Connecting:
             note(f"{config} differs, and is left as it is: remove it to have it written again")
         state_dir = Path(self._record.state_dir)
         if not identity_path(state_dir).exists():
-            await join(JoinToken.parse(await self._token()), self._wishes.site, state_dir)
-            note(f"{self._wishes.site} has joined")
+            await join(JoinToken.parse(await self._token()), self._request.site, state_dir)
+            note(f"{self._request.site} has joined")
         for verb in ("doctor", "start"):
             if status := await asyncio.to_thread(bring_up.local_agent, verb, config):
                 raise ConfigError(f"koala-agent {verb} {config} ended with status {status}")
@@ -290,38 +290,38 @@ class Connecting:
         from koala_agent.connect import bring_up, plan, site_record, wheel
         from koala_agent.transport.ssh_socket import open_tunnel
 
-        host = bring_up.Host(site=site, survey=survey, name=self._wishes.host)
+        host = bring_up.Host(site=site, survey=survey, name=self._request.host)
         with TemporaryDirectory(prefix="koala-wheel-") as folder:
             made = self._wheel
             if made is None:
                 made = await asyncio.to_thread(wheel.own_wheel, Path(folder))
             note(f"installing {made.name} at {host.name}: this takes up to a few minutes")
             agent = await host.install(made)
-        config = await host.configure(self._wishes.site, toml_text(tree))
-        state_dir = self._wishes.state_dir.replace("~", survey.home, 1)
+        config = await host.configure(self._request.site, toml_text(tree))
+        state_dir = self._request.state_dir.replace("~", survey.home, 1)
         token = await self._token()
         port = await bring_up.agents_port(JoinToken.parse(token))
         python = f"{agent.rpartition('/')[0]}/python"
         ports = [
             one
-            for one in plan.tunnel_ports(self._wishes.daemon, await self._relay(), port)
+            for one in plan.tunnel_ports(self._request.daemon, await self._relay(), port)
             if not await host.reaches(python, one)
         ]
-        earlier = site_record.tunnel_of(self._wishes.site)
+        earlier = site_record.tunnel_of(self._request.site)
         self._record = site_record.with_tunnel(self._record, (*earlier, *ports, *self._tunnel))
         site_record.keep(self._record)
         for one in self._record.tunnel:
             await asyncio.to_thread(open_tunnel, self._record.settings(), one)
         if not await host.has_joined(state_dir):
             await host.join(agent, config, token)
-            note(f"{self._wishes.site} has joined")
+            note(f"{self._request.site} has joined")
         print(await host.doctor(agent, config))
         print(await host.start(agent, config))
 
 
 async def _processors(site: SSHTransport, survey: Survey) -> int:
     """Ask how many processors there are."""
-    from koala_agent.transport.port import Command
+    from koala_agent.transport.interface import Command
 
     if survey.batch_system == "slurm":
         answer = await site.run(Command(argv=(survey.commands["sinfo"], "-h", "-o", "%C")))

@@ -168,7 +168,7 @@ def timeline(*, job: str, svg: Path | None, json: bool, address: str | None) -> 
 
 def _write_picture(shown: Document, path: Path) -> None:
     """Write the course of a job as SVG. Raises KoalaError."""
-    from koala.runtime.atomic_file import write_whole
+    from koala.runtime.atomic_file import write_atomically
     from koala.views.gantt import gantt
     from koala.views.gantt_svg import gantt_svg
 
@@ -178,7 +178,7 @@ def _write_picture(shown: Document, path: Path) -> None:
     if str(path) == STANDARD_INPUT:
         print(text, end="")
     else:
-        write_whole(path, text)
+        write_atomically(path, text)
 
 
 @examples(

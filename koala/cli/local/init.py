@@ -120,8 +120,8 @@ def _filled_in(text: str, target: Path, kind: str, *, site: str | None, daemon: 
     """Put the site, the daemon's address and the shell's variables of the batch system into an
     agent's template, and its name into the steps. Raises ConfigError."""
     from koala.runtime.toml_writer import toml_string
-    from koala_agent.checks import VARIABLES
     from koala_agent.config import parse_config
+    from koala_agent.doctor import VARIABLES
 
     agent = tomllib.loads(text)["agent"]
     text = text.replace(TEMPLATE_NAME, str(target))

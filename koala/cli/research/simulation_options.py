@@ -21,7 +21,7 @@ import click
 from koala.cli.arguments import STANDARD_INPUT, Whole, file, option
 from koala.cli.connection import note
 from koala.errors import ConfigError, KoalaError, SpecError, WorkloadError
-from koala.runtime.atomic_file import check_whole, whole_file
+from koala.runtime.atomic_file import atomic_file, check_writable
 
 if TYPE_CHECKING:
     from koala.sim.campaign.making import Engine
@@ -158,7 +158,7 @@ def make_out(folder: Path) -> Path:
 def check_output(option: str, path: Path) -> None:
     """Check that a file can be written; its content stays. Raises ConfigError."""
     try:
-        check_whole(path)
+        check_writable(path)
     except KoalaError as error:
         raise ConfigError(f"--{option} {error}") from None
 
@@ -169,13 +169,13 @@ def jobs_file(path: Path | None) -> Iterator[Path | None]:
     if path is None:
         yield None
         return
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         yield part
 
 
 def write_rows(path: Path, header: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
     """Write a CSV file, whole or not at all."""
-    with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+    with atomic_file(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(header)
         lines.writerows(rows)

@@ -176,7 +176,7 @@ def report(
 
     from koala.lab import Jobs, Log
     from koala.lab.sweeps import sweep
-    from koala.runtime.atomic_file import write_whole
+    from koala.runtime.atomic_file import write_atomically
     from koala.twin.answers import answer, document, page
     from koala.twin.questions import Stream, read_folder, with_jobs, without
 
@@ -208,7 +208,7 @@ def report(
     answered = answer(found, question, alone.rows()[0], list(runs.rows()))
     text = page(answered)
     if out is not None:
-        write_whole(out, f"{text}\n")
+        write_atomically(out, f"{text}\n")
     shared.show(document(answered), as_json=as_json, text=lambda: text)
     if runs.is_interrupted:
         _leave(f"{len(runs.rows())} of {reps} runs")

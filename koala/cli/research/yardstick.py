@@ -136,10 +136,10 @@ def _number(value: float) -> str:
 
 
 def _write(rows: Rows, runs: Rows, out: Path) -> None:
-    from koala.runtime.atomic_file import write_whole
+    from koala.runtime.atomic_file import write_atomically
 
     runs.to_csv(out / "runs.csv")
     rows.to_csv(out / "table.csv")
     lines = [HEADS, ["---"] * len(HEADS), *_cells(rows)]
     text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-    write_whole(out / "table.md", text)
+    write_atomically(out / "table.md", text)

@@ -34,7 +34,7 @@ from koala.identity.private_files import private_folder, read_private, write_pri
 from koala.identity.tls import (
     DAEMON_HOST,
     Identity,
-    SpoiltIdentityError,
+    InvalidIdentityError,
     is_issued_by,
     site_host,
     site_uri,
@@ -119,7 +119,7 @@ class Authority:
                 return path
         except FileNotFoundError:
             pass
-        except SpoiltIdentityError as error:
+        except InvalidIdentityError as error:
             log.warning("certificate.spoilt", reason=str(error))  # clients check only its name
         key = ec.generate_private_key(ec.SECP256R1())
         extensions: tuple[x509.ExtensionType, ...] = (

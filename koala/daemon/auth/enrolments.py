@@ -162,21 +162,21 @@ class Enrolments:
     - Every change is durable when it returns; `changed` is called after each.
     - A change raises ExhaustedError on a full disk, and RejectedError when it cannot be written for
       another reason.
-    - Revocations and renewals are written by `write_surely`, which may use the ballast of a full
-      disk. Additions are not: they can wait until there is room.
+    - Revocations and renewals are written by `write_with_ballast`, which may use the ballast of a
+      full disk. Additions are not: they can wait until there is room.
     """
 
     def __init__(
         self,
         folder: Path,
-        write_surely: Callable[[Callable[[], None]], None] = lambda write: write(),
+        write_with_ballast: Callable[[Callable[[], None]], None] = lambda write: write(),
         *,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         """Read the file. Raises ConfigError."""
         self._changed = changed
         self._path = folder / FILE
-        self._write_surely = write_surely
+        self._write_surely = write_with_ballast
         try:
             self._file = msgspec.json.decode(read_private(self._path), type=_File)
         except FileNotFoundError:

@@ -52,7 +52,7 @@ from koala.runtime.structured_log import get_logger, log_plainly
 from koala.runtime.token_bucket import TokenBucket
 from koala.wire import connection_limits
 from koala.wire.flood_guard import FloodGuard
-from koala.wire.grpc_shutdown import to_the_end
+from koala.wire.grpc_shutdown import run_and_drain
 from koala.wire.interceptors import Readable
 from koala.wire.listen_ports import cannot_listen, check_free
 from koala.wire.v1 import files_pb2, files_pb2_grpc
@@ -458,7 +458,7 @@ def _now() -> float:
 def main() -> None:
     """Run the relay that a daemon has started as its child process."""
     log_plainly()
-    asyncio.run(to_the_end(_main()))
+    asyncio.run(run_and_drain(_main()))
 
 
 if __name__ == "__main__":

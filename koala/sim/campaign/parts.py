@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from koala.errors import ConfigError
-from koala.runtime.atomic_file import write_whole
+from koala.runtime.atomic_file import write_atomically
 from koala.sim.campaign.code import interpreter
 from koala.sim.campaign.making import Campaign
 from koala.sim.campaign.provenance import environment, program
@@ -71,7 +71,7 @@ def write_provenance(
         "cpu_s_by_run": [round(one.cpu_s, 4) for _, one in made.finished],
         "parts": [one.provenance for one in merged],
     }
-    write_whole(folder / PROVENANCE, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    write_atomically(folder / PROVENANCE, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_parts(folders: Sequence[Path]) -> tuple[Part, ...]:

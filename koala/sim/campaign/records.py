@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from koala.errors import ConfigError
 from koala.papers.runs import Outcome
-from koala.runtime.atomic_file import write_whole
+from koala.runtime.atomic_file import write_atomically
 
 INFINITE = {"inf": inf, "-inf": -inf}
 
@@ -56,7 +56,7 @@ def from_plain(found: Mapping[str, Any]) -> Outcome:
 def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write a file of JSON lines, whole or not at all."""
     text = "".join(f"{json.dumps(row, allow_nan=False, ensure_ascii=False)}\n" for row in rows)
-    write_whole(path, text)
+    write_atomically(path, text)
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
 from koala.errors import ConfigError
-from koala.runtime.atomic_file import whole_file
+from koala.runtime.atomic_file import atomic_file
 from koala.sim.trace.tally import SLOWDOWN_BOUND_S, Ended
 from koala.workload import swf
 from koala.workload.logs import ALLOCATED_AT, NUMBER_AT, RUN_AT, SUBMIT_AT, WHOLE, Log
@@ -90,7 +90,7 @@ class OutcomeLog:
             *[f"{key}: {known[key]}" for key in _KEPT if key in known],
             *[f"Note: {note}" for note in notes],
         ]
-        with whole_file(path) as part, part.open("w", encoding="ascii", newline="\n") as file:
+        with atomic_file(path) as part, part.open("w", encoding="ascii", newline="\n") as file:
             swf.write(file, self._lines(log, shift_s), comments=map(_ascii, comments))
 
     def _lines(self, log: Log, shift_s: int) -> Iterator[list[float]]:

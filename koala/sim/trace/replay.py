@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from koala.errors import ConfigError
-from koala.runtime.atomic_file import whole_file, write_whole
+from koala.runtime.atomic_file import atomic_file, write_atomically
 from koala.sim.trace.course import Course
 from koala.sim.trace.events import Change, check_changes
 from koala.sim.trace.job_files import COLUMNS, CsvRows, OutcomeLog, is_log
@@ -159,7 +159,7 @@ class Replay:
         if path is None or self._outcomes is not None:
             yield None
             return
-        with whole_file(path) as part:
+        with atomic_file(path) as part:
             if kept is not None and part != path:
                 _copy(path, part, size=kept["rows"])
             mode = "w" if kept is None else "r+"
@@ -183,7 +183,7 @@ class Replay:
             }
         )
         head = json.dumps({"koala_checkpoint": _VERSION, "digest": _digest_of(kept)})
-        write_whole(path, f"{head}\n{kept}\n")
+        write_atomically(path, f"{head}\n{kept}\n")
 
     def _read_checkpoint(self) -> dict[str, Any]:
         path = self._checkpoint

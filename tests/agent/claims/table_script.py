@@ -36,7 +36,7 @@ from koala_agent.claims.events import (
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim
 from koala_agent.claims.table import ClaimTable
-from koala_agent.lrm.port import EndCause
+from koala_agent.lrm.local_manager import EndCause
 
 CLAIM = ClaimId("j1/1/0/1")
 NUMBER = ArmNumber(epoch=1, counter=1)

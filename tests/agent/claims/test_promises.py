@@ -52,7 +52,7 @@ from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim, Gone, Withdrawing
 from koala_agent.claims.table import ClaimTable
-from koala_agent.lrm.port import EndCause
+from koala_agent.lrm.local_manager import EndCause
 
 CLAIMS = (ClaimId("j1/1/0/1"),)
 NONCES = ("n1", "n2")

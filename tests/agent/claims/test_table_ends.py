@@ -38,7 +38,7 @@ from koala_agent.claims.events import (
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.pending_requests import REQUESTS_MAX
 from koala_agent.claims.settings import Leases
-from koala_agent.lrm.port import EndCause
+from koala_agent.lrm.local_manager import EndCause
 from tests.agent.claims.table_script import (
     CLAIM,
     NUMBER,

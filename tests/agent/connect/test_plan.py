@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from koala_agent.connect.plan import Wishes, configuration, needs, tunnel_ports
+from koala_agent.connect.plan import ConnectRequest, configuration, needs, tunnel_ports
 from koala_agent.connect.survey import Survey
 
-HERE = Wishes(
+HERE = ConnectRequest(
     site="atlas",
     host="login1",
     is_there=False,
@@ -35,8 +35,8 @@ GRID_ENGINE = replace(
 BARE = replace(SLURM, commands={"timeout": "/usr/bin/timeout"})
 
 
-def told(survey: Survey, wishes: Wishes) -> dict[str, tuple[bool, str]]:
-    return {need.name: (need.is_met, need.text) for need in needs(survey, wishes)}
+def told(survey: Survey, request: ConnectRequest) -> dict[str, tuple[bool, str]]:
+    return {need.name: (need.is_met, need.text) for need in needs(survey, request)}
 
 
 def test_an_old_interpreter_is_enough_for_programs_and_not_for_an_agent() -> None:
@@ -79,8 +79,8 @@ def test_a_parallel_environment_is_chosen_where_there_are_several() -> None:
 
 
 def test_the_file_of_an_agent_here_leads_every_command_over_ssh() -> None:
-    wishes = replace(HERE, options=("-F", "/x"), partition="long")
-    tree = configuration(SLURM, wishes, processors=8)
+    request = replace(HERE, options=("-F", "/x"), partition="long")
+    tree = configuration(SLURM, request, processors=8)
     assert tree["transport"] == {"kind": "ssh", "host": "login1", "options": ["-F", "/x"]}
     assert tree["starter"] == {"python": "/usr/bin/python3"}
     assert tree["lrm"] == {

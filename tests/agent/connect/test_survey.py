@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from koala_agent.connect.survey import MARK, read_survey, survey_command
-from koala_agent.transport.port import Answer
+from koala_agent.transport.interface import Answer
 
 SAID = f"""\
 Welcome to atlas

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from koala.errors import ConfigError, LocalManagerError
-from koala_agent.accounts import Entries, Served, served
+from koala_agent.accounts import AcceptedUsers, AccountSwitches, accepted_users
 from koala_agent.config import parse_config
 from tests.agent.accounts import need_root
 
@@ -23,32 +23,32 @@ processors = 16
 """
 
 
-def served_by(text: str) -> Served:
-    return served(parse_config(SITE + text, source="delft.toml", folder=Path("/etc/koala")))
+def users_of(text: str) -> AcceptedUsers:
+    return accepted_users(parse_config(SITE + text, source="delft.toml", folder=Path("/etc/koala")))
 
 
 def refusal(text: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        served_by(text)
+        users_of(text)
     return str(caught.value)
 
 
 def test_by_default_they_are_those_of_the_user_with_the_account_s_name() -> None:
     name = pwd.getpwuid(os.geteuid()).pw_name
-    assert served_by("") == Served(users=(name,), key="accounts.user", owner=name)
+    assert users_of("") == AcceptedUsers(users=(name,), key="accounts.user", owner=name)
 
 
 def test_the_name_of_the_grid_user_may_be_another_than_the_account_s() -> None:
-    ann = Served(users=("ann",), key="accounts.user", owner="ann")
-    assert served_by("[accounts]\nuser = 'ann'") == ann
-    assert served_by("owner = 'ann'\n[accounts]\nuser = 'ann'") == ann
-    assert served_by("owner = 'ann'") == Served(users=("ann",), key="site.owner", owner="ann")
+    ann = AcceptedUsers(users=("ann",), key="accounts.user", owner="ann")
+    assert users_of("[accounts]\nuser = 'ann'") == ann
+    assert users_of("owner = 'ann'\n[accounts]\nuser = 'ann'") == ann
+    assert users_of("owner = 'ann'") == AcceptedUsers(users=("ann",), key="site.owner", owner="ann")
 
 
 def test_they_are_everybody_s_only_where_that_is_said() -> None:
-    assert served_by("[accounts]\nmode = 'anyone'") == Served(users=None, key="site.owner")
-    narrowed = Served(users=("ann",), key="site.owner", owner="ann")
-    assert served_by("owner = 'ann'\n[accounts]\nmode = 'anyone'") == narrowed
+    assert users_of("[accounts]\nmode = 'anyone'") == AcceptedUsers(users=None, key="site.owner")
+    narrowed = AcceptedUsers(users=("ann",), key="site.owner", owner="ann")
+    assert users_of("owner = 'ann'\n[accounts]\nmode = 'anyone'") == narrowed
 
 
 def test_two_words_about_whose_they_are_are_refused() -> None:
@@ -67,7 +67,7 @@ def test_folders_of_programs_do_not_depend_on_where_the_agent_runs() -> None:
 
 
 def test_variables_are_names_or_patterns_beside_folders_of_programs() -> None:
-    served_by("executables = ['/opt']\nvariables = ['OMP_*', 'SEED', '*_DEBUG']")
+    users_of("executables = ['/opt']\nvariables = ['OMP_*', 'SEED', '*_DEBUG']")
     assert "site.variables = ['SEED']: allowed is none without" in refusal("variables = ['SEED']")
     for name in ("", "4SEED", "SEED=4", "A B", "A[BC]"):
         assert "site.variables" in refusal(f"executables = ['/opt']\nvariables = ['{name}']")
@@ -82,15 +82,15 @@ def site_mode(text: str, *, site: str = "") -> str:
 
 def test_accounts_come_from_the_list_and_nowhere_else() -> None:
     need_root()
-    found = served_by(site_mode("map = { ann = 'nobody', bob = 'nobody' }"))
+    found = users_of(site_mode("map = { ann = 'nobody', bob = 'nobody' }"))
     entry = pwd.getpwnam("nobody")
     assert (found.users, found.owner) == (("ann", "bob"), "")
     assert found.accounts == {"ann": "nobody", "bob": "nobody"}
-    words = found.entries["nobody"].prefix
+    words = found.switches["nobody"].prefix
     assert words[0] == "setpriv"
     assert f"--reuid={entry.pw_uid}" in words
     assert f"--regid={entry.pw_gid}" in words
-    assert "root" not in found.entries
+    assert "root" not in found.switches
 
 
 def test_accounts_of_the_system_are_refused_unless_they_are_named_on_purpose() -> None:
@@ -99,8 +99,8 @@ def test_accounts_of_the_system_are_refused_unless_they_are_named_on_purpose() -
         told = refusal(site_mode(f"map = {{ ann = '{name}' }}"))
         assert f"accounts.map = '{name}': allowed is accounts whose uid is at least" in told
         assert "accounts.uid_min = 1000" in told
-        on_purpose = served_by(site_mode(f"map = {{ ann = '{name}' }}\nsystem = ['{name}']"))
-        assert set(on_purpose.entries) == {name}
+        on_purpose = users_of(site_mode(f"map = {{ ann = '{name}' }}\nsystem = ['{name}']"))
+        assert set(on_purpose.switches) == {name}
 
 
 def test_an_account_that_is_made_later_needs_no_restart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,38 +110,38 @@ def test_an_account_that_is_made_later_needs_no_restart(monkeypatch: pytest.Monk
     known = {"nobody": pwd.getpwnam("nobody")}
     monkeypatch.setattr(pwd, "getpwnam", known.__getitem__)
     monkeypatch.setattr(os, "getgrouplist", lambda _name, group: [group])
-    entries = served_by(site_mode("map = { ann = 'nobody', bob = 'berta' }")).entries
-    assert isinstance(entries, Entries)
-    assert set(entries) == {"nobody", "berta"}
-    assert "berta" in entries
-    before = entries["nobody"]
+    switches = users_of(site_mode("map = { ann = 'nobody', bob = 'berta' }")).switches
+    assert isinstance(switches, AccountSwitches)
+    assert set(switches) == {"nobody", "berta"}
+    assert "berta" in switches
+    before = switches["nobody"]
     with pytest.raises(LocalManagerError, match=r"^this machine does not know it") as told:
-        entries["berta"]
+        switches["berta"]
     assert told.value.transient
 
     def found(name: str, uid: int) -> pwd.struct_passwd:
         return pwd.struct_passwd((name, "x", uid, 100, "", f"/home/{name}", "/bin/sh"))
 
     known["berta"] = found("berta", 4001)
-    entries.refresh()
-    assert "--reuid=4001" in entries["berta"].prefix
+    switches.refresh()
+    assert "--reuid=4001" in switches["berta"].prefix
     known["berta"] = found("berta", 4002)
     del known["nobody"]
-    entries.refresh()
-    assert "--reuid=4002" in entries["berta"].prefix
-    assert entries["nobody"] == before
+    switches.refresh()
+    assert "--reuid=4002" in switches["berta"].prefix
+    assert switches["nobody"] == before
     known["berta"] = found("berta", 0)
-    entries.refresh()
+    switches.refresh()
     with pytest.raises(LocalManagerError, match=r"^accounts\.map = 'berta': allowed is accounts"):
-        entries["berta"]
+        switches["berta"]
 
 
 def test_words_of_the_site_s_own_become_an_account() -> None:
     need_root()
     become = "become = ['sudo', '-n', '-u', '{account}', '--']"
     text = site_mode(f"map = {{ ann = 'nobody' }}\n{become}")
-    found = served_by(f"{text}[lrm]\nkind = 'slurm'\n")
-    assert found.entries["nobody"].prefix == ("sudo", "-n", "-u", "nobody", "--")
+    found = users_of(f"{text}[lrm]\nkind = 'slurm'\n")
+    assert found.switches["nobody"].prefix == ("sudo", "-n", "-u", "nobody", "--")
     told = refusal(text)
     assert "accounts.become = ['sudo', '-n', '-u', '{account}', '--']: allowed is none with" in told
 

@@ -14,7 +14,7 @@ from koala.wire.packing import PACKS, can_unpack
 from koala.wire.v1 import link_pb2 as pb
 from koala.wire.v1.link_pb2_grpc import AgentLinkServicer, add_AgentLinkServicer_to_server
 from koala_agent.link.session_events import Dialled, Received
-from koala_agent.link.stream import Wire
+from koala_agent.link.stream import StreamFactory
 
 PATIENCE_S = 60.0
 PINGS = 7
@@ -66,12 +66,12 @@ async def test_what_waits_is_one_message_for_a_daemon_that_unpacks(*, unpacks: b
         listening(daemon) as target,
         asyncio.TaskGroup() as group,
     ):
-        wire = Wire(
+        streams = StreamFactory(
             target=target,
             encode=lambda number: pb.FromAgent(ping=pb.Ping(claim=f"j{number}/1/0/1")),
             decode=lambda message: message,  # type: ignore[arg-type,return-value]
         )
-        stream = wire.stream(1, events.put_nowait)
+        stream = streams.open(1, events.put_nowait)
         running = group.create_task(stream.run(lambda: 4))
         assert isinstance(await events.get(), Dialled)
         said = [await events.get() for _ in range(3)]

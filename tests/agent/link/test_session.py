@@ -188,7 +188,7 @@ def test_reports_without_a_link_are_dropped_because_the_inventory_will_say_them(
 
 
 def test_what_comes_before_our_inventory_is_taken_waits_for_it() -> None:
-    """Questions that are asked again at Welcome would be dropped if they came before."""
+    """Requests that are sent again at Welcome would be dropped if they came before."""
     script = SessionScript()
     script.wake(Dial(1))
     script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)

@@ -12,8 +12,8 @@ import pytest
 from koala.protocol.messages import Ping, Report
 from koala_agent.lrm.job_table import FILE_NAME
 from koala_agent.starter import procfs
-from koala_agent.starter.machine.line import BURST
 from koala_agent.starter.procfs import Stat
+from koala_agent.starter.state_machine.keepalive import BURST
 from koala_agent.starter_link.listener import StarterConnection, StarterListener
 from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_shell_hold, a_site, an_arm

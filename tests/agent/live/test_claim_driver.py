@@ -16,9 +16,9 @@ from koala.runtime import clock
 from koala.wire.v1 import link_pb2
 from koala_agent.link import codec
 from koala_agent.link.session import Session, Timing
-from koala_agent.link.session_driver import Link
+from koala_agent.link.session_driver import SessionDriver
 from koala_agent.link.session_events import Order
-from koala_agent.link.stream import Wire
+from koala_agent.link.stream import StreamFactory
 from tests.agent.live.fake_daemon import GRANTED, FakeDaemon, fake_daemon, hold, patiently
 
 pytestmark = pytest.mark.live
@@ -83,16 +83,16 @@ async def linked(
     epoch: int = 0,
     silence_s: float = 15.0,
     queue_max: int = 10_000,
-) -> AsyncIterator[Link]:
+) -> AsyncIterator[SessionDriver]:
     timing = Timing(silence_s=silence_s)
     session = Session(epoch=epoch, timing=timing, random=Random(0), now=clock.now())
-    wire = Wire(
+    streams = StreamFactory(
         target=daemon.target,
         encode=lambda message: codec.encode(message, lambda: FACTS),
         decode=codec.decode,
         queue_max=queue_max,
     )
-    link = Link(session, asyncio.Queue(), wire.stream, agent, clock=clock.now)
+    link = SessionDriver(session, asyncio.Queue(), streams.open, agent, clock=clock.now)
     async with asyncio.TaskGroup() as group:
         group.create_task(link.run())
         yield link
@@ -221,12 +221,12 @@ async def test_a_final_refusal_ends_the_link_with_its_reason() -> None:
 
     async with fake_daemon() as daemon:
         session = Session(epoch=0, timing=Timing(), random=Random(0), now=clock.now())
-        wire = Wire(
+        streams = StreamFactory(
             target=daemon.target,
             encode=lambda message: codec.encode(message, lambda: FACTS),
             decode=codec.decode,
         )
-        link = Link(session, asyncio.Queue(), wire.stream, agent, clock=clock.now)
+        link = SessionDriver(session, asyncio.Queue(), streams.open, agent, clock=clock.now)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(link.run())
             await refuse(daemon)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent.lrm.processes import Identity, identify, is_alive
+from koala_agent.lrm.claim_processes import Identity, identify, is_alive
 from tests.agent.live.agent_process import AgentProcess, a_job, agent_process
 from tests.agent.live.fake_daemon import (
     GONE,

@@ -13,14 +13,14 @@ from koala.errors import LocalManagerError
 from koala.protocol.messages import Hold
 from koala.protocol.names import ClaimId
 from koala_agent import claim_driver
+from koala_agent.claim_callbacks import ClaimCallbacks, StoreThread
 from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_folders import ClaimFolders
-from koala_agent.claim_ports import Ports, StoreThread
 from koala_agent.claims.events import StoreClaim, Withdraw
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.states import Asked, Claim
 from koala_agent.claims.store import Store
-from koala_agent.lrm.port import Idle, Listed, Placeholder, Queued
+from koala_agent.lrm.local_manager import Idle, Listed, Placeholder, Queued
 from koala_agent.placeholders.submission import LaunchSettings
 from tests.agent.site import Daemon, a_hold, boot_now
 
@@ -58,7 +58,7 @@ class SilentManager:
         self.submitted.set()
 
     async def prepare_input(self, hold: Hold) -> None:
-        """See Ports."""
+        """See ClaimCallbacks."""
         await asyncio.sleep(0)
         self.calls.append("prepare input")
 
@@ -90,7 +90,9 @@ async def a_site_before(manager: SilentManager, folder: Path) -> AsyncIterator[C
         store=store,
         manager=manager,
         folders=ClaimFolders(LaunchSettings(root=folder / "claims", site="here")),
-        ports=Ports(tell=Daemon().hear, commit=thread.commit, prepare_input=manager.prepare_input),
+        callbacks=ClaimCallbacks(
+            tell=Daemon().hear, commit=thread.commit, prepare_input=manager.prepare_input
+        ),
         limits=Limits(),
     )
     try:

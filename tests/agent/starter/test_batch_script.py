@@ -48,7 +48,7 @@ def test_what_is_carried_is_the_same_program(by_files: bool) -> None:
 
 
 @pytest.mark.parametrize("python", [None, sys.executable])
-@pytest.mark.parametrize("spoilt", ["starter", "koala_agent/starter/machine/barrier"])
+@pytest.mark.parametrize("spoilt", ["starter", "koala_agent/starter/state_machine/barrier"])
 def test_what_a_power_failure_left_of_an_installed_starter_is_replaced(
     tmp_path: Path, python: str | None, spoilt: str
 ) -> None:

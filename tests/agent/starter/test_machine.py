@@ -35,7 +35,7 @@ from koala_agent.starter.events import (
     Unexecutable,
     Woken,
 )
-from koala_agent.starter.machine.values import PUT_LIMIT_S
+from koala_agent.starter.state_machine.kv_requests import PUT_LIMIT_S
 from tests.agent.starter.starter_script import OFFSET_S, StarterScript, ends, opens, said, the_end
 
 if TYPE_CHECKING:

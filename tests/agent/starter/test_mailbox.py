@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 
 from koala.protocol.names import ClaimId
 from koala_agent.claims.settings import Leases
+from koala_agent.starter.mailbox.client import Mailbox as NodesMailbox
+from koala_agent.starter.mailbox.client import MailboxClient, MailboxConnector
 from koala_agent.starter.mailbox.layout import MESSAGE_MAX_BYTES, UP, seal, session_of
-from koala_agent.starter.mailbox.postman import FileLine, Postman
-from koala_agent.starter.mailbox.postman import Mailbox as NodesMailbox
 from koala_agent.starter_link.mailbox import Mailbox, too_short
 from koala_agent.transport.local import LocalTransport
 from tests.harness.moments import moment
@@ -72,12 +72,12 @@ async def agent_of(
             running.cancel()
 
 
-def postman_of(folder: Path, secret: str = SECRET) -> tuple[Postman, str]:
+def client_of(folder: Path, secret: str = SECRET) -> tuple[MailboxClient, str]:
     """A starter's end, which has begun a session."""
     session = session_of(CLAIM)
     mailbox = NodesMailbox(str(folder), session)
     mailbox.begin()
-    return Postman(mailbox, session, secret), session
+    return MailboxClient(mailbox, session, secret), session
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -86,12 +86,12 @@ async def until(condition: Callable[[], bool]) -> None:
             await moment()
 
 
-async def heard(postman: Postman, data: bytes) -> None:
+async def heard(client: MailboxClient, data: bytes) -> None:
     """Wait until the starter's end has received exactly this."""
     found = b""
     async with asyncio.timeout(LIMIT_S):
         while found != data:
-            found += postman.collect()
+            found += client.collect()
             await moment()
 
 
@@ -103,21 +103,21 @@ def test_a_session_is_named_by_its_claim_and_never_twice() -> None:
 
 async def test_messages_go_both_ways_and_nothing_of_them_is_left(tmp_path: Path) -> None:
     async with agent_of(tmp_path) as (mailbox, lines):
-        postman, session = postman_of(tmp_path)
+        client, session = client_of(tmp_path)
         for word in (b"one\n", b"two\n", b"half of"):
-            postman.post(word)
-            postman.deliver()
+            client.post(word)
+            client.deliver()
         await until(lambda: bool(lines) and lines[0].data == b"one\ntwo\n")
         lines[0].say(b"yes\n")
         lines[0].say(b"no\n")
-        await heard(postman, b"yes\nno\n")
+        await heard(client, b"yes\nno\n")
         assert list((tmp_path / "up").iterdir()) == []
         assert list((tmp_path / "down" / session).iterdir()) == []
         assert lines[0].transport is not None
         lines[0].transport.close()
         await until(lambda: lines[0].is_lost)
-        postman.collect()
-        assert postman.is_over
+        client.collect()
+        assert client.is_over
         assert mailbox.trouble == ""
 
 
@@ -141,9 +141,9 @@ async def test_a_message_counts_once_and_in_its_turn_whenever_it_is_visible(
 )
 async def test_what_the_starter_did_not_write_there_is_refused(tmp_path: Path, forged: str) -> None:
     async with agent_of(tmp_path) as (_mailbox, lines):
-        postman, session = postman_of(tmp_path)
-        postman.post(b"one\n")
-        postman.deliver()
+        client, session = client_of(tmp_path)
+        client.post(b"one\n")
+        client.deliver()
         await until(lambda: bool(lines) and lines[0].data == b"one\n")
         content = {
             "other number": seal(SECRET, UP, session, 0, b"one\n"),
@@ -154,14 +154,14 @@ async def test_what_the_starter_did_not_write_there_is_refused(tmp_path: Path, f
         }[forged]
         put(tmp_path, f"{session}.1", content, mode=0o666 if forged == "open" else 0o600)
         await until(lambda: not list((tmp_path / "up").iterdir()))
-        postman.post(b"mine\n")
-        postman.deliver()
+        client.post(b"mine\n")
+        client.deliver()
         await until(lambda: lines[0].data == b"one\nmine\n")
 
 
 async def test_no_link_is_followed(tmp_path: Path) -> None:
     async with agent_of(tmp_path / "box") as (_mailbox, lines):
-        postman, session = postman_of(tmp_path / "box")
+        client, session = client_of(tmp_path / "box")
         target = tmp_path / "target"
         target.write_bytes(seal(SECRET, UP, session, 0, b"one\n"))
         (tmp_path / "box" / "up" / f"{session}.0").symlink_to(target)
@@ -169,17 +169,17 @@ async def test_no_link_is_followed(tmp_path: Path) -> None:
         assert [line.data for line in lines] == [b""]
         (tmp_path / "box" / "down" / session / "0").symlink_to(target)
         with pytest.raises(OSError, match="symbolic links"):
-            postman.collect()
+            client.collect()
 
 
 async def test_a_forged_answer_is_refused_and_the_agents_own_counts(tmp_path: Path) -> None:
     async with agent_of(tmp_path) as (_mailbox, lines):
-        postman, session = postman_of(tmp_path)
-        postman.post(b"one\n")
-        postman.deliver()
+        client, session = client_of(tmp_path)
+        client.post(b"one\n")
+        client.deliver()
         await until(lambda: bool(lines))
         lines[0].say(b"yes\n")
-        await heard(postman, b"yes\n")
+        await heard(client, b"yes\n")
         down = tmp_path / "down" / session / "1"
         for content in (
             seal("", "down", session, 1, b"no\n"),
@@ -187,9 +187,9 @@ async def test_a_forged_answer_is_refused_and_the_agents_own_counts(tmp_path: Pa
         ):
             down.write_bytes(content)
             down.chmod(0o600)
-            assert postman.collect() == b""
+            assert client.collect() == b""
         lines[0].say(b"well\n")
-        await heard(postman, b"well\n")
+        await heard(client, b"well\n")
 
 
 async def test_a_folder_that_others_may_write_is_told_and_not_used(tmp_path: Path) -> None:
@@ -201,27 +201,27 @@ async def test_a_folder_that_others_may_write_is_told_and_not_used(tmp_path: Pat
         await until(lambda: not mailbox.trouble)
         (tmp_path / "up").chmod(0o770)
         with pytest.raises(PermissionError, match="0770"):
-            postman_of(tmp_path)
+            client_of(tmp_path)
 
 
 async def test_an_agent_that_is_new_ends_the_sessions_of_the_one_before(tmp_path: Path) -> None:
     async with agent_of(tmp_path):
-        postman, _session = postman_of(tmp_path)
-    postman.post(b"to nobody\n")
-    postman.deliver()
+        client, _session = client_of(tmp_path)
+    client.post(b"to nobody\n")
+    client.deliver()
     async with agent_of(tmp_path) as (_mailbox, lines):
         await until(lambda: not list((tmp_path / "down").iterdir()))
         with pytest.raises(FileNotFoundError):
-            postman.collect()
+            client.collect()
         assert lines == []
 
 
 async def test_a_folder_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
     folder = tmp_path / "box"
     async with agent_of(folder) as (mailbox, lines):
-        postman, _session = postman_of(folder)
-        postman.post(b"one\n")
-        postman.deliver()
+        client, _session = client_of(folder)
+        client.post(b"one\n")
+        client.deliver()
         await until(lambda: bool(lines))
         shutil.rmtree(folder)
         await until(lambda: lines[0].is_lost and (folder / "down").is_dir())
@@ -232,20 +232,20 @@ async def test_a_folder_that_somebody_removed_is_made_again(tmp_path: Path) -> N
 async def test_messages_wait_while_the_quota_is_full(tmp_path: Path) -> None:
     with small_disk(tmp_path / "box", megabytes=1) as folder:
         async with agent_of(folder) as (mailbox, lines):
-            postman, _session = postman_of(folder)
-            postman.post(b"one\n")
-            postman.deliver()
+            client, _session = client_of(folder)
+            client.post(b"one\n")
+            client.deliver()
             await until(lambda: bool(lines))
             filler = fill(folder, 0)
             lines[0].say(b"yes\n")
-            postman.post(b"two\n")
+            client.post(b"two\n")
             for _ in range(3):
-                postman.deliver()
-                assert postman.collect() == b""
+                client.deliver()
+                assert client.collect() == b""
             await until(lambda: "No space left" in mailbox.trouble)
             filler.unlink()
-            await heard(postman, b"yes\n")
-            postman.deliver()
+            await heard(client, b"yes\n")
+            client.deliver()
             await until(lambda: lines[0].data == b"one\ntwo\n" and not mailbox.trouble)
 
 
@@ -267,42 +267,42 @@ async def test_a_message_that_is_written_twice_loses_none_of_the_lines_behind_it
 ) -> None:
     files = LostAnswers()
     async with agent_of(tmp_path, files) as (mailbox, lines):
-        postman, _session = postman_of(tmp_path)
-        postman.post(b"one\n")
-        postman.deliver()
+        client, _session = client_of(tmp_path)
+        client.post(b"one\n")
+        client.deliver()
         await until(lambda: bool(lines))
         files.is_broken = True
         lines[0].say(b"yes\n")
-        await heard(postman, b"yes\n")
+        await heard(client, b"yes\n")
         lines[0].say(b"no\n")
         await until(lambda: bool(mailbox.trouble))
         files.is_broken = False
-        await heard(postman, b"no\n")
+        await heard(client, b"no\n")
 
 
 async def test_a_line_that_is_too_long_for_a_message_comes_in_parts(tmp_path: Path) -> None:
     long = "ü".encode() * MESSAGE_MAX_BYTES + b"\n"
     async with agent_of(tmp_path) as (_mailbox, lines):
-        postman, _session = postman_of(tmp_path)
-        postman.post(b"." + long)
-        postman.deliver()
+        client, _session = client_of(tmp_path)
+        client.post(b"." + long)
+        client.deliver()
         await until(lambda: bool(lines) and lines[0].data == b"." + long)
         lines[0].say(b"." + long)
-        await heard(postman, b"." + long)
-        assert not postman.is_over
+        await heard(client, b"." + long)
+        assert not client.is_over
 
 
 async def test_a_name_that_is_no_message_ends_no_agent(tmp_path: Path) -> None:
     async with agent_of(tmp_path) as (_mailbox, lines):
-        postman, session = postman_of(tmp_path)
+        client, session = client_of(tmp_path)
         for number in ("²", "-1", "", "9" * 100):
             (tmp_path / "up" / f"{session}.{number}").touch(0o600)
             (tmp_path / "down" / session / (number or "x")).touch(0o600)
-        postman.post(b"one\n")
-        postman.deliver()
+        client.post(b"one\n")
+        client.deliver()
         await until(lambda: bool(lines) and lines[0].data == b"one\n")
         lines[0].say(b"yes\n")
-        await heard(postman, b"yes\n")
+        await heard(client, b"yes\n")
 
 
 @pytest.mark.root
@@ -317,7 +317,7 @@ async def test_a_folder_of_another_account_is_told_and_not_used(tmp_path: Path) 
 
 async def test_a_starter_talks_to_its_postman_as_to_the_agent(tmp_path: Path) -> None:
     async with agent_of(tmp_path) as (_mailbox, lines):
-        line = FileLine(str(tmp_path), CLAIM, SECRET)
+        line = MailboxConnector(str(tmp_path), CLAIM, SECRET)
         connection = line.open()
         connection.settimeout(LIMIT_S)
         connection.sendall(b"one\n")

@@ -31,8 +31,8 @@ from koala_agent.starter.events import (
     Unexecutable,
     Woken,
 )
-from koala_agent.starter.machine import StarterMachine
-from koala_agent.starter.machine.phases import Holding
+from koala_agent.starter.state_machine import StarterMachine
+from koala_agent.starter.state_machine.phases import Holding
 
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from koala.protocol.messages import EndKind
-from koala_agent.lrm.processes import identify, is_alive
+from koala_agent.lrm.claim_processes import identify, is_alive
 from tests.agent.live.agent_process import ROOT
 from tests.agent.site import a_shell_hold, a_site
 from tests.agent.watching import LIMIT_S, Ear, process_ended

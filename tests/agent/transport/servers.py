@@ -13,7 +13,7 @@ from pathlib import Path
 
 from koala.errors import LocalManagerError
 from koala.runtime import clock
-from koala_agent.transport.port import Answer, Command
+from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_socket import SSHSettings
 from tests.harness.moments import moment

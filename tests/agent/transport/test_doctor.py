@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from koala_agent.checks import is_open_to_all
+from koala_agent.doctor import is_open_to_all
 from tests.agent.live.agent_process import COMMAND, environment
 from tests.agent.transport.servers import a_server, a_settings, close
 from tests.harness.ssh_server import HOST, SSHServer

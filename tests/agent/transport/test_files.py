@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from koala.errors import LocalManagerError
+from koala_agent.transport.interface import Command, FileStatus, Transport
 from koala_agent.transport.local import LocalTransport
-from koala_agent.transport.port import Command, FileStatus, Transport
 from koala_agent.transport.sftp import open_sftp
 from tests.agent.transport.servers import a_server, a_settings, a_transport, answer_of, kill_holder
 from tests.harness.small_disk import fill, small_disk

@@ -12,7 +12,7 @@ import pytest
 
 from koala.errors import LocalManagerError
 from koala.runtime import clock
-from koala_agent.transport.port import Command
+from koala_agent.transport.interface import Command
 from koala_agent.transport.ssh_connection import LOOK_S
 from tests.agent.transport.servers import (
     a_settings,

@@ -15,7 +15,7 @@ import pytest
 
 from koala.errors import LocalManagerError
 from koala.runtime import clock
-from koala_agent.transport.port import Command
+from koala_agent.transport.interface import Command
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_connection import LOOK_S, PORTS_FILE
 from koala_agent.transport.ssh_socket import locked, log_in, user_of

@@ -11,7 +11,7 @@ import pytest
 
 from koala.errors import ConfigError, LocalManagerError
 from koala.runtime import clock
-from koala_agent.transport.port import Command
+from koala_agent.transport.interface import Command
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_host import SSHHosts
 from koala_agent.transport.ssh_socket import SSHSettings

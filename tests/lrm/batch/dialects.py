@@ -9,7 +9,7 @@ from koala.protocol.messages import Resources
 from koala_agent.lrm.batch.dialect import BatchJob, Dialect, JobState
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.port import Placeholder, RequestRefusedError
+from koala_agent.lrm.local_manager import Placeholder, RequestRefusedError
 
 SLURM = Slurm(partition="batch", account="physics", options=("--constraint=fast",))
 

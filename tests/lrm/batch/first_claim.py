@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from koala_agent.lrm.port import Placeholder
-from koala_agent.transport.port import Answer
+from koala_agent.lrm.local_manager import Placeholder
+from koala_agent.transport.interface import Answer
 
 FIRST = Placeholder(
     claim="j1/1/0/1",

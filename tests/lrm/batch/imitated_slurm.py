@@ -11,7 +11,7 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.slurm import COLUMNS
 from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
-from koala_agent.transport.port import Answer, Command
+from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.shell import Shell
 from tests.lrm.harness import Witness
 

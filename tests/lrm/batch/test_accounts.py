@@ -16,10 +16,10 @@ from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.claim_tracking import idle_of
 from koala_agent.lrm.batch.dialect import Figures, job_name
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.port import EndCause, Ended, Idle, Placeholder, Queued, Running, Tell
+from koala_agent.lrm.local_manager import EndCause, Ended, Idle, Placeholder, Queued, Running, Tell
 from koala_agent.transport import shell as shell_module
-from koala_agent.transport.port import Answer, Command
-from koala_agent.transport.shell import LEFT_MAX, Entry, Shell
+from koala_agent.transport.interface import Answer, Command
+from koala_agent.transport.shell import LEFT_MAX, AccountSwitch, Shell
 from tests.lrm.batch.imitated_slurm import Cluster, Job
 from tests.lrm.harness import Witness, serving
 
@@ -291,8 +291,8 @@ async def test_commands_that_cannot_be_killed_do_not_pile_up(
     """As those that sudo runs, of an account whose home directory hangs."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    entries = {"bert1": Entry(prefix=("env",))}
-    shell = Shell(environment=dict(os.environ), limit_s=0.3, entries=entries)
+    entries = {"bert1": AccountSwitch(prefix=("env",))}
+    shell = Shell(environment=dict(os.environ), limit_s=0.3, switches=entries)
     hanging = Command(argv=("sh", "-c", f": > {gate}"))
 
     def kill(_process: asyncio.subprocess.Process) -> None:
@@ -345,9 +345,9 @@ async def test_of_a_command_that_says_too_much_no_more_is_kept_than_allowed(
 
 
 async def test_a_command_for_an_account_goes_behind_the_words_that_become_it() -> None:
-    entry = Entry(prefix=("env", "WHO=anna1"), environment={"HOME": "/home/anna1"})
+    entry = AccountSwitch(prefix=("env", "WHO=anna1"), environment={"HOME": "/home/anna1"})
     base = {"PATH": "/usr/bin:/bin", "HOME": "/root", "TMPDIR": "/root/tmp"}
-    shell = Shell(environment=base, entries={"anna1": entry})
+    shell = Shell(environment=base, switches={"anna1": entry})
     told = Command(argv=("sh", "-c", "echo $WHO $HOME ${TMPDIR-none}; pwd"))
     assert (await shell.run(told, "anna1")).out.split() == ["anna1", "/home/anna1", "none", "/"]
     assert (await shell.run(told)).out.split()[:2] == ["/root", "/root/tmp"]

@@ -14,8 +14,8 @@ from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.dialect import BatchJob, Question
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.port import EndCause, Idle, Placeholder, Queued, RequestRefusedError
-from koala_agent.transport.port import Answer, Command
+from koala_agent.lrm.local_manager import EndCause, Idle, Placeholder, Queued, RequestRefusedError
+from koala_agent.transport.interface import Answer, Command
 from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Listener, Serve
 from tests.lrm.harness import Witness, serving
 

@@ -10,7 +10,7 @@ from koala.errors import LocalManagerError
 from koala.protocol.messages import Resources
 from koala_agent.lrm.batch.dialect import Figures, JobState
 from koala_agent.lrm.batch.gridengine import GridEngine
-from koala_agent.lrm.port import EndCause, RequestRefusedError
+from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 from tests.lrm.batch.dialects import (
     AWAY,
     GRID_ENGINE,

@@ -18,8 +18,8 @@ from koala.errors import LocalManagerError
 from koala.protocol.messages import Resources
 from koala_agent.lrm.batch.dialect import BatchJob, JobState
 from koala_agent.lrm.batch.htcondor import HTCondor
-from koala_agent.lrm.port import EndCause, Placeholder, RequestRefusedError
-from koala_agent.transport.port import Answer
+from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
+from koala_agent.transport.interface import Answer
 from tests.lrm.batch.first_claim import FIRST, NAME, said
 
 SAMPLES = Path(__file__).parent / "samples" / "condor-23.9"

@@ -12,7 +12,7 @@ import pytest
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.port import EndCause, Ended, Idle, Placeholder, Running
+from koala_agent.lrm.local_manager import EndCause, Ended, Idle, Placeholder, Running
 from tests.lrm.batch.imitated_slurm import (
     CLAIM,
     MISSING_S,

@@ -16,8 +16,8 @@ from koala_agent.lrm.batch.dialect import BatchJob, Figures, JobState
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
-from koala_agent.lrm.port import EndCause
-from koala_agent.transport.port import Answer
+from koala_agent.lrm.local_manager import EndCause
+from koala_agent.transport.interface import Answer
 
 SAMPLES = Path(__file__).parent / "samples"
 SLURM = SAMPLES / "slurm-22.05"

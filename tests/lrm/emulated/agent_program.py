@@ -14,7 +14,7 @@ from pathlib import Path
 
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
-from koala_agent.lrm.port import Idle, Listed, Placeholder
+from koala_agent.lrm.local_manager import Idle, Listed, Placeholder
 from tests.lrm.harness import serving
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from koala.errors import ConfigError, LocalManagerError
 from koala.protocol.messages import Resources
+from koala_agent.lrm.claim_processes import identify, scan
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.local_users import LoadParameters
-from koala_agent.lrm.model import Discipline
-from koala_agent.lrm.port import (
+from koala_agent.lrm.local_manager import (
     OUTPUT_FILE,
     EndCause,
     Ended,
@@ -25,7 +25,7 @@ from koala_agent.lrm.port import (
     RequestRefusedError,
     Running,
 )
-from koala_agent.lrm.processes import identify, scan
+from koala_agent.lrm.model import Discipline
 from tests.lrm.harness import ESCAPE, RELAY, Ask, Pipe, Serve, cancel_as_site, python
 
 pytestmark = pytest.mark.live

@@ -9,7 +9,7 @@ import pytest
 
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.job_table import JobRow, JobTable, Starting, State, Waiting
-from koala_agent.lrm.port import EndCause, Placeholder
+from koala_agent.lrm.local_manager import EndCause, Placeholder
 from tests.lrm.harness import Ask, Serve, cancel_as_site
 
 pytestmark = pytest.mark.live

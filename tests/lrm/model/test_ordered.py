@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from koala.protocol.ordering import QueuedJob, fair_share, priorities, shortest_first
+from koala_agent.lrm.emulated.order_fallback import live_scheduler
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue, local_scheduler
-from koala_agent.order_guard import live_scheduler
 
 
 def test_a_scheduler_has_a_name() -> None:

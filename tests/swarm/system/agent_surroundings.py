@@ -22,7 +22,7 @@ from koala_agent.claim_folders import ClaimFolders, Preparation
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.link import codec, session_events
 from koala_agent.link.session_driver import Post
-from koala_agent.lrm.port import Idle, Listed, Placeholder
+from koala_agent.lrm.local_manager import Idle, Listed, Placeholder
 from koala_agent.placeholders import submission as placeholders
 from tests.swarm.system.batch import Answer, Job
 from tests.swarm.system.copies import RIGHT, Copies
@@ -188,7 +188,7 @@ class SimulatedFolders(ClaimFolders):
 
 
 class SimulatedManager:
-    """Batch system as the agent's local manager (`koala_agent.lrm.port`)."""
+    """Batch system as the agent's local manager (`koala_agent.lrm.local_manager`)."""
 
     starts_after_stop = False
     honours: tuple[str, ...] = ()

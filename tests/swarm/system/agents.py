@@ -20,8 +20,8 @@ from koala_agent.claims.settings import Limits
 from koala_agent.claims.states import Claim
 from koala_agent.claims.store import Store
 from koala_agent.link import codec, session, session_events
-from koala_agent.link.presence import Presence
-from koala_agent.lrm.port import Idle, Listed
+from koala_agent.link.session_status import SessionStatus
+from koala_agent.lrm.local_manager import Idle, Listed
 from koala_agent.placeholders.submission import LaunchSettings
 from koala_agent.site import Site, SiteSettings, Surroundings
 from koala_agent.starter_link.mailbox import Mailbox
@@ -162,7 +162,7 @@ class Agent(Process):
             session=machine,
             link_events=link_events,
             stream=lambda connection, post: SimulatedStream(self, connection, post),
-            presence=Presence(machine),
+            session_status=SessionStatus(machine),
             clock=self.machine.boot,
             mailbox=None if self.shared is None else self._mailbox(self.shared),
         )

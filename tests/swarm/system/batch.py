@@ -16,8 +16,15 @@ from typing import Protocol
 from koala.core.model.values import Instant, Seconds, SiteName
 from koala.errors import LocalManagerError
 from koala.sim.engine import Engine, Entry
+from koala_agent.lrm.local_manager import (
+    EndCause,
+    Ended,
+    Listed,
+    Queued,
+    RequestRefusedError,
+    Running,
+)
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
-from koala_agent.lrm.port import EndCause, Ended, Listed, Queued, RequestRefusedError, Running
 from tests.swarm.system.faults import FaultPlan
 
 SIGKILL_S_MAX = 2.0

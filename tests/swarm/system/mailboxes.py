@@ -2,7 +2,7 @@
 
 Each machine sees what the other did in its own time, and each file for itself. So messages become
 visible late, never, or in another order than they were written, and a file that was removed is
-still there for a while, for its remover, too. The agent's end and the postman are the real ones.
+still there for a while, for its remover, too. The agent's end and the client are the real ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from koala.core.model.values import Instant, Seconds
 from koala.protocol.names import ClaimId
 from koala.sim.engine import Engine
 from koala_agent.starter.mailbox.layout import DOWN, UP, unseal
-from koala_agent.transport.port import FileStatus
+from koala_agent.transport.interface import FileStatus
 from tests.swarm.system.faults import FaultPlan
 
 AGENT, NODES = "agent", "nodes"
@@ -118,7 +118,7 @@ class SharedFolder:
 
 
 class NodesMailbox:
-    """Files of one session (`koala_agent.starter.mailbox.postman.Mailbox`)."""
+    """Files of one session (`koala_agent.starter.mailbox.client.Mailbox`)."""
 
     def __init__(self, folder: SharedFolder, root: str, session: str) -> None:
         self._folder = folder

@@ -47,10 +47,10 @@ from koala_agent.starter.events import (
     Woken,
     WriteEnd,
 )
-from koala_agent.starter.machine import StarterMachine
+from koala_agent.starter.mailbox.client import Mailbox, MailboxClient
 from koala_agent.starter.mailbox.layout import POLL_S
-from koala_agent.starter.mailbox.postman import Mailbox, Postman
 from koala_agent.starter.program import Specification
+from koala_agent.starter.state_machine import StarterMachine
 from koala_agent.starter_link import codec as starter_codec
 from tests.swarm.system.faults import FaultPlan
 from tests.swarm.system.machines import Machine, Process, Timer
@@ -214,7 +214,7 @@ class Starter(Process):
         self._is_over = False
         self._program_end: Entry | None = None
         self._end: End[bytes] | None = None
-        self._postman: Postman | None = None
+        self._client: MailboxClient | None = None
         self._box: NodesMailbox | None = None
         self._sessions = 0
         self._unread = b""
@@ -275,7 +275,7 @@ class Starter(Process):
             self._end = None
         if self.is_up:
             self._end_session()
-        self._postman = self._box = None  # a killed one leaves its files
+        self._client = self._box = None  # a killed one leaves its files
 
     # --- the machine, driven (koala_agent.starter.Carrier) ---
 
@@ -461,44 +461,46 @@ class Starter(Process):
         end.lost = lambda: self.run(lambda: self._lost(end))
 
     def _open_files(self, shared: SharedFolder) -> None:
-        """Begin a session, as a postman does when it starts."""
+        """Begin a session, as a client does when it starts."""
         self._sessions += 1
         session = f"{self.nonce.replace('/', '-').replace('#', '.')}x{self._sessions}"
         mailbox = NodesMailbox(shared, str(self._spec["mailbox"]), session)
         secret = str(self._spec["secret"])
-        postman = Postman(cast("Mailbox", mailbox), session, secret, tell=lambda _problem: None)
+        client = MailboxClient(
+            cast("Mailbox", mailbox), session, secret, tell=lambda _problem: None
+        )
         try:
             mailbox.begin()
         except OSError:
             self.after(0.01, lambda: self._handle(Disconnected()))
             return
-        self._postman, self._box, self._unread = postman, mailbox, b""
+        self._client, self._box, self._unread = client, mailbox, b""
         self.after(0.0, lambda: self._handle(Connected()))
-        self.after(POLL_S, lambda: self._look(postman))
+        self.after(POLL_S, lambda: self._look(client))
 
-    def _look(self, postman: Postman) -> None:
-        """Let the postman take a turn."""
-        if self._postman is not postman:
+    def _look(self, client: MailboxClient) -> None:
+        """Let the client take a turn."""
+        if self._client is not client:
             return
         try:
-            postman.deliver()
-            data = postman.collect()
+            client.deliver()
+            data = client.collect()
         except OSError:
-            postman.is_over, data = True, b""
+            client.is_over, data = True, b""
         self._take(data)
-        if self._postman is not postman:
+        if self._client is not client:
             return
-        if postman.is_over:
+        if client.is_over:
             self._end_session()
             self._handle(Disconnected())
         else:
-            self.after(POLL_S, lambda: self._look(postman))
+            self.after(POLL_S, lambda: self._look(client))
 
     def _end_session(self) -> None:
         if self._box is not None:
             with suppress(OSError):
                 self._box.end()
-        self._postman = self._box = None
+        self._client = self._box = None
 
     def reached(self, end: End[bytes]) -> None:
         """Handle the agent's acceptance of the connection."""
@@ -533,10 +535,10 @@ class Starter(Process):
         line = json.dumps(message).encode() + b"\n"
         if self._end is not None:
             self._end.send(line)
-        if self._postman is not None:
-            self._postman.post(line)
+        if self._client is not None:
+            self._client.post(line)
             with suppress(OSError):  # found at the next turn
-                self._postman.deliver()
+                self._client.deliver()
 
     # --- what happens to it ---
 

@@ -12,7 +12,7 @@ import asyncio
 
 from koala.errors import LocalManagerError
 from koala.runtime.structured_log import get_logger
-from koala_agent.transport.port import Answer, Command, CommandRunner
+from koala_agent.transport.interface import Answer, Command, CommandRunner
 
 AT_ONCE = 4
 """Concurrent commands of one account: fewer than the shell's limit for all."""

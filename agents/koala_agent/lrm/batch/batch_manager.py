@@ -40,11 +40,11 @@ from koala_agent.lrm.batch.claim_tracking import (
     others_waiting,
 )
 from koala_agent.lrm.batch.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
+from koala_agent.lrm.claim_processes import boot_id
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
-from koala_agent.lrm.port import Idle, Listed, Placeholder, Queued, Tell
-from koala_agent.lrm.processes import boot_id
-from koala_agent.transport.port import Answer, Command, CommandRunner, SiteAwayError
+from koala_agent.lrm.local_manager import Idle, Listed, Placeholder, Queued, Tell
+from koala_agent.transport.interface import Answer, Command, CommandRunner, SiteAwayError
 
 TRIALS_MAX = 2
 """Accounts with an open circuit that are tried at a time: their commands may hang, and use up

@@ -11,7 +11,7 @@ import msgspec
 from koala.runtime.structured_log import get_logger
 from koala_agent.lrm.batch.dialect import PROCESSORS_MAX, BatchJob, Figures, JobState, claim_of
 from koala_agent.lrm.job_table import JobTable
-from koala_agent.lrm.port import EndCause, Ended, Idle, Listed, Queued, Running
+from koala_agent.lrm.local_manager import EndCause, Ended, Idle, Listed, Queued, Running
 
 log = get_logger()
 

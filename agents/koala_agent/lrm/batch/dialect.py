@@ -19,9 +19,9 @@ from typing import Protocol
 from koala.errors import LocalManagerError
 from koala.protocol import names
 from koala.protocol.messages import NO_RESOURCES, SiteResources
-from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
-from koala_agent.lrm.processes import CLAIM_VARIABLE, SCOPE_VARIABLE
-from koala_agent.transport.port import Answer, Command
+from koala_agent.lrm.claim_processes import CLAIM_VARIABLE, SCOPE_VARIABLE
+from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
+from koala_agent.transport.interface import Answer, Command
 
 PREFIX = "koala"
 DIGITS_MAX = 15

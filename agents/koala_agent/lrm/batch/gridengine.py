@@ -33,8 +33,8 @@ from koala_agent.lrm.batch.dialect import (
     is_count,
 )
 from koala_agent.lrm.batch.native import grid_engine_options
-from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
-from koala_agent.transport.port import Answer, Command
+from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
+from koala_agent.transport.interface import Answer, Command
 
 RECORD_RULE = "=" * 20
 PART = 65_536

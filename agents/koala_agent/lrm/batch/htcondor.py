@@ -42,8 +42,8 @@ from koala_agent.lrm.batch.dialect import (
     with_output,
 )
 from koala_agent.lrm.batch.native import condor_commands
-from koala_agent.lrm.port import EndCause, Placeholder, RequestRefusedError
-from koala_agent.transport.port import Answer, Command
+from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
+from koala_agent.transport.interface import Answer, Command
 
 SUBMIT = """\
 umask 077

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from koala_agent.lrm.port import RequestRefusedError
+from koala_agent.lrm.local_manager import RequestRefusedError
 
 EVERY = "*"
 

@@ -40,8 +40,8 @@ from koala_agent.lrm.batch.dialect import (
     with_output,
 )
 from koala_agent.lrm.batch.native import oar_options
-from koala_agent.lrm.port import EndCause, Placeholder, RequestRefusedError
-from koala_agent.transport.port import Answer, Command
+from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
+from koala_agent.transport.interface import Answer, Command
 
 HONOURED = ("cpusPerTask", "minMemory", "gpus", "constraint", "licenses", "exclusive")
 """Resources of jobs that it always acts on."""

@@ -43,8 +43,8 @@ from koala_agent.lrm.batch.slurm_nodes import (
     rules_of,
     split_columns,
 )
-from koala_agent.lrm.port import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
-from koala_agent.transport.port import Answer, Command
+from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
+from koala_agent.transport.interface import Answer, Command
 
 COLUMNS = (
     ("JobID", 24),

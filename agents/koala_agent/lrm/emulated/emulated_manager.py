@@ -32,12 +32,13 @@ from typing import assert_never
 
 from koala.errors import LocalManagerError
 from koala.protocol.messages import SiteResources
+from koala_agent.lrm.claim_processes import Identity, boot_id, brand_of, scan
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
-from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, Follow
+from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, JobCallbacks
 from koala_agent.lrm.emulated.gpu_pool import VARIABLE, GpuPool
 from koala_agent.lrm.emulated.idle_starters import OpenLine, no_line
 from koala_agent.lrm.emulated.local_load import LocalKey, LocalLoad
-from koala_agent.lrm.emulated.process_usage import Trees, Usage
+from koala_agent.lrm.emulated.process_trees import ProcessTrees, Usage
 from koala_agent.lrm.job_table import (
     Alive,
     JobRow,
@@ -50,8 +51,7 @@ from koala_agent.lrm.job_table import (
     listed,
 )
 from koala_agent.lrm.launch import check
-from koala_agent.lrm.model import LocalQueue, local_queue
-from koala_agent.lrm.port import (
+from koala_agent.lrm.local_manager import (
     EndCause,
     Idle,
     Listed,
@@ -60,7 +60,7 @@ from koala_agent.lrm.port import (
     Running,
     Tell,
 )
-from koala_agent.lrm.processes import Identity, boot_id, brand_of, scan
+from koala_agent.lrm.model import LocalQueue, local_queue
 
 _TURN_MAX = 16
 """Events of one turn. A launch without a resident parent takes a millisecond, and the agent has
@@ -160,7 +160,7 @@ class EmulatedLocalManager:
             scope=fresh_scope,
             make_room=settings.make_room,
         )
-        self._trees = Trees(
+        self._trees = ProcessTrees(
             scope=self._table.scope,
             kill_s=settings.kill_s,
             sample_s=settings.sample_s,
@@ -170,11 +170,11 @@ class EmulatedLocalManager:
         self._first = FirstProcesses(
             environment=settings.environment,
             umask=settings.umask,
-            entries=settings.entries,
+            switches=settings.switches,
             scope=self._table.scope,
             clock=self._clock,
             open_line=self._open_line,
-            follow=Follow(
+            callbacks=JobCallbacks(
                 started=lambda *started: self._post(partial(self._started, *started)),
                 failed=lambda claim, failure: self._post(partial(self._failed, claim, failure)),
                 exited=lambda claim: self._post(partial(self._handle_exit, claim)),
@@ -362,7 +362,7 @@ class EmulatedLocalManager:
         job.is_launching = False
         alive = Alive(leader, self._clock(), earlier_cpu_s)
         self._change(job, alive)
-        self._follow(job, alive)
+        self._callbacks(job, alive)
         self._post(partial(self._report, Running(claim=job.claim)))
         if job.ordered_end is not None:
             self._begin_end(job, *job.ordered_end)
@@ -381,7 +381,7 @@ class EmulatedLocalManager:
         environment = (*job.placeholder.environment, shown)
         return replace(job.placeholder, environment=environment)
 
-    def _follow(self, job: _Job, alive: Alive) -> None:
+    def _callbacks(self, job: _Job, alive: Alive) -> None:
         """Sample the usage of a living first process, and end it at its time limit."""
         self._trees.watch(job.claim, alive.leader, alive.earlier_cpu_s)
         self._set_limit(job, alive)
@@ -539,7 +539,7 @@ class EmulatedLocalManager:
                 except ProcessLookupError:
                     self._begin_end(job, EndCause.EXITED, "ended while no agent ran")
                 else:
-                    self._follow(job, alive)
+                    self._callbacks(job, alive)
             case Leaving(leader=first):
                 self._trees.end(job.claim, first, is_script=bool(job.placeholder.body))
             case Over():

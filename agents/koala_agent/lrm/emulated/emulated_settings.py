@@ -11,7 +11,7 @@ from koala.errors import ConfigError
 from koala.protocol.ordering import OrderPolicy
 from koala_agent.lrm.emulated.local_users import LoadParameters
 from koala_agent.lrm.model import Discipline
-from koala_agent.transport.shell import Entry
+from koala_agent.transport.shell import AccountSwitch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +21,8 @@ class EmulatedSettings:
     Of its `gpus` each claim sees those that it holds, by CUDA_VISIBLE_DEVICES.
     `fault_rate` is the share of the claims that fail, half of them at submission and half at their
     start, drawn from `seed`; `environment` is added to that of jobs, except for those of accounts,
-    whose environment is in `entries`. `umask` applies to jobs too, -1: the agent's own. `make_room`
-    is called when the job table finds the disk full.
+    whose environment is in `switches`. `umask` applies to jobs too, -1: the agent's own.
+    `make_room` is called when the job table finds the disk full.
     """
 
     processors: int
@@ -36,7 +36,7 @@ class EmulatedSettings:
     load: LoadParameters | None = None
     may_kill_local: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    switches: Mapping[str, AccountSwitch] = field(default_factory=dict)
     umask: int = -1
     make_room: Callable[[], bool] = lambda: False
 

@@ -18,14 +18,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from koala.errors import LocalManagerError
+from koala_agent.lrm.claim_processes import SCOPE_VARIABLE, Identity, is_alive
 from koala_agent.lrm.emulated.idle_starters import OpenLine, no_line
-from koala_agent.lrm.emulated.process_usage import Usage
-from koala_agent.lrm.emulated.resident_starters import Exit, Reports, ResidentStarters, is_starter
+from koala_agent.lrm.emulated.process_trees import Usage
+from koala_agent.lrm.emulated.resident_starters import (
+    Exit,
+    ResidentStarters,
+    StarterCallbacks,
+    is_starter,
+)
 from koala_agent.lrm.launch import spawn, variables
-from koala_agent.lrm.port import EndCause, Placeholder
-from koala_agent.lrm.processes import SCOPE_VARIABLE, Identity, is_alive
+from koala_agent.lrm.local_manager import EndCause, Placeholder
 from koala_agent.starter.resident.forked import launched_by, take_launch
-from koala_agent.transport.shell import Entry
+from koala_agent.transport.shell import AccountSwitch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +43,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Follow:
+class JobCallbacks:
     """Callbacks with the claim: its job was `started` or has `failed` to start, and the exit of its
     first process can be taken. Only the latter is always called from the loop. With `started` comes
     the processor time that its process had used for earlier claims."""
@@ -64,20 +69,20 @@ class FirstProcesses:
         *,
         environment: Mapping[str, str],
         umask: int,
-        entries: Mapping[str, Entry],
+        switches: Mapping[str, AccountSwitch],
         scope: str,
         clock: Callable[[], float],
-        follow: Follow,
+        callbacks: JobCallbacks,
         open_line: OpenLine = no_line,
     ) -> None:
-        """`environment` and `umask` are those of the jobs, `entries` say how to become an account,
+        """`environment` and `umask` are those of the jobs, `switches` say how to become an account,
         `scope` is the name of the local manager, and `open_line` opens lines that starters inherit.
         """
         self._environment = environment
         self._umask = umask
-        self._entries = entries
+        self._switches = switches
         self._scope = scope
-        self._follow = follow
+        self._callbacks = callbacks
         self._starting: dict[str, Placeholder] = {}
         self._watched: dict[str, _Watched] = {}
         # A starter shows the environment of its parent, and its scope keeps other sites off it.
@@ -86,7 +91,7 @@ class FirstProcesses:
             umask=umask,
             clock=clock,
             open_line=open_line,
-            tell=Reports(
+            tell=StarterCallbacks(
                 started=self._started,
                 unstarted=self._unstarted,
                 ended=self._ended,
@@ -158,7 +163,7 @@ class FirstProcesses:
         try:
             if is_starter(placeholder) and not take_launch(spec, f"agent-{os.getpid()}"):
                 leader = Identity(*launched_by(spec))
-                self._follow.started(placeholder.claim, leader, 0.0)
+                self._callbacks.started(placeholder.claim, leader, 0.0)
                 self._adopt_or_end(placeholder.claim, leader)
                 return
         except ValueError:  # an earlier agent has, and may have executed it
@@ -171,7 +176,7 @@ class FirstProcesses:
 
     def _failed_unseen(self, claim: str) -> None:
         reason = "the agent ended while the job was being started"
-        self._follow.failed(claim, Failure(cause=EndCause.LOST, reason=reason))
+        self._callbacks.failed(claim, Failure(cause=EndCause.LOST, reason=reason))
 
     def _spawn(self, placeholder: Placeholder) -> None:
         claim = placeholder.claim
@@ -181,29 +186,29 @@ class FirstProcesses:
                 self._environment,
                 scope=self._scope,
                 umask=self._umask,
-                entry=self._entry(placeholder.account),
+                entry=self._account_switch(placeholder.account),
             )
         except (FileNotFoundError, NotADirectoryError) as error:
             failure = Failure(cause=EndCause.EXITED, reason=str(error), exit_status=127)
-            self._follow.failed(claim, failure)
+            self._callbacks.failed(claim, failure)
         except PermissionError as error:
             failure = Failure(cause=EndCause.EXITED, reason=str(error), exit_status=126)
-            self._follow.failed(claim, failure)
+            self._callbacks.failed(claim, failure)
         except OSError as error:
             self._unstarted(claim, str(error))
         else:
             self._watch(claim, leader, os.pidfd_open(leader.pid))
-            self._follow.started(claim, leader, 0.0)
+            self._callbacks.started(claim, leader, 0.0)
 
-    def _entry(self, account: str) -> Entry | None:
+    def _account_switch(self, account: str) -> AccountSwitch | None:
         """Return the entry of a job's account. Raises OSError for an account that is no longer
         mapped or usable."""
         if not account:
             return None
-        if account not in self._entries:
+        if account not in self._switches:
             raise OSError(f"as {account}: accounts.map names it no more")
         try:
-            return self._entries[account]
+            return self._switches[account]
         except LocalManagerError as error:
             raise OSError(f"as {account}: {error}") from error
 
@@ -214,7 +219,7 @@ class FirstProcesses:
 
     def _exit_seen(self, claim: str, descriptor: int) -> None:
         asyncio.get_running_loop().remove_reader(descriptor)
-        self._follow.exited(claim)
+        self._callbacks.exited(claim)
 
     def _unwatch(self, claim: str) -> None:
         descriptor = self._watched.pop(claim).descriptor
@@ -227,18 +232,18 @@ class FirstProcesses:
     def _started(self, claim: str, leader: Identity, earlier_cpu_s: float) -> None:
         del self._starting[claim]
         self._watched[claim] = _Watched(leader)
-        self._follow.started(claim, leader, earlier_cpu_s)
+        self._callbacks.started(claim, leader, earlier_cpu_s)
 
     def _unstarted(self, claim: str, reason: str) -> None:
         self._starting.pop(claim, None)
         failure = Failure(cause=EndCause.LOST, reason=f"start failed: {reason}")
-        self._follow.failed(claim, failure)
+        self._callbacks.failed(claim, failure)
 
     def _ended(self, claim: str, end: Exit) -> None:
         watched = self._watched.get(claim)
         if watched is not None:
             watched.exit = end
-            self._follow.exited(claim)
+            self._callbacks.exited(claim)
 
     def _lost(self, ordered: frozenset[str]) -> None:
         """Go on without the parent: watch its starters, and start what it did not."""
@@ -253,7 +258,7 @@ class FirstProcesses:
             self.adopt(claim, leader)
         except ProcessLookupError:
             self._watched[claim] = _Watched(leader, exit=Exit())
-            self._follow.exited(claim)
+            self._callbacks.exited(claim)
 
 
 def _wait_for(leader: Identity) -> Exit:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from koala_agent.lrm.processes import Identity
+from koala_agent.lrm.claim_processes import Identity
 
 IDLE_MAX = 32
 """Most starters that are kept without a claim; each has two to three megabytes of its own."""

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from koala.runtime.structured_log import get_logger
+from koala_agent.lrm.claim_processes import Identity
 from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters, OpenLine, no_line
-from koala_agent.lrm.emulated.process_usage import Usage
-from koala_agent.lrm.port import Placeholder
-from koala_agent.lrm.processes import Identity
+from koala_agent.lrm.emulated.process_trees import Usage
+from koala_agent.lrm.local_manager import Placeholder
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
 from koala_agent.starter.resident.forked import ORDER_MAX_BYTES
 from koala_agent.starter.resident.process_title import PADDING, PADDING_BYTES, VERB
@@ -50,7 +50,7 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reports:
+class StarterCallbacks:
     """Callbacks with the claim, called on the loop: its starter was `started`, could not be
     (`unstarted`), or has `ended` its service; the parent was `lost` before it answered an order.
     With `started` comes the processor time that the starter had used for earlier claims."""
@@ -78,7 +78,7 @@ class ResidentStarters:
         *,
         umask: int,
         clock: Callable[[], float],
-        tell: Reports,
+        tell: StarterCallbacks,
         open_line: OpenLine = no_line,
     ) -> None:
         """`environment` and `umask` are those of the starters; `open_line` opens their lines to the

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import NoReturn
 
-    from koala_agent.starter.mailbox.postman import FileLine
+    from koala_agent.starter.mailbox.client import MailboxConnector
 
 BLOCK_BYTES = 128 * 1024
 POLL_S = 0.25
@@ -138,7 +138,7 @@ class _Worker:
         self._connection: socket.socket | None = None
         self._unread = b""
         self._next = 0
-        self._files: FileLine | None = None
+        self._files: MailboxConnector | None = None
         self._sent: dict[str, int] = {}
         self._logged: dict[str, str] = {}
         self._command = ""
@@ -352,10 +352,10 @@ class _Worker:
         return connection
 
     def _by_files(self, claim: str, secret: str) -> socket.socket:
-        from koala_agent.starter.mailbox.postman import FileLine  # noqa: PLC0415 - late: most dial
+        from koala_agent.starter.mailbox.client import MailboxConnector  # noqa: PLC0415 - late: most dial
 
         if self._files is None:
-            self._files = FileLine(self._request.mailbox, claim, secret)
+            self._files = MailboxConnector(self._request.mailbox, claim, secret)
         return self._files.open()
 
     def _exchange(self, question: dict[str, object]) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 Login node and compute nodes share a folder, the mailbox:
 
-    MAILBOX/up/SESSION.N       message N of a starter or courier to the agent
+    MAILBOX/up/SESSION.N       message N of a starter or file sync to the agent
     MAILBOX/down/SESSION/N     message N of the agent to it
 
 - A session is what a connection is on a socket. It begins with its folder below `down`, whose name
@@ -16,10 +16,10 @@ Login node and compute nodes share a folder, the mailbox:
 - Messages count in the order of their numbers and once each, in whatever order they become
   visible.
 
-Only files of our own account count, in folders that nobody else may write. The *postman*, a child
-process, reads and writes them, because a file server that hangs must not delay the leases that are
-to end programs. The starter talks to it through a socket, as it would to the agent.
+Only files of our own account count, in folders that nobody else may write. The *mailbox
+client*, a child process, reads and writes them, because a file server that hangs must not delay the
+leases that are to end programs. The starter talks to it through a socket, as it would to the agent.
 
-layout     names and seals of messages, for both ends
-postman    the process beside a starter or courier
+layout    names and seals of messages, for both ends
+client    the process beside a starter, or its file sync
 """

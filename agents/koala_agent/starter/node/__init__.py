@@ -1,5 +1,5 @@
 """Helpers of a starter on the other machines of its component.
 
-`machine` is the helper's pure machine, `driver` its I/O, `remote_nodes` the starter's view of all
-helpers.
+`state_machine` is the helper's pure machine, `driver` its I/O, `remote_nodes` the starter's view of
+all helpers.
 """

@@ -29,7 +29,7 @@ from koala_agent.starter.events import (
     TooLate,
     Woken,
 )
-from koala_agent.starter.node.machine import NodeMachine
+from koala_agent.starter.node.state_machine import NodeMachine
 from koala_agent.starter.process_host import MachineDriver, ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK
 from koala_agent.starter.program import SPECIFICATION, Program

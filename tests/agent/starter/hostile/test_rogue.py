@@ -20,7 +20,7 @@ from koala_agent.starter.challenge_response import AGENT, STARTER, is_proof, pro
 from koala_agent.starter_link import codec as starter_codec
 from koala_agent.starter_link.codec import Message, record_of
 from koala_agent.starter_link.listener import (
-    COURIERS_SPARE,
+    FILE_SYNCS_SPARE,
     LINE_MAX_BYTES,
     OWN_BURST,
     PROGRAMS_BURST,
@@ -286,7 +286,7 @@ async def test_a_claim_has_as_many_sync_clients_as_machines_and_few_more() -> No
             reader, writer = await port.greeted(ROGUE, "courier")
             assert json.loads(await reader.readline()) == {"ok": True}
             clients.append((reader, writer))
-        left = clients[-3 - COURIERS_SPARE :]
+        left = clients[-3 - FILE_SYNCS_SPARE :]
         for reader, writer in clients:
             if (reader, writer) in left:
                 writer.write(line({"kind": "size", "name": "out"}))
@@ -298,7 +298,7 @@ async def test_a_claim_has_as_many_sync_clients_as_machines_and_few_more() -> No
         for _, writer in (*clients, (None, honest)):
             writer.close()
         await closed(port.starters)
-        assert port.starters._couriers == {}
+        assert port.starters._file_syncs == {}
 
 
 def test_a_claim_puts_and_asks_so_much_and_no_more() -> None:

@@ -29,7 +29,7 @@ from koala_agent.starter.events import (
     TooLate,
     Woken,
 )
-from koala_agent.starter.node.machine import NodeMachine
+from koala_agent.starter.node.state_machine import NodeMachine
 
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event

@@ -13,13 +13,7 @@ import pytest
 
 from koala.protocol.messages import EndKind
 from koala_agent.claims.settings import Leases
-from koala_agent.lrm.emulated import idle_starters
-from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters
-from koala_agent.lrm.emulated.process_usage import Trees, Usage
-from koala_agent.lrm.emulated.resident_starters import ResidentStarters
-from koala_agent.lrm.job_table import Alive, JobRow, JobTable, Leaving, Starting
-from koala_agent.lrm.port import Ended, Placeholder
-from koala_agent.lrm.processes import (
+from koala_agent.lrm.claim_processes import (
     CLAIM_VARIABLE,
     Identity,
     Scan,
@@ -31,6 +25,12 @@ from koala_agent.lrm.processes import (
     scan,
     send,
 )
+from koala_agent.lrm.emulated import idle_starters
+from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters
+from koala_agent.lrm.emulated.process_trees import ProcessTrees, Usage
+from koala_agent.lrm.emulated.resident_starters import ResidentStarters
+from koala_agent.lrm.job_table import Alive, JobRow, JobTable, Leaving, Starting
+from koala_agent.lrm.local_manager import Ended, Placeholder
 from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_shell_hold, a_site, boot_now
 from tests.agent.watching import Ear, process_ended
@@ -268,7 +268,7 @@ async def test_a_stored_process_belongs_to_one_claim(
 async def test_a_look_that_began_under_the_former_claim_ends_nothing_of_the_next() -> None:
     """The process was seen as that of the former claim, whose end was told during the look."""
     gone: list[tuple[str, Usage]] = []
-    trees = Trees(
+    trees = ProcessTrees(
         scope="here", kill_s=0.0, sample_s=60.0, clock=boot_now,
         gone=lambda claim, usage: gone.append((claim, usage)),
     )  # fmt: skip
@@ -297,7 +297,7 @@ async def test_a_look_that_began_under_the_former_claim_ends_nothing_of_the_next
 async def test_a_look_that_began_before_a_claim_counts_nothing_for_it() -> None:
     """A program of the former claim, which the look has seen, used no memory of the next claim; and
     a starter that it has not seen yet stays known."""
-    trees = Trees(
+    trees = ProcessTrees(
         scope="here", kill_s=0.0, sample_s=60.0, clock=boot_now, gone=lambda _claim, _usage: None
     )
     starter = await asyncio.create_subprocess_exec("sh", "-c", "sleep 600 & wait")

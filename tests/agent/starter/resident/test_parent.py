@@ -18,11 +18,11 @@ import pytest
 
 from koala.protocol.messages import EndKind, ReportState
 from koala_agent.claims.settings import Leases
+from koala_agent.lrm.claim_processes import Identity, identify, scan
 from koala_agent.lrm.emulated import resident_starters
-from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, Follow
+from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, JobCallbacks
 from koala_agent.lrm.launch import spawn
-from koala_agent.lrm.port import EndCause, Placeholder, Queued
-from koala_agent.lrm.processes import Identity, identify, scan
+from koala_agent.lrm.local_manager import EndCause, Placeholder, Queued
 from koala_agent.starter.process_tree import started_at
 from koala_agent.starter.procfs import pids
 from koala_agent.starter.resident.forked import take_launch
@@ -244,8 +244,8 @@ class Story:
             argv=(sys.executable, "-I", "-S", str(script), str(self.spec)),
         )  # fmt: skip
         self.processes = FirstProcesses(
-            environment=os.environ, umask=-1, entries={}, scope="here", clock=boot_now,
-            follow=Follow(
+            environment=os.environ, umask=-1, switches={}, scope="here", clock=boot_now,
+            callbacks=JobCallbacks(
                 started=lambda _claim, leader, _earlier_cpu_s: self.hear(leader),
                 failed=lambda _claim, failure: self.hear(failure),
                 exited=lambda claim: self.hear(self.processes.take_exit(claim)),

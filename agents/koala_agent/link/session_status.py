@@ -1,4 +1,4 @@
-"""The daemon as the parts of a site see it: whether a session is live, and where its relay is."""
+"""Status of the session with the daemon, for the parts of a site that depend on it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import asyncio
 from koala_agent.link.session import Session
 
 
-class Presence:
-    """Presence of the daemon in this life of the agent. `relay` is that of the newest session,
+class SessionStatus:
+    """Status of the session, and waits for its changes. `relay` is that of the newest session,
     empty when the daemon has none or was never here."""
 
     def __init__(self, session: Session) -> None:

@@ -23,7 +23,7 @@ SILENCE_LEASES = 0.5
 """Part of the lease after which even a slow line is dialled again."""
 
 
-class Line:
+class Keepalive:
     """State of the connection; its methods return the actions to carry out. An answer takes up to
     `answer_s`, on a line by files."""
 

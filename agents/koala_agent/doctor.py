@@ -21,7 +21,7 @@ from koala.identity.keys import expires_at
 from koala.runtime import clock
 from koala.runtime.checkup import Finding, NotableError, document, examine, is_well
 from koala.wire.listen_ports import check_free
-from koala_agent.accounts import served
+from koala_agent.accounts import accepted_users
 from koala_agent.assembly import dialect_of
 from koala_agent.background import find
 from koala_agent.config import read_config
@@ -29,12 +29,12 @@ from koala_agent.config_tables import Config, LRMTable
 from koala_agent.link.endpoints import certified_address, why_refused
 from koala_agent.link.enrolment import find_identity, identity_path
 from koala_agent.lrm.batch.dialect import UNTRIED
-from koala_agent.probe import LIMIT_S, may_submit, run_probe
+from koala_agent.probe_job import LIMIT_S, may_submit, run_probe
 from koala_agent.site_access import mailbox_of, reached, starter_line
 from koala_agent.starter.mailbox.layout import POLL_S, UP
 from koala_agent.starter_link.mailbox import make_mailbox
 from koala_agent.state_folder import check_state
-from koala_agent.transport.port import Command, CommandRunner, SiteAwayError, Transport
+from koala_agent.transport.interface import Command, CommandRunner, SiteAwayError, Transport
 
 PYTHON_MIN = (3, 6)
 DISCARD_PORT = 9
@@ -70,7 +70,7 @@ Need = Callable[[Config], Awaitable[str]]
 def doctor(path: Path, *, is_probed: bool, as_json: bool) -> int:
     """Check each need of this configuration, and print a line for each."""
     config = read_config(path)
-    served(config)
+    accepted_users(config)
 
     async def configuration() -> str:
         return f"{path} is valid"

@@ -1,4 +1,4 @@
-"""Ports of the claim driver: what the assembly gives it, with defaults for sites without files."""
+"""Callbacks of the claim driver, with defaults for sites without files; the store's thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from koala.runtime import clock
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.states import Claim
 from koala_agent.placeholders.result_files import output_paths
-from koala_agent.starter_link.inherited_lines import InheritedLines
+from koala_agent.starter_link.inherited_connections import InheritedConnections
 from koala_agent.starter_link.mailbox import Mailbox
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ async def nothing_to_copy(_hold: Hold) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
+class ClaimCallbacks:
     """Callbacks of the assembly.
 
     `tell` receives reports; `commit` writes to the store, one batch after the other.
@@ -76,7 +76,7 @@ class Ports:
     collect: Callable[[Claim, Path], Awaitable[str]] = check_outputs
     room_bytes: Callable[[], float] = lambda: math.inf
     mailbox: Mailbox | None = None
-    lines: InheritedLines | None = None
+    lines: InheritedConnections | None = None
     changed: Callable[[], None] = lambda: None
 
 

@@ -15,7 +15,7 @@ LOCAL = "127.0.0.1"
 """Address of the machine of such starters, as its agent knows it."""
 
 
-class InheritedLines:
+class InheritedConnections:
     """Pairs of sockets between the agent and its starters, while somebody takes the agent's ends.
 
     The local manager opens them, and the listener of starters takes them.

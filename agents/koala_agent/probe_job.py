@@ -21,11 +21,11 @@ from koala.runtime.checkup import NotableError
 from koala_agent.assembly import dialect_of
 from koala_agent.config_tables import Config
 from koala_agent.lrm.batch.dialect import Dialect, JobState, job_name, script
-from koala_agent.lrm.port import Placeholder
+from koala_agent.lrm.local_manager import Placeholder
 from koala_agent.site_access import mailbox_of, reached, starter_line
 from koala_agent.starter.mailbox.layout import POLL_S, UP
 from koala_agent.starter_link.mailbox import make_mailbox
-from koala_agent.transport.port import CommandRunner, SiteFiles
+from koala_agent.transport.interface import CommandRunner, SiteFiles
 
 OVER = (JobState.ENDED, JobState.STUCK, JobState.HELD)
 """States in which a job makes no call any more."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent.lrm.processes import (
+from koala_agent.lrm.claim_processes import (
     CLAIM_VARIABLE,
     SCOPE_VARIABLE,
     Identity,

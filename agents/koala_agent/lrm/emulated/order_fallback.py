@@ -1,4 +1,4 @@
-"""The scheduler of a live emulated site, which goes on when a function of the user errs."""
+"""Fall back to the order of arrival when a user's function that orders jobs raises an error."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from koala_agent.lrm.model import Discipline, local_scheduler
 
 
 def live_scheduler(name: str) -> Discipline | OrderPolicy:
-    """Look up the scheduler of a live site: an order that errs is replaced by that of arrival."""
+    """Look up the scheduler of a live site: an order that fails is replaced by that of arrival."""
     found = local_scheduler(name)
-    return found if isinstance(found, Discipline) else _Forgiving(found, name)
+    return found if isinstance(found, Discipline) else _OrderWithFallback(found, name)
 
 
-class _Forgiving:
-    """An order of jobs until it errs."""
+class _OrderWithFallback:
+    """An order of jobs until it fails, then that of arrival."""
 
     def __init__(self, order: OrderPolicy, name: str) -> None:
         self._order = order

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from koala_agent.lrm.processes import (
+from koala_agent.lrm.claim_processes import (
     Identity,
     Scan,
     Seen,
@@ -57,7 +57,7 @@ class _Tree:
     """Reported as gone; the next scan looks once more for what the kernel could not show."""
 
 
-class Trees:
+class ProcessTrees:
     """Process trees of the claims of one local manager. `gone` is called on the loop."""
 
     def __init__(

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 VALUE_MAX_BYTES = 4096
 NAME_MAX_BYTES = 256
-QUESTIONS_MAX = 1024
+REQUESTS_MAX = 1024
 PUT_LIMIT_S = 60.0
 ANSWER_SLACK_S = 1.0
 
 
-class _Question:
+class _KvRequest:
     """A put or get under way; it fails when no answer came until `until`."""
 
     def __init__(self, request: ValuePut | ValueAsked, until: float) -> None:
@@ -25,25 +25,25 @@ class _Question:
         self.until = until
 
 
-class Questions:
-    """Questions under way, by number."""
+class KvRequests:
+    """Requests under way, by number."""
 
     def __init__(self) -> None:
-        self._open: dict[int, _Question] = {}
+        self._open: dict[int, _KvRequest] = {}
 
     @property
     def messages(self) -> list[dict[str, object]]:
-        """The messages of all questions: an agent that is new asks them again."""
+        """The messages of all requests: an agent that is new gets them again."""
         return [to_message(question.request) for question in self._open.values()]
 
     @property
     def dues(self) -> list[float]:
-        """The instants at which questions fail."""
+        """The instants at which requests fail."""
         return [question.until for question in self._open.values()]
 
     def refusal(self, event: Asked) -> str:
-        """Return why a question may not be asked; empty when it may."""
-        if len(self._open) >= QUESTIONS_MAX:
+        """Return why a request may not be made; empty when it may."""
+        if len(self._open) >= REQUESTS_MAX:
             return f"{len(self._open)} requests are under way: no more are taken"
         try:
             name_size, size = len(event.name.encode()), len((event.value or "").encode())
@@ -56,7 +56,7 @@ class Questions:
         return ""
 
     def ask(self, event: Asked, now: float) -> dict[str, object]:
-        """Add a question; return its message for the agent."""
+        """Add a request; return its message for the agent."""
         request: ValuePut | ValueAsked
         if event.value is None:
             request = ValueAsked(request=event.question, name=event.name, wait_s=event.wait_s)
@@ -64,11 +64,11 @@ class Questions:
         else:
             request = ValuePut(request=event.question, name=event.name, value=event.value)
             limit_s = PUT_LIMIT_S
-        self._open[event.question] = _Question(request, now + limit_s)
+        self._open[event.question] = _KvRequest(request, now + limit_s)
         return to_message(request)
 
     def answer(self, answered: RequestAnswered) -> list[Action]:
-        """Answer the process that asked; nobody asks any more, perhaps."""
+        """Answer the process that made the request, if it still waits."""
         number = answered.request
         question = self._open.pop(number, None)
         if question is None:
@@ -80,13 +80,13 @@ class Questions:
         return [Answer(question=number, answer={"ok": True})]
 
     def give_up(self, now: float | None = None) -> list[Action]:
-        """Fail the questions that are due by now; None: all."""
+        """Fail the requests that are due by now; None: all."""
         due = [n for n, q in self._open.items() if now is None or q.until <= now]
         return [refused(number, _failure(self._open.pop(number).request)) for number in due]
 
 
 def refused(number: int, error: str) -> Answer:
-    """Return the answer to a question that failed."""
+    """Return the answer to a request that failed."""
     return Answer(question=number, answer={"ok": False, "error": error})
 
 

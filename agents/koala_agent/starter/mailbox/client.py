@@ -1,4 +1,4 @@
-"""The postman: the process beside a starter or courier that reads and writes its messages."""
+"""The mailbox client: a process beside a starter or its file sync that carries its messages."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 ANSWERED_S, ANSWER_POLL_S = 0.5, 0.05
-"""For so long after a message of its own a postman looks more often: an answer may come, or the
-Release that follows the last component's `armed`, and a look too late makes a start uneven."""
+"""For so long after a message of its own it polls more often: an answer may come, or the Release
+that follows the last component's `armed`, and a poll too late makes a start uneven."""
 IDLE_S, IDLE_POLL_S = 30.0, 1.0
 """After so long without a message it looks less often."""
 UNSENT_MAX_BYTES = 4 * 1024 * 1024
@@ -110,7 +110,7 @@ class Mailbox:
             log(f"mailbox: {error}")  # the agent removes it later
 
 
-class Postman:
+class MailboxClient:
     """The starter's end of a session: turns bytes of the line into messages, and back.
 
     `deliver` and `collect` raise OSError when the line is lost. `tell` logs what goes wrong.
@@ -196,8 +196,8 @@ class Postman:
             self._tell(f"mailbox: {problem}")
 
 
-class FileLine:
-    """Lines to the agent by files, one at a time: each is a socket to a postman of its own."""
+class MailboxConnector:
+    """Lines to the agent by files, one at a time: each is a socket to a client process."""
 
     def __init__(self, root: str, claim: str, secret: str) -> None:
         self.helpers: list[int] = []
@@ -208,8 +208,10 @@ class FileLine:
         self._former: socket.socket | None = None
 
     def open(self) -> socket.socket:
-        """Start a postman; return the socket to it. Raises OSError, and BlockingIOError while the
-        one before cannot end, because the file server hangs.
+        """Start a client process; return the socket to it.
+
+        Raises OSError, and BlockingIOError while the one before cannot end, because the file server
+        hangs.
         """
         self._end_former()
         own, its = socket.socketpair()
@@ -238,7 +240,7 @@ class FileLine:
         self._former = None
 
     def _end_former(self) -> None:
-        """Wait for the end of the postman before, without blocking. Raises BlockingIOError."""
+        """Wait for the end of the former client, without blocking. Raises BlockingIOError."""
         former = self._former
         if former is None:
             return
@@ -256,7 +258,7 @@ class FileLine:
 
 
 def _serve(root: str, claim: str, secret: str, starter: socket.socket, parent: int) -> NoReturn:
-    """Run a postman. Never returns."""
+    """Run a mailbox client. Never returns."""
     try:
         die_with_parent(parent)
         signal.set_wakeup_fd(-1)
@@ -271,7 +273,7 @@ def _serve(root: str, claim: str, secret: str, starter: socket.socket, parent: i
         mailbox.begin()
         try:
             line = socket.socket(socket.AF_UNIX, fileno=os.dup(3))
-            carry(Postman(mailbox, session, secret), line)
+            carry(MailboxClient(mailbox, session, secret), line)
         finally:
             mailbox.end()
     except Exception as error:  # noqa: BLE001 - a process of its own: this is its last word
@@ -280,12 +282,12 @@ def _serve(root: str, claim: str, secret: str, starter: socket.socket, parent: i
         os._exit(0)
 
 
-def carry(postman: Postman, line: socket.socket) -> None:
+def carry(client: MailboxClient, line: socket.socket) -> None:
     """Carry messages between this socket and the mailbox until either ends. Raises OSError."""
     from time import monotonic, sleep  # noqa: PLC0415 - simulated time has neither
 
     said_at = busy_at = look_at = monotonic()
-    while not postman.is_over:
+    while not client.is_over:
         now = monotonic()
         ready = select.select([line], [], [], max(0.0, look_at - now))[0]
         now = monotonic()
@@ -293,13 +295,13 @@ def carry(postman: Postman, line: socket.socket) -> None:
             data = line.recv(65536)
             if not data:
                 return  # the starter has hung up
-            postman.post(data)
+            client.post(data)
             sleep(max(0.0, said_at + ANSWER_POLL_S - now))  # at most 20 messages a second
             said_at = busy_at = now = monotonic()
             look_at = min(look_at, now + ANSWER_POLL_S)
-        postman.deliver()
+        client.deliver()
         if now >= look_at:
-            found = postman.collect()
+            found = client.collect()
             if found:
                 try:
                     line.sendall(found)

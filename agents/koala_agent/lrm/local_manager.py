@@ -1,4 +1,4 @@
-"""The port to a local resource manager: the interface of any batch system to the agent.
+"""The interface of a local manager: any batch system, as the agent uses it.
 
 The agent submits one batch job for each claim (it runs the starter), withdraws it, and receives
 reports. All calls are idempotent by claim, because the agent repeats them after each restart.
@@ -57,7 +57,7 @@ class Placeholder:
     processes: int = 1
     account: str = ""
 
-    def has_wishes(self) -> bool:
+    def has_resource_requests(self) -> bool:
         """True when a refusal of the manager may be the job's own fault."""
         return self.resources != NO_WISHES
 

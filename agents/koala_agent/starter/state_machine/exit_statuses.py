@@ -16,8 +16,8 @@ FOREIGN_S = 0.25
 A site that ends a batch job signals all processes; the program's death may be seen first."""
 
 
-class Statuses:
-    """Statuses of main processes, and of the ranks that launchers report. `settled_at` is the
+class ExitStatuses:
+    """Exit statuses of main processes, and of the ranks that launchers report. `settled_at` is the
     instant from which a death counts as the program's.
     """
 

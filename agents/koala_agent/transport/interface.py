@@ -1,4 +1,4 @@
-"""The transport port: commands and files of a site, wherever the agent runs."""
+"""The interface of a transport: commands and files of a site, wherever the agent runs."""
 
 from __future__ import annotations
 

@@ -48,20 +48,6 @@ from koala_agent.starter.events import (
     Woken,
     WriteEnd,
 )
-from koala_agent.starter.machine.barrier import Barrier, PathProbing, has_peers
-from koala_agent.starter.machine.leases import Leases
-from koala_agent.starter.machine.line import Line
-from koala_agent.starter.machine.phases import (
-    Delivering,
-    Ending,
-    Exited,
-    Holding,
-    Over,
-    Running,
-    changed,
-)
-from koala_agent.starter.machine.statuses import Statuses, status_text
-from koala_agent.starter.machine.values import Questions, refused
 from koala_agent.starter.messages import (
     AdoptOrder,
     ArmOrder,
@@ -83,11 +69,25 @@ from koala_agent.starter.messages import (
     to_message,
 )
 from koala_agent.starter.pacing import Pacing
+from koala_agent.starter.state_machine.barrier import Barrier, PathProbing, has_peers
+from koala_agent.starter.state_machine.exit_statuses import ExitStatuses, status_text
+from koala_agent.starter.state_machine.keepalive import Keepalive
+from koala_agent.starter.state_machine.kv_requests import KvRequests, refused
+from koala_agent.starter.state_machine.leases import Leases
+from koala_agent.starter.state_machine.phases import (
+    Delivering,
+    Ending,
+    Exited,
+    Holding,
+    Over,
+    Running,
+    changed,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
-    from koala_agent.starter.machine.phases import Phase
+    from koala_agent.starter.state_machine.phases import Phase
 
 POLL_S = 0.05
 LINGER_S = 60.0
@@ -114,11 +114,11 @@ class StarterMachine:
         self._actions: list[Action] = []
         self._kill_s = settings.kill_s
         self._leases = Leases(settings, now)
-        self._line = Line(now, settings.answer_s)
+        self._keepalive = Keepalive(now, settings.answer_s)
         self._barrier = Barrier(settings, now)
         self._paths = PathProbing()
-        self._questions = Questions()
-        self._statuses = Statuses(settings, now)
+        self._kv_requests = KvRequests()
+        self._statuses = ExitStatuses(settings, now)
         self._pacing = Pacing(settings.progress_s)
         self._send_passed_at: float | None = None
 
@@ -140,7 +140,7 @@ class StarterMachine:
         """The next instant at which `Woken` is due."""
         if isinstance(self.phase, Exited):
             return None
-        dues = [*self._questions.dues, self._line.wake_at]
+        dues = [*self._kv_requests.dues, self._keepalive.wake_at]
         dues += self._phase_dues()
         return min(dues)
 
@@ -160,11 +160,11 @@ class StarterMachine:
         elif isinstance(event, Asked):
             self._ask(event)
         elif isinstance(event, Connected):
-            self._line.connect(self._now)
+            self._keepalive.connect(self._now)
             self._emit(Send(message=self._hello()))
             self._ping()
         else:
-            self._line.disconnect(self._now)
+            self._keepalive.disconnect(self._now)
 
     def _hello(self) -> dict[str, object]:
         """Make the check-in; after a reconnection it has the whole state."""
@@ -194,7 +194,7 @@ class StarterMachine:
         elif kind == ReleaseOrder.KIND:
             self._release(read(ReleaseOrder, message))
         elif kind == RequestAnswered.KIND:
-            self._actions += self._questions.answer(read(RequestAnswered, message))
+            self._actions += self._kv_requests.answer(read(RequestAnswered, message))
         elif kind == PaceOrder.KIND and isinstance(self.phase, Running):
             self._pacing.set_share(read(PaceOrder, message).share, self._now)
         elif kind == StopOrder.KIND:
@@ -213,11 +213,11 @@ class StarterMachine:
             return  # not a ping of ours
         self._leases.answer(sent_at)
         self._barrier.is_wanted = True
-        self._line.hear(self._now)
+        self._keepalive.hear(self._now)
         self._barrier.open_unarmed(self._now)
         self.clock.sample(sent_at=sent_at, answered_at=answer.now, now=self._now)
         self._barrier.correct(self.clock.offset_s(self._now))
-        self._actions += self._line.continue_burst(self._now, self._lease_s())
+        self._actions += self._keepalive.continue_burst(self._now, self._lease_s())
 
     def _adopt(self, order: AdoptOrder) -> None:
         sample = None if order.clock is None else read(ClockSample, order.clock)
@@ -227,8 +227,8 @@ class StarterMachine:
         if sample is not None:
             self._share_clock(sample)
         if not self._is_clock_shared or self.clock.error_s(self._now) > EXACT_S:
-            self._line.start_burst()
-        self._actions += [Send(message=asked) for asked in self._questions.messages]
+            self._keepalive.start_burst()
+        self._actions += [Send(message=asked) for asked in self._kv_requests.messages]
         if not isinstance(self.phase, Holding) or self.phase.is_adopted:
             return
         self.phase = Holding(is_adopted=True)
@@ -292,11 +292,11 @@ class StarterMachine:
             self._begin_end("stopped", reason, is_dismissed=True)
 
     def _ask(self, event: Asked) -> None:
-        refusal = self._questions.refusal(event)
+        refusal = self._kv_requests.refusal(event)
         if refusal:
             self._emit(refused(event.question, refusal))
         else:
-            self._send(self._questions.ask(event, self._now))
+            self._send(self._kv_requests.ask(event, self._now))
 
     # Processes -----------------------------------------------------------------------------------
 
@@ -456,7 +456,7 @@ class StarterMachine:
         done = Delivering(
             kind=phase.kind, reason=phase.reason, used=used, until=until, ended_at=self._now
         )
-        self._actions += self._questions.give_up()
+        self._actions += self._kv_requests.give_up()
         is_wanted = not phase.is_dismissed and phase.kind != "lease"
         if not self._settings.delivers or not is_wanted:
             self._over(done, "", is_dismissed=phase.is_dismissed)
@@ -487,7 +487,7 @@ class StarterMachine:
         over = Over(until=self._now, end=end, ended_at=phase.ended_at)
         self._emit(WriteEnd(end=self._end_of(over)))
         is_by_lease = phase.kind == "lease"
-        if is_dismissed or (is_by_lease and not self._line.is_connected):
+        if is_dismissed or (is_by_lease and not self._keepalive.is_connected):
             self._exit()  # the next agent reads it from disk
             return
         linger_s = LEASE_LINGER_S if is_by_lease else LINGER_S
@@ -522,8 +522,8 @@ class StarterMachine:
 
     def _tick(self) -> None:
         """Do all that is due by now; called after every event."""
-        self._actions += self._questions.give_up(self._now)
-        self._actions += self._line.tick(self._now, self._lease_s())
+        self._actions += self._kv_requests.give_up(self._now)
+        self._actions += self._keepalive.tick(self._now, self._lease_s())
         phase = self.phase
         if isinstance(phase, Holding):
             self._tick_holding()
@@ -546,7 +546,7 @@ class StarterMachine:
             limit_s = self._settings.wall_time_s
             self._begin_end("wall-time", f"the job's limit of {limit_s:g} s")
         else:
-            is_alone = self._line.is_alone(self._now, self._leases.answered_at)
+            is_alone = self._keepalive.is_alone(self._now, self._leases.answered_at)
             self._actions += self._pacing.tick(self._now, is_alone=is_alone)
 
     def _tick_holding(self) -> None:
@@ -573,10 +573,10 @@ class StarterMachine:
             self._ping(burst=4)
 
     def _ping(self, *, burst: int = 0) -> None:
-        self._actions += self._line.ping(self._now, self._lease_s(), burst=burst)
+        self._actions += self._keepalive.ping(self._now, self._lease_s(), burst=burst)
 
     def _send(self, message: dict[str, object]) -> None:
-        self._actions += self._line.send(message)
+        self._actions += self._keepalive.send(message)
 
     def _emit(self, action: Action) -> None:
         self._actions.append(action)
