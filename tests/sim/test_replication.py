@@ -6,48 +6,28 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import count
 
 import pytest
 
 from koala.errors import KoalaError
 from koala.sim.replication import COLLECTED_AFTER, replicate
 from tests.cli.command import environment
-
-
-def _square(item: int) -> int:
-    return item * item
-
-
-def _fail(item: int) -> int:
-    raise ValueError(item)
-
-
-def _interrupt_parent(parent: int, item: int) -> int:
-    if item == 1:
-        os.kill(parent, signal.SIGINT)
-        signal.pause()
-    return item
-
-
-def _threshold(_item: int) -> int:
-    return gc.get_threshold()[0]
+from tests.sim.replicated import end_badly, fail, interrupt_parent, square, threshold
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_garbage_is_looked_for_rarely_in_a_run_and_as_before_afterwards(workers: int) -> None:
     before = gc.get_threshold()
-    assert replicate(_threshold, range(2), workers=workers).results == (COLLECTED_AFTER,) * 2
+    assert replicate(threshold, range(2), workers=workers).results == (COLLECTED_AFTER,) * 2
     assert gc.get_threshold() == before
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_come_in_the_order_of_the_items(workers: int) -> None:
     told: list[int] = []
-    found = replicate(_square, range(7), workers=workers, progress=told.append)
+    found = replicate(square, range(7), workers=workers, progress=told.append)
     assert found.results == (0, 1, 4, 9, 16, 25, 36)
     assert found.finished[3] == (3, 9)
     assert not found.is_interrupted
@@ -57,28 +37,15 @@ def test_results_come_in_the_order_of_the_items(workers: int) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_of_a_run_is_raised_here(workers: int) -> None:
     with pytest.raises(ValueError, match="3"):
-        replicate(_fail, [3, 3], workers=workers)
+        replicate(fail, [3, 3], workers=workers)
 
 
 def test_an_interrupt_keeps_what_is_finished() -> None:
     """Item 1 waits for ever and interrupts: 0 was handed out before it and is finished."""
-    found = replicate(partial(_interrupt_parent, os.getpid()), [0, 1, 2, 3], workers=2)
+    found = replicate(partial(interrupt_parent, os.getpid()), [0, 1, 2, 3], workers=2)
     assert found.is_interrupted
     assert 1 not in found.results
     assert len(found.results) < 4
-
-
-def _compute_for_ever(item: int) -> int:
-    """Never wait for anything, so that nothing but the kernel can end it."""
-    os.write(1, f"{os.getpid()}\n".encode())
-    return sum(item for _ in count())
-
-
-def _play(how: str) -> None:
-    """The command in the tests below; `beside`: a thread runs, so that workers are not forked."""
-    if how == "beside":
-        threading.Thread(target=threading.Event().wait, daemon=True).start()
-    replicate(_compute_for_ever, [1, 1], workers=2)
 
 
 def _gone(descriptors: list[int], limit_s: float) -> int:
@@ -117,7 +84,7 @@ def test_workers_end_with_the_process_that_made_them(
             [
                 sys.executable,
                 "-c",
-                f"from tests.sim import test_replication as t; t._play({how!r})",
+                f"from tests.sim.replicated import play; play({how!r})",
             ],
             stdout=subprocess.PIPE,
             text=True,
@@ -144,12 +111,6 @@ def _kill(descriptor: int) -> None:
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
 
 
-def _end_badly(item: int) -> int:
-    if item:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return item
-
-
 def test_a_worker_that_is_killed_is_an_error_that_says_so() -> None:
     with pytest.raises(KoalaError, match=r"killed .* of 4 runs"):
-        replicate(_end_badly, [0, 1, 1, 1], workers=2)
+        replicate(end_badly, [0, 1, 1, 1], workers=2)
