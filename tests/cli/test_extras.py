@@ -14,7 +14,7 @@ import pytest
 from koala.cli.research.simulate import SIMULATIONS
 from tests.cli.command import LIMIT_S, PYTHON_PATH, environment
 from tests.cli.grids import up
-from tests.tidy.sources import shipped_modules
+from tests.tidy.sources import shipped_files
 
 OPTIONAL = ("scipy", "numpy", "matplotlib")
 ABSENT = f"import sys\nfor name in {OPTIONAL}:\n    sys.modules[name] = None\n"
@@ -44,9 +44,9 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("bare")
 def test_all_but_drawings_can_be_loaded_without_the_extra() -> None:
     names = [
-        module.name
-        for module in shipped_modules()
-        if not module.name.endswith((".drawing", ".__main__")) and "starter" not in module.name
+        name
+        for name in shipped_files()
+        if not name.endswith((".drawing", ".__main__")) and "starter" not in name
     ]
     assert {
         "koala.daemon.main",

@@ -6,15 +6,16 @@ More seeds: `python -m tests.swarm.swarm --seeds 10000`.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.swarm.swarm import attempt
 
-SEEDS = 8
-BLOCK = 8
-BY_FILES = 21
+SEEDS = (0, 1, 4, 5, 6, 7)
+"""Those below 8 but the two that take longer than all others; `make swarm` has these, too."""
+BY_FILES = 221
 KEPT = [
     int(line.split(maxsplit=1)[0])
     for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines()
@@ -24,7 +25,7 @@ LONG = (3, 70011271)
 """Seeds that take as long as all other kept ones."""
 
 
-def _run(seeds: list[int]) -> Counter[str]:
+def _run(seeds: Sequence[int]) -> Counter[str]:
     """Run them all; return the rare situations reached."""
     reached: Counter[str] = Counter()
     for seed in seeds:
@@ -35,12 +36,11 @@ def _run(seeds: list[int]) -> Counter[str]:
     return reached
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
-def test_all_promises_hold_whatever_goes_wrong(first: int) -> None:
-    reached = _run(list(range(first, first + BLOCK)))
+def test_all_promises_hold_whatever_goes_wrong() -> None:
+    reached = _run(SEEDS)
     rare = ("Finished", "Failed", "Releasing", "Stopping", "passes", "restored")
     missing = [what for what in rare if not reached[what]]
-    assert not missing, f"{BLOCK} seeds never reach {missing}: the swarm has lost its power"
+    assert not missing, f"{SEEDS} never reach {missing}: the swarm has lost its power"
 
 
 def test_all_promises_hold_where_starters_dial_nobody() -> None:

@@ -47,18 +47,22 @@ def module_of(text: str, *, name: str = "koala.example") -> Module:
     return Module(name=name, path=Path(f"{name}.py"), text=text, tree=ast.parse(text))
 
 
+def shipped_files() -> dict[str, Path]:
+    """The files of `koala` and `koala_agent` but the generated ones, by module, in that order."""
+    found = {}
+    for package, root in IMPORT_ROOTS.items():
+        for path in (root / package).rglob("*.py"):
+            if not path.is_relative_to(GENERATED):
+                parts = path.relative_to(root).with_suffix("").parts
+                found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return dict(sorted(found.items()))
+
+
 @cache
 def shipped_modules() -> tuple[Module, ...]:
     """All modules of `koala` and `koala_agent` but the generated ones, in order of their names."""
-    found = []
     with _lasting():
-        for package, root in IMPORT_ROOTS.items():
-            for path in (root / package).rglob("*.py"):
-                if not path.is_relative_to(GENERATED):
-                    parts = path.relative_to(root).with_suffix("").parts
-                    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-                    found.append(_read(path, name=name))
-    return tuple(sorted(found, key=lambda module: module.name))
+        return tuple(_read(path, name=name) for name, path in shipped_files().items())
 
 
 @cache
