@@ -1,15 +1,12 @@
-"""The assembly of a daemon: its parts, built from the configuration, from start to end."""
+"""The assembly of a daemon: its parts, built from the configuration by their constructors."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -22,7 +19,6 @@ from koala.daemon.agents.registry import AgentRegistry, LinkCallbacks
 from koala.daemon.agents.requests import RequestHandler
 from koala.daemon.agents.session import Allowlist, Timing
 from koala.daemon.agents.streams import Streams
-from koala.daemon.auth.audit import note
 from koala.daemon.auth.enrolment_service import Registrar
 from koala.daemon.auth.enrolments import Owners
 from koala.daemon.clients.archive_queries import ArchiveQueries
@@ -37,31 +33,27 @@ from koala.daemon.clients.submit_service import SubmitService
 from koala.daemon.clients.watch_streams import WatchStreams
 from koala.daemon.config import MB, Config
 from koala.daemon.files.additions import Additions
-from koala.daemon.files.relay_process import Relay, RunRelay, run_relay_process
+from koala.daemon.files.relay_process import Relay, RunRelay
 from koala.daemon.files.relay_settings import RelaySettings
 from koala.daemon.files.spool import EndedJob, Spool
 from koala.daemon.files.uploads import Uploads
-from koala.daemon.listeners import Listeners, check_state
+from koala.daemon.listeners import Listeners
 from koala.daemon.loop.action_dispatcher import ActionDispatcher
 from koala.daemon.loop.event_loop import EventLoop
-from koala.daemon.loop.gc_tuning import freeze_all, freeze_periodically, gc_paused
+from koala.daemon.loop.gc_tuning import freeze_periodically
 from koala.daemon.loop.group_commit import Upkeep
 from koala.daemon.loop.observers import Observers
 from koala.daemon.metrics.parts import DaemonParts
 from koala.daemon.metrics.summary import metrics_picture
 from koala.daemon.notifications.notifier import Notifier, NotifyRules
 from koala.daemon.quotas import ConcurrencyQuota, Quotas
-from koala.daemon.state.initialization import leave_witness
-from koala.daemon.state.recovery import Recovered, begin_life, read_secret
+from koala.daemon.state.recovery import Recovered
 from koala.daemon.storage.journal import Journal, overtaken
 from koala.daemon.storage.records import Notice
 from koala.daemon.storage.watermark import Watermarks
-from koala.errors import DiskError, first_error
 from koala.runtime.disk import Disk
 from koala.runtime.software import software_version
 from koala.runtime.structured_log import get_logger
-from koala.runtime.systemd import ServiceManager
-from koala.runtime.threads import keep_threads
 from koala.views.digest import digest
 from koala.wire import connection_limits as strangers
 from koala.wire.interceptors import Readable
@@ -73,8 +65,6 @@ if TYPE_CHECKING:
     from koala.daemon.traces.export import DaemonTraces
 
 ENDS = ("Failed", "Cancelled")
-LAST_WORDS_S = 0.2  # for calls to receive their error
-STOP_S = 2.0  # for running calls, after Goodbye
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
@@ -97,266 +87,110 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
 log = get_logger()
 
 
-class Daemon:
-    """One life of a daemon. `serve` returns after an ordered end and raises the error otherwise."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foundation:
+    """The configuration, state and ports that all parts of a daemon rest on."""
 
-    def __init__(
-        self, config: Config, *, accept_loss: bool = False, run_relay: RunRelay = run_relay_process
-    ) -> None:
-        self.address = ""  # where clients and agents reach it, once it serves
-        self.started = asyncio.Event()
-        self._config = config
-        self._accept_loss = accept_loss
-        self._run_relay = run_relay
-        self._disk = Disk(
-            config.state_dir,
-            low_bytes=config.low_disk_bytes,
-            ballast_bytes=config.ballast_bytes,
-        )
-        self._manager = ServiceManager.of(os.environ)
+    config: Config
+    journal: Journal
+    recovered: Recovered
+    listeners: Listeners
+    disk: Disk
+    secret: bytes
+    run_relay: RunRelay
 
-    async def serve(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set."""
-        keep_threads(asyncio.get_running_loop())
-        state_dir = self._config.state_dir
-        check_state(state_dir)
-        listeners = None
-        begin = partial(
-            begin_life,
-            self._config,
-            make_room=self._disk.give_up_ballast,
-            accept_loss=self._accept_loss,
-        )
-        with gc_paused():
-            journal, recovered = await asyncio.to_thread(begin)
-            freeze_all()
-        try:
-            listeners = Listeners(self._config, self._disk.write_with_ballast)
-            if self._accept_loss:
-                note(state_dir, verb="AcceptLoss", subject=f"epoch {recovered.scheduler.epoch}")
-            await self._serve(journal, recovered, listeners, stop)
-        except BaseExceptionGroup as group:
-            raise first_error(group) from group
-        finally:
-            with suppress(FileNotFoundError):
-                (state_dir / "endpoint").unlink()
-            if listeners is not None:
-                listeners.close()
-            journal.close()
+    @property
+    def scheduler(self) -> Scheduler:
+        """The core, as recovered from the journal."""
+        return self.recovered.scheduler
 
-    # --- assembly ---------------------------------------------------------------------------------
 
-    async def _serve(
-        self, journal: Journal, recovered: Recovered, listeners: Listeners, stop: asyncio.Event
-    ) -> None:
-        config, scheduler, clock = self._config, recovered.scheduler, recovered.clock
-        secret = read_secret(config.state_dir)
-        metrics = _metrics(config, scheduler)
-        server = _server(listeners, () if metrics is None else (metrics.calls,))
-        self.address = f"{_reachable(config.listen)}:{listeners.open(server)}"
-        watermarks = Watermarks(
-            secret=secret,
-            epoch=scheduler.epoch,
-            loss_epoch=scheduler.loss_epoch,
-            newest=lambda: journal.mark,
-            chain_at=journal.chain_at,
-        )
-        sessions = SiteSessions(watermarks)
-        spool = Spool(config.spool)
-        publisher = Publisher(spool)
-        outputs = _OutputSettler(scheduler, publisher)
-        relay = _relay(config, secret, listeners.identity_path, self._run_relay)
-        dispatcher = ActionDispatcher(
-            send=sessions.send,
-            publish=lambda action: outputs.settle(action.job),
-            relay=lambda: relay.address,
-            sites=lambda: scheduler.sites,
-            secret=secret,
-        )
-        additions = Additions(send=sessions.send, relay=lambda: relay.address, secret=secret)
-        notices = EventFeed(journal)
-        quotas = Quotas(config.limits, scheduler.jobs.values())
-        bus = _bus(config)
-        publishers = [notices.publish, _log_notices, outputs.publish, quotas.publish]
-        notify_rules = NotifyRules.of_daemon(has_bus=bus is not None, is_plain=config.is_plain)
-        notifier = Notifier(scheduler.jobs.get, None if bus is None else bus.send)
-        publishers.append(notifier.publish)
-        if bus is not None:
-            publishers.append(bus.publish)
-        receiver = _Receiver(dispatcher, publishers)
-        event_loop = _event_loop(config, journal, recovered, receiver)
-        traces = _traces(config, scheduler)
-        observers = {"metrics": metrics, "traces": traces}
-        event_loop.observe = observing = Observers(
-            {name: one.observe for name, one in observers.items() if one is not None}
-        )
-        logs = Logs(
-            scheduler,
-            spool,
-            send=sessions.send,
-            is_live=sessions.is_live,
-            known=event_loop.job,
-            past=journal.job,
-        )
-        requests = RequestHandler(
-            scheduler, event_loop, clock, send=sessions.send, deliver_log=logs.deliver
-        )
-        registry = AgentRegistry(
-            scheduler,
-            event_loop,
-            clock,
-            sessions=sessions,
-            links=LinkCallbacks(
-                messages=dispatcher.messages,
-                relay=lambda: relay.address,
-                answer=requests.answer,
-                additions=additions,
-                session_ended=logs.fail_pending,
-                forked=lambda site, mark: event_loop.fail(
-                    overtaken(journal.path, journal.seq, mark.seq, site)
-                ),
-            ),
-            allowlist=Allowlist(
-                epoch=scheduler.epoch,
-                sites=Owners(config.sites, listeners.enrolled),
-                is_open=config.is_open,
-                verdict=watermarks.verify,
-            ),
-            timing=Timing(beat_s=config.beat_s, silence_s=config.silence_s),
-            sites_max=config.limits.sites,
-        )
-        streams = Streams(
-            registry,
-            event_loop,
-            clock,
-            opened=relay.started,
-            reports_per_s=config.limits.reports_per_s,
-            is_awaited=logs.is_awaited,
-        )
-        parser = DescriptionParser(calls_per_user=config.limits.calls_per_user)
-        parts = DaemonParts(
-            version=software_version(),
-            event_loop=event_loop,
-            observers=observing,
-            requests=requests,
-            registry=registry,
-            sessions=sessions,
-            notices=notices,
-            disk=self._disk,
-            journal=journal,
-            listeners=listeners,
-        )
-        registrar = Registrar(
-            listeners.authority,
-            listeners.enrolments,
-            listeners.audit,
-            address=self.address,
-            disconnect=registry.disconnect,
-        )
-        uploads = Uploads(
-            config.spool,
-            bytes_max=config.limits.uploads_mb_per_user * MB,
-            free_bytes_min=config.low_disk_bytes,
-        )
-        files = FileService(
-            event_loop=event_loop,
-            scheduler=scheduler,
-            uploads=uploads,
-            additions=additions,
-            bytes_max=config.limits.files_mb_per_user * MB,
-        )
-        service = Service(
-            version=parts.version,
-            relay=lambda: relay.address,
-            scheduler=scheduler,
-            event_loop=event_loop,
-            watches=WatchStreams(
-                event_feed=notices, event_loop=event_loop, journal=journal, scheduler=scheduler
-            ),
-            site_status=SiteStatus(registry, listeners.enrolled),
-            logs=logs,
-            outputs=Outputs(spool, publisher),
-            files=files,
-            registrar=registrar,
-            journal=journal,
-            archive=ArchiveQueries(journal, calls_per_user=config.limits.calls_per_user),
-            call_queue=listeners.call_queue,
-            submit_service=SubmitService(
-                event_loop=event_loop,
-                description_parser=parser,
-                quotas=quotas,
-                journal=journal,
-                registry=registry,
-                disk=self._disk,
-                notify_rules=notify_rules,
-                uploads=uploads,
-            ),
-            stream_quota=_watcher_quota(config),
-            metrics=partial(metrics_picture, parts),
-        )
-        for job in recovered.over:
-            outputs.settle(job)
-        link_pb2_grpc.add_AgentLinkServicer_to_server(streams, server)
-        koala_pb2_grpc.add_KoalaServicer_to_server(service, server)
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(event_loop.run())
-            others = [
-                group.create_task(requests.run()),
-                group.create_task(self._disk.run()),
-                group.create_task(listeners.run()),
-                group.create_task(listeners.flood_guard.run()),
-                group.create_task(freeze_periodically(lambda: event_loop.jobs)),
-                group.create_task(publisher.run()),
-                group.create_task(files.run()),
-                group.create_task(notifier.run()),
-                group.create_task(quotas.measure()),
-            ]
-            if bus is not None:
-                others.append(group.create_task(bus.run()))
-            if metrics is not None:
-                others.append(group.create_task(metrics.run(parts)))
-            if traces is not None:
-                others.append(group.create_task(traces.run()))
-            others.append(group.create_task(self._manager.feed()))
-            relaying = group.create_task(relay.run())
-            try:
-                # A client that finds the endpoint must find its credentials, too.
-                listeners.announce(self.address)
-                await server.start()
-                self._write_endpoint()
-                leave_witness(config.state_dir)
-                log.info("daemon.started", address=self.address, epoch=scheduler.epoch)
-                self.started.set()
-                self._manager.ready(f"serving at {self.address}, epoch {scheduler.epoch}")
-                await stop.wait()
-                log.info("daemon.stopping")
-                self._manager.stopping("jobs run on")
-            finally:
-                # Also when the event loop failed: after that no call may be answered.
-                notices.close()
-                registry.close("the daemon stops")
-                await server.stop(LAST_WORDS_S if event_loop.has_failed else STOP_S)
-                parser.close()
-            event_loop.close()
-            await running
-            relaying.cancel()
-            for task in others:
-                task.cancel()
-        log.info("daemon.ended")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """The parts that a daemon starts and ends (`koala.daemon.life`)."""
 
-    def _write_endpoint(self) -> None:
-        path = self._config.state_dir / "endpoint"
-        part = path.with_suffix(".new")
+    server: grpc.aio.Server
+    address: str  # where clients and agents reach it
+    event_loop: EventLoop
+    notices: EventFeed
+    registry: AgentRegistry
+    parser: DescriptionParser
+    relay: Relay
+    background: Sequence[Callable[[], Coroutine[Any, Any, None]]]
+    """Tasks beside the event loop, which end after it."""
 
-        def write() -> None:
-            part.touch(mode=0o600)
-            part.write_text(self.address + "\n", encoding="utf-8")
-            part.rename(path)
 
-        try:
-            self._disk.write_with_ballast(write)
-        except OSError as error:
-            raise DiskError(f"{path}: cannot be written: {error.strerror}") from error
+def assemble(base: Foundation) -> Assembly:
+    """Build all parts and open the ports; nothing runs yet. Raises ConfigError.
+
+    Each part is complete once it is made. Two parts that need one another have a third between
+    them, which is made first: the sessions of the sites, the feed of notices, the relay.
+    """
+    config, scheduler = base.config, base.scheduler
+    metrics, traces, bus = _metrics(config, scheduler), _traces(config, scheduler), _bus(config)
+    server = _server(base.listeners, () if metrics is None else (metrics.calls,))
+    address = f"{_reachable(config.listen)}:{base.listeners.open(server)}"
+    watermarks = _watermarks(base)
+    sessions = SiteSessions(watermarks)
+    files = _file_parts(base, sessions)
+    dispatcher = _dispatcher(base, sessions, files)
+    notices = EventFeed(base.journal)
+    quotas = Quotas(config.limits, scheduler.jobs.values())
+    notifier = Notifier(scheduler.jobs.get, None if bus is None else bus.send)
+    publishers = (notices, files.settler, quotas, notifier, *(() if bus is None else (bus,)))
+    receiver = _Receiver(dispatcher, (_log_notices, *(one.publish for one in publishers)))
+    observed = {"metrics": metrics, "traces": traces}
+    observers = Observers({k: one.observe for k, one in observed.items() if one is not None})
+    event_loop = _event_loop(base, receiver, observers)
+    agents = _agent_parts(base, event_loop, sessions, watermarks, dispatcher, files)
+    parts = DaemonParts(
+        version=software_version(),
+        event_loop=event_loop,
+        observers=observers,
+        requests=agents.requests,
+        registry=agents.registry,
+        sessions=sessions,
+        notices=notices,
+        disk=base.disk,
+        journal=base.journal,
+        listeners=base.listeners,
+    )
+    submit_service = SubmitService(
+        event_loop=event_loop,
+        description_parser=DescriptionParser(calls_per_user=config.limits.calls_per_user),
+        quotas=quotas,
+        journal=base.journal,
+        registry=agents.registry,
+        disk=base.disk,
+        notify_rules=NotifyRules.of_daemon(has_bus=bus is not None, is_plain=config.is_plain),
+        uploads=files.uploads,
+    )
+    service = _service(base, parts, submit_service, agents.logs, files, address)
+    link_pb2_grpc.add_AgentLinkServicer_to_server(agents.streams, server)
+    koala_pb2_grpc.add_KoalaServicer_to_server(service, server)
+    return Assembly(
+        server=server,
+        address=address,
+        event_loop=event_loop,
+        notices=notices,
+        registry=agents.registry,
+        parser=submit_service.description_parser,
+        relay=files.relay,
+        background=(
+            agents.requests.run,
+            base.disk.run,
+            base.listeners.run,
+            base.listeners.flood_guard.run,
+            lambda: freeze_periodically(lambda: event_loop.jobs),
+            files.publisher.run,
+            service.files.run,
+            notifier.run,
+            quotas.measure,
+            *(() if bus is None else (bus.run,)),
+            *(() if metrics is None else (partial(metrics.run, parts),)),
+            *(() if traces is None else (traces.run,)),
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,33 +231,46 @@ class _OutputSettler:
                 self.settle(JobId(notice.job))
 
 
-# --- parts ----------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
-def _event_loop(
-    config: Config, journal: Journal, recovered: Recovered, receiver: _Receiver
-) -> EventLoop:
-    return EventLoop(
-        recovered.scheduler,
-        journal,
-        recovered.clock,
-        digest=digest,
-        jobs=recovered.jobs,
-        receiver=receiver,
-        upkeep=Upkeep(
-            keep_jobs=config.journal.keep_jobs,
-            keep_jobs_s=config.journal.keep_jobs_hours * 3600.0,
-            snapshot_events=config.journal.snapshot_events,
-            settings=recovered.settings,
-            replayed=recovered.replayed,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FileParts:
+    spool: Spool
+    publisher: Publisher
+    settler: _OutputSettler
+    relay: Relay
+    additions: Additions
+    uploads: Uploads
+
+
+def _file_parts(base: Foundation, sessions: SiteSessions) -> _FileParts:
+    config = base.config
+    spool = Spool(config.spool)
+    publisher = Publisher(spool)
+    settler = _OutputSettler(base.scheduler, publisher)
+    for job in base.recovered.over:
+        settler.settle(job)
+    relay = _relay(base)
+    return _FileParts(
+        spool=spool,
+        publisher=publisher,
+        settler=settler,
+        relay=relay,
+        additions=Additions(send=sessions.send, relay=lambda: relay.address, secret=base.secret),
+        uploads=Uploads(
+            config.spool,
+            bytes_max=config.limits.uploads_mb_per_user * MB,
+            free_bytes_min=config.low_disk_bytes,
         ),
     )
 
 
-def _relay(config: Config, secret: bytes, identity: str, run: RunRelay) -> Relay:
+def _relay(base: Foundation) -> Relay:
+    config = base.config
     settings = RelaySettings(
-        secret=secret.hex(),
-        identity=identity,
+        secret=base.secret.hex(),
+        identity=base.listeners.identity_path,
         listen=config.relay_listen,
         spool=str(config.spool),
         bytes_per_s=config.relay_bytes_per_s,
@@ -432,7 +279,196 @@ def _relay(config: Config, secret: bytes, identity: str, run: RunRelay) -> Relay
         metrics=config.relay_metrics,
     )
     host = config.relay_address or _reachable(config.relay_listen)
-    return Relay(settings, host=host, run=run)
+    return Relay(settings, host=host, run=base.run_relay)
+
+
+# --- the event loop -------------------------------------------------------------------------------
+
+
+def _dispatcher(base: Foundation, sessions: SiteSessions, files: _FileParts) -> ActionDispatcher:
+    return ActionDispatcher(
+        send=sessions.send,
+        publish=lambda action: files.settler.settle(action.job),
+        relay=lambda: files.relay.address,
+        sites=lambda: base.scheduler.sites,
+        secret=base.secret,
+    )
+
+
+def _event_loop(base: Foundation, receiver: _Receiver, observers: Observers) -> EventLoop:
+    recovered, kept = base.recovered, base.config.journal
+    return EventLoop(
+        recovered.scheduler,
+        base.journal,
+        recovered.clock,
+        digest=digest,
+        jobs=recovered.jobs,
+        receiver=receiver,
+        observe=observers,
+        upkeep=Upkeep(
+            keep_jobs=kept.keep_jobs,
+            keep_jobs_s=kept.keep_jobs_hours * 3600.0,
+            snapshot_events=kept.snapshot_events,
+            settings=recovered.settings,
+            replayed=recovered.replayed,
+        ),
+    )
+
+
+def _log_notices(notices: Sequence[Notice]) -> None:
+    emit = log.bind().info  # found once for all: the search costs as much as a line
+    for notice in notices:
+        if notice.job:
+            emit("job.changed", job=notice.job, phase=notice.phase, text=notice.text)
+        else:
+            emit("site.changed", site=notice.site, text=notice.text)
+
+
+# --- agents ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AgentParts:
+    logs: Logs
+    requests: RequestHandler
+    registry: AgentRegistry
+    streams: Streams
+
+
+def _agent_parts(
+    base: Foundation,
+    event_loop: EventLoop,
+    sessions: SiteSessions,
+    watermarks: Watermarks,
+    dispatcher: ActionDispatcher,
+    files: _FileParts,
+) -> _AgentParts:
+    config, scheduler, clock = base.config, base.scheduler, base.recovered.clock
+    logs = Logs(
+        scheduler,
+        files.spool,
+        send=sessions.send,
+        is_live=sessions.is_live,
+        known=event_loop.job,
+        past=base.journal.job,
+    )
+    requests = RequestHandler(
+        scheduler, event_loop, clock, send=sessions.send, deliver_log=logs.deliver
+    )
+    links = LinkCallbacks(
+        messages=dispatcher.messages,
+        relay=lambda: files.relay.address,
+        answer=requests.answer,
+        additions=files.additions,
+        session_ended=logs.fail_pending,
+        forked=lambda site, mark: event_loop.fail(
+            overtaken(base.journal.path, base.journal.seq, mark.seq, site)
+        ),
+    )
+    registry = AgentRegistry(
+        scheduler,
+        event_loop,
+        clock,
+        sessions=sessions,
+        links=links,
+        allowlist=Allowlist(
+            epoch=scheduler.epoch,
+            sites=Owners(config.sites, base.listeners.enrolled),
+            is_open=config.is_open,
+            verdict=watermarks.verify,
+        ),
+        timing=Timing(beat_s=config.beat_s, silence_s=config.silence_s),
+        sites_max=config.limits.sites,
+    )
+    streams = Streams(
+        registry,
+        event_loop,
+        clock,
+        opened=files.relay.started,
+        reports_per_s=config.limits.reports_per_s,
+        is_awaited=logs.is_awaited,
+    )
+    return _AgentParts(logs=logs, requests=requests, registry=registry, streams=streams)
+
+
+def _watermarks(base: Foundation) -> Watermarks:
+    return Watermarks(
+        secret=base.secret,
+        epoch=base.scheduler.epoch,
+        loss_epoch=base.scheduler.loss_epoch,
+        newest=lambda: base.journal.mark,
+        chain_at=base.journal.chain_at,
+    )
+
+
+# --- clients --------------------------------------------------------------------------------------
+
+
+def _service(
+    base: Foundation,
+    parts: DaemonParts,
+    submit_service: SubmitService,
+    logs: Logs,
+    files: _FileParts,
+    address: str,
+) -> Service:
+    listeners, journal, limits = base.listeners, base.journal, base.config.limits
+    return Service(
+        version=parts.version,
+        relay=lambda: files.relay.address,
+        scheduler=base.scheduler,
+        event_loop=parts.event_loop,
+        watches=WatchStreams(
+            event_feed=parts.notices,
+            event_loop=parts.event_loop,
+            journal=journal,
+            scheduler=base.scheduler,
+        ),
+        site_status=SiteStatus(parts.registry, listeners.enrolled),
+        logs=logs,
+        outputs=Outputs(files.spool, files.publisher),
+        files=FileService(
+            event_loop=parts.event_loop,
+            scheduler=base.scheduler,
+            uploads=files.uploads,
+            additions=files.additions,
+            bytes_max=limits.files_mb_per_user * MB,
+        ),
+        registrar=Registrar(
+            listeners.authority,
+            listeners.enrolments,
+            listeners.audit,
+            address=address,
+            disconnect=parts.registry.disconnect,
+        ),
+        journal=journal,
+        archive=ArchiveQueries(journal, calls_per_user=limits.calls_per_user),
+        call_queue=listeners.call_queue,
+        submit_service=submit_service,
+        stream_quota=ConcurrencyQuota(
+            "watchers",
+            most=limits.watchers,
+            most_of_user=limits.watchers_per_user,
+            keys=("limits.watchers", "limits.watchers_per_user"),
+        ),
+        metrics=partial(metrics_picture, parts),
+    )
+
+
+def _server(listeners: Listeners, first: Sequence[grpc.aio.ServerInterceptor]) -> grpc.aio.Server:
+    return grpc.aio.server(
+        options=SERVER_OPTIONS + strangers.options(listeners.ports),
+        interceptors=(*first, Readable(listeners.flood_guard), listeners.interceptor()),
+    )
+
+
+def _reachable(listen: str) -> str:
+    """Return the host part of an address as other machines reach it."""
+    host = listen.rpartition(":")[0]
+    return socket.gethostname() if host in ("0.0.0.0", "[::]") else host
+
+
+# --- optional parts -------------------------------------------------------------------------------
 
 
 def _bus(config: Config) -> MqttPublisher | None:
@@ -457,34 +493,3 @@ def _traces(config: Config, scheduler: Scheduler) -> DaemonTraces | None:
     from koala.daemon.traces.export import DaemonTraces  # noqa: PLC0415 - needs an extra
 
     return DaemonTraces(config.traces, scheduler, version=software_version())
-
-
-def _watcher_quota(config: Config) -> ConcurrencyQuota:
-    return ConcurrencyQuota(
-        "watchers",
-        most=config.limits.watchers,
-        most_of_user=config.limits.watchers_per_user,
-        keys=("limits.watchers", "limits.watchers_per_user"),
-    )
-
-
-def _server(listeners: Listeners, first: Sequence[grpc.aio.ServerInterceptor]) -> grpc.aio.Server:
-    return grpc.aio.server(
-        options=SERVER_OPTIONS + strangers.options(listeners.ports),
-        interceptors=(*first, Readable(listeners.flood_guard), listeners.interceptor()),
-    )
-
-
-def _reachable(listen: str) -> str:
-    """Return the host part of an address as other machines reach it."""
-    host = listen.rpartition(":")[0]
-    return socket.gethostname() if host in ("0.0.0.0", "[::]") else host
-
-
-def _log_notices(notices: Sequence[Notice]) -> None:
-    emit = log.bind().info  # found once for all: the search costs as much as a line
-    for notice in notices:
-        if notice.job:
-            emit("job.changed", job=notice.job, phase=notice.phase, text=notice.text)
-        else:
-            emit("site.changed", site=notice.site, text=notice.text)

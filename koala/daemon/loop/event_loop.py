@@ -17,7 +17,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from koala.core.scheduler import Scheduler
-from koala.daemon.loop.group_commit import BatchContext, GroupCommit, Receiver, T, Upkeep
+from koala.daemon.loop.group_commit import (
+    BatchContext,
+    DurableBatch,
+    GroupCommit,
+    Receiver,
+    T,
+    Upkeep,
+)
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice
 from koala.errors import KoalaError, UnreachableError
@@ -39,10 +46,18 @@ class EventLoop(GroupCommit):
         digest: Callable[[Scheduler], str],
         jobs: int,
         receiver: Receiver | None = None,
+        observe: Callable[[DurableBatch], None] | None = None,
         upkeep: Upkeep | None = None,
     ) -> None:
         super().__init__(
-            scheduler, journal, clock, digest=digest, jobs=jobs, receiver=receiver, upkeep=upkeep
+            scheduler,
+            journal,
+            clock,
+            digest=digest,
+            jobs=jobs,
+            receiver=receiver,
+            observe=observe,
+            upkeep=upkeep,
         )
         self._journal = journal
         self._arrived = asyncio.Event()

@@ -170,20 +170,21 @@ class GroupCommit:
         digest: Callable[[Scheduler], str],
         jobs: int,
         receiver: Receiver | None = None,
+        observe: Callable[[DurableBatch], None] | None = None,
         upkeep: Upkeep | None = None,
     ) -> None:
-        """Begin after the journal's last event. `jobs` counts the ids given so far; without a
-        `receiver` actions and notices are dropped."""
+        """Begin after the journal's last event. `jobs` counts the ids given so far. Without a
+        `receiver` actions and notices are dropped. `observe` gets each batch that was delivered; it
+        must not block."""
         self.counters = Counters()
         self.inbox_max = INBOX_MAX
-        self.observe: Callable[[DurableBatch], None] | None = None
-        """Called after a batch was delivered; must not block."""
         self._committed: tuple[Sequence[Record], Seconds] = ((), 0.0)
         self._scheduler = scheduler
         self._clock = clock
         self._digest = digest
         self._jobs = jobs
         self._receiver = receiver
+        self._observe = observe
         self._inbox: deque[InboxItem] = deque()
         self._records: list[Record] = []
         self._notices: list[Notice] = []
@@ -340,8 +341,8 @@ class GroupCommit:
         if self._receiver is not None and notices:
             self._receiver.publish(notices)
         (records, commit_s), self._committed = self._committed, ((), 0.0)
-        if self.observe is not None and records:
-            self.observe(
+        if self._observe is not None and records:
+            self._observe(
                 DurableBatch(records=records, actions=actions, notices=notices, commit_s=commit_s)
             )
 

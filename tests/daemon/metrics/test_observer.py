@@ -106,9 +106,8 @@ def lives(monkeypatch: pytest.MonkeyPatch) -> list[Life]:
     make: Callable[..., None] = GroupCommit.__init__
 
     def observed(self: GroupCommit, scheduler: Scheduler, *more: Any, **named: Any) -> None:
-        make(self, scheduler, *more, **named)
         life = Life(scheduler)
-        self.observe = life.observe
+        make(self, scheduler, *more, **named, observe=life.observe)
         found.append(life)
 
     monkeypatch.setattr(GroupCommit, "__init__", observed)
