@@ -53,7 +53,8 @@ def read(lines: Iterable[str], *, source: str, site: str, zone: tzinfo | None) -
         if not names:
             names = _header(text, source)
             continue
-        if text.split("|") == names:  # of a file that was put together
+        if _is_header(text.split("|")):  # of a file that was put together, maybe in another order
+            names = text.split("|")
             continue
         fields = _fields(text, names)
         if isinstance(fields, str):
@@ -62,6 +63,10 @@ def read(lines: Iterable[str], *, source: str, site: str, zone: tzinfo | None) -
         yield _job(fields, number, site, zone)
     if not names:
         raise WorkloadError(f"{source}: is empty: allowed is the output of `{COMMAND}`")
+
+
+def _is_header(fields: list[str]) -> bool:
+    return all(set(wanted) & set(fields) for wanted in NEEDED)
 
 
 def _header(text: str, source: str) -> list[str]:
@@ -98,7 +103,7 @@ def _job(row: Mapping[str, str], line: int, site: str, zone: tzinfo | None) -> R
     if "." in job:
         return Skipped(reason=Skip.STEP, line=line)
     words = row["State"].split()
-    state = words[0].rstrip("+") if words else ""
+    state = _whole_state(words[0]) if words else ""
     if not state or not job:
         return Skipped(reason=Skip.MALFORMED, line=line, detail="JobID or State is empty")
     where = row.get("Cluster") or site
@@ -138,6 +143,15 @@ def _job(row: Mapping[str, str], line: int, site: str, zone: tzinfo | None) -> R
         limit_s=limit_s,
         notes=frozenset(_notes(job, state, end_at, limit_s, is_repeated=is_repeated)),
     )
+
+
+def _whole_state(word: str) -> str:
+    """Return a state that a narrow column has cut: OUT_OF_ME+ is OUT_OF_MEMORY."""
+    if not word.endswith("+"):
+        return word
+    cut = word[:-1]
+    known = ("CANCELLED", "COMPLETED", *_REQUEUED, *_FAILED)
+    return next((state for state in known if state.startswith(cut)), cut)
 
 
 def _limit_s(row: Mapping[str, str]) -> int | None:

@@ -163,6 +163,38 @@ def test_raw_columns_of_seconds_and_minutes_are_read(tmp_path: Path) -> None:
     assert one(tmp_path, head, f"{begin}|100|UNLIMITED").limit_s is None
 
 
+def test_a_second_recording_in_one_file_may_have_its_columns_in_another_order(
+    tmp_path: Path,
+) -> None:
+    begin, start, end = (f"2026-10-01T00:00:0{second}" for second in (1, 3, 7))
+    found = twin_of(
+        tmp_path,
+        SHORT,
+        f"1|{begin}|{start}|{end}|COMPLETED|4",
+        "JobID|Start|Submit|End|State|AllocCPUS",
+        f"2|{start}|{begin}|{end}|COMPLETED|4",
+    )
+    jobs = found.sites[0].jobs
+    assert [(job.job, job.start_at - job.submit_at) for job in jobs] == [("1", 2), ("2", 2)]
+    assert not found.counts.skipped
+
+
+@pytest.mark.parametrize(
+    ("cut", "note"),
+    [
+        ("OUT_OF_ME+", Note.FAILED),
+        ("TIMEOU+", Note.FAILED),
+        ("CANCELLED+", Note.CANCELLED),
+        ("PREEMPT+", Note.REQUEUED),
+    ],
+)
+def test_a_state_that_a_narrow_column_has_cut_is_known(
+    tmp_path: Path, cut: str, note: Note
+) -> None:
+    line = f"1|2026-10-01T00:00:00|2026-10-01T00:00:05|2026-10-01T00:00:09|{cut}|4"
+    assert note in one(tmp_path, SHORT, line).notes
+
+
 def test_a_job_that_got_no_node_never_started(tmp_path: Path) -> None:
     rest = "2026-10-01T00:00:00|2026-10-01T00:00:09|2026-10-01T00:00:09|CANCELLED by 7|4"
     found = twin_of(tmp_path, f"{SHORT}|NodeList", f"1|{rest}|None assigned", f"2|{rest}|node[1-4]")
