@@ -81,6 +81,7 @@ def _become(program: Program, main: Main, orders: int, errors: int) -> NoReturn:
         what = command[0]
         environment = encoded(program.environment)
         if _wait_for_release(orders, environment):
+            os.sched_yield()  # starters that wait for a processor pass first, as in gate.c
             if what == program.path:
                 program.limit()
             os.execve(to_bytes(what), [to_bytes(word) for word in command], environment)
