@@ -390,19 +390,16 @@ class ClaimDriver:
         async with self._call_slot(claim):
             try:
                 await self._manager.withdraw(claim)
-                listed = await self._manager.listing()
+                found = await self._manager.find(claim)
             except LocalManagerError as error:
                 # The table orders it again.
                 log.warning("claim.withdrawal_failed", claim=claim, reason=str(error))
                 return
             finally:
                 self._withdrawing.discard(claim)
-        found = [entry for entry in listed if entry.claim == claim]
-        if not found:
-            nothing = Ended(claim=claim, cause=EndCause.WITHDRAWN)
-            await self._batch_ended(nothing)
-        elif isinstance(found[-1], Ended):
-            await self._batch_ended(found[-1])
+        found = found or Ended(claim=claim, cause=EndCause.WITHDRAWN)
+        if isinstance(found, Ended):
+            await self._batch_ended(found)
 
     async def _batch_ended(self, entry: Ended) -> None:
         self._report_batch_end(entry, await self._record_of(ClaimId(entry.claim)))

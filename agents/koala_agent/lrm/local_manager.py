@@ -4,7 +4,7 @@ The agent submits one batch job for each claim (it runs the starter), withdraws 
 reports. All calls are idempotent by claim, because the agent repeats them after each restart.
 Outcomes (started, ended, cause) are reported values; `LocalManagerError` is raised only when the
 manager itself failed, `transient` when a retry may work. A manager never guesses: if the controller
-is silent, `listing` raises; it does not return an empty list.
+is silent, `listing` and `find` raise; they do not return an empty answer.
 
 Durations are seconds, memory is bytes. Every call belongs to the event loop that runs `run`.
 """
@@ -188,6 +188,9 @@ class LocalManager(Protocol):
 
     async def listing(self) -> tuple[Listed, ...]:
         """Return all that the manager knows under our names, in the order of submission."""
+
+    async def find(self, claim: str) -> Listed | None:
+        """Return the claim's entry of a listing; None when it has none."""
 
     async def idle(self) -> Idle:
         """Return the processors now."""

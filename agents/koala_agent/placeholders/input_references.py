@@ -42,7 +42,7 @@ class InputReferences:
         """Drop a claim; return the transfers whose files have no reader left."""
         hold = self.hold_of(claim)
         self._told.pop(claim, None)
-        if hold is None:
+        if hold is None or not hold.inputs:
             return []
         # Gone claims read nothing: several may be acknowledged before the first is forgotten.
         others = (

@@ -73,6 +73,10 @@ class SilentManager:
             raise LocalManagerError("squeue gave no answer in 15 s", transient=True)
         return (Queued(claim=CLAIM),)
 
+    async def find(self, claim: str) -> Listed | None:
+        """See LocalManager."""
+        return next((entry for entry in await self.listing() if entry.claim == claim), None)
+
     async def idle(self) -> Idle:
         """See LocalManager."""
         return Idle(processors=4, idle=4, startable=4, queued_jobs=0, local_processors=0)

@@ -436,3 +436,13 @@ async def test_more_gpus_than_the_site_has_are_refused(serve: Serve, ask: Ask) -
         with pytest.raises(RequestRefusedError, match="asks for 4 GPUs: this site has 3"):
             await manager.submit(wanting(ask("a", "true"), 4))
         assert await manager.listing() == ()
+
+
+async def test_one_claim_is_found_as_it_is_listed(serve: Serve, ask: Ask) -> None:
+    """A withdrawal looks for one claim; the listing of all grows with the claims that ended."""
+    async with serve() as (manager, witness):
+        await manager.submit(ask("a", "true"))
+        await witness.ended("a")
+        await manager.submit(ask("b", "sleep", "100"))
+        assert await manager.find("c") is None
+        assert (await manager.find("a"), await manager.find("b")) == await manager.listing()

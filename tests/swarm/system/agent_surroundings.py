@@ -196,7 +196,6 @@ class SimulatedManager:
     def __init__(self, agent: Agent, *, restored: tuple[ClaimId, ...]) -> None:
         self._agent = agent
         self._restored = restored
-        self._withdrawing: dict[asyncio.Task[Any] | None, ClaimId] = {}
         self._closed = asyncio.Event()
 
     def number(self, _claim: str) -> str:
@@ -232,16 +231,22 @@ class SimulatedManager:
     async def withdraw(self, claim: str) -> None:
         """See LocalManager."""
         await self._command(lambda answer: self._agent.batch.withdraw(claim, answer))
-        self._withdrawing[asyncio.current_task()] = ClaimId(claim)
 
     async def listing(self) -> tuple[Listed, ...]:
         """See LocalManager."""
+        return await self._listing(self._restored)
+
+    async def find(self, claim: str) -> Listed | None:
+        """See LocalManager."""
+        listed = await self._listing((ClaimId(claim),))
+        return next((entry for entry in listed if entry.claim == claim), None)
+
+    async def _listing(self, claims: tuple[ClaimId, ...]) -> tuple[Listed, ...]:
+        """List all, to find out what is left of these claims."""
         agent = self._agent
-        claim = self._withdrawing.pop(asyncio.current_task(), None)
         answered = asyncio.get_running_loop().create_future()
 
         def answer(found: tuple[Listed, ...] | LocalManagerError) -> None:
-            claims = self._restored if claim is None else (claim,)
             agent.looked_at.update(dict.fromkeys(claims, agent.engine.now))
             tell(found)
 

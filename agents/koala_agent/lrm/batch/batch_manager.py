@@ -262,6 +262,12 @@ class BatchManager:
         await self._poll()
         return tuple(tracked.listed() for tracked in self._claims.all())
 
+    async def find(self, claim: str) -> Listed | None:
+        """See `LocalManager`."""
+        await self._poll()
+        tracked = self._claims.get(claim)
+        return None if tracked is None else tracked.listed()
+
     async def idle(self) -> Idle:
         """See `LocalManager`. Polls first, because the figures must include all claims so far.
         While a controller is away nothing is startable: jobs that may run elsewhere should."""

@@ -258,6 +258,12 @@ class EmulatedLocalManager:
         await self.opened()
         return tuple(listed(JobRow(job.placeholder, job.state)) for job in self._jobs.values())
 
+    async def find(self, claim: str) -> Listed | None:
+        """See `LocalManager`."""
+        await self.opened()
+        job = self._jobs.get(claim)
+        return None if job is None else listed(JobRow(job.placeholder, job.state))
+
     async def idle(self) -> Idle:
         """See `LocalManager`."""
         await self.opened()
