@@ -47,7 +47,7 @@ from koala_agent.lrm.emulated.order_fallback import live_scheduler
 from koala_agent.lrm.local_manager import Idle, Listed, LocalManager, Tell
 from koala_agent.output_collection import OutputCollection
 from koala_agent.placeholders.input_files import InputPaths
-from koala_agent.placeholders.submission import LaunchSettings
+from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.site import Site, SiteSettings, Surroundings
 from koala_agent.site_access import (
     WILDCARDS,

@@ -234,7 +234,7 @@ class ClaimDriver:
             async with asyncio.timeout(LISTING_S):
                 await self._reconciled.wait()
         except TimeoutError:
-            log.warning("claims.told_unreconciled")
+            log.warning("claims.reported_unreconciled")
 
     def order(self, order: Order, *, shortage: str = "") -> None:
         """Queue an order of the daemon. `shortage` is why a new claim is refused now."""

@@ -22,11 +22,12 @@ from koala_agent.claims.folder import StarterRecord, folder_name
 from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Claim
 from koala_agent.lrm.local_manager import Ended, Placeholder
+from koala_agent.placeholders import starter_installation
 from koala_agent.placeholders import submission as placeholders
 from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.cleanup import remove_all
 from koala_agent.placeholders.gate_compiler import find_gate
-from koala_agent.placeholders.submission import LaunchSettings
+from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.starter.program import STATE_FOLDER
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class ClaimFolders:
         self._line = line
         self._command: tuple[str, ...] = ()
         self._gate = ""
-        self._stamps: placeholders.Stamps | None = None
+        self._stamps: starter_installation.Stamps | None = None
         self._installing = threading.Lock()
 
     @property
@@ -68,7 +69,7 @@ class ClaimFolders:
 
     def install(self) -> None:
         """Install the starter. Raises OSError."""
-        self._command = placeholders.install_starter(self._settings)
+        self._command = starter_installation.install_starter(self._settings)
 
     def find_gate(self) -> None:
         """Find or compile the gate, for starters on this machine in the agent's own account. Until
@@ -117,13 +118,13 @@ class ClaimFolders:
 
     def _check_starter(self) -> None:
         """Install the starter again if it is not complete, which is checked after any change."""
-        stamps = placeholders.stamps_of(self._settings, self._command)
+        stamps = starter_installation.stamps_of(self._settings, self._command)
         if stamps == self._stamps:
             return
-        if not placeholders.is_installed(self._settings, self._command):
+        if not starter_installation.is_installed(self._settings, self._command):
             log.warning("starter.reinstalled", folder=str(self._settings.root))
             self.install()
-            stamps = placeholders.stamps_of(self._settings, self._command)
+            stamps = starter_installation.stamps_of(self._settings, self._command)
         self._stamps = stamps
 
     def record(self, claim: ClaimId) -> StarterRecord | None:
@@ -147,7 +148,7 @@ class ClaimFolders:
         found = []
         for path in sorted(self._settings.root.iterdir()):
             with suppress(OSError):  # removed meanwhile
-                if path.name != placeholders.STARTERS and _last_written_at(path) < before:
+                if path.name != starter_installation.STARTERS and _last_written_at(path) < before:
                     found.append(path)
         return found
 

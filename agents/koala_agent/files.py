@@ -24,7 +24,6 @@ from koala.files.orders import Report, Uploaded, UploadOrder
 from koala.files.rate_limits import LinkLimits, RateLimits
 from koala.files.replica_store import FileStore
 from koala.files.server import FileServer, Offer, ServeContext
-from koala.files.threads import in_thread
 from koala.files.transfer import TransferLimits
 from koala.files.transfer_driver import Fetch, FetchContext
 from koala.files.uploads import UploadLimits, upload
@@ -33,6 +32,7 @@ from koala.protocol.messages import FetchOrder, FileFound, FileRemoved, ServeOrd
 from koala.protocol.names import is_upload
 from koala.runtime import clock
 from koala.runtime.structured_log import get_logger
+from koala.runtime.threads import in_thread
 from koala.wire import connection_limits as strangers
 from koala.wire.flood_guard import FloodGuard
 from koala.wire.grpc_shutdown import start_uninterrupted
@@ -449,7 +449,7 @@ class Files:
                 self._hold(await self._store.read(name))
             await in_thread(self._store.remember, listing)
         except OSError as error:
-            log.warning("store.unreadable", site=self._settings.site, error=str(error))
+            log.warning("store.not_read", site=self._settings.site, error=str(error))
 
     def _hold(self, found: FileFound | None) -> None:
         if found is not None and self._held.get(found.file) != found:

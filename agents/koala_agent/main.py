@@ -18,13 +18,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from koala.errors import ConfigError, DiskError, KoalaError
 from koala.identity.tls import JoinToken
 from koala.runtime import clock
 from koala.runtime.paths import SETTINGS_MAX
+from koala.runtime.software import software_version
 from koala.runtime.standard_streams import open_standard_streams
 from koala.runtime.structured_log import bind_to_all, configure_logging, get_logger
 from koala.runtime.systemd import ServiceManager
@@ -173,7 +173,7 @@ async def serve(configs: Sequence[Config], *, umask: int) -> int:
     process was started with."""
     manager = ServiceManager.of(os.environ)  # before anybody copies the environment
     hosts = SSHHosts(clock=clock.now)
-    lives = [live_site(one, hosts, version=own_version(), umask=umask) for one in configs]
+    lives = [live_site(one, hosts, version=software_version(), umask=umask) for one in configs]
     loop = asyncio.get_running_loop()
     keep_threads(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -283,14 +283,6 @@ def announced(state_dir: Path) -> Iterator[None]:
         status.unlink(missing_ok=True)
 
 
-def own_version() -> str:
-    """Return the installed version, or "uninstalled" for a copy that is not installed."""
-    try:
-        return version("koala-scheduler")
-    except PackageNotFoundError:
-        return "uninstalled"
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="koala-agent",
@@ -311,7 +303,7 @@ def _parser() -> argparse.ArgumentParser:
         ),
     )
     _add_configs(parser)
-    parser.add_argument("--version", action="version", version=f"koala-agent {own_version()}")
+    parser.add_argument("--version", action="version", version=f"koala-agent {software_version()}")
     return parser
 
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from koala.files.orders import Uploaded, UploadOrder
-from koala.files.threads import in_thread
 from koala.protocol.messages import Program
+from koala.runtime.threads import in_thread
 from koala_agent.claim_callbacks import check_outputs
 from koala_agent.claims.states import Claim
 from koala_agent.link.session_status import SessionStatus

@@ -19,8 +19,8 @@ from koala.errors import SpecError
 from koala.files.confined_folder import Descriptor, FileStamp, Folder, UnusableFileError
 from koala.files.incoming import BLOCK_BYTES, Digest, Summing
 from koala.files.names import check_name, shown
-from koala.files.threads import in_steps, in_thread
 from koala.protocol.messages import FileFound
+from koala.runtime.threads import in_steps, in_thread
 
 COPYING = ".koala-"
 """Beginning of the names of copies that are not complete; they are not listed."""

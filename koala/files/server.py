@@ -22,10 +22,10 @@ from koala.files.channels import Channels, RefusalError
 from koala.files.confined_folder import UnusableFileError, is_passing
 from koala.files.rate_limits import LinkLimits
 from koala.files.replica_store import FileStore, PartReader
-from koala.files.threads import in_steps, in_thread
 from koala.protocol.messages import ServeOrder, TransferFailed
 from koala.runtime import clock
 from koala.runtime.structured_log import get_logger
+from koala.runtime.threads import in_steps, in_thread
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 
 _Context: TypeAlias = "aio.ServicerContext[files_pb2.ReadRequest, files_pb2.Chunk]"
@@ -121,7 +121,7 @@ class FileServer(files_pb2_grpc.FilesServicer):
         except RefusalError as refusal:
             await context.abort(refusal.code, refusal.reason)
         except aio.InternalError as error:  # how a write says that the reader is gone
-            log.debug("reader.gone", transfer=request.transfer, error=str(error))
+            log.debug("reader.lost", transfer=request.transfer, error=str(error))
 
     async def _read(self, request: files_pb2.ReadRequest, context: _Context) -> None:
         order = self._place.orders.get(request.transfer)

@@ -26,7 +26,6 @@ from koala.files.confined_folder import Descriptor
 from koala.files.incoming import Incoming, Remains, Summing
 from koala.files.orders import Report, TransferReport
 from koala.files.rate_limits import LinkLimits
-from koala.files.threads import in_steps, in_thread
 from koala.files.transfer import Failed, Finished, Transfer, TransferLimits
 from koala.files.transfer_events import (
     Action,
@@ -55,6 +54,7 @@ from koala.files.transfer_events import (
 from koala.protocol.messages import FetchOrder, TransferFailed, TransferFinished
 from koala.runtime import clock
 from koala.runtime.structured_log import get_logger
+from koala.runtime.threads import in_steps, in_thread
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 
 _P = ParamSpec("_P")

@@ -25,9 +25,9 @@ from koala.files.incoming import Summing
 from koala.files.names import check_name, shown
 from koala.files.orders import Uploaded, UploadOrder
 from koala.files.rate_limits import CHUNK_BYTES
-from koala.files.threads import in_steps, in_thread
 from koala.runtime import clock
 from koala.runtime.structured_log import get_logger
+from koala.runtime.threads import in_steps, in_thread
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 
 log = get_logger(__name__)

@@ -14,7 +14,7 @@ sqlite_store         rules of every SQLite database; the lock of a state directo
 standard_streams     reopen closed standard streams; drop what a log cannot write
 structured_log       log of daemons and agents: loggers, and where their lines go
 systemd              notify the service manager
-threads              start worker threads; batch short calls in one of them
+threads              start worker threads; wait for one; batch short calls in one
 token_bucket         the rate limit with bursts that quotas and file copies share
 toml_writer          write TOML, which Python only reads
 """

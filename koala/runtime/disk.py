@@ -128,6 +128,6 @@ class Disk:
                 os.close(descriptor)
             part.rename(self._ballast)
         except OSError as error:
-            log.warning("disk.no_ballast", reason=str(error))
+            log.warning("disk.ballast_not_made", reason=str(error))
             with suppress(OSError):
                 part.unlink()

@@ -1,4 +1,4 @@
-"""Use the threads beside the event loop: start all of them at once, and share one for short calls.
+"""Use the threads beside the event loop: start all, wait for one, share one for short calls.
 
 By itself an event loop starts threads on first use. That fails where the account may have no more
 processes (threads count): then any work that needs one would fail.
@@ -12,14 +12,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Barrier
-from typing import Generic, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 from koala.errors import ExhaustedError
 
 THREADS = 16
 _Order = TypeVar("_Order")
 _Result = TypeVar("_Result")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def keep_threads(loop: asyncio.AbstractEventLoop, *, count: int = THREADS) -> None:
@@ -35,6 +38,34 @@ def keep_threads(loop: asyncio.AbstractEventLoop, *, count: int = THREADS) -> No
         raise ExhaustedError(f"this account may have no {count} threads more: {error}") from error
     here.wait()
     loop.set_default_executor(executor)
+
+
+async def in_thread(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Call `work` in a thread and return its result.
+
+    A thread cannot be cancelled. A task that is cancelled here ends only when the thread is done,
+    so that whoever awaits the task may delete the file that the thread was writing.
+    """
+    loop = asyncio.get_running_loop()
+    future = loop.run_in_executor(None, partial(work, *args, **kwargs))
+    # A task that is cancelled twice never reads the result; asyncio would log that.
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        if not future.done():
+            await asyncio.wait([future])
+        raise
+
+
+async def in_steps(step: Callable[[], bool]) -> None:
+    """Call `step` in threads until it returns False.
+
+    Long work is cut into steps, because threads are few. The checksum of a huge file must not delay
+    readers of small files, nor the shutdown of an agent.
+    """
+    while await in_thread(step):
+        pass
 
 
 class BatchedCalls(Generic[_Order, _Result]):

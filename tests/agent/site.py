@@ -39,7 +39,7 @@ from koala_agent.claims.store import Store
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.local_manager import Idle, Listed
-from koala_agent.placeholders.submission import LaunchSettings
+from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.starter_link.inherited_connections import InheritedConnections
 from tests.lrm.harness import serving
 

@@ -13,8 +13,8 @@ from koala_agent.claim_folders import ClaimFolders, Preparation
 from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Asked, Claim
 from koala_agent.lrm.local_manager import Placeholder
-from koala_agent.placeholders import submission
-from koala_agent.placeholders.submission import LaunchSettings
+from koala_agent.placeholders import starter_installation
+from koala_agent.placeholders.launch_settings import LaunchSettings
 from tests.agent.site import a_hold, a_shell_hold
 
 
@@ -54,14 +54,14 @@ def test_a_claim_gets_a_whole_starter_whatever_became_of_the_installed_one(
 def test_claims_of_one_call_share_a_look_at_the_starter_and_not_their_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[submission.Stamps] = []
-    stamps_of = submission.stamps_of
+    looks: list[starter_installation.Stamps] = []
+    stamps_of = starter_installation.stamps_of
 
-    def noted(settings: LaunchSettings, command: tuple[str, ...]) -> submission.Stamps:
+    def noted(settings: LaunchSettings, command: tuple[str, ...]) -> starter_installation.Stamps:
         looks.append(stamps_of(settings, command))
         return looks[-1]
 
-    monkeypatch.setattr(submission, "stamps_of", noted)
+    monkeypatch.setattr(starter_installation, "stamps_of", noted)
     folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft", manager="emulated"))
     folders.install()
     claims = [f"j{number}/1/0/1" for number in range(3)]

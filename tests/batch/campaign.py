@@ -23,7 +23,7 @@ from random import Random
 
 from koala.client import AsyncClient
 from koala.errors import UnreachableError
-from koala_agent.placeholders.submission import STARTERS
+from koala_agent.placeholders.starter_installation import STARTERS
 from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.grids import grid_over
 from tests.batch.systems.htcondor import condor_pools

@@ -236,5 +236,5 @@ async def test_an_account_without_its_sudo_rule_is_nobody_elses_trouble(
                 session.say(stop=link_pb2.Stop(claim=of_bob))
                 assert (await session.claim(of_bob, GONE)).end.kind == "stopped"
                 assert await asyncio.to_thread(jobs, site) == {}
-                assert "account.in_trouble" in str(agent)
+                assert "account.circuit_opened" in str(agent)
                 assert "sudo: a password is required" in str(agent)

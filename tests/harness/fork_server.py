@@ -30,7 +30,8 @@ from types import ModuleType
 from koala.daemon.files import relay_process
 from koala.runtime.child_lifetime import end_with
 from koala_agent.placeholders.gate_compiler import find_gate
-from koala_agent.placeholders.submission import LaunchSettings, install_starter
+from koala_agent.placeholders.launch_settings import LaunchSettings
+from koala_agent.placeholders.starter_installation import install_starter
 from tests.harness.launch import launch_words
 
 MODULES = (

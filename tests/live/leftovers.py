@@ -12,7 +12,7 @@ import msgspec
 
 from koala_agent.lrm.job_table import FILE_NAME as JOBS
 from koala_agent.lrm.job_table import Over
-from koala_agent.placeholders.submission import STARTERS
+from koala_agent.placeholders.starter_installation import STARTERS
 from tests.live.grid import Grid
 
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 class StarterDriver:
-    """Carries out the actions of the starter's machine and collects its events."""
+    """The `World` of the starter's machine: carries out its actions and collects its events."""
 
     def __init__(
         self,
@@ -118,7 +118,6 @@ class StarterDriver:
         return Served(is_empty=is_empty, memory_bytes=processes.memory_bytes)
 
     def wake_at(self) -> float | None:
-        """See World."""
         dues = [self._machine.wake_at, None if self._paths is None else self._paths.wake_at]
         return min((due for due in dues if due is not None), default=None)
 
@@ -134,7 +133,6 @@ class StarterDriver:
             log(f"{PASS_FILE} may not outlive this machine: {error}")
 
     def gather(self) -> list[Event]:
-        """See World."""
         if self._is_pass_unsynced:
             self._sync_pass()
         events = self._process_host.gather()
@@ -170,7 +168,6 @@ class StarterDriver:
         return event
 
     def carry_out(self, action: Action) -> list[Event]:
-        """See World."""
         if isinstance(action, Send):
             self._connection.send(action.message)
         elif isinstance(action, Dial):
@@ -180,7 +177,7 @@ class StarterDriver:
         elif isinstance(action, TryPaths):
             from koala_agent.starter.path_probes import PathProbes  # noqa: PLC0415 - late: few jobs need it
 
-            self._paths = PathProbes(action, self._claim, self.watch)
+            self._paths = PathProbes(action.order, self._claim, self.watch)
         elif isinstance(action, ClosePaths):
             if self._paths is not None:
                 self._paths.close()
@@ -289,7 +286,6 @@ class StarterDriver:
         return [*self._process_host.excluded, *launchers, *self._connection.helpers]
 
     def poll_processes(self) -> list[Event]:
-        """See World."""
         used = self._process_host.processes
         # Before the reaping: a process that ends in between counts as left, and is polled again.
         nodes = self._nodes

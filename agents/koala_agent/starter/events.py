@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
+    from koala_agent.starter.messages import PathsOrder
+
 QUESTION_BITS = 40
 """Bits of a question's number; above them is the number of the machine that asked."""
 
@@ -227,16 +229,9 @@ class Prepare:
 
 @dataclass(frozen=True, kw_only=True)
 class TryPaths:
-    """Probe TCP paths: listen on these ports, reach each target within `limit_s`, answer Tried.
+    """Probe TCP paths as ordered, and answer Tried."""
 
-    A target is (label, address, port, claim).
-    """
-
-    label: str
-    address: str
-    listens: tuple[int, ...]
-    targets: tuple[tuple[str, str, int, str], ...]
-    limit_s: float
+    order: PathsOrder
 
 
 @dataclass(frozen=True, kw_only=True)

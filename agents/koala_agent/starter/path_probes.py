@@ -14,7 +14,8 @@ from koala_agent.starter.events import Tried
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.connection import Watch
-    from koala_agent.starter.events import Event, TryPaths
+    from koala_agent.starter.events import Event
+    from koala_agent.starter.messages import PathsOrder
 
 PATH_AGAIN_S = 0.1
 """Pause between two tries of a closed TCP path."""
@@ -28,7 +29,7 @@ class PathProbes:
     first, and the listener resets the rest: else the program would find its port in TIME_WAIT.
     """
 
-    def __init__(self, order: TryPaths, claim: str, watch: Watch) -> None:
+    def __init__(self, order: PathsOrder, claim: str, watch: Watch) -> None:
         self.events: list[Event] = []
         self._order = order
         self._greeting = f"koala {claim}\n".encode()

@@ -17,31 +17,24 @@ class LocalTransport(Shell):
     """`Transport` on this machine."""
 
     async def put(self, path: str, content: bytes, *, is_durable: bool = True) -> None:
-        """See `Transport`."""
         await asyncio.to_thread(write_private, _located(path), content, is_durable=is_durable)
 
     async def get(self, path: str, size_max: int) -> bytes:
-        """See `Transport`."""
         return await asyncio.to_thread(_get, _located(path), size_max)
 
     async def stat(self, path: str) -> FileStatus | None:
-        """See `Transport`."""
         return await asyncio.to_thread(_stat, _located(path))
 
     async def list(self, path: str) -> tuple[str, ...]:
-        """See `Transport`."""
         return tuple(sorted(await asyncio.to_thread(os.listdir, _located(path))))
 
     async def make_folder(self, path: str) -> None:
-        """See `Transport`."""
         await asyncio.to_thread(_located(path).mkdir, mode=0o700, exist_ok=True)
 
     async def remove(self, path: str) -> None:
-        """See `Transport`."""
         await asyncio.to_thread(_located(path).unlink, missing_ok=True)
 
     async def remove_folder(self, path: str) -> None:
-        """See `Transport`."""
         await asyncio.to_thread(_remove_folder, _located(path))
 
 

@@ -79,7 +79,6 @@ class SSHTransport:
         return self._connection.trouble
 
     async def run(self, command: Command, account: str = "") -> Answer:
-        """See `Transport`."""
         assert not account, "one account per host: the configuration is checked for it"
         await self._connection.ready()
         settings = self._settings
@@ -102,31 +101,24 @@ class SSHTransport:
     # Files ---------------------------------------------------------------------------------------
 
     async def put(self, path: str, content: bytes, *, is_durable: bool = True) -> None:
-        """See `Transport`."""
         await (await self._files()).put(os.fsencode(path), content, is_durable=is_durable)
 
     async def get(self, path: str, size_max: int) -> bytes:
-        """See `Transport`."""
         return await (await self._files()).get(os.fsencode(path), size_max)
 
     async def stat(self, path: str) -> FileStatus | None:
-        """See `Transport`."""
         return await (await self._files()).stat(os.fsencode(path))
 
     async def list(self, path: str) -> tuple[str, ...]:
-        """See `Transport`."""
         return tuple(map(os.fsdecode, await (await self._files()).list(os.fsencode(path))))
 
     async def make_folder(self, path: str) -> None:
-        """See `Transport`."""
         await (await self._files()).make_folder(os.fsencode(path))
 
     async def remove(self, path: str) -> None:
-        """See `Transport`."""
         await (await self._files()).remove(os.fsencode(path))
 
     async def remove_folder(self, path: str) -> None:
-        """See `Transport`."""
         await (await self._files()).remove_folder(os.fsencode(path))
 
     async def _files(self) -> SFTPClient:

@@ -44,11 +44,11 @@ from koala.files.incoming import Digest
 from koala.files.names import shown
 from koala.files.rate_limits import CHUNK_BYTES, chunk_bytes
 from koala.files.replica_store import PartReader
-from koala.files.threads import in_steps, in_thread
 from koala.identity.tls import IdentityFile, server_credentials
 from koala.metrics.settings import MetricsSettings
 from koala.protocol.names import is_upload
 from koala.runtime.structured_log import get_logger, log_plainly
+from koala.runtime.threads import in_steps, in_thread
 from koala.runtime.token_bucket import TokenBucket
 from koala.wire import connection_limits
 from koala.wire.flood_guard import FloodGuard
@@ -110,7 +110,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         except RefusalError as refusal:
             await context.abort(refusal.code, refusal.reason)
         except aio.InternalError as error:  # raised by a write when the reader is gone
-            log.debug("reader.gone", transfer=request.transfer, error=str(error))
+            log.debug("reader.lost", transfer=request.transfer, error=str(error))
 
     async def _read(self, request: files_pb2.ReadRequest, context: _ReadContext) -> None:
         self._check(request.token, Purpose.READ, request.transfer)

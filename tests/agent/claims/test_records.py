@@ -17,7 +17,7 @@ from koala.protocol.names import ClaimId, SiteName
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.link import codec
 from koala_agent.placeholders import submission as placeholders
-from koala_agent.placeholders.submission import LaunchSettings
+from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.starter.program import STATE_FOLDER
 from koala_agent.starter_link import codec as starter_codec
 

@@ -21,7 +21,7 @@ from koala_agent.claims.settings import Limits
 from koala_agent.claims.states import Asked, Claim
 from koala_agent.claims.store import Store
 from koala_agent.lrm.local_manager import Idle, Listed, Placeholder, Queued
-from koala_agent.placeholders.submission import LaunchSettings
+from koala_agent.placeholders.launch_settings import LaunchSettings
 from tests.agent.site import Daemon, a_hold, boot_now
 
 CLAIM = ClaimId("j1/1/0/1")

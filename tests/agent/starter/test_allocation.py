@@ -15,7 +15,8 @@ from koala.protocol.names import ClaimId
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Asked, Claim
-from koala_agent.placeholders.submission import LaunchSettings, specification
+from koala_agent.placeholders.launch_settings import LaunchSettings
+from koala_agent.placeholders.submission import specification
 from koala_agent.starter import program
 from koala_agent.starter.compat import read_fields
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent.placeholders import submission as placeholders
-from koala_agent.placeholders.submission import LaunchSettings, install_starter
+from koala_agent.placeholders import starter_installation
+from koala_agent.placeholders.launch_settings import LaunchSettings
+from koala_agent.placeholders.starter_installation import install_starter
 
 INPUT_BYTES_MAX = 65_536
 """Most that `qrsh` passes on before its other end reads: with more it hangs (measured)."""
@@ -28,18 +29,20 @@ def test_it_fits_into_what_grid_engine_passes_on_to_a_helper(
     by_files: bool, room_bytes: int
 ) -> None:
     """`qrsh` waits for ever with more on its standard input than it passes on unread."""
-    carried = placeholders._archive(by_files=by_files)
+    carried = starter_installation.starter_archive(by_files=by_files)
     assert len(carried) + room_bytes < INPUT_BYTES_MAX
 
 
 @pytest.mark.parametrize("by_files", [False, True])
 def test_what_is_carried_is_the_same_program(by_files: bool) -> None:
-    archive = placeholders._archive(by_files=by_files)
+    archive = starter_installation.starter_archive(by_files=by_files)
     carried = json.loads(zlib.decompress(base64.b85decode(archive)))
     package = Path(str(resources.files("koala_agent"))) / "starter"
     names = {str(path.relative_to(package)) for path in package.rglob("*.py")}
-    names -= set(placeholders.NOT_CARRIED)
-    names = {name for name in names if by_files or not name.startswith(placeholders.BY_FILES)}
+    names -= set(starter_installation.NOT_CARRIED)
+    names = {
+        name for name in names if by_files or not name.startswith(starter_installation.BY_FILES)
+    }
     assert names == {path.partition("/starter/")[2] for path in carried if "/starter/" in path}
     for name in names:
         ours = ast.parse((package / name).read_text(encoding="utf-8"))

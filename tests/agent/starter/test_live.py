@@ -23,8 +23,9 @@ from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.placeholders import submission as placeholders
 from koala_agent.placeholders.cleanup import remove_all
+from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.logs import LogSource, read_log
-from koala_agent.placeholders.submission import STARTERS, LaunchSettings
+from koala_agent.placeholders.starter_installation import STARTERS
 from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm
 from tests.agent.watching import Ear, process_ended

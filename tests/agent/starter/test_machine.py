@@ -35,6 +35,7 @@ from koala_agent.starter.events import (
     Unexecutable,
     Woken,
 )
+from koala_agent.starter.messages import PathsOrder
 from koala_agent.starter.state_machine.kv_requests import PUT_LIMIT_S
 from tests.agent.starter.starter_script import OFFSET_S, StarterScript, ends, opens, said, the_end
 
@@ -316,11 +317,13 @@ def test_paths_are_tried_once_and_the_answer_is_always_the_same() -> None:
     script.adopted()
     assert script.hear(1.0, "paths", **PATHS) == [
         TryPaths(
-            label="a1",
-            address="here",
-            listens=(29500,),
-            targets=(("b1", "there", 29500, "j1/1/1/1"),),
-            limit_s=5.0,
+            order=PathsOrder(
+                label="a1",
+                address="here",
+                listens=(29500,),
+                targets=(("b1", "there", 29500, "j1/1/1/1"),),
+                limit_s=5.0,
+            )
         )
     ]
     assert script.hear(1.1, "paths", **PATHS) == []

@@ -13,7 +13,8 @@ from koala.protocol.messages import JobType, Peer
 from koala.protocol.names import ClaimId
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.lrm.claim_processes import SCOPE_VARIABLE
-from koala_agent.placeholders.submission import LaunchSettings, install_starter
+from koala_agent.placeholders.launch_settings import LaunchSettings
+from koala_agent.placeholders.starter_installation import install_starter
 from koala_agent.starter import mpi_launchers as runners
 
 OWN = ClaimId("j1/1/1/1")

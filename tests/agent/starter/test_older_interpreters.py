@@ -16,8 +16,9 @@ import koala_agent.starter
 from koala.protocol.messages import EndKind
 from koala.protocol.names import ClaimId
 from koala_agent.claims.settings import Leases
+from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.portable_source import narrow, portable, without_annotations
-from koala_agent.placeholders.submission import LaunchSettings, install_starter
+from koala_agent.placeholders.starter_installation import install_starter
 from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_shell_hold, a_site, an_arm
 from tests.agent.watching import Ear, process_ended

@@ -164,7 +164,7 @@ async def test_an_account_that_cannot_be_asked_leaves_the_others_in_peace(tmp_pa
             cluster.now += 1000.0
             await cluster.polls()
             assert (await manager.listing())[1] == Queued(claim=SECOND), "nobody could look at it"
-        said = [entry for entry in logs if entry["event"] == "account.in_trouble"]
+        said = [entry for entry in logs if entry["event"] == "account.circuit_opened"]
         assert [entry["account"] for entry in said] == ["bert1"], "once, however often it is asked"
         assert said[0]["reason"] == "as bert1: a password is required"
 

@@ -22,7 +22,7 @@ from koala_agent.claims.store import Store
 from koala_agent.link import codec, session, session_events
 from koala_agent.link.session_status import SessionStatus
 from koala_agent.lrm.local_manager import Idle, Listed
-from koala_agent.placeholders.submission import LaunchSettings
+from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.site import Site, SiteSettings, Surroundings
 from koala_agent.starter_link.mailbox import Mailbox
 from tests.swarm.system import disk

@@ -314,7 +314,7 @@ class Starter(Process):
             members: Any = action.bundle.get("members", ())
             self.named = tuple(member["component"] for member in members)
         elif isinstance(action, TryPaths):
-            self._try_paths(action)
+            self._try_paths(action.order.limit_s)
         elif isinstance(action, Open):
             return self._open(action.not_after)
         elif isinstance(action, Signal):
@@ -434,9 +434,9 @@ class Starter(Process):
         self._runs = False
         self._node.witness.stopped(self)
 
-    def _try_paths(self, order: TryPaths) -> None:
+    def _try_paths(self, limit_s: float) -> None:
         self.asked_paths = True
-        took_s, problem = self.plan.paths(self.engine.now, order.limit_s)
+        took_s, problem = self.plan.paths(self.engine.now, limit_s)
 
         def tried() -> None:
             self.tried = problem

@@ -75,11 +75,11 @@ class AccountBreaker:
         """Open the circuit of an account."""
         assert account, error
         if account not in self._troubles:
-            log.warning("account.in_trouble", account=account, reason=str(error))
+            log.warning("account.circuit_opened", account=account, reason=str(error))
             self.opened.set()
         self._troubles[account] = str(error)
 
     def close(self, account: str) -> None:
         """Close the circuit of an account that answers again."""
         if self._troubles.pop(account, None) is not None:
-            log.info("account.answers_again", account=account)
+            log.info("account.circuit_closed", account=account)

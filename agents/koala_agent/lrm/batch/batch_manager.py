@@ -142,16 +142,13 @@ class BatchManager:
 
     @property
     def honours(self) -> tuple[str, ...]:
-        """See `LocalManager`."""
         return self._dialect.honours
 
     def number(self, claim: str) -> str:
-        """See `LocalManager`."""
         tracked = self._claims.get(claim)
         return "" if tracked is None else tracked.row.number
 
     async def run(self) -> None:
-        """See `LocalManager`."""
         self._opened.set()
         try:
             async with asyncio.TaskGroup() as group:
@@ -184,7 +181,6 @@ class BatchManager:
         await self._opened.wait()
 
     async def close(self, *, kill: bool = False) -> None:
-        """See `LocalManager`."""
         if kill:
             for tracked in self._claims.all():
                 await self._withdraw(tracked.row.claim)
@@ -196,7 +192,6 @@ class BatchManager:
         self._poll_soon.set()
 
     async def submit(self, placeholder: Placeholder) -> None:
-        """See `LocalManager`."""
         claim = placeholder.claim
         check(placeholder, self._settings.processors)
         tracked = self._claims.get(claim)
@@ -224,7 +219,6 @@ class BatchManager:
             tracked.submitted_in_poll = self._poll_count
 
     async def withdraw(self, claim: str) -> None:
-        """See `LocalManager`."""
         await self._ask_reason(claim)
         await self._withdraw(claim)
 
@@ -258,7 +252,6 @@ class BatchManager:
                 log.debug("batch.reason_unknown", claim=tracked.row.claim, reason=str(error))
 
     async def listing(self) -> tuple[Listed, ...]:
-        """See `LocalManager`."""
         await self._poll()
         return tuple(tracked.listed() for tracked in self._claims.all())
 
@@ -536,13 +529,13 @@ class BatchManager:
             silence = f"it cannot be reached: {error}"
         if silence == self._silence:
             return
-        log.warning("batch.silent", reason=str(error))
+        log.warning("batch.not_listed", reason=str(error))
         self._silence = silence
         self._report_idle()
 
     def _mark_answering(self) -> None:
         if self._silence:
-            log.info("batch.answers_again")
+            log.info("batch.recovered")
             self._silence = ""
             self._breaker.opened.set()  # retry open circuits now
             self._report_idle()

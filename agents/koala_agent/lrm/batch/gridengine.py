@@ -88,7 +88,6 @@ class GridEngine(Dialect):
         return honoured(HONOURED, site, self.native)
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
-        """See Dialect."""
         argv = [
             "qsub",
             "-terse",
@@ -157,12 +156,10 @@ class GridEngine(Dialect):
         return Command(argv=("qstat", "-u", "*", "-xml"))
 
     def read_jobs(self, answer: Answer) -> list[BatchJob]:
-        """See Dialect."""
         rows = [_row(row) for row in _tree(answer, "qstat").iter("job_list")]
         return sorted(rows, key=lambda job: int(job.number))
 
     def withdraw(self, number: str) -> Command:
-        """See Dialect."""
         return Command(argv=("qdel", number))
 
     def read_withdrawn(self, answer: Answer) -> None:
@@ -171,7 +168,6 @@ class GridEngine(Dialect):
             raise LocalManagerError(f"qdel: {answer.complaint()}", transient=True)
 
     def record(self, number: str) -> Command:
-        """See Dialect."""
         return Command(argv=("qacct", "-j", number))
 
     def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
@@ -185,7 +181,6 @@ class GridEngine(Dialect):
         return _ended(number, name, fields)
 
     def figures(self) -> tuple[Command, ...]:
-        """See Dialect."""
         where = ("-q", self.queue) if self.queue else ()
         return (
             Command(argv=("qstat", "-g", "c", "-pe", self.parallel_environment, *where, "-xml")),

@@ -146,7 +146,6 @@ class HTCondor(Dialect):
         return honoured(HONOURED, {"project": self.project}, self.native)
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
-        """See Dialect."""
         description = "\n".join([*self._description(placeholder, name=name), "queue"])
         if not placeholder.body:
             script = with_output(placeholder, script)
@@ -207,7 +206,6 @@ class HTCondor(Dialect):
         return Command(argv=("condor_status", "-limit", "1", *which, "-af", "Name"))
 
     def read_asked(self, answer: Answer) -> None:
-        """See Dialect."""
         check_status(answer, "condor_status")
         if not answer.out.strip():
             message = (
@@ -240,7 +238,6 @@ class HTCondor(Dialect):
         return sorted(rows, key=lambda job: int(job.number))
 
     def withdraw(self, number: str) -> Command:
-        """See Dialect."""
         return Command(argv=("condor_rm", number))
 
     def read_withdrawn(self, answer: Answer) -> None:
@@ -252,13 +249,11 @@ class HTCondor(Dialect):
             raise LocalManagerError(f"condor_rm: {answer.complaint()}", transient=True)
 
     def record(self, number: str) -> Command:
-        """See Dialect."""
         bounds = ("-limit", "1", "-scanlimit", str(HISTORY_MAX))
         columns = ("-attributes", ",".join(JOB_COLUMNS))
         return Command(argv=("condor_history", "-json", *bounds, *columns, number))
 
     def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
-        """See Dialect."""
         for ad in _ads(answer, "condor_history"):
             if ad.get("KoalaClaim") == name:
                 return _ended(number, name, ad)

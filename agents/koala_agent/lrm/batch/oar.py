@@ -119,7 +119,6 @@ class OAR(Dialect):
         return honoured(HONOURED, site, self.native)
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
-        """See Dialect."""
         asked = placeholder.resources
         request, limit_s = _request(placeholder), placeholder.time_limit_s
         argv = ["-n", name, "-O", "/dev/null", "-E", "/dev/null"]
@@ -168,7 +167,6 @@ class OAR(Dialect):
         return sorted(rows, key=lambda job: int(job.number))
 
     def withdraw(self, number: str) -> Command:
-        """See Dialect."""
         return Command(argv=("oardel", number))
 
     def read_withdrawn(self, answer: Answer) -> None:
@@ -177,16 +175,13 @@ class OAR(Dialect):
             raise LocalManagerError(f"oardel: {answer.complaint()}", transient=True)
 
     def record(self, number: str) -> Command:
-        """See Dialect."""
         return Command(argv=("oarstat", "-J", "-f", "-j", number))
 
     def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
-        """See Dialect."""
         job = _table(answer, "oarstat").get(number)
         return _row(number, job) if job is not None and job.get("name") == name else None
 
     def figures(self) -> tuple[Command, ...]:
-        """See Dialect."""
         return (Command(argv=("oarnodes", "-J")), Command(argv=("oarstat", "-J", "-f")))
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:

@@ -102,7 +102,6 @@ class PBS(Dialect):
         return honoured(HONOURED, site, self.native)
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
-        """See Dialect."""
         asked = placeholder.resources
         argv = ["qsub", "-f", "-C", "", "-N", name, "-r", "n", "-m", "n", "-S", "/bin/sh"]
         argv += ["-j", "oe", "-o", "/dev/null"]
@@ -161,7 +160,6 @@ class PBS(Dialect):
             raise LocalManagerError(f"qdel: {answer.complaint()}", transient=True)
 
     def record(self, number: str) -> Command:
-        """See Dialect."""
         return Command(argv=("qstat", "-x", "-f", "-F", "json", number))
 
     def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
@@ -175,7 +173,6 @@ class PBS(Dialect):
         return None
 
     def figures(self) -> tuple[Command, ...]:
-        """See Dialect."""
         return (Command(argv=("pbsnodes", "-a", "-F", "json")), self.list_jobs())
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:

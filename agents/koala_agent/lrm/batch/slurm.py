@@ -155,7 +155,6 @@ class Slurm(Dialect):
 
     @property
     def honours(self) -> tuple[str, ...]:
-        """See Dialect."""
         site = {"queue": self.partition, "project": self.account, "qos": self.qos}
         return honoured(HONOURED, site, self.native)
 
@@ -223,13 +222,11 @@ class Slurm(Dialect):
         raise _refusal("sbatch", answer)
 
     def list_jobs(self) -> Command:
-        """See Dialect."""
         columns = ",".join(f"{name}:{width}" for name, width in COLUMNS)
         whose = ("--me",) if not self.user else (f"--user={self.user}",)
         return Command(argv=("squeue", "-h", "-a", "-t", "all", *whose, "-O", columns))
 
     def read_jobs(self, answer: Answer) -> list[BatchJob]:
-        """See Dialect."""
         check_status(answer, "squeue")
         rows = []
         trouble: LocalManagerError | None = None

@@ -196,11 +196,9 @@ class EmulatedLocalManager:
             self._release()
 
     async def opened(self) -> None:
-        """See `LocalManager`."""
         await self._opened.wait()
 
     async def close(self, *, kill: bool = False) -> None:
-        """See `LocalManager`."""
         await self.opened()
         self._is_closing = True
         self._is_killing = kill
@@ -248,13 +246,11 @@ class EmulatedLocalManager:
         await self._stored()
 
     async def withdraw(self, claim: str) -> None:
-        """See `LocalManager`."""
         await self.opened()
         self._post_end(claim, EndCause.WITHDRAWN, "withdrawn")
         await self._stored()
 
     async def listing(self) -> tuple[Listed, ...]:
-        """See `LocalManager`."""
         await self.opened()
         return tuple(listed(JobRow(job.placeholder, job.state)) for job in self._jobs.values())
 
@@ -265,7 +261,6 @@ class EmulatedLocalManager:
         return None if job is None else listed(JobRow(job.placeholder, job.state))
 
     async def idle(self) -> Idle:
-        """See `LocalManager`."""
         await self.opened()
         return self._idle_now()
 

@@ -198,7 +198,7 @@ class ResidentStarters:
                 )
             except OSError as error:
                 ours.close()
-                log.warning("starters.no_parent", reason=str(error))
+                log.warning("starters.parent_not_started", reason=str(error))
                 self._wait_longer()
                 return False
         ours.settimeout(0)

@@ -45,7 +45,7 @@ OWN_VARIABLES = ("SLURM_", "SLURMD_", "PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME",
 
 
 class NodeDriver:
-    """Carries out the actions of the helper's machine and collects its events."""
+    """The `World` of the helper's machine: carries out its actions and collects its events."""
 
     def __init__(
         self, given: dict[str, object], folder: str = "", *, keeper: Keeper | None = None
@@ -76,17 +76,14 @@ class NodeDriver:
             self._process_host.close()
 
     def wake_at(self) -> float | None:
-        """See World."""
         return self._machine.wake_at
 
     def gather(self) -> list[Event]:
-        """See World."""
         events = [*self._connection.events]
         self._connection.events.clear()
         return events if self._process_host is None else [*self._process_host.gather(), *events]
 
     def carry_out(self, action: Action) -> list[Event]:
-        """See World."""
         if isinstance(action, Send):
             self._connection.send(action.message)
         elif isinstance(action, Dial):
@@ -123,7 +120,6 @@ class NodeDriver:
         return []
 
     def poll_processes(self) -> list[Event]:
-        """See World."""
         if self._process_host is None:
             return []
         used = self._process_host.processes

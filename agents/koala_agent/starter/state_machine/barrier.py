@@ -189,7 +189,7 @@ class PathProbing:
             if not 1 <= port <= PORT_MAX:
                 raise ValueError(f"{port} is no port: allowed is 1 to {PORT_MAX}")
         self._is_listening = True
-        return [TryPaths(**vars(order))]
+        return [TryPaths(order=order)]
 
     def end(self, problem: str) -> None:
         """Note the result; empty when all paths are open."""

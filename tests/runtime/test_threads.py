@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from koala.files.threads import in_thread
+from koala.runtime.threads import in_thread
 
 LIMIT_S = 60.0
 
