@@ -18,7 +18,7 @@ baseline = "GP"
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +26,7 @@ from typing import Annotated, Any
 import msgspec
 
 from koala.errors import ConfigError
-from koala.lab.experiments import Experiment, Faults, changed
+from koala.lab.experiments import Experiment, Faults, changed, label
 from koala.lab.grids import Grid, grid
 from koala.lab.models import KINDS, Model
 from koala.lab.reading import read_grid
@@ -104,10 +104,11 @@ def read_sweep(path: Path, *, reps: int | None = None, seed: int | None = None) 
             points = points_of(base, over or rows or [{}])
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    if file.compare is not None and file.compare.over not in dict(points[0].labels):
-        names = ", ".join(dict(points[0].labels)) or "none"
-        told = f"compare.over = {file.compare.over!r}: settings differ in {names}"
-        raise ConfigError(f"{path}: {told}")
+    if file.compare is not None:
+        try:
+            check_comparison(points, file.compare.over, file.compare.baseline)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from error
     return SweepFile(
         name=path.stem,
         points=points,
@@ -116,6 +117,19 @@ def read_sweep(path: Path, *, reps: int | None = None, seed: int | None = None) 
         metrics=tuple(file.metrics),
         compare=file.compare,
     )
+
+
+def check_comparison(points: Sequence[Point], over: str, baseline: Value) -> None:
+    """Raise ConfigError unless settings differ in `over` and one has the baseline there."""
+    labels = [dict(point.labels) for point in points]
+    names = dict.fromkeys(name for one in labels for name in one)
+    if over not in names:
+        told = ", ".join(names) or "none"
+        raise ConfigError(f"compare.over = {over!r}: settings differ in {told}")
+    values = dict.fromkeys(one[over] for one in labels if over in one)
+    if label(_plain(baseline)) not in values:
+        told = ", ".join(map(str, values))
+        raise ConfigError(f"compare.baseline = {baseline!r}: values of {over} are {told}")
 
 
 def _parsed(path: Path) -> _File:

@@ -216,7 +216,7 @@ def _means(made: Sweep, names: Sequence[str]) -> Rows:
     if len(made.seeds) > 1:
         return rows
     kept = [name for name in rows.columns if not name.endswith(INTERVAL)]
-    return Rows(({name: row[name] for name in kept} for row in rows), kept)
+    return Rows(({name: row.get(name) for name in kept} for row in rows), kept)
 
 
 def _table(rows: Rows) -> str:

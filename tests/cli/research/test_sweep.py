@@ -101,6 +101,21 @@ def test_a_table_of_one_replication_has_no_intervals(tmp_path: Path) -> None:
         assert ("_CI95" in done.stdout) is is_there
 
 
+def test_settings_of_a_list_may_name_different_options(tmp_path: Path) -> None:
+    file = tmp_path / "list.toml"
+    file.write_text(
+        'simulate = "sq"\nreps = 1\nmetrics = ["tasks"]\n[options]\ntasks = 2\n'
+        '[[setting]]\nmachines = 2\n[[setting]]\nscheme = "QoS"\n'
+    )
+    done = koala_here("sweep", str(file), "--out", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert [line.split() for line in done.stdout.splitlines()[:3]] == [
+        ["MACHINES", "SCHEME", "REPLICATIONS", "TASKS"],
+        ["2", "-", "1", "2"],
+        ["-", "QoS", "1", "2"],
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -127,6 +142,11 @@ def test_a_table_of_one_replication_has_no_intervals(tmp_path: Path) -> None:
         (
             'simulate = "sq"\ncompare = {metric = "x", over = "y", baseline = 1}',
             "compare.over = 'y': settings differ in none",
+        ),
+        (
+            'simulate = "sq"\n[over]\nscheme = ["SQ", "QoS"]\n[compare]\nmetric = "tasks"\n'
+            'over = "scheme"\nbaseline = "Sq"',
+            "compare.baseline = 'Sq': values of scheme are SQ, QoS",
         ),
     ],
 )
