@@ -15,6 +15,8 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
+from functools import partial
 
 REPORT_BYTES_MAX = 64
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -23,6 +25,12 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def launch_words(server: str, program: str, *modules: str) -> tuple[str, ...]:
     """Return the command that runs a program so, to which its words may be added."""
     return (sys.executable, "-IS", os.path.abspath(__file__), server, program, ",".join(modules))  # noqa: PTH100
+
+
+def pass_on(pidfd: int, number: int, _frame: object) -> None:
+    """Send a signal to the process of this descriptor, unless it has ended."""
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, number)
 
 
 def main() -> int:
@@ -42,9 +50,10 @@ def main() -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as report:
         report.connect(server)
         socket.send_fds(report, [json.dumps(order).encode()], [0, 1, 2])
-        pid = int(report.recv(REPORT_BYTES_MAX))
+        # Its number may be that of another process as soon as the server has reaped it.
+        _pid, (pidfd,), _flags, _sender = socket.recv_fds(report, REPORT_BYTES_MAX, 1)
         for number in PASSED_ON:
-            signal.signal(number, lambda given, _frame: os.kill(pid, given))
+            signal.signal(number, partial(pass_on, pidfd))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         status = int(report.recv(REPORT_BYTES_MAX))
     if status < 0:

@@ -95,8 +95,14 @@ GUARDS: dict[str, Callable[[], None]] = {
 """
 
 
-LONG = ("ends_that_are_never_acknowledged",)
-"""Mutants that the swarm finds as a run without end, after two seconds."""
+LONG = (
+    "answers_before_the_commit",
+    "ends_that_are_never_acknowledged",
+    "inventories_that_are_half_taken",
+    "stops_are_not_pending",
+)
+"""Mutants that the swarm finds after two seconds. Tests of `daemon/loop`, `core/test_leases.py`,
+`daemon/agents` and `core/pipeline`, in this order, find them, too."""
 TRIED = [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in FOUND_BY]
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from tests.files.stage import comes_true
 from tests.harness.forked import FORKS, ROOT, Process, Surroundings, start, write_launcher
+from tests.harness.launch import pass_on
 
 pytestmark = pytest.mark.live
 
@@ -188,3 +189,12 @@ def test_what_a_launcher_runs_has_its_words_and_umask_and_ends_with_it(tmp_path:
 def sleep(*, by_exec: bool) -> Process:
     """Start a process that ends on a signal only."""
     return start(SLEEP, around=Surroundings(), by_exec=by_exec)
+
+
+def test_a_signal_that_a_launcher_passes_on_too_late_reaches_nobody() -> None:
+    """The number of a process that was reaped may be another process's."""
+    process = subprocess.Popen(["true"])
+    pidfd = os.pidfd_open(process.pid)
+    process.wait(LIMIT_S)
+    pass_on(pidfd, signal.SIGTERM, None)
+    os.close(pidfd)
