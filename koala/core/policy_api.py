@@ -78,7 +78,7 @@ class ClaimQuestion:
     - `remaining_s` is the time to the JST.
     - `victims` come in descending order of their JST.
     - `preemptible` sites start a queued claim once victims are stopped.
-    - `grounds` is empty unless local jobs may be killed for this try.
+    - `reclaimable` is empty unless local jobs may be killed for this try.
     """
 
     components: int
@@ -92,7 +92,7 @@ class ClaimQuestion:
     held_at: tuple[SiteName, ...] = ()
     victims: tuple[Victim, ...] = ()
     preemptible: tuple[SiteName, ...] = ()
-    grounds: tuple[ReclaimableSite, ...] = ()
+    reclaimable: tuple[ReclaimableSite, ...] = ()
     demand: Demand | None = None
     home: SiteName | None = None
 

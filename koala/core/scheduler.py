@@ -36,7 +36,7 @@ from koala.core.pipeline.queueing import (
     on_scan_due,
     on_submitted,
 )
-from koala.core.pipeline.refusals import on_again
+from koala.core.pipeline.refusals import on_back_off_over
 from koala.core.pipeline.site_events import (
     on_declared_lost,
     on_disconnected,
@@ -198,7 +198,7 @@ class Scheduler(State):
             case TimerKind.AGAIN:
                 refused = self.jobs.get(JobId(timer.key))
                 if refused is not None:
-                    on_again(self, refused)
+                    on_back_off_over(self, refused)
             case TimerKind.TRY | TimerKind.MISS:
                 waiting = self.jobs.get(JobId(timer.key))  # it may be over and forgotten
                 if waiting is not None:

@@ -44,7 +44,7 @@ from koala.daemon.loop.gc_tuning import freeze_periodically
 from koala.daemon.loop.group_commit import Upkeep
 from koala.daemon.loop.observers import Observers
 from koala.daemon.metrics.parts import DaemonParts
-from koala.daemon.metrics.summary import metrics_picture
+from koala.daemon.metrics.summary import metrics_document
 from koala.daemon.notifications.notifier import Notifier, NotifyRules
 from koala.daemon.quotas import ConcurrencyQuota, Quotas
 from koala.daemon.state.recovery import Recovered
@@ -451,7 +451,7 @@ def _service(
             most_of_user=limits.watchers_per_user,
             keys=("limits.watchers", "limits.watchers_per_user"),
         ),
-        metrics=partial(metrics_picture, parts),
+        metrics=partial(metrics_document, parts),
     )
 
 

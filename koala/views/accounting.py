@@ -112,8 +112,8 @@ class Report:
             return {**bounds, "rows": claims, "total": None}
         table = self._table
         keys = sorted(table.rows, key=_in_order if self._by is By.JOB else None)
-        rows = [{self._by.value: key, **table.rows[key].picture()} for key in keys]
-        return {**bounds, "rows": rows, "total": table.total.picture()}
+        rows = [{self._by.value: key, **table.rows[key].document()} for key in keys]
+        return {**bounds, "rows": rows, "total": table.total.document()}
 
     def _count(self, job: Job, live: list[Charge]) -> None:
         if not (self._sees(job.spec.owner) and self._period.has_user(job.spec.owner)):
@@ -133,7 +133,7 @@ def _in_order(job: str) -> tuple[int, str]:
     return len(job), job
 
 
-def charges_picture(state: State, job: Job, now: Instant) -> list[dict[str, Any]]:
+def charges_document(state: State, job: Job, now: Instant) -> list[dict[str, Any]]:
     """Make the accounting rows of a job's claims, living ones included."""
     whole = Period()
     charges = [*job.charges, *_live_charges(state, now).get(job.id, ())]
@@ -162,7 +162,7 @@ class _Row:
     failed_claims: int = 0
     setbacks: int = 0
 
-    def picture(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """Make the JSON document of the row."""
         return {
             "jobs_finished": self.finished,

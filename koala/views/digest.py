@@ -18,7 +18,7 @@ from koala.core.model.job import Delayed, Job, Placing, Running, Waiting
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import JobId
 from koala.core.state import State
-from koala.views.documents import files_picture, job_picture, site_picture
+from koala.views.documents import files_document, job_document, site_document
 
 _JOB = (
     *("job", "owner", "phase", "priority", "processors", "components", "sites", "submitted_at"),
@@ -97,7 +97,7 @@ def digest(state: State) -> str:
             ]
             for site in state.sites.values()
         ],
-        "files": files_picture(state),
+        "files": files_document(state),
         "transfers": sorted(
             [t.id, t.is_done] + ([t.moved_bytes, t.expected_at] if _is_told_of(t) else [])
             for t in state.files.transfers.values()
@@ -110,20 +110,20 @@ def digest(state: State) -> str:
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
-def _only(picture: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: picture[name] for name in names}
+def _only(found: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: found[name] for name in names}
 
 
 def _job(state: State, job_id: JobId) -> dict[str, Any]:
     """Facts of a job with an attempt; its story and its name are for people."""
-    picture = job_picture(state, job_id)
-    progress = picture["progress"]
+    found = job_document(state, job_id)
+    progress = found["progress"]
     return {
-        **_only(picture, _JOB),
+        **_only(found, _JOB),
         "claims_owed": 0,  # counted in digests of older journals, and 0 until a job is over
         **({} if progress is None else {"progress": progress}),
-        "timeline": _only(picture["timeline"], _TIMELINE),
-        "parts": [_part(part) for part in picture["parts"]],
+        "timeline": _only(found["timeline"], _TIMELINE),
+        "parts": [_part(part) for part in found["parts"]],
     }
 
 
@@ -133,11 +133,11 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _site(site: Site) -> dict[str, Any]:
-    picture = site_picture(site, 0, 0.0)
-    set_ones = [name for name in _SITE_IF_SET if picture[name]]
-    if picture["mips"] == MIPS_DEFAULT:
+    found = site_document(site, 0, 0.0)
+    set_ones = [name for name in _SITE_IF_SET if found[name]]
+    if found["mips"] == MIPS_DEFAULT:
         set_ones.remove("mips")
-    return _only(picture, (*_SITE, *set_ones))
+    return _only(found, (*_SITE, *set_ones))
 
 
 def _claim(claim: Claim) -> list[Any]:

@@ -30,7 +30,7 @@ from koala.core.queries import claim_of
 from koala.core.sites import is_resting
 from koala.core.state import State
 from koala.protocol.messages import NO_RESOURCES, SiteResources
-from koala.views.accounting import charges_picture
+from koala.views.accounting import charges_document
 
 CHARGES_SHOWN = 60
 """Limit of claims in a job's document; a report has them all."""
@@ -79,38 +79,38 @@ def copying(state: State, job: Job, now: Instant) -> dict[str, Any] | None:
     }
 
 
-def whole_picture(state: State, job_id: JobId, now: Instant) -> dict[str, Any]:
+def whole_document(state: State, job_id: JobId, now: Instant) -> dict[str, Any]:
     """Make the full document of a job, with its costs so far; living claims count. Raises KeyError
     if there is no such job.
     """
     job = state.jobs[job_id]
-    charges = charges_picture(state, job, now)
-    picture = job_picture(state, job_id)
+    charges = charges_document(state, job, now)
+    document = job_document(state, job_id)
     held_s, run_s = _of_living_claims(state, job, now)
-    picture["timeline"]["processor_wasted_s"] += held_s
-    picture["timeline"]["processor_run_s"] += run_s
+    document["timeline"]["processor_wasted_s"] += held_s
+    document["timeline"]["processor_run_s"] += run_s
     return {
-        **picture,
+        **document,
         "transfers": _transfers(state, job, now),
         "charges": charges[-CHARGES_SHOWN:],
     }
 
 
-def course(state: State, job_id: JobId, now: Instant) -> dict[str, Any]:
+def timeline_document(state: State, job_id: JobId, now: Instant) -> dict[str, Any]:
     """Make the document of a job's timeline, with its claims in all attempts. Raises KeyError if
     there is no such job."""
-    picture = whole_picture(state, job_id, now)
-    charges = charges_picture(state, state.jobs[job_id], now)
+    document = whole_document(state, job_id, now)
+    charges = charges_document(state, state.jobs[job_id], now)
     chosen = ("job", "phase", "attempts", "timeline", "transfers", "setbacks", "story")
     return {
-        **{name: picture[name] for name in chosen},
-        "parts": [{name: part[name] for name in _PART_OF_COURSE} for part in picture["parts"]],
+        **{name: document[name] for name in chosen},
+        "parts": [{name: part[name] for name in _PART_OF_TIMELINE} for part in document["parts"]],
         "charges": charges[-CHARGES_DRAWN:],
         "now_at": None if state.jobs[job_id].is_over else now,
     }
 
 
-_PART_OF_COURSE = ("component", "label", "processors", "site", "claims", "asked_at")
+_PART_OF_TIMELINE = ("component", "label", "processors", "site", "claims", "asked_at")
 
 
 def _of_living_claims(state: State, job: Job, now: Instant) -> tuple[Seconds, Seconds]:
@@ -166,7 +166,7 @@ def _transfer(job: Job, attempt: Attempt, transfer: Transfer, now: Instant) -> d
     }
 
 
-def job_picture(state: State, job_id: JobId) -> dict[str, Any]:
+def job_document(state: State, job_id: JobId) -> dict[str, Any]:
     """Make the document of a job from the state. Raises KeyError if there is no such job."""
     job = state.jobs[job_id]
     stopping = sum(claim.job == job_id for claim in state.ledger.values()) if job.is_over else 0
@@ -207,18 +207,18 @@ def _setbacks(job: Job) -> list[dict[str, Any]]:
 
 def _progress(job: Job) -> dict[str, Any] | None:
     """Progress history of a controlled job; None if there is none (yet)."""
-    course = job.course
-    if course is None:
+    history = job.course
+    if history is None:
         return None
     return {
-        "policy": course.policy,
+        "policy": history.policy,
         "asynchrony_s": job.spec.asynchrony_s,
         "deviation_s": job.spec.deviation_s,
-        "skew_s": course.points[-1][1],
-        "largest_skew_s": course.largest_s,
-        "corrections": course.corrections,
-        "shares": {job.spec.label(index): share for index, share in course.shares.items()},
-        "skews": [list(point) for point in course.points],
+        "skew_s": history.points[-1][1],
+        "largest_skew_s": history.largest_s,
+        "corrections": history.corrections,
+        "shares": {job.spec.label(index): share for index, share in history.shares.items()},
+        "skews": [list(point) for point in history.points],
     }
 
 
@@ -256,7 +256,7 @@ def timeline(job: Job) -> dict[str, Any]:
     passed = _passes(attempt)
     started_at, ended_at = _run_time(job)
     start_at = None if attempt is None else attempt.start_at
-    picture: dict[str, Any] = {
+    document: dict[str, Any] = {
         "submitted_at": job.submitted_at,
         "placed_at": None if attempt is None else attempt.placed_at,
         "claim_at": job.phase.claim_at if isinstance(job.phase, Claiming) else None,
@@ -277,11 +277,11 @@ def timeline(job: Job) -> dict[str, Any]:
         "start_skew_s": None,
     }
     if start_at is not None and job.first_start_at is not None:
-        picture["start_delay_s"] = start_at - job.first_start_at
+        document["start_delay_s"] = start_at - job.first_start_at
     if passed and started_at is not None and start_at is not None:
-        picture["start_lateness_s"] = started_at - start_at
-        picture["start_skew_s"] = max(passed) - min(passed)
-    return picture
+        document["start_lateness_s"] = started_at - start_at
+        document["start_skew_s"] = max(passed) - min(passed)
+    return document
 
 
 def _run_time(job: Job) -> tuple[Instant | None, Instant | None]:
@@ -348,7 +348,7 @@ def _end(end: ClaimEnd) -> dict[str, Any]:
     }
 
 
-def sites_picture(state: State, now: Instant = 0.0) -> list[dict[str, Any]]:
+def sites_document(state: State, now: Instant = 0.0) -> list[dict[str, Any]]:
     """Make the documents of all sites, in order of name."""
     claimed, held, running = Counter[SiteName](), Counter[SiteName](), Counter[SiteName]()
     for claim in state.ledger.values():
@@ -360,7 +360,7 @@ def sites_picture(state: State, now: Instant = 0.0) -> list[dict[str, Any]]:
     links = _links(state)
     return [
         {
-            **site_picture(site, claimed[site.name], now),
+            **site_document(site, claimed[site.name], now),
             "held": held[site.name],
             "running": running[site.name],
             "links": links.get(site.name, []),
@@ -384,7 +384,7 @@ def _links(state: State) -> dict[SiteName, list[dict[str, Any]]]:
     return links
 
 
-def site_picture(site: Site, held: int, now: Instant) -> dict[str, Any]:
+def site_document(site: Site, held: int, now: Instant) -> dict[str, Any]:
     return {
         "site": site.name,
         "state": _site_state(site, now),
@@ -432,7 +432,7 @@ def _site_state(site: Site, now: Instant) -> str:
     return "probing" if site.unusable_until is not None else "usable"
 
 
-def files_picture(state: State) -> list[dict[str, Any]]:
+def files_document(state: State) -> list[dict[str, Any]]:
     """Make the document of the replica catalogue, in order of logical name."""
     return [
         {

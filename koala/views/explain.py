@@ -28,7 +28,7 @@ from koala.core.model.replicas import Transfer
 from koala.core.model.values import FOREVER, FileName, Instant, JobId, SiteName
 from koala.core.pipeline.claiming_schedule import tries_left
 from koala.core.pipeline.placing import empty_grid_view, whole_request
-from koala.core.pipeline.refusals import closed_to, left_alone, open_to
+from koala.core.pipeline.refusals import avoided_sites, sites_closed_to, without_closed_sites
 from koala.core.pipeline.starting import untried_members
 from koala.core.queries import (
     claim_of,
@@ -115,9 +115,9 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     if job.deadline_at is not None:
         return _timed(state, job, now)
     lines = state.turns.explain(state, job, now)
-    closed = closed_to(state, job, now)
-    picture = open_to(state, job, grid_view_of(state), now)
-    answer = placement_policy(state, job)(whole_request(state, job, now), picture)
+    closed = sites_closed_to(state, job, now)
+    view = without_closed_sites(state, job, grid_view_of(state), now)
+    answer = placement_policy(state, job)(whole_request(state, job, now), view)
     misfit = _misfit(state, job)
     count = job.placement_tries
     tries = "1 placement try" if count == 1 else f"{count} placement tries"
@@ -143,7 +143,7 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     ]
     if away:
         lines.append(f"sites not usable: {', '.join(away)}")
-    lines += [_left(site, one, now) for site, one in left_alone(state, job, now).items()]
+    lines += [_left(site, one, now) for site, one in avoided_sites(state, job, now).items()]
     last = next((text for _, text in reversed(job.story) if "back in its" in text), "")
     return [*lines, last] if last else lines
 

@@ -17,7 +17,7 @@ SHOWN_MAX = 50
 """Jobs of a queue in the document."""
 
 
-def queues_picture(state: State, sees: Callable[[str], bool]) -> dict[str, Any]:
+def queues_document(state: State, sees: Callable[[str], bool]) -> dict[str, Any]:
     """Make the document of all queues, each with its first jobs whose owner passes `sees`.
 
     Positions count all jobs. Besides the placement queues there are jobs with a deadline, which

@@ -14,7 +14,7 @@ from koala.core.model.events import ClaimGone, ClaimGranted
 from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.values import ClaimId, JobId, UserName
 from koala.views.accounting import DAY_S, By, Period, Report, civil_day
-from koala.views.documents import whole_picture
+from koala.views.documents import whole_document
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
@@ -85,7 +85,7 @@ def test_each_claim_has_the_number_that_its_batch_system_gave_it(finished: Scrip
     assert found["j1/1/1/1"]["batch_job"] == "17"  # told with the end only
     assert found["j1/1/1/1"]["ended_at"] == 102.5
     assert seconds(found["j1/1/1/1"]) == (180, 17, 0)
-    assert whole_picture(finished.scheduler, JobId("j1"), finished.now)["charges"] == [
+    assert whole_document(finished.scheduler, JobId("j1"), finished.now)["charges"] == [
         found["j1/1/0/1"],
         found["j1/1/1/1"],
     ]

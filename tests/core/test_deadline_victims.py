@@ -111,7 +111,7 @@ def test_a_budget_that_does_not_suffice_for_all_saves_everybody(begin: Begin) ->
 
 
 def question(
-    *pending: PendingPart, grounds: tuple[ReclaimableSite, ...], **more: object
+    *pending: PendingPart, reclaimable: tuple[ReclaimableSite, ...], **more: object
 ) -> ClaimQuestion:
     fields: dict[str, object] = {
         "components": len(pending),
@@ -123,7 +123,7 @@ def question(
         "preempt": "none",
         **more,
     }
-    return ClaimQuestion(pending=pending, grounds=grounds, **fields)  # type: ignore[arg-type]
+    return ClaimQuestion(pending=pending, reclaimable=reclaimable, **fields)  # type: ignore[arg-type]
 
 
 def part(component: int, processors: int, fixed: str | None = None) -> PendingPart:
@@ -151,7 +151,7 @@ def test_room_is_made_where_most_are_idle() -> None:
         question(
             part(0, 4),
             part(1, 5),
-            grounds=(a_reclaimable_site("a", 1, 7), a_reclaimable_site("b", 2, 4)),
+            reclaimable=(a_reclaimable_site("a", 1, 7), a_reclaimable_site("b", 2, 4)),
         ),
         a_view(a=1, b=2),
         worst_fit,
@@ -164,7 +164,7 @@ def test_a_component_with_a_site_gets_its_room_there() -> None:
         question(
             part(0, 6),
             part(1, 4, "a"),
-            grounds=(a_reclaimable_site("a", 0, 8), a_reclaimable_site("b", 0, 8)),
+            reclaimable=(a_reclaimable_site("a", 0, 8), a_reclaimable_site("b", 0, 8)),
         ),
         a_view(a=0, b=0),
         worst_fit,
@@ -183,8 +183,8 @@ def test_room_is_made_where_the_file_is_or_can_be() -> None:
     pending = PendingPart(
         component=0, processors=4, site=None, fixed=None, size_bytes=100, file=name
     )
-    grounds = (a_reclaimable_site("a", 4, 4), a_reclaimable_site("b", 0, 8))
-    plan = repeated(question(pending, grounds=grounds), view, worst_fit)
+    reclaimable = (a_reclaimable_site("a", 4, 4), a_reclaimable_site("b", 0, 8))
+    plan = repeated(question(pending, reclaimable=reclaimable), view, worst_fit)
     assert plan.forced == (Assignment(component=0, site=SiteName("b")),)
 
 

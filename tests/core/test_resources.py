@@ -16,7 +16,7 @@ from koala.core.snapshot import load, save
 from koala.policies import chosen
 from koala.protocol.messages import SiteResources
 from koala.views.digest import digest
-from koala.views.documents import sites_picture
+from koala.views.documents import sites_document
 from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import HIGH, a_component, a_job, a_site
@@ -53,7 +53,7 @@ def test_gpus_are_not_given_twice_before_the_site_reports_again(script: Script) 
     script.tell_together(a_job("j1", a_component(1, gpus=3)), a_job("j2", a_component(1, gpus=2)))
     assert sites_of(script, "j1") == ["delft"]
     assert script.phase("j2") == "Placing"
-    assert sites_picture(script.scheduler)[0]["idle_gpus"] == 1
+    assert sites_document(script.scheduler)[0]["idle_gpus"] == 1
     script.report("delft", 7, gpus=1)
     assert script.phase("j2") == "Placing"
     script.report("delft", 8, gpus=4)
@@ -131,7 +131,7 @@ def test_a_state_with_gpus_is_saved_and_restored(script: Script) -> None:
     script.tell(a_job("k", a_component(1, gpus=3, gpu_type="a", licenses=(("matlab", 2),))))
     again = load(json.loads(json.dumps(save(script.scheduler))), chosen())
     assert digest(again) == digest(script.scheduler)
-    assert sites_picture(again) == sites_picture(script.scheduler)
+    assert sites_document(again) == sites_document(script.scheduler)
     assert again.jobs[JobId("k")].spec == script.scheduler.jobs[JobId("k")].spec
 
 

@@ -13,7 +13,7 @@ from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import NotSavedError, load, load_object, save, save_object
 from koala.views.digest import digest
-from koala.views.documents import job_picture
+from koala.views.documents import job_document
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
@@ -98,7 +98,7 @@ def test_a_job_is_saved_alone(busy: Script) -> None:
     again = load_object(through_text(save_object(job)))
     other = Scheduler(busy.parameters, NO_POLICIES)
     other.jobs[again.id] = again
-    assert job_picture(other, again.id) == job_picture(busy.scheduler, job.id)
+    assert job_document(other, again.id) == job_document(busy.scheduler, job.id)
 
 
 # --- forgetting -----------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ from koala.protocol.messages import (
     TransferFinished,
 )
 from koala.views.digest import digest
-from koala.views.documents import whole_picture
+from koala.views.documents import whole_document
 from koala.views.explain import why
 from koala.wire.v1 import link_pb2 as pb
 from tests.fuzz.links import an_upward_message
@@ -125,7 +125,7 @@ class Life:
         for job in self.scheduler.jobs:
             for words in why(self.scheduler, job, self.now):
                 require_readable(clean_lines(words))  # as it is printed
-            json.dumps(whole_picture(self.scheduler, job, self.now), allow_nan=False)
+            json.dumps(whole_document(self.scheduler, job, self.now), allow_nan=False)
         again = Scheduler(Parameters(), chosen())
         for kind, body, at, answers in self.journal:
             again.replay(decode_event(kind, body), at, json.loads(answers))

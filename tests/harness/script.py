@@ -37,7 +37,7 @@ from koala.core.scheduler import Scheduler
 from koala.core.snapshot import load, save
 from koala.policies import chosen
 from koala.views.digest import digest
-from koala.views.documents import job_picture
+from koala.views.documents import job_document
 
 WAKES_AT_ONCE_MAX = 300
 Kind = TypeVar("Kind")
@@ -177,7 +177,7 @@ class Script:
         return self.job(name).phase_name
 
     def picture(self, name: str) -> dict[str, Any]:
-        return job_picture(self.scheduler, JobId(name))
+        return job_document(self.scheduler, JobId(name))
 
     def reason(self, name: str) -> str:
         return str(getattr(self.job(name).phase, "reason", ""))

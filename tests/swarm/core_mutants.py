@@ -283,15 +283,15 @@ def deadlines_may_be_missed() -> Patches:
 @mutant
 def local_jobs_die_without_the_word() -> Patches:
     """`at_deadline = fail` is ignored."""
-    real = claiming.grounds
+    real = claiming.reclaimable
 
-    def grounds(state: Any, *rest: Any) -> Any:
+    def reclaimable(state: Any, *rest: Any) -> Any:
         kept, state.parameters = state.parameters, replace(state.parameters, at_deadline="kill")
         found = real(state, *rest)
         state.parameters = kept
         return found
 
-    with replaced((claiming, "grounds"), by=grounds):
+    with replaced((claiming, "reclaimable"), by=reclaimable):
         yield
 
 

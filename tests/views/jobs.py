@@ -1,4 +1,4 @@
-"""Documents of jobs as the daemon gives them, for pictures of their course."""
+"""Documents of jobs as the daemon gives them, for pictures of their timeline_document."""
 
 from __future__ import annotations
 

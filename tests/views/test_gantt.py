@@ -1,4 +1,4 @@
-"""The course of a job: one model, which the page, the terminal and the picture draw."""
+"""The timeline_document of a job: one model, which the page, the terminal and the picture draw."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from koala.cli.render.gantt import gantt_text
 from koala.core.model.actions import PublishOutputs, StopClaim
 from koala.core.model.job import EndKind
 from koala.core.model.values import JobId
-from koala.views.documents import course
+from koala.views.documents import timeline_document
 from koala.views.gantt import BarKind, gantt, tick_places
 from koala.views.gantt_svg import gantt_svg
 from tests.harness.builders import a_job, a_site
@@ -161,7 +161,7 @@ def test_the_document_of_a_timeline_has_the_claims_and_setbacks_of_all_attempts(
     first, second = script.claimed("j1")
     script.grant(first).after(5).gone(second, EndKind.FAILED)
     script.gone(first).after(1)
-    found = course(script.scheduler, JobId("j1"), script.now)
+    found = timeline_document(script.scheduler, JobId("j1"), script.now)
     chart = gantt(found, found["now_at"])
     assert [setback["attempt"] for setback in found["setbacks"]] == [1]
     assert found["setbacks"][0]["reason"] in {text for _, text in script.job("j1").story}

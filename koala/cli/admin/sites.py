@@ -190,16 +190,16 @@ def _change(
 
     async def change(client: AsyncClient) -> list[SiteStatus]:
         names = [site] if site is not None else [entry.site for entry in await client.sites()]
-        pictures = [await client.change_site(name, verb) for name in names]
+        sites = [await client.change_site(name, verb) for name in names]
         if is_awaited:
             await _until_empty(client, names)
-            pictures = [entry for entry in await client.sites() if entry.site in names]
-        return pictures
+            sites = [entry for entry in await client.sites() if entry.site in names]
+        return sites
 
-    pictures = documents(address, change)
+    sites = documents(address, change)
     answer(
-        {"sites": pictures} if site is None else pictures[0],
-        lambda: sites_text(pictures, width=width(), coloured=is_coloured()),
+        {"sites": sites} if site is None else sites[0],
+        lambda: sites_text(sites, width=width(), coloured=is_coloured()),
         as_json=json,
     )
 

@@ -90,8 +90,8 @@ def list_users(*, json: bool, address: str | None) -> None:
 @daemon_options
 def revoke(*, name: str, json: bool, address: str | None) -> None:
     """Revoke a user's credentials. The user's jobs stay."""
-    picture = document(address, lambda client: client.revoke_user(name))
-    answer(picture, lambda: f"{name}  {picture['state']}", as_json=json)
+    user = document(address, lambda client: client.revoke_user(name))
+    answer(user, lambda: f"{name}  {user['state']}", as_json=json)
 
 
 @click.command

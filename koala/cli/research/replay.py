@@ -132,12 +132,12 @@ def _tell(
 def _job_text(run: PastRun, job: JobId) -> str:
     from koala.cli.render.documents import job_text
     from koala.cli.render.timeline import timeline_text
-    from koala.views.documents import course, whole_picture
+    from koala.views.documents import timeline_document, whole_document
 
     last_at = run.chronicle.last_at
-    picture = whole_picture(run.scheduler, job, last_at)
-    shown = job_text(picture, width=width(), coloured=is_coloured())
-    drawn = course(run.scheduler, job, last_at)
+    document = whole_document(run.scheduler, job, last_at)
+    shown = job_text(document, width=width(), coloured=is_coloured())
+    drawn = timeline_document(run.scheduler, job, last_at)
     columns = min(width() or 78, 120)
     return f"{shown}\n\n{timeline_text(drawn, width=columns, coloured=is_coloured())}"
 

@@ -18,7 +18,7 @@ from koala.core.model.values import Instant, Priority, SiteName, claim_id
 from koala.core.pipeline.claiming_schedule import last_claim_at, missed_at, moved_claim, next_claim
 from koala.core.pipeline.copying import settle_member
 from koala.core.pipeline.ending import drop_member, fail, on_missed, set_back
-from koala.core.pipeline.refusals import forgive, has_refused
+from koala.core.pipeline.refusals import has_refused, reset_refusals
 from koala.core.pipeline.starting import advance_start
 from koala.core.pipeline.wanted import hold
 from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart, ReclaimableSite, Victim
@@ -81,9 +81,9 @@ def try_to_claim(state: State, attempt: Attempt, now: Instant) -> None:
     job.tried_at = now
     policies = state.policies
     claim = policies.claim if job.deadline_at is None else policies.claim_timed
-    picture = grid_view_of(state, job)
-    question = claim_question(state, job, attempt, picture, now)
-    plan = state.recorder.ask(lambda: claim(question, picture, placement_policy(state, job)))
+    view = grid_view_of(state, job)
+    question = claim_question(state, job, attempt, view, now)
+    plan = state.recorder.ask(lambda: claim(question, view, placement_policy(state, job)))
     assert isinstance(plan, ClaimPlan), plan
     apply_plan(state, job, attempt, plan, now)
     if not isinstance(job.phase, Claiming) or job.phase.attempt is not attempt:
@@ -119,7 +119,7 @@ def move_claim(state: State, job: Job, now: Instant) -> None:
 
 
 def claim_question(
-    state: State, job: Job, attempt: Attempt, picture: GridView, now: Instant
+    state: State, job: Job, attempt: Attempt, view: GridView, now: Instant
 ) -> ClaimQuestion:
     present = attempt.present
     pending = tuple(
@@ -159,17 +159,17 @@ def claim_question(
             and now >= site.no_preempt_until
             and not has_refused(state, job, site.name)  # no preemption for another refusal
         ),
-        grounds=grounds(state, job, attempt, picture, now),
+        reclaimable=reclaimable(state, job, attempt, view, now),
     )
 
 
-def grounds(
-    state: State, job: Job, attempt: Attempt, picture: GridView, now: Instant
+def reclaimable(
+    state: State, job: Job, attempt: Attempt, view: GridView, now: Instant
 ) -> tuple[ReclaimableSite, ...]:
     """Reclaimable sites for the last try before a deadline, at which local jobs may be killed.
     Processors that neither a local job nor a claim holds are idle there, even if queued local jobs
-    wait for them. For a job on distinct sites, or with needs beside
-    processors, no local job is killed.
+    wait for them. For a job on distinct sites, or with needs beside processors, no local job is
+    killed.
     """
     is_last = job.deadline_at is not None and next_claim(state, job, attempt, now) is None
     if state.parameters.at_deadline != "kill" or not is_last or job.spec.distinct:
@@ -180,11 +180,11 @@ def grounds(
     for claim in state.ledger.values():
         ours[claim.site] = ours.get(claim.site, 0) + claim.processors
     found = []
-    for view in picture.sites:
-        site = state.sites[view.name]
-        if not view.admits(job.spec.owner):
+    for each in view.sites:
+        site = state.sites[each.name]
+        if not each.admits(job.spec.owner):
             continue
-        idle, local = view.idle, 0
+        idle, local = each.idle, 0
         if site.facts.may_kill_local and not site.is_probing:
             local = site.reported_local
             idle = max(idle, site.facts.processors - local - ours.get(site.name, 0))
@@ -387,7 +387,7 @@ def start_if_held(state: State, attempt: Attempt, now: Instant) -> bool:
         return False
     job = state.jobs[attempt.job]
     attempt.granted_at = now
-    forgive(job)
+    reset_refusals(job)
     starting = Starting(attempt=attempt)
     state.enter(job, starting, "all components claimed", now)
     advance_start(state, starting, now)

@@ -7,7 +7,7 @@ from koala.core.model.job import Attempt, Job, Member
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import FileName, Instant, SiteName, transfer_id
 from koala.core.pipeline.ending import drop_transfer
-from koala.core.pipeline.refusals import open_to
+from koala.core.pipeline.refusals import without_closed_sites
 from koala.core.pipeline.wanted import start_transfer
 from koala.core.queries import grid_view_of, part_of_file
 from koala.core.state import State
@@ -52,7 +52,7 @@ def _sources(
     files = job.spec.inputs_of(component)
     if len(files) == 1:
         return [(files[0].name, assignment.source, part_of_file(state, job, component))]
-    view = open_to(state, job, grid_view_of(state), now)
+    view = without_closed_sites(state, job, grid_view_of(state), now)
     found = []
     for file in files:
         replica = state.files.replicas[file.name]

@@ -18,7 +18,7 @@ from koala.core.pipeline.claiming_schedule import first_claim, tries_left
 from koala.core.pipeline.copying import settle_member
 from koala.core.pipeline.ending import fail
 from koala.core.pipeline.queue_entry import admit, set_timer
-from koala.core.pipeline.refusals import closed_to, open_to
+from koala.core.pipeline.refusals import sites_closed_to, without_closed_sites
 from koala.core.queries import (
     demand_of,
     fixed_site,
@@ -40,9 +40,9 @@ def place_timed(state: State, now: Instant) -> None:
     """
     waiting = [job for job in state.queues.timed.values() if job.spec.all_inputs]
     if waiting:
-        picture = grid_view_of(state)
+        view = grid_view_of(state)
         for job in waiting:
-            try_to_place(state, job, picture, now)
+            try_to_place(state, job, view, now)
         admit(state, now)
 
 
@@ -106,7 +106,7 @@ def reserves_for_aged(state: State, job: Job, now: Instant) -> bool:
     See `is_draining_for_aged`: the pause alternates, so that other jobs do not starve."""
     if not is_draining_for_aged(now - queued_at(job), state.parameters.ageing_s):
         return False
-    closed = closed_to(state, job, now)
+    closed = sites_closed_to(state, job, now)
     empty = empty_grid_view(state, job, closed)
     return ask_placement(state, job, whole_request(state, job, now), empty) is not None
 
@@ -118,13 +118,13 @@ def empty_grid_view(state: State, job: Job, closed: Collection[SiteName] = ()) -
     return empty_view(sites, files=state.files, bandwidth_default=default, closed=closed)
 
 
-def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> bool:
+def try_to_place(state: State, job: Job, view: GridView, now: Instant) -> bool:
     """Try to place a job (KOALA 3.1); return True if it was placed."""
     if now < job.not_before:
         return False
     state.fresh.pop(job.id, None)
     job.placement_tries += 1
-    seen = open_to(state, job, picture, now) if job.refusals else picture
+    seen = without_closed_sites(state, job, view, now) if job.refusals else view
     needed = job.needed
     is_whole = needed == len(job.spec.components)
     if is_whole and (job.largest > seen.idle_max or job.processors > seen.idle_sum):
@@ -132,7 +132,7 @@ def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> boo
     else:
         placement = find_placement(state, job, seen, needed, now)
     if placement is not None:
-        place(state, job, placement, picture, now)
+        place(state, job, placement, view, now)
         return True
     limit = state.parameters.placement_tries_max
     if limit and job.placement_tries >= limit:
@@ -141,19 +141,19 @@ def try_to_place(state: State, job: Job, picture: GridView, now: Instant) -> boo
 
 
 def find_placement(
-    state: State, job: Job, picture: GridView, needed: int, now: Instant
+    state: State, job: Job, view: GridView, needed: int, now: Instant
 ) -> Placement | None:
     """Find sites for all components if possible, else for as many as the job needs to start. The
     largest optional ones are tried first.
     """
     if needed == len(job.spec.components):
-        return find_whole_placement(state, job, picture, now)
+        return find_whole_placement(state, job, view, now)
     request = whole_request(state, job, now)
-    answer = ask_placement(state, job, request, picture)
+    answer = ask_placement(state, job, request, view)
     if answer is not None:
         return answer
     found: list[Assignment] = []
-    trial = picture.copy()
+    trial = view.copy()
     for part in sorted(
         request.parts, key=lambda p: (is_optional_member(job, p.component), -p.processors)
     ):
@@ -173,19 +173,17 @@ def find_placement(
     return Placement(assignments=tuple(found)) if is_enough else None
 
 
-def find_whole_placement(
-    state: State, job: Job, picture: GridView, now: Instant
-) -> Placement | None:
+def find_whole_placement(state: State, job: Job, view: GridView, now: Instant) -> Placement | None:
     """Find sites for all components. If an equal request was refused in this scan, the policy is
     not asked again; the answer is recorded all the same."""
     shape = _shape(job)
-    if picture.has_refused(shape):
+    if view.has_refused(shape):
         answer = state.recorder.ask(lambda: None)
         assert answer is None or isinstance(answer, Placement), answer
     else:
-        answer = ask_placement(state, job, whole_request(state, job, now), picture)
+        answer = ask_placement(state, job, whole_request(state, job, now), view)
     if answer is None and job.deadline_at is None:
-        picture.refuse(shape)
+        view.refuse(shape)
     return answer
 
 
@@ -234,10 +232,10 @@ def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
 
 
 def ask_placement(
-    state: State, job: Job, request: PlacementRequest, picture: GridView
+    state: State, job: Job, request: PlacementRequest, view: GridView
 ) -> Placement | None:
     def ask() -> Placement | None:
-        answer = placement_policy(state, job)(request, picture)
+        answer = placement_policy(state, job)(request, view)
         return answer if isinstance(answer, Placement) else None
 
     answer = state.recorder.ask(ask)
@@ -245,7 +243,7 @@ def ask_placement(
     return answer
 
 
-def place(state: State, job: Job, placement: Placement, picture: GridView, now: Instant) -> None:
+def place(state: State, job: Job, placement: Placement, view: GridView, now: Instant) -> None:
     """Dequeue a placed job; start its attempt and transfers, schedule claiming (KOALA 3.2)."""
     by_component = {assignment.component: assignment for assignment in placement.assignments}
     transfer_s = max((a.transfer_s for a in placement.assignments), default=0.0)
@@ -269,16 +267,16 @@ def place(state: State, job: Job, placement: Placement, picture: GridView, now: 
         assignment = by_component.get(member.component)
         if assignment is not None:
             component = job.spec.components[member.component]
-            picture.take(assignment.site, component.processors, component.gpus or 0)
-            picture.book(assignment)
+            view.take(assignment.site, component.processors, component.gpus or 0)
+            view.book(assignment)
             settle_member(state, attempt, member, assignment, now)
-    picture.close_probed(a.site for a in placement.assignments)
+    view.close_probed(a.site for a in placement.assignments)
     claim_at = first_claim(state, job, attempt)
     sites = ", ".join(str(m.site or "nowhere yet") for m in attempt.members)
     text = f"placed on {sites}" if by_component else "its deadline is near"
     state.enter(job, Claiming(attempt=attempt, claim_at=claim_at), text, now)
     if claim_at <= now:
         try_to_claim(state, attempt, now)
-        picture.close(sites_asked_enough(state))
+        view.close(sites_asked_enough(state))
     else:
         state.timers.set(claim_at, TimerKind.CLAIM, job.id)

@@ -39,7 +39,7 @@ first, later in every second, fourth and eighth: a job of days must not journal 
 quarter of a second, and late drift is slow."""
 
 
-def rest(cycle: int) -> int:
+def cycles_between_questions(cycle: int) -> int:
     """Interval, in cycles, between two questions to the policy at this age of the job."""
     cycles, every = STEADY_CYCLES, 1
     while cycle >= cycles and every < REST_MAX:
@@ -55,20 +55,20 @@ def on_progress(state: State, event: ev.ProgressReported, now: Instant) -> None:
         return
     job = state.jobs[event.job]
     policy = state.policies.progress.get(job.spec.progress or "")
-    running = {member.component: member for member in watched(attempt)}
+    running = {member.component: member for member in controlled_members(attempt)}
     reports = [report for report in event.members if report.component in running]
     if not reports or not isinstance(job.phase, Running):
         return
     history = job.course
     if history is None or history.attempt != event.attempt:
         history = ProgressHistory(attempt=event.attempt, policy=job.spec.progress or "")
-    question = asked(state, job, history, event.cycle, reports)
+    question = ask_policy(state, job, history, event.cycle, reports)
     shares: dict[int, float] = {}
-    if event.cycle % rest(event.cycle) == 0:
+    if event.cycle % cycles_between_questions(event.cycle) == 0:
         recorded = state.recorder.ask(lambda: () if policy is None else policy(question))
         assert isinstance(recorded, tuple), recorded
         able = {report.component for report in reports if report.can_pace}
-        shares = changed(history, [one for one in recorded if one.component in able])
+        shares = large_changes(history, [one for one in recorded if one.component in able])
     if not shares and not history.is_due(event.cycle):
         return
     state.is_changed = True
@@ -80,12 +80,12 @@ def on_progress(state: State, event: ev.ProgressReported, now: Instant) -> None:
         pace(state, running[component], history, share)
 
 
-def watched(attempt: Attempt) -> list[Member]:
+def controlled_members(attempt: Attempt) -> list[Member]:
     """Members whose progress counts: those that passed the barrier and still run."""
     return [member for member in attempt.at_barrier if member.passed_at is not None]
 
 
-def asked(
+def ask_policy(
     state: State, job: Job, history: ProgressHistory, cycle: int, reports: list[MemberReport]
 ) -> ProgressQuestion:
     cycle_s = state.parameters.progress_cycle_s
@@ -107,7 +107,7 @@ def asked(
         members=tuple(members),
         asynchrony_s=ASYNCHRONY_S if spec.asynchrony_s is None else spec.asynchrony_s,
         deviation_s=inf if spec.deviation_s is None else spec.deviation_s,
-        quanta=QUANTA_A_CYCLE * cycle_s * rest(cycle),
+        quanta=QUANTA_A_CYCLE * cycle_s * cycles_between_questions(cycle),
     )
 
 
@@ -120,7 +120,7 @@ def virtual_s(job: Job, report: MemberReport) -> Seconds:
     return report.work / (component.rate or unsaid)
 
 
-def changed(history: ProgressHistory, corrections: list[Correction]) -> dict[int, float]:
+def large_changes(history: ProgressHistory, corrections: list[Correction]) -> dict[int, float]:
     """New shares of the components whose change is large enough to send."""
     shares: dict[int, float] = {}
     for one in corrections:
@@ -147,14 +147,16 @@ def restore_full_speed(state: State, attempt: Attempt) -> None:
     """Let the other components run at full speed after one has ended. They may have been slowed
     down for it alone, and no correction speeds up components that advance evenly."""
     history = state.jobs[attempt.job].course
-    for component in paces(state, attempt):
+    for component in current_shares(state, attempt):
         if history is not None and component in history.shares:
             pace(state, attempt.members[component], history, 1.0)
 
 
-def paces(state: State, attempt: Attempt) -> dict[int, float]:
+def current_shares(state: State, attempt: Attempt) -> dict[int, float]:
     """Shares of a controlled job by component; empty before its first report."""
     history = state.jobs[attempt.job].course
     if history is None or history.attempt != attempt.number:
         return {}
-    return {one.component: history.shares.get(one.component, 1.0) for one in watched(attempt)}
+    return {
+        one.component: history.shares.get(one.component, 1.0) for one in controlled_members(attempt)
+    }

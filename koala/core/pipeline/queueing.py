@@ -71,9 +71,9 @@ def scan(state: State, now: Instant, *, is_whole: bool) -> int:
     if not aged and not others:
         admit(state, now)
         return 0
-    picture = grid_view_of(state)
+    view = grid_view_of(state)
     for job in (*aged.values(), *others):
-        if try_to_place(state, job, picture, now):
+        if try_to_place(state, job, view, now):
             placed += 1
         elif job.id in aged and not job.is_over and reserves_for_aged(state, job, now):
             break

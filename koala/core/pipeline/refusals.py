@@ -102,13 +102,13 @@ def _leave(
     state.timers.set(refusal.again_at, TimerKind.AGAIN, job.id)
 
 
-def on_again(state: State, job: Job) -> None:
+def on_back_off_over(state: State, job: Job) -> None:
     """Try a queued job again when the pause of a site is over."""
     if isinstance(job.phase, Placing) and job.deadline_at is None:
         state.ask_scan_for(job)
 
 
-def forgive(job: Job) -> None:
+def reset_refusals(job: Job) -> None:
     """Reset refusals once all components are claimed; errors may still come again."""
     for site, refusal in tuple(job.refusals.items()):
         if refusal.trouble is Trouble.REFUSED:
@@ -127,7 +127,7 @@ def _counts(state: State, job: Job, site: SiteName) -> bool:
     return refusal is not None and refusal.at >= state.sites[site].renewed_at
 
 
-def left_alone(state: State, job: Job, now: Instant) -> dict[SiteName, Refusal]:
+def avoided_sites(state: State, job: Job, now: Instant) -> dict[SiteName, Refusal]:
     """Sites from which the job backs off now, for any kind of trouble."""
     return {
         site: refusal
@@ -136,21 +136,21 @@ def left_alone(state: State, job: Job, now: Instant) -> dict[SiteName, Refusal]:
     }
 
 
-def closed_to(state: State, job: Job, now: Instant) -> dict[SiteName, Refusal]:
+def sites_closed_to(state: State, job: Job, now: Instant) -> dict[SiteName, Refusal]:
     """Sites at which the job is not placed now, because of back-off."""
     return {
         site: refusal
-        for site, refusal in left_alone(state, job, now).items()
+        for site, refusal in avoided_sites(state, job, now).items()
         if refusal.trouble is not Trouble.UNSENT
     }
 
 
-def open_to(state: State, job: Job, picture: GridView, now: Instant) -> GridView:
+def without_closed_sites(state: State, job: Job, view: GridView, now: Instant) -> GridView:
     """Remove the sites from which the job backs off from a view of the grid."""
-    left = left_alone(state, job, now)
+    left = avoided_sites(state, job, now)
     if not left:
-        return picture
-    own = picture.copy()
+        return view
+    own = view.copy()
     own.mute(site for site, refusal in left.items() if refusal.trouble is Trouble.UNSENT)
     own.close(site for site, refusal in left.items() if refusal.trouble is not Trouble.UNSENT)
     return own

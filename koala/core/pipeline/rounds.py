@@ -23,7 +23,7 @@ from koala.core.pipeline.placing import (
     whole_request,
 )
 from koala.core.pipeline.queue_entry import admit
-from koala.core.pipeline.refusals import closed_to
+from koala.core.pipeline.refusals import sites_closed_to
 from koala.core.queries import grid_view_of, placement_policy
 from koala.core.state import State
 
@@ -136,20 +136,20 @@ def visit(state: State, now: Instant) -> None:
             rounds.append(visiting(state, capacity, now).rounds(before, sites, draw))
         return next(rounds[0], None)
 
-    capacity, picture = CapacityCheck(state), grid_view_of(state)
+    capacity, view = CapacityCheck(state), grid_view_of(state)
     while (queue := state.recorder.ask(ask)) is not None:
         assert isinstance(queue, str), queue
-        stuck = try_head(state, QueueName(queue), capacity, picture, now)
+        stuck = try_head(state, QueueName(queue), capacity, view, now)
         if stuck is not None and reserves_for_aged(state, stuck, now):
             return
 
 
 def try_head(
-    state: State, queue: QueueName, capacity: CapacityCheck, picture: GridView, now: Instant
+    state: State, queue: QueueName, capacity: CapacityCheck, view: GridView, now: Instant
 ) -> Job | None:
     """Place the head of a queue, or disable the queue and return the head that does not fit."""
     head = head_of(state, queue, capacity, now)
-    if head is not None and (try_to_place(state, head, picture, now) or head.is_over):
+    if head is not None and (try_to_place(state, head, view, now) or head.is_over):
         return None
     state.queues.disabled[queue] = None
     return head
@@ -158,7 +158,9 @@ def try_head(
 def head_of(state: State, queue: QueueName, capacity: CapacityCheck, now: Instant) -> Job | None:
     """First job of a queue that may be tried now."""
     for job in state.queues.lines.get(queue, NO_JOBS).values():
-        if job.not_before <= now and capacity.can_take(job, tuple(closed_to(state, job, now))):
+        if job.not_before <= now and capacity.can_take(
+            job, tuple(sites_closed_to(state, job, now))
+        ):
             return job
     return None
 

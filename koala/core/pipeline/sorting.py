@@ -50,9 +50,9 @@ class Sorting:
         jobs = state.queues.jobs(GLOBAL) if is_whole or aged else tuple(state.fresh.values())
         others = {job.id: job for job in jobs if job.queue == GLOBAL and job.id not in aged}
         first = _ordered(state, others, now) if others else []
-        picture = grid_view_of(state)
+        view = grid_view_of(state)
         for job in (*aged.values(), *first):
-            if try_to_place(state, job, picture, now):
+            if try_to_place(state, job, view, now):
                 placed += 1
                 continue
             if job.is_over:

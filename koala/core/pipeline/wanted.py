@@ -26,7 +26,7 @@ from koala.core.model.job_spec import InputMode, JobType, StartType
 from koala.core.model.replicas import Transfer
 from koala.core.model.tcp_paths import paths_of
 from koala.core.model.values import SiteName
-from koala.core.pipeline.progress_control import paces
+from koala.core.pipeline.progress_control import current_shares
 from koala.core.queries import address_of, claims_of, part_of_file
 from koala.core.state import State
 from koala.protocol.messages import HeldFile, PathTarget
@@ -48,7 +48,7 @@ def wanted(state: State, site: SiteName) -> Wanted:
             continue
         attempt = state.placed[claim.job]
         holds.append(hold(state, attempt, claim))
-        share = paces(state, attempt).get(claim.component)
+        share = current_shares(state, attempt).get(claim.component)
         if share is not None:
             paced.append(PaceClaim(claim=claim.id, site=site, share=share))
         match state.jobs[claim.job].phase:

@@ -10,7 +10,7 @@ from koala.core.model.events import ProgressReported
 from koala.core.model.job import Running
 from koala.core.model.progress_reports import MemberReport
 from koala.core.model.values import JobId, SiteName
-from koala.core.pipeline.progress_control import watched
+from koala.core.pipeline.progress_control import controlled_members
 from koala.core.queries import live_attempt
 from koala.core.scheduler import Scheduler
 from koala.protocol.messages import Progress
@@ -49,7 +49,7 @@ class ProgressGatherer:
             is_told=news.is_told,
             can_pace=news.can_pace,
         )
-        if any(member.component not in reported for member in watched(attempt)):
+        if any(member.component not in reported for member in controlled_members(attempt)):
             while len(cycles) > CYCLES_MAX:
                 del cycles[min(cycles)]
             return None

@@ -16,7 +16,7 @@ from koala.core.model.values import SiteName
 from koala.daemon.auth.access_rules import Role, caller_of_call
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.authority import Authority
-from koala.daemon.auth.enrolments import Enrolments, site_picture, user_picture
+from koala.daemon.auth.enrolments import Enrolments, site_document, user_document
 from koala.daemon.quotas import RateLimits
 from koala.errors import ExhaustedError, KoalaError, RejectedError, SpecError
 from koala.identity.tls import JoinToken
@@ -128,7 +128,7 @@ class Registrar:
             secret=secret,
             authority=self._authority.certificate,
         )
-        return {**site_picture(self._enrolments.sites[request.name]), "token": token.text()}
+        return {**site_document(self._enrolments.sites[request.name]), "token": token.text()}
 
     def revoke_site(self, name: str) -> dict[str, Any]:
         """Revoke a site's certificates and end its session. Raises UnknownNameError."""
@@ -136,12 +136,12 @@ class Registrar:
         record = self._enrolments.revoke_site(name)
         log.warning("site.revoked", site=name, by=by)
         self._disconnect(SiteName(name), f"the certificate of {name} was revoked by {by}")
-        return site_picture(record)
+        return site_document(record)
 
     def sites(self) -> dict[str, Any]:
         """Return every site that was ever added."""
         known = self._enrolments.sites
-        return {"sites": [site_picture(known[name]) for name in sorted(known)]}
+        return {"sites": [site_document(known[name]) for name in sorted(known)]}
 
     def add_user(self, request: AddUserRequest) -> dict[str, Any]:
         """Add a user and return the token, shown only once. Raises SpecError, RejectedError."""
@@ -155,19 +155,19 @@ class Registrar:
         assert self._authority is not None
         log.info("user.added", user=request.name, role=role.value, by=by)
         ca = self._authority.certificate.decode()
-        return {**user_picture(self._enrolments.users[request.name]), "token": token, "ca": ca}
+        return {**user_document(self._enrolments.users[request.name]), "token": token, "ca": ca}
 
     def revoke_user(self, name: str) -> dict[str, Any]:
         """Revoke a user's credentials. Raises UnknownNameError, SpecError for the last
         administrator."""
         record = self._enrolments.revoke_user(name)
         log.warning("user.revoked", user=name, by=caller_of_call().name)
-        return user_picture(record)
+        return user_document(record)
 
     def users(self) -> dict[str, Any]:
         """Return every user that was ever added."""
         users = self._enrolments.users
-        return {"users": [user_picture(users[name]) for name in sorted(users)]}
+        return {"users": [user_document(users[name]) for name in sorted(users)]}
 
     async def audit(self, last: int) -> dict[str, Any]:
         """Return the newest lines of the audit log, oldest first."""

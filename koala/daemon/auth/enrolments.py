@@ -411,7 +411,7 @@ class Enrolments:
             raise RejectedError(reason) from error
 
 
-def site_picture(record: SiteRecord) -> dict[str, Any]:
+def site_document(record: SiteRecord) -> dict[str, Any]:
     """Render a site's enrolment without secrets."""
     return {
         "site": record.name,
@@ -427,7 +427,7 @@ def site_picture(record: SiteRecord) -> dict[str, Any]:
     }
 
 
-def user_picture(record: UserRecord) -> dict[str, Any]:
+def user_document(record: UserRecord) -> dict[str, Any]:
     """Render a user without secrets."""
     return {
         "user": record.name,

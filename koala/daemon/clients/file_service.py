@@ -25,7 +25,7 @@ from koala.daemon.loop.group_commit import BatchContext
 from koala.errors import ExhaustedError, RejectedError, SpecError, UnknownSiteError
 from koala.files.names import check_name, own_prefix, shown
 from koala.protocol.names import SHARED
-from koala.views.documents import files_picture
+from koala.views.documents import files_document
 from koala.wire.v1 import koala_pb2 as pb
 
 STALLED_S = 60.0
@@ -181,18 +181,18 @@ class FileService:
             )
         return site, False
 
-    def pictures(self, batch: BatchContext, caller: Caller) -> list[dict[str, Any]]:
+    def documents(self, batch: BatchContext, caller: Caller) -> list[dict[str, Any]]:
         """List the catalogue as a caller sees it: the files that it may read, at its sites."""
         user = UserName(caller.name)
         sees_all = caller.sees("")
         sites = batch.scheduler.sites.values()
         seen = {site.name for site in sites if sees_all or site.facts.admits(user)}
         found = [
-            picture | {"sites": [site for site in picture["sites"] if site in seen]}
-            for picture in files_picture(batch.scheduler)
-            if sees_all or may_read(caller.name, picture["file"])
+            document | {"sites": [site for site in document["sites"] if site in seen]}
+            for document in files_document(batch.scheduler)
+            if sees_all or may_read(caller.name, document["file"])
         ]
-        return [picture for picture in found if picture["sites"] or sees_all]
+        return [document for document in found if document["sites"] or sees_all]
 
     async def remove(self, request: pb.RemoveFileRequest, caller: Caller) -> dict[str, Any]:
         """Remove a user's file from one site, or from all; return where it was and is gone.

@@ -78,8 +78,9 @@ class Listing:
                 jobs = batch.scheduler.jobs
                 shown = [jobs[name] for name in part if name in jobs]
                 return [
-                    picture | {"copying": copying(batch.scheduler, jobs[picture["job"]], batch.now)}
-                    for picture in self.pictures(shown)
+                    document
+                    | {"copying": copying(batch.scheduler, jobs[document["job"]], batch.now)}
+                    for document in self.documents(shown)
                 ]
 
             found += await event_loop.ask(query)
@@ -97,7 +98,7 @@ class Listing:
             return list(known)
         return sorted((JobId(job) for job in self.jobs if job in known), key=_number)
 
-    def pictures(self, jobs: Iterable[Job]) -> list[dict[str, Any]]:
+    def documents(self, jobs: Iterable[Job]) -> list[dict[str, Any]]:
         """Summarize the jobs that match and that the caller may see."""
         return [summary(job) for job in jobs if self._is_wanted(job)]
 
@@ -111,7 +112,7 @@ class Listing:
         )
 
 
-def damaged_picture(job: str) -> dict[str, Any]:
+def damaged_document(job: str) -> dict[str, Any]:
     """Placeholder in a list for an archived job that is damaged."""
     return {
         "job": job,

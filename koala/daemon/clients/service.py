@@ -32,7 +32,7 @@ from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.auth.enrolment_service import Registrar
 from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
 from koala.daemon.clients.file_service import FileService
-from koala.daemon.clients.listing import Listing, damaged_picture
+from koala.daemon.clients.listing import Listing, damaged_document
 from koala.daemon.clients.logs import Logs, LogsWanted
 from koala.daemon.clients.outputs import Outputs, OutputsWanted
 from koala.daemon.clients.site_status import SiteStatus
@@ -47,9 +47,9 @@ from koala.errors import ExhaustedError, RejectedError, SpecError, UnknownJobErr
 from koala.protocol.versions import PROTOCOL
 from koala.rsl import write_job
 from koala.views.accounting import By, Period, Report
-from koala.views.documents import course, whole_picture
+from koala.views.documents import timeline_document, whole_document
 from koala.views.explain import why
-from koala.views.queues import queues_picture
+from koala.views.queues import queues_document
 from koala.wire.status import from_submitted
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaServicer
@@ -160,7 +160,7 @@ class Service(KoalaServicer):
     ) -> list[dict[str, Any]]:
         """Read matching jobs of the archive, in the order of their ends."""
         caller = listing.caller
-        known = {picture["job"] for picture in found}
+        known = {document["job"] for document in found}
         wanted = ArchiveQuery(owner=owner_wanted(caller, listing.owner))
         older: list[dict[str, Any]] = []
         looked_at = 0
@@ -168,8 +168,8 @@ class Service(KoalaServicer):
         async with slot, aclosing(self.archive.read(wanted)) as parts:
             async for part in parts:
                 looked_at += len(part.jobs) + len(part.damaged)
-                older += map(damaged_picture, part.damaged)
-                older += listing.pictures(job for job in part.jobs if job.id not in known)
+                older += map(damaged_document, part.damaged)
+                older += listing.documents(job for job in part.jobs if job.id not in known)
                 has_enough = 0 < listing.last <= len(found) + len(older)
                 if has_enough or looked_at >= PAST_JOBS_MAX:
                     break
@@ -180,12 +180,12 @@ class Service(KoalaServicer):
         caller = caller_of_call()
 
         def read(batch: BatchContext) -> tuple[dict[str, Any], JobSpec]:
-            picture = _picture(batch, request.job, caller)
-            return picture, batch.scheduler.jobs[picture["job"]].spec
+            document = _visible_job(batch, request.job, caller)
+            return document, batch.scheduler.jobs[document["job"]].spec
 
-        picture, spec = await self._query_job(request.job, read)
+        document, spec = await self._query_job(request.job, read)
         description = await asyncio.to_thread(_description, spec)
-        return _document({**picture, "description": description})
+        return _document({**document, "description": description})
 
     async def Why(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
@@ -204,7 +204,7 @@ class Service(KoalaServicer):
 
         def timeline(batch: BatchContext) -> dict[str, Any]:
             job = _known(batch, request.job, caller)
-            return course(batch.scheduler, job, batch.now)
+            return timeline_document(batch.scheduler, job, batch.now)
 
         return _document(await self._query_job(request.job, timeline))
 
@@ -221,15 +221,15 @@ class Service(KoalaServicer):
     async def Sites(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
-        def pictures(batch: BatchContext) -> list[dict[str, Any]]:
+        def documents(batch: BatchContext) -> list[dict[str, Any]]:
             shown = _shown(batch, caller)
             return [
-                picture
-                for picture in self.site_status.pictures(batch.scheduler, batch.now)
-                if picture["site"] in shown
+                document
+                for document in self.site_status.documents(batch.scheduler, batch.now)
+                if document["site"] in shown
             ]
 
-        return _document({"sites": await self.event_loop.ask(pictures)})
+        return _document({"sites": await self.event_loop.ask(documents)})
 
     async def ChangeSite(self, request: pb.SiteRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
@@ -243,8 +243,8 @@ class Service(KoalaServicer):
             facts = site.facts if site is not None else None
             caller.require_change_of(request.site, facts, request.verb)
             _change_site(batch, SiteName(request.site), request.verb, UserName(caller.name))
-            pictures = self.site_status.pictures(batch.scheduler, batch.now)
-            return next(picture for picture in pictures if picture["site"] == request.site)
+            documents = self.site_status.documents(batch.scheduler, batch.now)
+            return next(document for document in documents if document["site"] == request.site)
 
         return _document(await self.event_loop.ask(change))
 
@@ -252,7 +252,7 @@ class Service(KoalaServicer):
 
     async def ListFiles(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
-        files = await self.event_loop.ask(lambda batch: self.files.pictures(batch, caller))
+        files = await self.event_loop.ask(lambda batch: self.files.documents(batch, caller))
         return _document({"files": files})
 
     async def Upload(self, messages: AsyncIterator[pb.UploadUp], context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
@@ -278,10 +278,10 @@ class Service(KoalaServicer):
     async def Queues(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
-        def picture(batch: BatchContext) -> dict[str, Any]:
-            return queues_picture(batch.scheduler, caller.sees)
+        def document(batch: BatchContext) -> dict[str, Any]:
+            return queues_document(batch.scheduler, caller.sees)
 
-        return _document(await self.event_loop.ask(picture))
+        return _document(await self.event_loop.ask(document))
 
     async def Report(self, request: pb.ReportRequest, _: Context) -> pb.Document:  # noqa: N802
         by, period = _wanted_report(request)
@@ -451,8 +451,8 @@ def _known(batch: BatchContext, job: str, caller: Caller) -> JobId:
     return JobId(job)
 
 
-def _picture(batch: BatchContext, job: str, caller: Caller) -> dict[str, Any]:
-    return whole_picture(batch.scheduler, _known(batch, job, caller), batch.now)
+def _visible_job(batch: BatchContext, job: str, caller: Caller) -> dict[str, Any]:
+    return whole_document(batch.scheduler, _known(batch, job, caller), batch.now)
 
 
 def _description(spec: JobSpec) -> str:
@@ -463,5 +463,5 @@ def _description(spec: JobSpec) -> str:
         return ""
 
 
-def _document(picture: dict[str, Any]) -> pb.Document:
-    return pb.Document(json=msgspec.json.encode(picture).decode())
+def _document(found: dict[str, Any]) -> pb.Document:
+    return pb.Document(json=msgspec.json.encode(found).decode())

@@ -11,7 +11,7 @@ from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.auth.enrolments import SiteRecord
-from koala.views.documents import sites_picture
+from koala.views.documents import sites_document
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +24,19 @@ class SiteStatus:
     registry: AgentRegistry
     enrolled: Mapping[str, SiteRecord]
 
-    def pictures(self, scheduler: Scheduler, now: Instant) -> list[dict[str, Any]]:
+    def documents(self, scheduler: Scheduler, now: Instant) -> list[dict[str, Any]]:
         """Render all sites, in order of name."""
         drained = {site.name for site in scheduler.sites.values() if site.is_drained}
         return [
             {
-                **picture,
-                "is_drained": picture["site"] in drained,
-                "trouble": self.registry.trouble(picture["site"]),
-                "notice": self.registry.notice(picture["site"]),
-                "version": self.registry.version(picture["site"]),
-                **self._enrolment(picture["site"]),
+                **document,
+                "is_drained": document["site"] in drained,
+                "trouble": self.registry.trouble(document["site"]),
+                "notice": self.registry.notice(document["site"]),
+                "version": self.registry.version(document["site"]),
+                **self._enrolment(document["site"]),
             }
-            for picture in sites_picture(scheduler, now)
+            for document in sites_document(scheduler, now)
         ]
 
     def troubles(self, scheduler: Scheduler, spec: JobSpec) -> list[str]:

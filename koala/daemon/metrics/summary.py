@@ -13,7 +13,7 @@ from koala.daemon.metrics.parts import DaemonParts
 from koala.daemon.policy_sandbox import replaced_policies
 
 
-def metrics_picture(parts: DaemonParts, scheduler: Scheduler) -> dict[str, Any]:
+def metrics_document(parts: DaemonParts, scheduler: Scheduler) -> dict[str, Any]:
     """Return the counters and gauges by name."""
     phases = Counter(scheduler.forgotten)
     kinds = Counter(type(job.phase) for job in scheduler.jobs.values())

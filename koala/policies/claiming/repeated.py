@@ -28,7 +28,9 @@ def repeated(question: ClaimQuestion, view: GridView, place: PlacementPolicy) ->
             claims=tuple(a.component for a in found if a.site == sites[a.component]),
             moves=tuple(a for a in found if a.site != sites[a.component]),
         )
-    return ClaimPlan(fraction=fraction, forced=_forced(question, view) if question.grounds else ())
+    return ClaimPlan(
+        fraction=fraction, forced=_forced(question, view) if question.reclaimable else ()
+    )
 
 
 def _placed(
@@ -105,15 +107,15 @@ def _forced(question: ClaimQuestion, view: GridView) -> tuple[Assignment, ...]:
     needed = max(strict, question.components - question.held)
     smallest_first = sorted(question.pending, key=lambda p: (p.is_optional, p.processors))
     parts = by_decreasing_size(smallest_first[:needed])
-    sites = [ground.site for ground in question.grounds]
+    sites = [site.site for site in question.reclaimable]
     routes = [_routes(part, question, view) for part in parts]
     room = make_room(
         [
             (part.processors, [i for i, site in enumerate(sites) if site in reached])
             for part, reached in zip(parts, routes, strict=True)
         ],
-        [ground.idle for ground in question.grounds],
-        [(1,) * ground.local for ground in question.grounds],
+        [site.idle for site in question.reclaimable],
+        [(1,) * site.local for site in question.reclaimable],
     )
     if room is None:
         return ()
@@ -125,7 +127,7 @@ def _routes(part: PendingPart, question: ClaimQuestion, view: GridView) -> dict[
     reached: dict[str, Assignment] = {}
     ways: Iterable[tuple[float, SiteName | None, SiteName]]
     if part.file is None:
-        ways = [(0.0, None, ground.site) for ground in question.grounds]
+        ways = [(0.0, None, site.site) for site in question.reclaimable]
     else:
         ways = view.near(part.file, question.user)
     for seconds_per_byte, source, site in ways:

@@ -10,7 +10,7 @@ from koala.core.model.job import SITE_FAULTS
 from koala.core.model.values import Instant, JobId, SiteName
 from koala.core.scheduler import Scheduler
 from koala.sim.replay.chronicle import Chronicle, ClaimNote
-from koala.views.documents import job_picture
+from koala.views.documents import job_document
 
 Row = Mapping[str, Any]
 _INSTANTS = ("submitted_at", "placed_at", "claimed_at", "started_at", "ended_at")
@@ -19,17 +19,17 @@ ENDED = ("Finished", "Failed", "Cancelled")
 
 def job_row(scheduler: Scheduler, job: JobId) -> dict[str, Any]:
     """Compute the figures of a job; None where it did not reach one."""
-    picture = job_picture(scheduler, job)
-    timeline = picture["timeline"]
-    is_finished = picture["phase"] == "Finished"
+    found = job_document(scheduler, job)
+    timeline = found["timeline"]
+    is_finished = found["phase"] == "Finished"
     return {
         "job": job,
-        **{name: picture[name] for name in ("phase", "reason", "priority", "processors", "sites")},
+        **{name: found[name] for name in ("phase", "reason", "priority", "processors", "sites")},
         **{name: timeline[name] for name in _INSTANTS},
         "response_s": timeline["ended_at"] - timeline["submitted_at"] if is_finished else None,
         "wait_s": timeline["total_waiting_s"],
         **{name: timeline[name] for name in ("start_delay_s", "start_skew_s")},
-        **{name: picture[name] for name in ("attempts", "placement_tries", "claiming_tries")},
+        **{name: found[name] for name in ("attempts", "placement_tries", "claiming_tries")},
         "held_processor_s": timeline["processor_wasted_s"],
         "run_processor_s": timeline["processor_run_s"],
     }

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from koala.errors import ConfigError
 from koala.runtime.atomic_file import atomic_file, write_atomically
-from koala.sim.trace.course import Course
+from koala.sim.trace.driver import ReplayDriver
 from koala.sim.trace.events import Change, check_changes
 from koala.sim.trace.job_files import COLUMNS, CsvRows, OutcomeLog, is_log
 from koala.sim.trace.run import TraceRun
@@ -131,7 +131,7 @@ class Replay:
         )
         written = None
         with self._rows(kept) as rows:
-            course = Course(
+            driver = ReplayDriver(
                 run,
                 changes=self._setting.changes,
                 rows=self._outcomes if rows is None else CsvRows(rows),
@@ -139,14 +139,14 @@ class Replay:
                 poll=self._poll,
             )
             if kept is not None:
-                course.restore(kept["course"])
-            course.go(self._setting.until)
+                driver.restore(kept["course"])
+            driver.go(self._setting.until)
             if rows is not None and self._checkpoint is not None:
                 written = rows.tell()
         # After the rows: those that a checkpoint counts are there.
-        if self._checkpoint is not None and course.stopped_at is not None:
-            self._write_checkpoint(self._checkpoint, course, written)
-        return course.document()
+        if self._checkpoint is not None and driver.stopped_at is not None:
+            self._write_checkpoint(self._checkpoint, driver, written)
+        return driver.document()
 
     def _poll(self) -> bool:
         self._report(self._log.position)
@@ -173,13 +173,13 @@ class Replay:
 
     # Checkpoints ------------------------------------------------------------------------------
 
-    def _write_checkpoint(self, path: Path, course: Course, written: int | None) -> None:
+    def _write_checkpoint(self, path: Path, driver: ReplayDriver, written: int | None) -> None:
         """Save the state, and the length of the file of jobs that belongs to it."""
         kept = json.dumps(
             {
                 "setting": self._setting.identity(),
                 "rows": written,
-                "course": course.kept(),
+                "course": driver.kept(),
             }
         )
         head = json.dumps({"koala_checkpoint": _VERSION, "digest": _digest_of(kept)})

@@ -21,7 +21,7 @@ from koala.core.queries import booked
 from koala.core.scheduler import Scheduler
 from koala.policies import chosen
 from koala.views.digest import digest
-from koala.views.documents import job_picture
+from koala.views.documents import job_document
 from koala.views.explain import why
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
@@ -56,10 +56,10 @@ def test_a_copy_is_ordered_at_the_rate_that_was_booked_for_it() -> None:
     script.tell(reader("j1", length_mi=40_000.0))
     order = script.expect(StartTransfer, source="home", target="delft")
     assert order.booked_bps == 50.0
-    assert job_picture(script.scheduler, JobId("j1"))["timeline"]["transfer_estimate_s"] == 20.0
+    assert job_document(script.scheduler, JobId("j1"))["timeline"]["transfer_estimate_s"] == 20.0
     assert booked(script.scheduler) == {(HOME, DELFT): 50.0}
     assert script.scheduler.wanted(DELFT).fetches == (order,)
-    part = job_picture(script.scheduler, JobId("j1"))["parts"][0]
+    part = job_document(script.scheduler, JobId("j1"))["parts"][0]
     assert (part["mips"], part["booked_bps"]) == (2000.0, 50.0)
 
 

@@ -20,7 +20,7 @@ from koala.core.model.job_spec import Deadline
 from koala.core.model.replicas import CHECKED_BPS
 from koala.core.model.values import JobId, SiteName, TransferId
 from koala.core.pipeline.claiming import victims
-from koala.views.documents import whole_picture
+from koala.views.documents import whole_document
 from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import a_job, a_site
@@ -59,7 +59,7 @@ def start_at(script: Script, name: str = "j1") -> float:
 
 def shown(script: Script, name: str = "j1") -> dict[str, Any]:
     """Return what users see of the job now."""
-    return whole_picture(script.scheduler, JobId(name), script.now)
+    return whole_document(script.scheduler, JobId(name), script.now)
 
 
 def test_a_file_that_comes_early_lets_the_job_be_claimed_and_started_at_once(

@@ -11,7 +11,7 @@ from koala.core.model.events import ProgressReported
 from koala.core.model.job import EndKind
 from koala.core.model.progress_reports import POINTS_MAX, MemberReport, ProgressHistory
 from koala.core.model.values import JobId, SiteName
-from koala.core.pipeline.progress_control import rest
+from koala.core.pipeline.progress_control import cycles_between_questions
 from koala.core.policy_api import Policies
 from koala.policies import chosen
 from tests.harness.builders import FREE, a_component, a_job, a_site
@@ -108,7 +108,14 @@ def test_a_report_that_changes_nothing_is_not_journaled(script: Script) -> None:
 
 def test_an_old_job_is_corrected_less_often_and_as_much_in_the_same_time(script: Script) -> None:
     """A job's corrections in the journal are bounded, however far apart its components are."""
-    assert [rest(cycle) for cycle in (0, 1199, 1200, 4800, 19_200, 10**9)] == [1, 1, 2, 4, 8, 8]
+    assert [cycles_between_questions(cycle) for cycle in (0, 1199, 1200, 4800, 19_200, 10**9)] == [
+        1,
+        1,
+        2,
+        4,
+        8,
+        8,
+    ]
     begun(script, asynchrony_s=0.1)
     told_of = 0
     for cycle in range(20_000, 20_800):

@@ -11,7 +11,7 @@ from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTrans
 from koala.core.model.events import Event, SiteResumed
 from koala.core.model.job import EndKind
 from koala.core.model.values import FOREVER, JobId, SiteName
-from koala.core.pipeline.refusals import closed_to
+from koala.core.pipeline.refusals import sites_closed_to
 from koala.policies import chosen
 from koala.views.explain import why
 from tests.core.conftest import Begin
@@ -94,7 +94,7 @@ def test_what_waited_in_vain_in_the_queue_pauses_no_longer(begin: Begin) -> None
         assert claim == f"j1/{attempt}/0/1"
         script.after(4.9)
         script.gone(claim, EndKind.REFUSED, reason="not started within 5 s").after(1.0)
-    assert not closed_to(script.scheduler, script.job("j1"), script.now)
+    assert not sites_closed_to(script.scheduler, script.job("j1"), script.now)
     script.drop()
 
 

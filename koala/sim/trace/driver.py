@@ -1,5 +1,4 @@
-"""Driver of a replay: a run with its changes and stops, its figures, and its output of ended
-jobs."""
+"""Drive a replay to its stops, make its changes and write the jobs that ended."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _SLICE = 1_000
 """Number of instants between two calls of `poll`."""
 
 
-class Course:
+class ReplayDriver:
     """Driver of a replay. `poll` is called often; it returns True to stop, and may report
     progress."""
 
