@@ -13,8 +13,9 @@ from koala.papers.synchronous.simulation.setting import Setting
 from tests.papers.simulations.synchronous.oracle import Grid
 
 SMALL = Setting(
-    machines=4, tasks=30, interarrival_s=60.0, duration_s=(300.0, 500.0), window_s=(10.0, 60.0)
+    machines=4, tasks=20, interarrival_s=60.0, duration_s=(300.0, 500.0), window_s=(10.0, 60.0)
 )
+"""So many tasks are enough for each case to differ from one without its option."""
 CASES: dict[str, tuple[Setting, dict[str, Any]]] = {
     "SQ": (SMALL, {}),
     "QoS": (replace(SMALL, scheme="QoS"), {"scheme": "QoS"}),
@@ -29,7 +30,7 @@ CASES: dict[str, tuple[Setting, dict[str, Any]]] = {
     ),
     "printed": (replace(SMALL, test="printed"), {"printed": True}),
     "demand": (replace(SMALL, dummy="demand"), {"from_start": False}),
-    "fit": (replace(SMALL, interarrival_s=10.0, mapping="fit"), {"fit": True}),
+    "fit": (replace(SMALL, interarrival_s=10.0, mapping="fit", tasks=30), {"fit": True}),
     "agreed": (replace(SMALL, release="agreed"), {"agreed_end": True}),
     "quantum": (replace(SMALL, quantum_s=0.25), {"quantum": 0.25}),
 }
