@@ -18,7 +18,7 @@ from koala.files.incoming import Incoming
 from koala.files.rate_limits import RateLimits
 from koala.identity.tls import IdentityFile
 from koala.protocol import messages
-from koala.protocol.codec import mark_of
+from koala.protocol.codec import watermark_of
 from koala.protocol.names import SiteName
 from koala.runtime import clock
 from koala.runtime.disk import MB, Disk
@@ -160,7 +160,7 @@ def _surroundings(
         timing=Timing(silence_s=config.agent.silence_s),
         random=Random(os.urandom(8)),
         now=clock.now(),
-        mark=store.mark,
+        mark=store.watermark,
     )
     session_status = SessionStatus(session)
     link_events: asyncio.Queue[Event] = asyncio.Queue()
@@ -207,7 +207,7 @@ def _surroundings(
             lambda: _description(config, site, version=version, manager=manager, files=files),
         ),
         decode=codec.decode,
-        mark=mark_of,
+        mark=watermark_of,
         identity=identity,
     )
     return Surroundings(

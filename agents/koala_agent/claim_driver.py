@@ -302,7 +302,7 @@ class ClaimDriver:
         forgotten."""
         while True:
             await asyncio.sleep(WATERMARK_S)
-            if self._unstored or self._store.has_new_watermark:
+            if self._unstored or self._store.has_staged_watermark:
                 writes, self._unstored = self._unstored, []
                 await self._callbacks.commit(writes)
 

@@ -287,7 +287,7 @@ class Site:
 
     def keep_watermark(self, mark: Watermark) -> None:
         """Store the watermark with the next commit, or after MARK_S when there is none."""
-        self._store.note_watermark(mark)
+        self._store.stage_watermark(mark)
 
     def begin_session(self, welcome: Welcome) -> None:
         """Begin a session: pass the leases to starters and the relay to copies."""

@@ -167,7 +167,7 @@ FROM_AGENT: Direction[pb.FromAgent, FromAgent] = Direction(
 )
 
 
-def mark_of(message: pb.ToAgent) -> messages.Watermark | None:
+def watermark_of(message: pb.ToAgent) -> messages.Watermark | None:
     """Decode the row of the journal that a message rests on, if it names one. Raises SpecError."""
     if not message.HasField("mark"):
         return None
@@ -175,7 +175,7 @@ def mark_of(message: pb.ToAgent) -> messages.Watermark | None:
     return mark
 
 
-def set_mark(message: pb.ToAgent, mark: messages.Watermark) -> None:
+def set_watermark(message: pb.ToAgent, mark: messages.Watermark) -> None:
     """Name the row of the journal that a message rests on."""
     message.mark.CopyFrom(encoder(messages.Watermark, pb.Mark.DESCRIPTOR)(mark))
 

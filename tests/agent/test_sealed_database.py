@@ -61,7 +61,14 @@ def write_store(folder: Path) -> Callable[[], None]:
 def read_store(folder: Path) -> Any:
     store = Store(folder)
     try:
-        return store.claims(), store.forgotten(), store.epoch, store.port, store.leases, store.mark
+        return (
+            store.claims(),
+            store.forgotten(),
+            store.epoch,
+            store.port,
+            store.leases,
+            store.watermark,
+        )
     finally:
         store.close()
 

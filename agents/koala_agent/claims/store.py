@@ -162,17 +162,17 @@ class Store:
             self._set_fact("leases", json.dumps(text))
 
     @property
-    def mark(self) -> Watermark | None:
+    def watermark(self) -> Watermark | None:
         """The last stored watermark. Raises JournalError."""
-        return self._read("mark", "", _mark_of)
+        return self._read("mark", "", _watermark_of)
 
-    def note_watermark(self, mark: Watermark) -> None:
+    def stage_watermark(self, mark: Watermark) -> None:
         """Keep the watermark for the next `commit`: the effects of an order are stored together
         with it."""
         self._next_watermark = mark
 
     @property
-    def has_new_watermark(self) -> bool:
+    def has_staged_watermark(self) -> bool:
         """True while a newer watermark than the stored one waits for a `commit`."""
         return self._next_watermark is not self._stored_watermark
 
@@ -194,7 +194,7 @@ class Store:
         self._database.write(lambda connection: connection.execute(statement, (name, value)))
 
 
-def _mark_of(text: str) -> Watermark | None:
+def _watermark_of(text: str) -> Watermark | None:
     if not text:
         return None
     epoch, seq, chain, seal = json.loads(text)

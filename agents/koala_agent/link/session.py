@@ -237,19 +237,19 @@ class Session:
     def _receive(self, received: Received, now: float) -> list[Output]:
         message = received.message
         if isinstance(message, Beat):
-            return [*self._keep(received.mark), Send(message)]
+            return [*self._keep_watermark(received.mark), Send(message)]
         if not self._is_inventory_sent and not isinstance(message, Reject | Goodbye):
             self._early.append(received)
             if len(self._early) > EARLY_MAX:
                 return self._hang_up(f"over {EARLY_MAX} messages before our inventory", now)
             return []
         outputs = self._handle_message(message, now)
-        kept = self._keep(received.mark)
+        kept = self._keep_watermark(received.mark)
         # The effects of a message are stored together with its watermark, but no watermark is
         # stored before its daemon's epoch.
         return [*outputs, *kept] if isinstance(message, Welcome) else [*kept, *outputs]
 
-    def _keep(self, mark: Watermark | None) -> list[Output]:
+    def _keep_watermark(self, mark: Watermark | None) -> list[Output]:
         """Keep a new watermark, only of a daemon that is obeyed."""
         if mark is None or mark == self.mark or not isinstance(self.state, TakingInventory | Live):
             return []

@@ -5,12 +5,13 @@ installed: `placeholders` puts these modules beside a small `starter.py`, which 
 Imports that can be late are late, so that the check-in is quick.
 
 - `state_machine` is pure: `events` in, actions out. The rules are those of the design.
-- `driver` does the I/O: the `connection` to the agent, the `processes` of the `program`
-  (`process_tree` finds them again), the `kv_socket`, and the `path_probes`.
+- `driver` does the I/O: the `connection` to the agent, the `processes` of the `program` on
+  the machines of the `allocation` (`process_tree` finds them again), the `kv_socket`, and the
+  `path_probes`.
 - `mailbox` is the connection by files, where nobody can dial.
 - `blocked` has the processes at the barrier: a compiled gate (`gate.c`), or a fork.
 - `resident` has the parent of starters on the agent's machine, and its forks.
-- `node` has the helpers on other machines of the component; `process_host` is what a starter and a
-  helper share.
+- `node` has the helpers on other machines of the component. Starter and helper share
+  `machine_driver` and `process_host`.
 - `mpi_launchers` run where the program is not the starter's own child.
 """

@@ -36,8 +36,9 @@ from koala_agent.starter.events import (
     Woken,
     WriteEnd,
 )
+from koala_agent.starter.machine_driver import MachineDriver
 from koala_agent.starter.messages import END_FILE, PASS_FILE, EndRecord, PassRecord, to_json
-from koala_agent.starter.process_host import MachineDriver, ProcessHost, make_sync_request
+from koala_agent.starter.process_host import ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK
 from koala_agent.starter.processes import Served
 from koala_agent.starter.procfs import boot_id

@@ -66,7 +66,7 @@ class AgentConnection:
         mark = self._watermarks.newest()
         if self.site is not None and self.session.is_live and mark != self._sent_watermark:
             self._sent_watermark = mark
-            codec.set_mark(encoded[0], self._watermarks.sign(self.site, mark))
+            codec.set_watermark(encoded[0], self._watermarks.sign(self.site, mark))
         if not self.stream.put(encoded) and not self.stream.is_over:
             self.reason = "the agent does not read"
             self.stream.end()

@@ -136,24 +136,24 @@ def test_a_fact_that_cannot_be_read_is_refused(tmp_path: Path, name: str, value:
     spoil(tmp_path, "INSERT OR REPLACE INTO fact VALUES (?, ?)", (name, value))
     store = Store(tmp_path)
     with pytest.raises(JournalError, match=rf"agent\.db: the {name} .* cannot be read"):
-        getattr(store, name)
+        getattr(store, "watermark" if name == "mark" else name)
     store.close()
 
 
 def test_a_row_of_the_journal_is_stored_with_the_next_commit(tmp_path: Path) -> None:
     watermarks = [Watermark(epoch=2, seq=n, chain=b"\x01\x00", seal=b"\xff") for n in (8, 9)]
     store = Store(tmp_path)
-    assert store.mark is None
-    store.note_watermark(watermarks[0])
-    noted = [store.has_new_watermark]
+    assert store.watermark is None
+    store.stage_watermark(watermarks[0])
+    noted = [store.has_staged_watermark]
     store.commit([StoreClaim(claim=a_claim())])
-    noted.append(store.has_new_watermark)
+    noted.append(store.has_staged_watermark)
     assert noted == [True, False]
-    store.note_watermark(watermarks[1])  # and then the agent is killed
+    store.stage_watermark(watermarks[1])  # and then the agent is killed
     store.close()
     store = Store(tmp_path)
-    assert store.mark == watermarks[0]
-    assert not store.has_new_watermark
+    assert store.watermark == watermarks[0]
+    assert not store.has_staged_watermark
     store.close()
 
 

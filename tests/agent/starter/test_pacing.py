@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koala_agent.starter.events import Continue, Halt, Measure, Measured
-from koala_agent.starter.pacing import HOLD_MAX_S, PERIOD_S, Pacing
+from koala_agent.starter.state_machine.pacing import HOLD_MAX_S, PERIOD_S, Pacing
 
 MEASURED = Measured(work=1.5, is_told=False, can_pace=True)
 

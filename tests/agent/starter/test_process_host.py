@@ -22,8 +22,9 @@ from koala_agent.starter.compat import boot_now
 from koala_agent.starter.connection import JsonSocket, Watch
 from koala_agent.starter.events import Disconnected, Exit, ProcessEnded, Received, Send, Woken
 from koala_agent.starter.kv_socket import KeyValueSocket
+from koala_agent.starter.machine_driver import MachineDriver
 from koala_agent.starter.messages import PingAnswered, read
-from koala_agent.starter.process_host import MachineDriver, ProcessHost
+from koala_agent.starter.process_host import ProcessHost
 from koala_agent.starter.work_meter import WorkMeter
 
 if TYPE_CHECKING:

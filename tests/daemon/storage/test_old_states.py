@@ -133,7 +133,7 @@ def test_what_an_agent_kept_is_read(name: str, tmp_path: Path) -> None:
             states.add(type(claim.state).__name__)
         assert store.epoch == 1
         assert store.port > 0
-        assert store.mark is not None
+        assert store.watermark is not None
         store.close()
         table = JobTable(tmp_path / "state" / site / "lrm", JobRow, boot="another", scope="new")
         assert table.scope != "new"

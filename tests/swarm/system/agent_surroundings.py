@@ -13,7 +13,7 @@ from koala.core.model.values import Seconds
 from koala.errors import LocalManagerError, SpecError
 from koala.files.orders import Report
 from koala.protocol import messages
-from koala.protocol.codec import mark_of
+from koala.protocol.codec import watermark_of
 from koala.protocol.messages import FileFound
 from koala.protocol.names import ClaimId
 from koala.runtime.disk import Disk
@@ -348,7 +348,7 @@ class SimulatedStream:
             site = self._agent.site
             raise AssertionError(f"{site} does not understand the daemon: {error}") from error
         if decoded is not None:
-            mark = mark_of(message)
+            mark = watermark_of(message)
             received = session_events.Received(
                 connection=self._connection, message=decoded, mark=mark
             )

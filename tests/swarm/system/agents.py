@@ -141,7 +141,7 @@ class Agent(Process):
         self.batch.changed = lambda: self.run(lambda: local_reports.put_nowait(self._idle()))
         machine = session.Session(
             epoch=store.epoch,
-            mark=store.mark,
+            mark=store.watermark,
             timing=self._timing,
             random=self.plan.stream(f"dial {self.site}"),
             now=self.machine.boot(),

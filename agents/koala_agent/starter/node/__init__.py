@@ -1,5 +1,5 @@
-"""Helpers of a starter on the other machines of its component.
+"""The machines of a component: their allocation, and the helpers of a starter on the others.
 
-`state_machine` is the helper's pure machine, `driver` its I/O, `remote_nodes` the starter's view of
-all helpers.
+`allocation` reads them from the batch system. `state_machine` is the helper's pure machine,
+`driver` its I/O, `remote_nodes` the starter's view of all helpers.
 """

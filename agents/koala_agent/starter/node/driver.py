@@ -29,8 +29,9 @@ from koala_agent.starter.events import (
     TooLate,
     Woken,
 )
+from koala_agent.starter.machine_driver import MachineDriver
 from koala_agent.starter.node.state_machine import NodeMachine
-from koala_agent.starter.process_host import MachineDriver, ProcessHost, make_sync_request
+from koala_agent.starter.process_host import ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK
 from koala_agent.starter.program import SPECIFICATION, Program
 from koala_agent.starter.subreaper import keep

@@ -68,12 +68,12 @@ from koala_agent.starter.messages import (
     to_json,
     to_message,
 )
-from koala_agent.starter.pacing import Pacing
 from koala_agent.starter.state_machine.barrier import Barrier, PathProbing, has_peers
 from koala_agent.starter.state_machine.exit_statuses import ExitStatuses, status_text
 from koala_agent.starter.state_machine.keepalive import Keepalive
 from koala_agent.starter.state_machine.kv_requests import KvRequests, refused
 from koala_agent.starter.state_machine.leases import Leases
+from koala_agent.starter.state_machine.pacing import Pacing
 from koala_agent.starter.state_machine.phases import (
     Delivering,
     Ending,

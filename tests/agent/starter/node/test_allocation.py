@@ -19,6 +19,7 @@ from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.submission import specification
 from koala_agent.starter import program
 from koala_agent.starter.compat import read_fields
+from koala_agent.starter.node import allocation
 
 
 @pytest.mark.parametrize(
@@ -34,14 +35,14 @@ from koala_agent.starter.compat import read_fields
 )
 def test_slurms_short_form_of_names(short: str, names: list[str]) -> None:
     """As `scontrol show hostnames` writes them out."""
-    assert program.expand_names(short) == names
+    assert allocation.expand_names(short) == names
 
 
 @pytest.mark.parametrize(
     ("short", "counts"), [("", []), ("4", [4]), ("4(x2),3", [4, 4, 3]), ("1,2(x3)", [1, 2, 2, 2])]
 )
 def test_slurms_short_form_of_numbers(short: str, counts: list[int]) -> None:
-    assert program.expand_counts(short) == counts
+    assert allocation.expand_counts(short) == counts
 
 
 def test_the_machines_of_an_allocation(tmp_path: Path) -> None:
@@ -52,16 +53,16 @@ def test_the_machines_of_an_allocation(tmp_path: Path) -> None:
         "SLURM_TASKS_PER_NODE": "8,4",
         "PE_HOSTFILE": str(hostfile),
     }
-    assert program.allocation("slurm", environment) == (("a1", 8), ("a2", 4))
-    assert program.allocation("gridengine", environment) == (("n7", 2), ("n8", 4))
+    assert allocation.allocation("slurm", environment) == (("a1", 8), ("a2", 4))
+    assert allocation.allocation("gridengine", environment) == (("n7", 2), ("n8", 4))
     # An emulated site may itself be in somebody's batch job, whose machines are not its own.
-    assert program.allocation("emulated", environment) == ()
-    assert program.allocation("slurm", {}) == program.allocation("gridengine", {}) == ()
+    assert allocation.allocation("emulated", environment) == ()
+    assert allocation.allocation("slurm", {}) == allocation.allocation("gridengine", {}) == ()
 
 
 def test_machines_that_cannot_be_read_are_none() -> None:
     odd = {"SLURM_JOB_NODELIST": "a[1-x]", "SLURM_TASKS_PER_NODE": "2"}
-    assert program.allocation("slurm", odd) == ()
+    assert allocation.allocation("slurm", odd) == ()
 
 
 def test_a_component_without_a_barrier_knows_its_machines(
