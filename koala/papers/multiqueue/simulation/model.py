@@ -85,7 +85,7 @@ class System:
         key = job.home if self._is_local[len(job.sizes)] else self.global_queue
         self._queues[key].append((number, job))
         self._waiting += 1
-        if self._visiting.arrived(key) and not (self._is_ageing and self._is_door_held()):
+        if self._visiting.arrived(key) and not (self._is_ageing and self._is_draining_for_aged()):
             self._try(key)
 
     def depart(self) -> None:
@@ -101,7 +101,7 @@ class System:
         if not self._waiting:
             return  # nor is a queue disabled: none has a head
         for key in self._visiting.departed(sites, draw):
-            if not self._try(key) and self._is_ageing and self._holds_door(key):
+            if not self._try(key) and self._is_ageing and self._must_drain(key):
                 break
 
     def _try(self, key: int) -> bool:
@@ -134,9 +134,9 @@ class System:
         queue = self._queues[key]
         return self.now - queue[0][1].at if queue else 0.0
 
-    def _holds_door(self, key: int) -> bool:
+    def _must_drain(self, key: int) -> bool:
         return is_draining_for_aged(self._waited(key), self._ageing)
 
-    def _is_door_held(self) -> bool:
+    def _is_draining_for_aged(self) -> bool:
         """True if an aged head that does not fit blocks the arrivals behind it."""
-        return any(map(self._holds_door, self._visiting.disabled))
+        return any(map(self._must_drain, self._visiting.disabled))
