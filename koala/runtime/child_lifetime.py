@@ -7,7 +7,6 @@ signal that ends a command becomes an exception, so that the command can clean u
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -28,6 +27,8 @@ def end_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
     The kernel takes the end of the *thread* that made this process for the end of its parent, so a
     thread that makes such processes has to last as long as they do."""
     if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415 - slow, and only children need it
+
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:  # it ended before we asked
         os.kill(os.getpid(), number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 DISTRIBUTION = "koala-scheduler"
@@ -19,6 +18,8 @@ OTEL = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 def software_version() -> str:
     """Return the version of this software; "0" for a source tree that is not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow
+
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:

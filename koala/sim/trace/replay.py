@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -239,9 +238,13 @@ def _copy(source: Path, copy: Path, *, size: int) -> None:
 
 
 def _digest(path: Path) -> str:
+    import hashlib  # noqa: PLC0415 - slow; only checkpoints need it
+
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _digest_of(text: str) -> str:
+    import hashlib  # noqa: PLC0415 - as above
+
     return hashlib.sha256(text.encode("ascii")).hexdigest()
