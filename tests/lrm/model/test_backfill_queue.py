@@ -69,7 +69,8 @@ def test_a_line_is_a_list_whatever_comes_and_goes(seed: int) -> None:
             "now": step,
             "shadow_at": step + random.choice([0, 2, 60, 1_000]),
         }
-        assert line.may_fit(given["idle"]) or all(job[1] > given["idle"] for job in plain)
+        short = line.fitting(given["idle"])
+        assert short is None or short == [job for job in plain if job[1] <= given["idle"]]
         if random.random() < 0.5:
             assert line.take(**given) == plain_take(plain, **given)
     while plain:

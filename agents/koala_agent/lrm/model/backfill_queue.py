@@ -123,25 +123,24 @@ class BackfillQueue(Generic[Key]):
                 jobs = self._groups[0].blocks[0].jobs
         return taken
 
-    def may_fit(self, idle: int) -> bool:
-        """Test whether a job of a short queue takes no more than so many processors; a long one is
-        left to the summaries of `take`."""
+    def fitting(self, idle: int) -> list[Waiting[Key]] | None:
+        """Return the jobs of a short queue that take no more than so many processors each; None for
+        a long one, which is left to the summaries of `take`."""
         if len(self._groups) > 1 or len(self._groups[0].blocks) > 1:
-            return True
-        for job in self._groups[0].blocks[0].jobs:  # noqa: SIM110 - quicker than a generator
-            if job[1] <= idle:
-                return True
-        return False
+            return None
+        return [job for job in self._groups[0].blocks[0].jobs if job[1] <= idle]
 
     def remove(self, job: Waiting[Key]) -> None:
         """Remove a job; those at the tail are found soonest."""
         for group in reversed(self._groups):
             for block in reversed(group.blocks):
-                if job in block.jobs:
+                try:
                     block.jobs.remove(job)
-                    if not block.jobs:
-                        self._compact([group])
-                    return
+                except ValueError:
+                    continue
+                if not block.jobs:
+                    self._compact([group])
+                return
 
     def take(
         self, *, idle: int, extra: int, now: float, shadow_at: float
@@ -149,9 +148,6 @@ class BackfillQueue(Generic[Key]):
         """Remove and return, in order, the jobs that fit and would leave by the shadow, or use no
         more than the extra processors; also return the remaining extra processors."""
         search: _Search[Key] = _Search(idle, extra, now, shadow_at)
-        if len(self._groups) == len(self._groups[0].blocks) == 1:
-            search.look_into(self._groups[0].blocks[0])
-            return search.chosen, search.extra
         changed: list[_Group[Key]] = []
         last = len(self._groups) - 1
         for number, group in enumerate(self._groups):

@@ -21,9 +21,9 @@ class EASYQueue(LocalQueue[Key]):
     Cost. Between two completions idle processors, extra and what is left until the shadow can only
     shrink, so a job that was passed over once stays passed over: a pass looks at newcomers only
     unless something ended or the head changed. The shadow is computed when a job behind the head
-    fits, which is rare on a busy site. No pass sorts: expected ends are kept in order as jobs
-    start, as plain numbers in two lists. A deep queue is searched a block at a time, or a group of
-    blocks (`line`).
+    fits, which is rare on a busy site. It stays when a job ends, unless the head could then start
+    earlier. No pass sorts: expected ends are kept in order as jobs start, as plain numbers in two
+    lists. A deep queue is searched a block at a time, or a group of blocks (`line`).
     """
 
     discipline = Discipline.EASY
@@ -37,9 +37,9 @@ class EASYQueue(LocalQueue[Key]):
         self._releases: list[int] = []
         self._is_open = True
         """Something ended, or the head changed, since all jobs were visited."""
-        self._reservation: tuple[float, int] | None = None
-        """Shadow and extra, what backfilling must leave to the head of the queue; None when they
-        are not computed since then."""
+        self._reservation: tuple[float, int, float] | None = None
+        """Shadow, extra, and the processors that the head lacks before the shadow; None when they
+        must be computed."""
 
     def start_at_once(self, key: Key, *, processors: int, estimate_s: float, now: float) -> bool:
         """Start a job that arrives at an empty queue, if it fits; no head needs a reservation."""
@@ -60,14 +60,19 @@ class EASYQueue(LocalQueue[Key]):
         place = self._releases.index(processors, bisect_left(self._ends_at, until))
         del self._ends_at[place], self._releases[place]
         self._is_open = True
-        self._reservation = None
+        if self._reservation is not None:
+            shadow_at, extra, lacking = self._reservation
+            if until >= shadow_at:
+                lacking -= processors
+                extra += processors if until > shadow_at else 0
+                self._reservation = (shadow_at, extra, lacking) if lacking > 0 else None
 
     def advance(self, now: float) -> list[Key]:
         """One scheduling pass, as above."""
         started: list[Key] = []
         waiting = self._waiting
         if self.idle and waiting:
-            if self._line.head[1] <= self.idle:
+            if self._is_open and self._line.head[1] <= self.idle:
                 self._start_from_head(now, started)
             if self.idle and len(waiting) > 1:
                 kept = self._reservation
@@ -75,7 +80,7 @@ class EASYQueue(LocalQueue[Key]):
                     # A shadow in the past was set by jobs that overran their estimates; it moves
                     # with now.
                     self._choose_from_all(now, started)
-                elif self._newcomers:
+                else:
                     self._choose_from_newcomers(now, started)
         # Without idle processors nothing can start until something ends, and then all are visited.
         self._newcomers.clear()
@@ -87,58 +92,68 @@ class EASYQueue(LocalQueue[Key]):
             return self.idle
         if not self.idle:
             return 0
-        shadow_at, extra = self._reserved(now)
+        shadow_at, extra, _ = self._reserved(now)
         return self.idle if now + estimate_s <= shadow_at else min(self.idle, extra)
 
     # How --------------------------------------------------------------------------------------
 
     def _start_from_head(self, now: float, started: list[Key]) -> None:
         for job in self._line.take_from_head(self.idle):
-            self._start(job, now, started)
+            self._start(job, now + job[2], started)
         self._is_open = True
         self._reservation = None
 
     def _choose_from_newcomers(self, now: float, started: list[Key]) -> None:
         """Start eligible jobs among those that arrived since the last pass."""
-        # One may have been withdrawn, or have started just now.
         fitting = [job for job in self._newcomers if job[1] <= self.idle]
-        fitting = [job for job in fitting if self._waiting.get(job[0]) is job]
-        if not fitting:
-            return
-        shadow_at, extra = self._reserved(now)
-        for job in fitting:
-            processors = job[1]
-            if processors > self.idle:
-                continue
-            if now + job[2] > shadow_at:
-                if processors > extra:
-                    continue
-                extra -= processors
-            self._line.remove(job)
-            self._start(job, now, started)
-        self._reservation = (shadow_at, extra)
+        if fitting:  # one may have been withdrawn
+            waiting = self._waiting
+            self._choose([job for job in fitting if waiting.get(job[0]) is job], now, started)
 
     def _choose_from_all(self, now: float, started: list[Key]) -> None:
         """Start eligible jobs of the whole queue. The head is visited too: it does not fit."""
         self._is_open = False
-        self._reservation = None
-        if not self._line.may_fit(self.idle):
+        fitting = self._line.fitting(self.idle)
+        if fitting is not None:
+            self._choose(fitting, now, started)
             return
-        shadow_at, extra = self._reserve(now)
+        shadow_at, extra, lacking = self._reserved(now)
         chosen, extra = self._line.take(idle=self.idle, extra=extra, now=now, shadow_at=shadow_at)
         for job in chosen:
-            self._start(job, now, started)
-        self._reservation = (shadow_at, extra)
+            until = now + job[2]
+            lacking += job[1] if until >= shadow_at else 0
+            self._start(job, until, started)
+        self._reservation = (shadow_at, extra, lacking)
 
-    def _reserved(self, now: float) -> tuple[float, int]:
-        """Return shadow and extra as of the last pass, or compute them."""
+    def _choose(self, fitting: list[Waiting[Key]], now: float, started: list[Key]) -> None:
+        """Start eligible jobs among these, each of which would fit alone."""
+        if not fitting:
+            return
+        shadow_at, extra, lacking = self._reserved(now)
+        for job in fitting:
+            processors = job[1]
+            if processors > self.idle:
+                continue
+            until = now + job[2]
+            if until >= shadow_at:
+                if until > shadow_at:
+                    if processors > extra:
+                        continue
+                    extra -= processors
+                lacking += processors
+            self._line.remove(job)
+            self._start(job, until, started)
+        self._reservation = (shadow_at, extra, lacking)
+
+    def _reserved(self, now: float) -> tuple[float, int, float]:
+        """Return the reservation as of the last pass, or compute it."""
         kept = self._reservation
         if kept is None or kept[0] < now:
             self._reservation = kept = self._reserve(now)
         return kept
 
-    def _reserve(self, now: float) -> tuple[float, int]:
-        """Compute shadow and extra for the head of the queue, which does not fit now."""
+    def _reserve(self, now: float) -> tuple[float, int, float]:
+        """Compute the reservation for the head of the queue, which does not fit now."""
         free, needed = self.idle, self._line.head[1]
         releases, ends_at = self._releases, self._ends_at
         last = 0
@@ -148,15 +163,16 @@ class EASYQueue(LocalQueue[Key]):
                 break
         else:
             assert self.available < needed, (self.available, needed, free)
-            return math.inf, 0
-        shadow_at = ends_at[last] if ends_at[last] > now else now  # noqa: FURB136 - quicker
+            return math.inf, 0, math.inf
+        end_at = ends_at[last]
+        lacking = needed - free + sum(releases[bisect_left(ends_at, end_at) : last + 1])
+        shadow_at = end_at if end_at > now else now  # noqa: FURB136 - quicker
         together = bisect_right(ends_at, shadow_at, last + 1)
-        return shadow_at, free + sum(releases[last + 1 : together]) - needed
+        return shadow_at, free + sum(releases[last + 1 : together]) - needed, lacking
 
-    def _start(self, job: Waiting[Key], now: float, started: list[Key]) -> None:
-        key, processors, estimate_s = job
+    def _start(self, job: Waiting[Key], until: float, started: list[Key]) -> None:
+        key, processors, _ = job
         del self._waiting[key]
-        until = now + estimate_s
         self._running[key] = (until, processors)
         place = bisect_right(self._ends_at, until)
         self._ends_at.insert(place, until)
@@ -167,6 +183,8 @@ class EASYQueue(LocalQueue[Key]):
     def _queue(self, job: Waiting[Key]) -> None:
         self._line.append(job)
         self._newcomers.append(job)
+        if len(self._waiting) == 1:  # it is the head
+            self._is_open = True
 
     def _queue_first(self, job: Waiting[Key]) -> None:
         self._line.prepend(job)
