@@ -25,6 +25,8 @@ from enum import Enum, auto
 from itertools import islice
 from typing import TypeAlias, cast
 
+from msgspec.structs import replace as changed
+
 from koala.errors import SpecError
 from koala.rsl.tree import (
     AnyNode,
@@ -157,13 +159,13 @@ class _Evaluation:
             self._results.append(self._produced(text, node.offset))
         elif isinstance(node, Sequence | Relation):
             values = self._take(len(node.values))  # their kinds follow from the node's
-            self._results.append(replace(node, values=cast("tuple[Value, ...]", values)))
+            self._results.append(changed(node, values=cast("tuple[Value, ...]", values)))
         else:
             assert isinstance(node, Compound)
             for name in self._scopes.pop():
                 self._bindings[name].pop()
             operands = cast("tuple[Specification, ...]", self._take(len(node.operands)))
-            self._results.append(replace(node, operands=operands))
+            self._results.append(changed(node, operands=operands))
 
     def _take(self, count: int) -> tuple[AnyNode, ...]:
         taken = tuple(self._results[-count:])

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypeVar
+
+import msgspec
 
 from koala.core.model.job_spec import Deadline, Hint, InputFile
 from koala.core.model.values import ALL, FileName, Instant, Seconds, TcpPath
@@ -57,8 +58,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(msgspec.Struct, frozen=True, kw_only=True):
     """A relation as it stands in an evaluated text."""
 
     relation: Relation
