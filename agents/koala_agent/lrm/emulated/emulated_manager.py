@@ -363,7 +363,7 @@ class EmulatedLocalManager:
         job.is_launching = False
         alive = Alive(leader, self._clock(), earlier_cpu_s)
         self._change(job, alive)
-        self._callbacks(job, alive)
+        self._watch(job, alive)
         self._post(partial(self._report, Running(claim=job.claim)))
         if job.ordered_end is not None:
             self._begin_end(job, *job.ordered_end)
@@ -382,7 +382,7 @@ class EmulatedLocalManager:
         environment = (*job.placeholder.environment, shown)
         return replace(job.placeholder, environment=environment)
 
-    def _callbacks(self, job: _Job, alive: Alive) -> None:
+    def _watch(self, job: _Job, alive: Alive) -> None:
         """Sample the usage of a living first process, and end it at its time limit."""
         self._trees.watch(job.claim, alive.leader, alive.earlier_cpu_s)
         self._set_limit(job, alive)
@@ -540,7 +540,7 @@ class EmulatedLocalManager:
                 except ProcessLookupError:
                     self._begin_end(job, EndCause.EXITED, "ended while no agent ran")
                 else:
-                    self._callbacks(job, alive)
+                    self._watch(job, alive)
             case Leaving(leader=first):
                 self._trees.end(job.claim, first, is_script=bool(job.placeholder.body))
             case Over():
