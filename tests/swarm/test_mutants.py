@@ -101,8 +101,8 @@ LONG = (
     "inventories_that_are_half_taken",
     "stops_are_not_pending",
 )
-"""Mutants that the swarm finds after two seconds. Tests of `daemon/loop`, `core/test_leases.py`,
-`daemon/agents` and `core/pipeline`, in this order, find them, too."""
+"""Mutants that the swarm finds after two seconds. Tests of `daemon/loop`, `daemon/agents` and
+`core/pipeline` find the first, the third and the fourth, too; nothing else finds the second."""
 TRIED = [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in FOUND_BY]
 
 
