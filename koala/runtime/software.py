@@ -33,7 +33,7 @@ def missing_text(extra: str, packages: tuple[str, ...]) -> str:
         return ""
     return (
         f"needs the extra: pip install 'koala-scheduler[{extra}]', in a clone:"
-        f" pip install '.[{extra}]' ({sys.executable} does not have {' and '.join(missing)})"
+        f" pip install '.[{extra}]' ({sys.executable} does not have {', '.join(missing)})"
     )
 
 
