@@ -60,14 +60,20 @@ def _lines(what: str, total: float) -> Callable[[float], None]:
 
 @contextmanager
 def _bar(what: str, total: float) -> Iterator[Callable[[float], None]]:
-    """Yield a function that draws a bar once the operation has taken a moment."""
-    began_s = clock.now()
+    """Yield a function that draws a bar once the operation has taken a moment.
+
+    Its first call never does: a bar is a thread, and workers that are made after that call can be
+    forked only in a process without threads.
+    """
+    began_s: float | None = None
     show: Callable[[float], None] | None = None
     with ExitStack() as stack:
 
         def update(done: float) -> None:
-            nonlocal show
-            if show is None and clock.now() - began_s >= SHOWN_AFTER_S:
+            nonlocal began_s, show
+            if began_s is None:
+                began_s = clock.now()
+            elif show is None and clock.now() - began_s >= SHOWN_AFTER_S:
                 show = _begin(stack, what, total)
             if show is not None:
                 show(done)

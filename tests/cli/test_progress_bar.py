@@ -13,7 +13,7 @@ from koala.runtime import clock, progress_bar
 from koala.runtime.progress_bar import QUIET_VARIABLE, progress
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, *, after_s: float) -> str:
+def shown(monkeypatch: pytest.MonkeyPatch, *, after_s: float, calls: int = 5) -> str:
     """Return the text of a half-done operation on a terminal."""
     monkeypatch.setattr(progress_bar, "SHOWN_AFTER_S", after_s)
     monkeypatch.setenv("TERM", "xterm")
@@ -22,7 +22,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, *, after_s: float) -> str:
         with os.fdopen(other, "w", closefd=True) as stream:
             monkeypatch.setattr(sys, "stderr", stream)
             with progress("copying [x]", 8) as update:
-                for done in range(5):
+                for done in range(calls):
                     update(done)
         return read_to_end(terminal)
     finally:
@@ -46,6 +46,11 @@ def test_a_terminal_gets_the_share_and_the_time_left(monkeypatch: pytest.MonkeyP
     assert "copying [x]" in text
     assert "50%" in text
     assert "left" in text
+
+
+def test_the_first_call_begins_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that are made after it are forked, also if the preparation took long."""
+    assert shown(monkeypatch, after_s=0.0, calls=1) == ""
 
 
 def test_short_operations_and_quiet_users_get_none(monkeypatch: pytest.MonkeyPatch) -> None:
