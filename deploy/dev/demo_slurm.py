@@ -18,12 +18,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from koala.cli.connection import say
+from koala.cli.local.demo_run import DemoRun
 from koala.cli.local.demo_scenario import Planned
-from koala.cli.local.demo_show import Show
 from koala.cli.local.demo_summary import summary_text
 from koala.cli.local.folders import shipped, state_folder
 from koala.cli.local.grid_session import InterruptedRunError, run_grid
+from koala.cli.output import say
 from koala.errors import KoalaError
 from koala.grid_file import ANY_PORT, lay_out, parse_grid
 
@@ -151,9 +151,9 @@ def show(sizes: Mapping[str, int], environments: Mapping[str, Mapping[str, str]]
     with state_folder(None, prefix="koala-demo-") as place:
         grid = parse_grid(text, source="demo-slurm", folder=place.path)
         folder = lay_out(grid, place.path, address=ANY_PORT)
-        performance = Show(plan(tuple(sizes)), is_live=sys.stderr.isatty())
+        demo = DemoRun(plan(tuple(sizes)), is_live=sys.stderr.isatty())
         try:
-            rows = run_grid(folder, performance.run)
+            rows = run_grid(folder, demo.run)
         except InterruptedRunError as end:
             say(f"demo-slurm: {end}")
             return 130

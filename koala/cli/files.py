@@ -12,7 +12,8 @@ from click.exceptions import Exit
 
 from koala.cli.arguments import daemon_options, examples, file, offered, option
 from koala.cli.commands import LazyGroup
-from koala.cli.connection import answer, answer_list, document, documents, note, show_json, width
+from koala.cli.output import note, print_answer, print_json, print_list, terminal_width
+from koala.cli.requests import ask_document, ask_documents
 from koala.errors import RejectedError, SpecError
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def add(
                 for site in sites
             ]
 
-        _show_added(documents(address, take), json)
+        _show_added(ask_documents(address, take), json)
         return
     found = [(one, _renamed(own, path.resolve().name, name)) for one, own in files_below(path)]
     if not found:
@@ -120,7 +121,7 @@ def add(
                     before += entry.size_bytes
         return added
 
-    _show_added(documents(address, request), json)
+    _show_added(ask_documents(address, request), json)
 
 
 @click.command
@@ -146,8 +147,10 @@ def where(*, name: str, json: bool, address: str | None) -> None:
             raise RejectedError(f"no file {name!r}: `koala files` lists all")
         return chosen
 
-    entries = documents(address, request)
-    answer({"files": entries}, lambda: files_text(entries, width=width()), as_json=json)
+    entries = ask_documents(address, request)
+    print_answer(
+        {"files": entries}, lambda: files_text(entries, width=terminal_width()), as_json=json
+    )
 
 
 @click.command
@@ -162,9 +165,9 @@ def remove(*, name: str, site: str, json: bool, address: str | None) -> None:
 
     A file that a job still needs cannot be removed. Files of a site are its administrator's.
     """
-    removed = document(address, lambda client: client.remove_file(name, site=site))
+    removed = ask_document(address, lambda client: client.remove_file(name, site=site))
     if json:
-        show_json(removed)
+        print_json(removed)
     else:
         for one in removed["removed"]:
             print(f"{removed['file']}  removed from {one}")
@@ -177,12 +180,12 @@ def remove(*, name: str, site: str, json: bool, address: str | None) -> None:
 def _list(json: bool, address: str | None) -> None:
     from koala.cli.render.documents import files_text
 
-    entries = documents(address, lambda client: client.files())
-    answer_list("files", entries, lambda: files_text(entries, width=width()), as_json=json)
+    entries = ask_documents(address, lambda client: client.files())
+    print_list("files", entries, lambda: files_text(entries, width=terminal_width()), as_json=json)
 
 
 def _show_added(entries: Sequence[Document], json: bool) -> None:
-    answer(
+    print_answer(
         {"files": entries},
         lambda: "\n".join(f"{entry['file']}  at {entry['site']}" for entry in entries),
         as_json=json,

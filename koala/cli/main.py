@@ -268,7 +268,7 @@ def _flushed(status: int, words: Sequence[str], called: str) -> int:
 def _report(error: KoalaError, words: Sequence[str], called: str) -> int:
     """Print the error, as JSON with --json, and return its exit status; print the traceback only
     with `--debug`."""
-    from koala.cli.connection import json_text, say
+    from koala.cli.output import json_text, say
 
     status = FAILED
     if isinstance(error, SpecError | ConfigError):

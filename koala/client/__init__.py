@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from koala.client.client import AsyncClient
     from koala.client.description import Component, Job
     from koala.client.job_handle import AsyncJobHandle
-    from koala.client.records import ENDS
+    from koala.client.phases import TERMINAL_PHASES
     from koala.client.submission import Submission
     from koala.client.sync import Client, JobHandle
 
 __all__ = [
-    "ENDS",
+    "TERMINAL_PHASES",
     "AsyncClient",
     "AsyncJobHandle",
     "Client",
@@ -27,7 +27,7 @@ __all__ = [
     "Submission",
 ]
 _MODULES = {
-    "ENDS": "records",
+    "TERMINAL_PHASES": "phases",
     "AsyncClient": "client",
     "AsyncJobHandle": "job_handle",
     "Client": "sync",

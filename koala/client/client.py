@@ -35,8 +35,8 @@ from koala.client.fetching import prepare_folder, write_files
 from koala.client.file_calls import AsyncFileCalls
 from koala.client.grid_calls import AsyncGridCalls
 from koala.client.job_handle import AsyncJobHandle
+from koala.client.phases import TERMINAL_PHASES
 from koala.client.records import (
-    ENDS,
     NO_NOTICE,
     CancelResult,
     Explanation,
@@ -240,7 +240,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         except TimeoutError as error:
             if isinstance(error, KoalaError):
                 raise
-            job = next(job for job in jobs if phases.get(job) not in ENDS)
+            job = next(job for job in jobs if phases.get(job) not in TERMINAL_PHASES)
             phase = phases.get(job, "of an unknown phase")
             raise TimeLimitError(f"{job} is {phase} after timeout = {timeout:g} s") from error
         return phases
@@ -249,15 +249,17 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         """Wait until all jobs are over, and note their phases."""
         await self._note_phases(jobs, phases)
         only = jobs[0] if len(jobs) == 1 else ""
-        while not all(phase in ENDS for phase in phases.values()):
+        while not all(phase in TERMINAL_PHASES for phase in phases.values()):
             async for notice in self._watch(after=-1, job=only, is_marked=True):
                 if not notice:  # the watch has started: fetch the phases of before, once
                     with suppress(UnreachableError):  # the watch reconnects and repeats this
-                        left = [job for job, phase in phases.items() if phase not in ENDS]
+                        left = [
+                            job for job, phase in phases.items() if phase not in TERMINAL_PHASES
+                        ]
                         await self._note_phases(left, phases)
                 elif notice.job in phases and notice.phase:
                     phases[notice.job] = notice.phase
-                if all(phase in ENDS for phase in phases.values()):
+                if all(phase in TERMINAL_PHASES for phase in phases.values()):
                     break
 
     async def _note_phases(self, jobs: Sequence[str], phases: dict[str, str]) -> None:

@@ -18,10 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
+from koala.client.phases import TERMINAL_PHASES
 from koala.errors import KoalaError
-
-ENDS = ("Finished", "Failed", "Cancelled")
-"""Last phases of a job."""
 
 Document: TypeAlias = Mapping[str, Any]
 
@@ -116,7 +114,7 @@ class JobSummary(Record):
     @property
     def is_over(self) -> bool:
         """True if the job has ended."""
-        return self.phase in ENDS
+        return self.phase in TERMINAL_PHASES
 
 
 @dataclass(kw_only=True)

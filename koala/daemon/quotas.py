@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from koala.core.model.job import TERMINAL, Job
+from koala.core.model.job import TERMINAL_PHASES, Job
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, JobId, Seconds
 from koala.daemon.config import MB, LimitsTable
@@ -27,7 +27,6 @@ from koala.errors import ExhaustedError
 from koala.runtime.token_bucket import TokenBucket
 
 Key = TypeVar("Key")
-ENDS = frozenset(phase.__name__ for phase in TERMINAL)
 QUEUE_RETRY_S = 10.0
 """Advice when queues are full: jobs end in minutes, and a free slot is soon used again."""
 SLOT_RETRY_S = 5.0
@@ -252,7 +251,8 @@ class Quotas:
     def publish(self, notices: Sequence[Notice]) -> None:
         """Remove jobs that ended from the usage."""
         for notice in notices:
-            if notice.phase in ENDS and notice.job in self._live:  # an end may be published twice
+            # An end may be published twice.
+            if notice.phase in TERMINAL_PHASES and notice.job in self._live:
                 owner, size = self._live.pop(JobId(notice.job))
                 for load in (self._all, self._of_user[owner]):
                     load.jobs -= 1

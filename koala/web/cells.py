@@ -29,7 +29,6 @@ STAGES = {
     "Cancelled": "cancelled",
 }
 """The colour of each phase: a class of the style sheet."""
-ENDED = ("Finished", "Failed", "Cancelled")
 TONES = {"usable": "good", "probing": "fair", "drained": "fair", "unusable": "bad"}
 
 

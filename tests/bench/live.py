@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from koala.client import ENDS, AsyncClient, AsyncJobHandle, Submission
+from koala.client import TERMINAL_PHASES, AsyncClient, AsyncJobHandle, Submission
 from tests.bench.figures import Figure, median, percentile
 from tests.bench.references import (
     CALLS,
@@ -310,7 +310,7 @@ async def _thousand(folder: Path, jobs: int) -> list[Figure]:
         listed = await client.list_jobs()
         finished = sum(job["phase"] == "Finished" for job in listed)
         again = sum(job["attempts"] > 1 for job in listed)
-        left = [job["job"] for job in listed if job["phase"] not in ENDS]
+        left = [job["job"] for job in listed if job["phase"] not in TERMINAL_PHASES]
         await client.cancel(left)
         await grid.at_rest(client)
     interpreters = spawns_per_s([sys.executable, "-I", "-S", "-c", ""], 50)

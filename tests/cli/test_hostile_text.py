@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from koala.cli.admin.report import csv_text
-from koala.cli.connection import JSON_VERSION, say, show_json
 from koala.cli.jobs.logs import LabelledLines, TextDecoder, Writer, _shared_names
 from koala.cli.local import demo_summary as summary
 from koala.cli.main import main
+from koala.cli.output import JSON_VERSION, print_json, say
 from koala.cli.render import access as render_access
 from koala.cli.render import documents as render
 from koala.cli.render import job_list
@@ -105,7 +105,7 @@ def test_json_says_the_same_and_obeys_nobody(
     indent: int | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = {HOSTILE: [HOSTILE, "\ud800", "é"]}
-    show_json(document, indent=indent)
+    print_json(document, indent=indent)
     said = capsys.readouterr().out
     assert is_shown(said)
     assert json.loads(said) == {"version": JSON_VERSION, **document}

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError
 
-from koala.cli.connection import clean_lines
+from koala.cli.output import clean_lines
 from koala.core.invariants import check as check_state
 from koala.core.model import actions
 from koala.core.model import events as ev

@@ -39,7 +39,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from koala.client import ENDS, AsyncClient, AsyncJobHandle, Submission
+from koala.client import TERMINAL_PHASES, AsyncClient, AsyncJobHandle, Submission
 from koala.core.model.job import EndKind
 from koala.errors import ExhaustedError, KoalaError, UnreachableError
 from koala.identity.credentials import find_credentials
@@ -308,10 +308,10 @@ class Campaign:
             if not job or not phase:
                 continue
             before = self._phases.get(job)
-            if before in ENDS and phase != before:
+            if before in TERMINAL_PHASES and phase != before:
                 self.course.broken.append(f"{job} was {before}, and then {phase}")
             self._phases[job] = phase
-            if phase in ENDS:
+            if phase in TERMINAL_PHASES:
                 self._over.setdefault(job, asyncio.Event()).set()
 
     async def _tell(self, began_at: float) -> None:

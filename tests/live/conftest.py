@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from koala.client import ENDS, AsyncClient
+from koala.client import TERMINAL_PHASES, AsyncClient
 from tests.harness.workers import group_of
 from tests.live.grid import CALM, Grid, live_grid
 
@@ -106,7 +106,7 @@ async def client_of(grid: Grid) -> AsyncIterator[AsyncClient]:
     async with grid.client() as client:
         await grid.ready(client)
         yield client
-        over = {job["job"] for job in await client.list_jobs(phases=ENDS)}
+        over = {job["job"] for job in await client.list_jobs(phases=TERMINAL_PHASES)}
         left = [job["job"] for job in await client.list_jobs() if job["job"] not in over]
         await client.cancel(left)
         await grid.at_rest(client)

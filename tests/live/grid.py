@@ -35,7 +35,7 @@ from typing import Any
 import grpc
 import psutil
 
-from koala.client import ENDS, AsyncClient
+from koala.client import TERMINAL_PHASES, AsyncClient
 from koala.client.records import Notice, SiteStatus
 from koala.daemon.auth.local_provisioning import provision
 from koala.errors import UnreachableError
@@ -318,7 +318,7 @@ class Grid:
             async for notice in notices:
                 if notice["phase"] in phases:
                     return str(notice["phase"])
-                assert notice["phase"] not in ENDS, await client.show(job)
+                assert notice["phase"] not in TERMINAL_PHASES, await client.show(job)
         raise AssertionError("a watch has no end")
 
     async def site_state(self, client: AsyncClient, site: str, *states: str) -> None:

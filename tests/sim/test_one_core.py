@@ -19,6 +19,7 @@ import pytest
 
 from koala.core.model.actions import Action, Announce
 from koala.core.model.events import Event
+from koala.core.model.job import TERMINAL_PHASES
 from koala.core.model.parameters import PAPER, Parameters
 from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
@@ -36,7 +37,7 @@ from koala.sim.experiment.setting import (
     SiteSetting,
     Submission,
 )
-from koala.sim.experiment.world import OVER, Grid, World
+from koala.sim.experiment.world import Grid, World
 from koala.views.digest import digest
 from tests.harness.builders import HIGH, LOW
 from tests.sim.experiment.small import local, outage, site, submission
@@ -71,7 +72,7 @@ class Told:
 
     def say(self, at: Instant, job: str, site: str, phase: str, text: str) -> None:
         self.said.append((at, job, site, phase, text))
-        self.over += bool(job) and phase in OVER
+        self.over += bool(job) and phase in TERMINAL_PHASES
 
 
 def scripted(parameters: Parameters) -> EventSchedule:

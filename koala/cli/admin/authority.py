@@ -8,7 +8,7 @@ import click
 
 from koala.cli.arguments import json_option, state_dir_argument
 from koala.cli.commands import LazyGroup
-from koala.cli.connection import answer
+from koala.cli.output import print_answer
 from koala.errors import ConfigError
 
 authority = LazyGroup(
@@ -30,7 +30,7 @@ def show(*, state_dir: Path, json: bool) -> None:
     if not (state_dir / FOLDER / AUTHORITY_FILE).is_file():
         raise ConfigError(f"{state_dir}: no state directory of a daemon with an authority")
     found = Authority.open(state_dir).document()
-    answer(
+    print_answer(
         found,
         lambda: f"expires      {moment(found['expires_at'])}\nfingerprint  {found['fingerprint']}",
         as_json=json,

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from koala.cli.arguments import file, json_option, option, state_dir_argument
-from koala.cli.connection import note, show_json
+from koala.cli.output import note, print_json
 
 
 @click.command
@@ -30,7 +30,7 @@ def backup(*, state_dir: Path, target: Path, outputs: bool, json: bool) -> None:
     with progress("verifying the journal", 1.0) as update:
         made = back_up(state_dir, target, with_spool=outputs, progress=update)
     if json:
-        show_json(made.document())
+        print_json(made.document())
         return
     print(made.path)
     spooled = "copied" if made.has_spool else "listed, not copied"
@@ -53,7 +53,7 @@ def restore(*, source: Path, state_dir: Path, json: bool) -> None:
     with progress("verifying the journal", 1.0) as update:
         found = restore_backup(source, state_dir, progress=update)
     if json:
-        show_json({**found.document(), "state_dir": str(state_dir)})
+        print_json({**found.document(), "state_dir": str(state_dir)})
         return
     print(state_dir)
     note(f"{found.events} events; start the daemon as usual")

@@ -10,7 +10,8 @@ import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import daemon_options
-from koala.cli.connection import ask, show_json
+from koala.cli.output import print_json
+from koala.cli.requests import ask
 from koala.errors import DeniedError, KoalaError
 from koala.runtime import clock
 from koala.runtime.checkup import Check, Finding, NotableError, document, examine, is_well
@@ -37,7 +38,7 @@ def doctor(*, json: bool, address: str | None) -> None:
 
     def show(finding: Finding) -> None:
         if not json:
-            from koala.cli.connection import clean_lines
+            from koala.cli.output import clean_lines
 
             print(clean_lines(finding.line), flush=True)
 
@@ -49,7 +50,7 @@ def doctor(*, json: bool, address: str | None) -> None:
 
     findings = ask(address, request)
     if json:
-        show_json(document(findings))
+        print_json(document(findings))
     if not is_well(findings):
         raise Exit(1)
 

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from koala.cli.arguments import daemon_options, examples, option, read_instant
-from koala.cli.connection import answer, document, width
+from koala.cli.output import print_answer, terminal_width
+from koala.cli.requests import ask_document
 from koala.errors import SpecError
 
 FIGURES = (
@@ -82,7 +83,7 @@ def report(
     first, last = read_instant("--since", since), read_instant("--until", until)
     if first is not None and last is not None and first >= last:
         raise SpecError(f"--since {since} is not before --until {until}")
-    shown = document(
+    shown = ask_document(
         address,
         lambda client: client.report(by, since=first, until=last, user=user, site=site),
     )
@@ -91,7 +92,7 @@ def report(
         return
     from koala.cli.render.documents import report_text
 
-    answer(shown, lambda: report_text(shown, width=width()), as_json=json)
+    print_answer(shown, lambda: report_text(shown, width=terminal_width()), as_json=json)
 
 
 def csv_text(document: Mapping[str, Any]) -> str:

@@ -8,16 +8,8 @@ import click
 
 from koala.cli.arguments import daemon_options, examples, offered, option, site_argument
 from koala.cli.commands import LazyGroup
-from koala.cli.connection import (
-    answer,
-    answer_list,
-    document,
-    documents,
-    is_coloured,
-    note,
-    show_json,
-    width,
-)
+from koala.cli.output import is_coloured, note, print_answer, print_json, print_list, terminal_width
+from koala.cli.requests import ask_document, ask_documents
 from koala.errors import SpecError
 
 if TYPE_CHECKING:
@@ -61,11 +53,11 @@ def site(context: click.Context, *, json: bool, address: str | None) -> None:
         return
     from koala.cli.render.documents import sites_text
 
-    sites = documents(address, lambda client: client.sites())
-    answer_list(
+    sites = ask_documents(address, lambda client: client.sites())
+    print_list(
         "sites",
         sites,
-        lambda: sites_text(sites, width=width(), coloured=is_coloured()),
+        lambda: sites_text(sites, width=terminal_width(), coloured=is_coloured()),
         as_json=json,
         empty="no site has joined; `koala site list` shows those that were added",
     )
@@ -103,9 +95,11 @@ def add(*, site: str, owner: str, ttl: str, json: bool, address: str | None) -> 
     ttl_s = read_duration("--ttl", ttl)
     if not ttl_s:
         raise SpecError(f"--ttl {ttl!r}: allowed is a time that is not 0, as in 12h")
-    enrolment = document(address, lambda client: client.add_site(site, owner=owner, ttl_s=ttl_s))
+    enrolment = ask_document(
+        address, lambda client: client.add_site(site, owner=owner, ttl_s=ttl_s)
+    )
     if json:
-        show_json(enrolment)
+        print_json(enrolment)
         return
     note(f"on the login node of {site}, within {ttl}, where its {site}.toml is:")
     print(f"koala-agent join {site}.toml <<'TOKEN'\n{enrolment['token']}\nTOKEN")
@@ -117,8 +111,8 @@ def enrolled(*, json: bool, address: str | None) -> None:
     """List the enrolled sites with the state of their certificates."""
     from koala.cli.render.access import enrolments_text
 
-    sites = documents(address, lambda client: client.enrolments())
-    answer_list("sites", sites, lambda: enrolments_text(sites, width=width()), as_json=json)
+    sites = ask_documents(address, lambda client: client.enrolments())
+    print_list("sites", sites, lambda: enrolments_text(sites, width=terminal_width()), as_json=json)
 
 
 @click.command
@@ -129,8 +123,8 @@ def revoke(*, site: str, json: bool, address: str | None) -> None:
 
     Its jobs run until their leases expire. `koala site add` enrols it again. For operators.
     """
-    enrolment = document(address, lambda client: client.revoke_site(site))
-    answer(enrolment, lambda: f"{site}  {enrolment['state']}", as_json=json)
+    enrolment = ask_document(address, lambda client: client.revoke_site(site))
+    print_answer(enrolment, lambda: f"{site}  {enrolment['state']}", as_json=json)
 
 
 @click.command
@@ -162,8 +156,8 @@ def metrics(*, json: bool, address: str | None) -> None:
     """Show the daemon's metrics."""
     from koala.cli.render.documents import metrics_text
 
-    shown = document(address, lambda client: client.metrics())
-    answer(shown, lambda: metrics_text(shown), as_json=json)
+    shown = ask_document(address, lambda client: client.metrics())
+    print_answer(shown, lambda: metrics_text(shown), as_json=json)
 
 
 @click.command
@@ -172,8 +166,8 @@ def queues(*, json: bool, address: str | None) -> None:
     """Show the placement queues with the jobs at their heads."""
     from koala.cli.render.queues import queues_text
 
-    shown = document(address, lambda client: client.queues())
-    answer(shown, lambda: queues_text(shown, width=width()), as_json=json)
+    shown = ask_document(address, lambda client: client.queues())
+    print_answer(shown, lambda: queues_text(shown, width=terminal_width()), as_json=json)
 
 
 def _chosen(site: str | None, every: bool) -> str | None:
@@ -196,10 +190,10 @@ def _change(
             sites = [entry for entry in await client.sites() if entry.site in names]
         return sites
 
-    sites = documents(address, change)
-    answer(
+    sites = ask_documents(address, change)
+    print_answer(
         {"sites": sites} if site is None else sites[0],
-        lambda: sites_text(sites, width=width(), coloured=is_coloured()),
+        lambda: sites_text(sites, width=terminal_width(), coloured=is_coloured()),
         as_json=json,
     )
 

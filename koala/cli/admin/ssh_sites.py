@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.arguments import address_option, examples, file, option
-from koala.cli.connection import ask, note
+from koala.cli.output import note
+from koala.cli.requests import ask
 from koala.errors import ConfigError, SpecError
 from koala.protocol.names import SITE
 

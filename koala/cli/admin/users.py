@@ -8,16 +8,8 @@ import click
 
 from koala.cli.arguments import Whole, daemon_options, examples, offered, option
 from koala.cli.commands import LazyGroup
-from koala.cli.connection import (
-    answer,
-    answer_list,
-    ask,
-    document,
-    documents,
-    note,
-    show_json,
-    width,
-)
+from koala.cli.output import note, print_answer, print_json, print_list, terminal_width
+from koala.cli.requests import ask, ask_document, ask_documents
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -66,7 +58,7 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
 
     made = ask(address, request)
     if json:
-        show_json(made)
+        print_json(made)
         return
     found = Credentials(
         address=made["address"], user=name, token=made["token"], authority=made["ca"].encode()
@@ -81,8 +73,8 @@ def list_users(*, json: bool, address: str | None) -> None:
     """List the added users."""
     from koala.cli.render.access import users_text
 
-    users = documents(address, lambda client: client.users())
-    answer_list("users", users, lambda: users_text(users, width=width()), as_json=json)
+    users = ask_documents(address, lambda client: client.users())
+    print_list("users", users, lambda: users_text(users, width=terminal_width()), as_json=json)
 
 
 @click.command
@@ -90,8 +82,8 @@ def list_users(*, json: bool, address: str | None) -> None:
 @daemon_options
 def revoke(*, name: str, json: bool, address: str | None) -> None:
     """Revoke a user's credentials. The user's jobs stay."""
-    user = document(address, lambda client: client.revoke_user(name))
-    answer(user, lambda: f"{name}  {user['state']}", as_json=json)
+    user = ask_document(address, lambda client: client.revoke_user(name))
+    print_answer(user, lambda: f"{name}  {user['state']}", as_json=json)
 
 
 @click.command
@@ -101,5 +93,5 @@ def audit(*, last: int, json: bool, address: str | None) -> None:
     """Show the audit log: calls that changed something or were refused. For administrators."""
     from koala.cli.render.access import audit_text
 
-    lines = documents(address, lambda client: client.audit(last=last))
-    answer_list("lines", lines, lambda: audit_text(lines, width=width()), as_json=json)
+    lines = ask_documents(address, lambda client: client.audit(last=last))
+    print_list("lines", lines, lambda: audit_text(lines, width=terminal_width()), as_json=json)

@@ -12,8 +12,10 @@ import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import Whole, daemon_options, examples, jobs_argument, option
-from koala.cli.connection import ENDS, ask, is_coloured, note, say, show_json
 from koala.cli.jobs.interrupt import InterruptNotice
+from koala.cli.output import is_coloured, note, print_json, say
+from koala.cli.requests import ask
+from koala.client.phases import TERMINAL_PHASES
 from koala.errors import KoalaError
 from koala.runtime.progress_bar import QUIET_VARIABLE
 
@@ -36,7 +38,7 @@ def wait(*, jobs: Sequence[str], json: bool, address: str | None) -> None:
     with interrupt:
         ends = ask(address, lambda client: wait_until_over(client, jobs, interrupt=interrupt))
     if json:
-        show_json({"jobs": [{"job": job, **end._asdict()} for job, end in ends.items()]})
+        print_json({"jobs": [{"job": job, **end._asdict()} for job, end in ends.items()]})
     else:
         for job, end in ends.items():
             print(f"{job}  {end.phase}")
@@ -75,7 +77,7 @@ def watch(*, after: int, job: str, site: str, json: bool, address: str | None) -
             interrupt.update(job, (await client.show(job)).phase)
         async for notice in client.watch(after=after, job=job, site=site):
             if json:
-                show_json(notice.document, indent=None)
+                print_json(notice.document, indent=None)
             else:
                 print(notice_text(notice.document, coloured=is_coloured()), flush=True)
 
@@ -128,7 +130,7 @@ async def wait_until_over(
             async for notice in client.watch(after=begin, job=only):
                 if notice.job not in waited:
                     continue
-                if notice.phase not in ENDS:
+                if notice.phase not in TERMINAL_PHASES:
                     progress.update(notice.job, notice.phase, notice.text)
                     continue
                 interrupt.update(notice.job, notice.phase)

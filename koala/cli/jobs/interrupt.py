@@ -9,7 +9,9 @@ from collections.abc import Iterable
 
 import click
 
-from koala.cli.connection import ENDS, ask, note, say
+from koala.cli.output import note, say
+from koala.cli.requests import ask
+from koala.client.phases import TERMINAL_PHASES
 from koala.errors import KoalaError
 
 JOBS_NAMED_MAX = 20
@@ -40,7 +42,7 @@ class InterruptNotice:
 
     def update(self, job: str, phase: str) -> None:
         """Drop the job if it is over."""
-        if phase in ENDS and job in self._jobs:
+        if phase in TERMINAL_PHASES and job in self._jobs:
             self._jobs.remove(job)
 
     @property

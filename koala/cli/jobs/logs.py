@@ -19,8 +19,9 @@ from koala.cli.arguments import (
     job_argument,
     option,
 )
-from koala.cli.connection import ask, show_json
 from koala.cli.jobs.interrupt import InterruptNotice
+from koala.cli.output import print_json
+from koala.cli.requests import ask
 from koala.errors import SpecError
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class LogPrinter:
         if not self._as_json:
             self._write(lines.add(writer, text))
         elif text:
-            show_json(part_document(writer, text), indent=None)
+            print_json(part_document(writer, text), indent=None)
 
 
 def _print_text(text: str) -> None:

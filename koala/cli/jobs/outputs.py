@@ -16,7 +16,8 @@ from koala.cli.arguments import (
     job_argument,
     option,
 )
-from koala.cli.connection import ask, say, show_json, width
+from koala.cli.output import print_json, say, terminal_width
+from koala.cli.requests import ask
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -63,9 +64,9 @@ def outputs(
 
     files = [_document(one) for one in ask(address, request)]
     if json:
-        show_json({"job": job, "files": files})
+        print_json({"job": job, "files": files})
     elif files:
-        print(outputs_text(files, width=width()))
+        print(outputs_text(files, width=terminal_width()))
     else:
         say(f"{job} has no output files")
 

@@ -14,11 +14,12 @@ import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import Whole, daemon_options, examples, option, read_definitions
-from koala.cli.connection import ask, note
 from koala.cli.jobs.follow import newest_notice, wait_until_over
 from koala.cli.jobs.interrupt import InterruptNotice, offer_to_cancel
 from koala.cli.jobs.logs import show_logs_meanwhile
 from koala.cli.jobs.submit import print_submitted
+from koala.cli.output import note
+from koala.cli.requests import ask
 from koala.errors import SpecError
 
 if TYPE_CHECKING:

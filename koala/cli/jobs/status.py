@@ -20,18 +20,8 @@ from koala.cli.arguments import (
     option,
     read_instant,
 )
-from koala.cli.connection import (
-    Document,
-    answer,
-    answer_list,
-    ask,
-    document,
-    documents,
-    is_coloured,
-    note,
-    show_json,
-    width,
-)
+from koala.cli.output import is_coloured, note, print_answer, print_json, print_list, terminal_width
+from koala.cli.requests import Document, ask, ask_document, ask_documents
 from koala.errors import KoalaError, SpecError
 from koala.runtime import clock
 
@@ -110,8 +100,8 @@ def list_jobs(
         ]
         return chosen[-last:] if last else chosen
 
-    jobs = documents(address, request)
-    answer_list("jobs", jobs, lambda: render(jobs, width(), is_coloured()), as_json=json)
+    jobs = ask_documents(address, request)
+    print_list("jobs", jobs, lambda: render(jobs, terminal_width(), is_coloured()), as_json=json)
 
 
 @click.command
@@ -121,10 +111,10 @@ def show(*, job: str, json: bool, address: str | None) -> None:
     """Show a job's components, start and recent history."""
     from koala.cli.render.documents import job_text
 
-    shown = document(address, lambda client: client.show(job))
-    answer(
+    shown = ask_document(address, lambda client: client.show(job))
+    print_answer(
         shown,
-        lambda: job_text(shown, width=width(), coloured=is_coloured()),
+        lambda: job_text(shown, width=terminal_width(), coloured=is_coloured()),
         as_json=json,
     )
 
@@ -136,8 +126,8 @@ def why(*, job: str, json: bool, address: str | None) -> None:
     """Explain why a job waits, or how it ended."""
     from koala.cli.render.documents import why_text
 
-    shown = document(address, lambda client: client.why(job))
-    answer(shown, lambda: why_text(shown), as_json=json)
+    shown = ask_document(address, lambda client: client.why(job))
+    print_answer(shown, lambda: why_text(shown), as_json=json)
 
 
 @examples(
@@ -156,14 +146,16 @@ def timeline(*, job: str, svg: Path | None, json: bool, address: str | None) -> 
     """
     if svg is not None and json:
         raise SpecError("--svg and --json cannot be combined")
-    shown = document(address, lambda client: client.timeline(job))
+    shown = ask_document(address, lambda client: client.timeline(job))
     if svg is not None:
         _write_picture(shown, svg)
         return
     from koala.cli.render.timeline import timeline_text
 
-    columns = min(width() or 78, 120)
-    answer(shown, lambda: timeline_text(shown, width=columns, coloured=is_coloured()), as_json=json)
+    columns = min(terminal_width() or 78, 120)
+    print_answer(
+        shown, lambda: timeline_text(shown, width=columns, coloured=is_coloured()), as_json=json
+    )
 
 
 def _write_picture(shown: Document, path: Path) -> None:
@@ -191,7 +183,7 @@ def cancel(*, jobs: Sequence[str], json: bool, address: str | None) -> None:
     """Cancel jobs. A job that is over stays unchanged."""
     results = ask(address, lambda client: client.cancel(jobs))
     if json:
-        show_json({"jobs": [result.document for result in results]})
+        print_json({"jobs": [result.document for result in results]})
     for result in results:
         if result.error:
             note(result.error)

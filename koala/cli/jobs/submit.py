@@ -25,8 +25,9 @@ from koala.cli.arguments import (
     read_text,
     source_argument,
 )
-from koala.cli.connection import ask, call, note, say, show_json
 from koala.cli.jobs.interrupt import InterruptNotice
+from koala.cli.output import note, print_json, say
+from koala.cli.requests import ask, call
 from koala.errors import KoalaError, SpecError
 from koala.runtime.progress_bar import QUIET_VARIABLE
 
@@ -292,7 +293,7 @@ def print_submitted(submitted: Submitted, *, is_json: bool, is_dry_run: bool) ->
     for warning in submitted.warnings:
         note(f"warning: {warning}")
     if is_json:
-        show_json(
+        print_json(
             {
                 "job": submitted.job,
                 "is_known": submitted.is_known,

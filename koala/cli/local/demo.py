@@ -12,7 +12,7 @@ import sys
 import click
 
 from koala.cli.arguments import Whole, json_option, option
-from koala.cli.connection import note, say, show_json, width
+from koala.cli.output import note, print_json, say, terminal_width
 from koala.errors import ConfigError, KoalaError
 
 JOBS = 14
@@ -35,8 +35,8 @@ def demo(*, jobs: int, seed: int, keep: bool, plain: bool, no_web: bool, json: b
     The grid has a daemon, five emulated sites with local users, file transfers, and co-allocated
     jobs from the examples. The demo ends with a summary and stops all its processes.
     """
+    from koala.cli.local.demo_run import DemoRun
     from koala.cli.local.demo_scenario import GRID_FILE, fill_stores, plan
-    from koala.cli.local.demo_show import Show
     from koala.cli.local.demo_summary import summary_text
     from koala.cli.local.folders import shipped, state_folder
     from koala.cli.local.grid_session import InterruptedRunError, run_grid
@@ -53,13 +53,13 @@ def demo(*, jobs: int, seed: int, keep: bool, plain: bool, no_web: bool, json: b
         folder = lay_out(grid, place.path, address=ANY_PORT)
         fill_stores(folder, seed=seed)
         note(f"starting a daemon and {len(folder.sites)} sites in {folder.state}")
-        show = Show(planned, is_live=sys.stderr.isatty() and not plain)
+        run = DemoRun(planned, is_live=sys.stderr.isatty() and not plain)
         try:
-            rows = run_grid(folder, show.run, web=None if no_web else note)
+            rows = run_grid(folder, run.run, web=None if no_web else note)
             if json:
-                show_json({"jobs": rows})
+                print_json({"jobs": rows})
             else:
-                print(summary_text(rows, width=width()))
+                print(summary_text(rows, width=terminal_width()))
             if any(row["phase"] != "Finished" for row in rows):
                 count = sum(row["phase"] == "Finished" for row in rows)
                 raise DemoFailedError(

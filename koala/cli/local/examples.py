@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from koala.cli.arguments import file
-from koala.cli.connection import note
+from koala.cli.output import note
 from koala.errors import ConfigError
 
 JOB_SUFFIXES = (".rsl", ".yaml", ".json")

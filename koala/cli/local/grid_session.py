@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from koala.cli.connection import ENDS
 from koala.cli.local.processes import Processes
 from koala.cli.local.web_page import start_page
+from koala.client.phases import TERMINAL_PHASES
 from koala.errors import KoalaError, first_error
 from koala.grid_file import GridFolder
 from koala.runtime.child_lifetime import end_once
@@ -172,7 +172,7 @@ async def _until_registered(
 
 async def _cancel_all(client: AsyncClient) -> None:
     """Cancel all jobs that are not over, and wait until no site has claimed processors."""
-    alive = [job["job"] for job in await client.list_jobs() if job["phase"] not in ENDS]
+    alive = [job["job"] for job in await client.list_jobs() if job["phase"] not in TERMINAL_PHASES]
     if alive:
         await client.cancel(alive)
     while True:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from koala.cli.arguments import examples, file, option
-from koala.cli.connection import note
+from koala.cli.output import note
 from koala.errors import ConfigError
 
 TEMPLATES = {

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from koala.cli.connection import ENDS, say
+from koala.cli.output import say
 from koala.cli.render.documents import notice_text
 from koala.cli.render.table import clean, painted
+from koala.client.phases import TERMINAL_PHASES
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -97,7 +98,7 @@ def panels(scene: Scene) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    over = sum(job["phase"] in ENDS for job in scene.jobs)
+    over = sum(job["phase"] in TERMINAL_PHASES for job in scene.jobs)
     head = Text.assemble(
         ("koala demo", "bold"),
         f"  {scene.elapsed_s:.0f} s  {len(scene.jobs)} of {scene.planned} jobs submitted,"

@@ -53,10 +53,10 @@ def up(*, grid: Path | None, state: Path | None, any_port: bool, no_web: bool) -
     """
     import asyncio
 
-    from koala.cli.connection import note, say
     from koala.cli.local.demo_scenario import GRID_FILE, fill_stores
     from koala.cli.local.folders import shipped, state_folder
     from koala.cli.local.grid_session import InterruptedRunError, run_grid
+    from koala.cli.output import note, say
     from koala.grid_file import ANY_PORT, check_ports, lay_out, read_grid, with_metrics
     from koala.runtime.software import METRICS, missing_text
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from koala.cli.arguments import address_option, file, option
-from koala.cli.connection import note
 from koala.cli.extras import needs_web
+from koala.cli.output import note
 
 
 @click.command

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koala.cli.arguments import examples, file, json_option, option
-from koala.cli.connection import is_coloured, note, show_json, width
+from koala.cli.output import is_coloured, note, print_json, terminal_width
 from koala.errors import ConfigError, JournalError, SpecError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def replay(
             document = _document(run, only, told)
             if claims:
                 document["claims"] = _claims(claim_rows(run.chronicle), only)
-            show_json(document)
+            print_json(document)
         else:
             _tell(run, since_at, only, is_whole=events, is_short=summary)
 
@@ -124,7 +124,9 @@ def _tell(
             print(text)
     print()
     if job is None:
-        print(run_text(_rows(run), first_at=first_at, width=width(), coloured=is_coloured()))
+        print(
+            run_text(_rows(run), first_at=first_at, width=terminal_width(), coloured=is_coloured())
+        )
     else:
         print(_job_text(run, job))
 
@@ -136,9 +138,9 @@ def _job_text(run: PastRun, job: JobId) -> str:
 
     last_at = run.chronicle.last_at
     document = whole_document(run.scheduler, job, last_at)
-    shown = job_text(document, width=width(), coloured=is_coloured())
+    shown = job_text(document, width=terminal_width(), coloured=is_coloured())
     drawn = timeline_document(run.scheduler, job, last_at)
-    columns = min(width() or 78, 120)
+    columns = min(terminal_width() or 78, 120)
     return f"{shown}\n\n{timeline_text(drawn, width=columns, coloured=is_coloured())}"
 
 
@@ -161,11 +163,11 @@ def _compare(
     if job is not None:
         document["jobs"] = [row for row in document["jobs"] if row["job"] == job]
     if as_json:
-        show_json(document)
+        print_json(document)
         return
     text = comparison_text if job is None else job_comparison_text
     print(f"{head_text(document)}\n")
-    print(text(document, first_at=run.chronicle.first_at, width=width()))
+    print(text(document, first_at=run.chronicle.first_at, width=terminal_width()))
 
 
 def _claims(rows: list[dict[str, Any]], job: JobId | None) -> list[dict[str, Any]]:

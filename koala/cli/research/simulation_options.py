@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koala.cli.arguments import STANDARD_INPUT, Whole, file, option
-from koala.cli.connection import note
+from koala.cli.output import note
 from koala.errors import ConfigError, KoalaError, SpecError, WorkloadError
 from koala.runtime.atomic_file import atomic_file, check_writable
 

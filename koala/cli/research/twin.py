@@ -11,8 +11,8 @@ from click.exceptions import Exit
 
 from koala.cli.arguments import Number, Whole, file, option
 from koala.cli.commands import LazyGroup
-from koala.cli.connection import note
 from koala.cli.extras import needs_sim
+from koala.cli.output import note
 from koala.cli.research import simulation_options as shared
 from koala.cli.research.campaign_options import campaign_options, store_argument, store_of
 from koala.errors import ConfigError

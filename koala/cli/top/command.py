@@ -7,7 +7,7 @@ import sys
 import click
 
 from koala.cli.arguments import address_option
-from koala.cli.connection import ask
+from koala.cli.requests import ask
 from koala.errors import SpecError
 
 

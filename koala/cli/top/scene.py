@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from koala.cli.connection import ENDS
 from koala.cli.top.state import Order, TopState
+from koala.client.phases import TERMINAL_PHASES
 from koala.web.cells import STAGES, haystack
 
 Document = Mapping[str, Any]
@@ -47,13 +47,14 @@ def chosen_jobs(jobs: Iterable[Document], state: TopState, now_at: float) -> lis
     found = [
         job
         for job in jobs
-        if (state.has_ended or job["phase"] not in ENDS) and (not words or _fits(job, words))
+        if (state.has_ended or job["phase"] not in TERMINAL_PHASES)
+        and (not words or _fits(job, words))
     ]
     found.reverse()
     phases = list(STAGES)
     match state.order:
         case Order.NEWEST:
-            found.sort(key=lambda job: job["phase"] in ENDS)
+            found.sort(key=lambda job: job["phase"] in TERMINAL_PHASES)
         case Order.PHASE:
             found.sort(key=lambda job: phases.index(job["phase"]) if job["phase"] in phases else 0)
         case Order.USER:

@@ -11,12 +11,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from koala.cli.connection import ENDS
 from koala.cli.jobs.logs import LogPrinter
 from koala.cli.top.keys import key_mode, read_keys, waiting_bytes
 from koala.cli.top.scene import Document, TopScene, chosen_jobs, counts
 from koala.cli.top.screen import screen_lines
 from koala.cli.top.state import Order, Request, TopState, View
+from koala.client.phases import TERMINAL_PHASES
 from koala.errors import KoalaError, UnauthenticatedError
 from koala.runtime import clock
 
@@ -210,7 +210,7 @@ class Viewer:
         jobs = [job["job"] for job in self._shown]
         for key in read_keys(data):
             chosen = self._model.jobs.get(self._state.chosen)
-            is_over = chosen is not None and chosen["phase"] in ENDS
+            is_over = chosen is not None and chosen["phase"] in TERMINAL_PHASES
             match self._state.press(key, jobs, is_over=is_over):
                 case Request.QUIT:
                     self.ended.set()

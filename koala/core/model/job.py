@@ -142,6 +142,7 @@ Phase: TypeAlias = (
 )
 Terminal: TypeAlias = Finished | Failed | Cancelled
 TERMINAL = (Finished, Failed, Cancelled)
+TERMINAL_PHASES = tuple(phase.__name__ for phase in TERMINAL)
 
 _ENDS = ("Failed", "Cancelled")
 TRANSITIONS: dict[str, tuple[str, ...]] = {

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from koala.core.model.job import TERMINAL
+from koala.core.model.job import TERMINAL_PHASES
 from koala.core.model.values import JobId, SiteName, UserName
 from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller
@@ -22,7 +22,6 @@ from koala.daemon.storage.records import Notice
 from koala.wire.v1 import koala_pb2 as pb
 
 WRITE_S_MAX = 60.0  # for one notice: a watcher that does not read for so long is cut
-_ENDS = tuple(phase.__name__ for phase in TERMINAL)
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -127,4 +126,4 @@ def _is_wanted(notice: Notice, request: pb.WatchRequest) -> bool:
 
 def _is_end(notice: Notice, job: str) -> bool:
     """True for a job's last notice: there are none after its end."""
-    return bool(job) and notice.job == job and notice.phase in _ENDS
+    return bool(job) and notice.job == job and notice.phase in TERMINAL_PHASES

@@ -9,7 +9,7 @@ from itertools import islice
 
 from koala.core.model import actions as act
 from koala.core.model import events as ev
-from koala.core.model.job import TERMINAL
+from koala.core.model.job import TERMINAL_PHASES
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName, UserName
 from koala.core.policy_api import Policies
@@ -27,7 +27,6 @@ OPERATOR = UserName("operator")
 WAITING_MAX = 3
 """Number of unfinished jobs whose reason is reported."""
 _STEPS = 1_000
-OVER = tuple(phase.__name__ for phase in TERMINAL)
 Watch = Callable[[Scheduler, ev.Event, Sequence[act.Action], Instant], None]
 """Receives every handled event and its outcome."""
 
@@ -250,7 +249,7 @@ class World:
         if said.site is not None:  # something about a site may have changed whether it is usable
             for site in self.scheduler.sites.values():
                 self.grid.usage.set_usable(site.name, now, is_usable=is_usable(site))
-        elif said.job is not None and said.phase in OVER:
+        elif said.job is not None and said.phase in TERMINAL_PHASES:
             self.over += 1
             self.grid.forget(said.job)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from koala.core.model.job import SITE_FAULTS
+from koala.core.model.job import SITE_FAULTS, TERMINAL_PHASES
 from koala.core.model.values import Instant, JobId, SiteName
 from koala.core.scheduler import Scheduler
 from koala.sim.replay.chronicle import Chronicle, ClaimNote
@@ -14,7 +14,6 @@ from koala.views.documents import job_document
 
 Row = Mapping[str, Any]
 _INSTANTS = ("submitted_at", "placed_at", "claimed_at", "started_at", "ended_at")
-ENDED = ("Finished", "Failed", "Cancelled")
 
 
 def job_row(scheduler: Scheduler, job: JobId) -> dict[str, Any]:
@@ -74,7 +73,7 @@ def totals(chronicle: Chronicle, jobs: Sequence[Row], sites: Sequence[Row]) -> d
         "finished": phases.count("Finished"),
         "failed": phases.count("Failed"),
         "cancelled": phases.count("Cancelled"),
-        "open": sum(phase not in ENDED for phase in phases),
+        "open": sum(phase not in TERMINAL_PHASES for phase in phases),
         **{name: _mean(jobs, name) for name in ("response_s", "wait_s")},
         **{name: _mean(jobs, name) for name in ("start_delay_s", "start_skew_s")},
         **{name: _sum(jobs, name) for name in ("attempts", "placement_tries", "claiming_tries")},

@@ -11,13 +11,14 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from koala.client.phases import TERMINAL_PHASES
 from koala.client.records import OutputFile, OutputPart
 from koala.errors import DeniedError, KoalaError, RejectedError, SpecError
 from koala.runtime import clock
 from koala.views.gantt import KINDS, LETTERS, gantt
 from koala.views.gantt_svg import gantt_svg
 from koala.web.barrier import barrier
-from koala.web.cells import ENDED, job_cells, steps
+from koala.web.cells import job_cells, steps
 from koala.web.identities import Identity
 from koala.web.pages.viewer import Viewer, action, signed_in
 
@@ -41,7 +42,7 @@ async def show(request: Request, viewer: Viewer) -> Response:
         kinds=KINDS.items(),
         letters=LETTERS,
         barrier=barrier(job, now_at),
-        is_over=job["phase"] in ENDED,
+        is_over=job["phase"] in TERMINAL_PHASES,
         outputs=await _outputs(viewer.identity, job),
         total={
             kind: sum(claim[kind] for claim in job["charges"])
@@ -106,7 +107,7 @@ async def logs(request: Request, viewer: Viewer) -> Response:
     """Stream what the programs of a job write, from the begin on, as server-sent events."""
     job = request.path_params["job"]
     summary = await viewer.identity.client.why(job)  # an unknown job is an error, not a stream
-    is_over = summary["phase"] in ENDED
+    is_over = summary["phase"] in TERMINAL_PHASES
     return StreamingResponse(
         _log_events(viewer.identity, job, follow=not is_over), media_type="text/event-stream"
     )

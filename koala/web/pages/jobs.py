@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from koala.client import AsyncClient
-from koala.web.cells import ENDED, STAGES, filters_of, haystack, job_cells
+from koala.client.phases import TERMINAL_PHASES
+from koala.web.cells import STAGES, filters_of, haystack, job_cells
 from koala.web.pages.viewer import Viewer, signed_in, whole
 
 ROWS = 50
@@ -51,7 +52,7 @@ class JobFilter:
 
     def _has_phase(self, phase: str) -> bool:
         if self.phase in GROUPS:
-            return (phase in ENDED) == (self.phase == "over")
+            return (phase in TERMINAL_PHASES) == (self.phase == "over")
         return phase == self.phase
 
     @property
@@ -99,9 +100,9 @@ async def _with_archived(
         case "":
             phases: tuple[str, ...] = ()
         case "over":
-            phases = ENDED
+            phases = TERMINAL_PHASES
         case "alive":
-            phases = tuple(phase for phase in STAGES if phase not in ENDED)
+            phases = tuple(phase for phase in STAGES if phase not in TERMINAL_PHASES)
         case phase:
             phases = (phase,)
     is_searched = wanted.site or wanted.text

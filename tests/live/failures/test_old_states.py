@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.client import ENDS, AsyncClient
+from koala.client import TERMINAL_PHASES, AsyncClient
 from tests.live.grid import Grid, started
 from tests.states.recorded import RECORDED, SITES, unpack
 
@@ -34,7 +34,7 @@ async def ended(grid: Grid, client: AsyncClient, jobs: list[str]) -> None:
 @pytest.mark.parametrize("name", STATES)
 async def test_a_grid_goes_on_where_an_earlier_release_ended(name: str, tmp_path: Path) -> None:
     phases = unpack(name, tmp_path)
-    over = {job: phase for job, phase in phases.items() if phase in ENDS}
+    over = {job: phase for job, phase in phases.items() if phase in TERMINAL_PHASES}
     grid = Grid(tmp_path, sites=SITES, more=dict.fromkeys(SITES, ANYONE))
     with started(grid):
         async with grid.client() as client:

@@ -1,4 +1,4 @@
-"""Run of the demo: submit the stream of jobs, show their progress, summarize."""
+"""Run the demo: submit the stream of jobs, show their progress, summarize."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from koala.cli.connection import ENDS, say
 from koala.cli.local.demo_scenario import PROCESSES_MAX, Planned
 from koala.cli.local.demo_summary import summary_rows
 from koala.cli.local.live_view import LiveView, PlainView, Scene
+from koala.cli.output import say
+from koala.client.phases import TERMINAL_PHASES
 from koala.runtime import clock
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ LIMIT_S = 300.0
 POLL_S = 0.25
 
 
-class Show:
+class DemoRun:
     """Submits the stream of jobs, shows their progress, and returns the summary's rows."""
 
     def __init__(self, planned: list[Planned], *, is_live: bool) -> None:
@@ -58,7 +59,11 @@ class Show:
         """Wait until the jobs that are not over have at most `processes` processes."""
         sizes = dict(zip(self._scene.names, (job.processes for job in self._planned), strict=False))
         while True:
-            alive = [job["job"] for job in await client.list_jobs() if job["phase"] not in ENDS]
+            alive = [
+                job["job"]
+                for job in await client.list_jobs()
+                if job["phase"] not in TERMINAL_PHASES
+            ]
             if sum(sizes.get(job, 0) for job in alive) <= processes:
                 return
             await asyncio.sleep(POLL_S)

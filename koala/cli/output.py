@@ -1,0 +1,88 @@
+"""Print answers, messages and JSON: shared by all commands.
+
+Answers go to standard output, messages to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import click
+
+JSON_VERSION = 1
+"""Version of the documents of `--json` (docs/api.md)."""
+
+
+def print_json(document: Mapping[str, object], *, indent: int | None = 2) -> None:
+    """Print a document as JSON, in one line without `indent`, and flush."""
+    print(json_text(document, indent=indent), flush=True)
+
+
+_CONTROL = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that JSON does not escape but terminals interpret. They occur in strings only, where
+an escape is allowed."""
+
+
+def json_text(document: Mapping[str, object], indent: int | None = None) -> str:
+    """Format a document as JSON, its version first."""
+    versioned = {"version": JSON_VERSION, **document}
+    text = json.dumps(versioned, indent=indent, ensure_ascii=False)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def clean_lines(text: str) -> str:
+    """Remove control characters from several lines, keeping the line breaks."""
+    return "\n".join(
+        "".join(c if c.isprintable() else "?" for c in one) for one in text.split("\n")
+    )
+
+
+def say(text: str) -> None:
+    """Print a message on standard error, without terminal control characters.
+
+    Names and reasons come from untrusted sources. A write error is ignored: the work is done.
+    """
+    with suppress(OSError):
+        print(clean_lines(text), file=sys.stderr, flush=True)
+
+
+def note(text: str) -> None:
+    """Print a message on standard error, after the name of the command."""
+    say(f"{click.get_current_context().command_path}: {text}")
+
+
+def print_list(
+    name: str, items: Sequence[object], text: Callable[[], str], *, as_json: bool, empty: str = ""
+) -> None:
+    """Print a list of what `name` says, as JSON or as text; say so, or `empty`, if it is empty."""
+    if items or as_json:
+        print_answer({name: items}, text, as_json=as_json)
+    else:
+        note(empty or f"no {name}")
+
+
+def print_answer(document: Mapping[str, object], text: Callable[[], str], *, as_json: bool) -> None:
+    """Print an answer, as JSON or as text."""
+    if as_json:
+        print_json(document)
+    else:
+        print(text())
+
+
+def terminal_width() -> int | None:
+    """Width of the terminal, None where standard output is not a terminal."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
+def is_coloured() -> bool:
+    """True if standard output is a terminal and NO_COLOR is not set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
