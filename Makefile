@@ -115,7 +115,7 @@ swarm: $(STAMP)  ## Random grids, jobs and faults in simulated time (SEEDS=10000
 
 .PHONY: sweep
 sweep: $(STAMP)  ## One story with a crash at every point of it, and pairs of them (ARGS="--pairs 5000")
-	@$(BIN)/python -m tests.swarm.sweep --jobs 2 $(ARGS)
+	@$(BIN)/python -m tests.swarm.crash_points --jobs 2 $(ARGS)
 
 .PHONY: traces
 traces: $(STAMP)  ## The same seeds in two processes with two hash seeds (ARGS="--seeds 200 --first K")

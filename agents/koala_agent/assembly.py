@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from koala.files.bandwidth_limits import BandwidthLimits
 from koala.files.incoming import Incoming
-from koala.files.rate_limits import RateLimits
 from koala.identity.tls import IdentityFile
 from koala.protocol import messages
 from koala.protocol.codec import watermark_of
@@ -439,7 +439,7 @@ def _files_settings(
         state=Path(config.agent.state_dir) / "transfers",
         serve=config.files.serve,
         identity=identity,
-        rates=RateLimits(default=config.files.rate, by_site=config.files.rates),
+        rates=BandwidthLimits(default=config.files.rate, by_site=config.files.rates),
         fetches_max=config.files.concurrent,
         readers_max=2 * config.files.concurrent,
         room_bytes=lambda: disk.room_bytes,

@@ -18,10 +18,10 @@ from typing import Any
 from grpc import aio
 
 from koala.errors import ConfigError, LocalManagerError, SpecError
+from koala.files.bandwidth_limits import BandwidthLimits, LinkLimits
 from koala.files.channels import SERVER_OPTIONS, Channels
 from koala.files.incoming import Incoming
 from koala.files.orders import Report, Uploaded, UploadOrder
-from koala.files.rate_limits import LinkLimits, RateLimits
 from koala.files.replica_store import FileStore
 from koala.files.server import FileServer, Offer, ServeContext
 from koala.files.transfer import TransferLimits
@@ -68,7 +68,7 @@ class FilesSettings:
     state: Path
     serve: str | None = None
     identity: IdentityFile | None = None
-    rates: RateLimits = field(default_factory=RateLimits)
+    rates: BandwidthLimits = field(default_factory=BandwidthLimits)
     fetches_max: int = 4
     readers_max: int = 8
     uploads_max: int = 4

@@ -50,7 +50,7 @@ from koala.core.pipeline.site_events import (
     on_transfer_finished,
     on_transfer_progressed,
 )
-from koala.core.pipeline.starting import advance_start, on_armed, on_passed, on_paths_tried
+from koala.core.pipeline.start_barrier import advance_start, on_armed, on_passed, on_paths_tried
 from koala.core.pipeline.wanted import wanted
 from koala.core.policy_api import Policies
 from koala.core.state import State

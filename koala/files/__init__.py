@@ -4,9 +4,9 @@ The target of a copy reads from the source's server, or from the relay beside th
 dials the relay; the target sees no difference.
 
 `transfer` is the pure state machine of one copy; `transfer_events` has its events and actions, and
-`transfer_driver` carries them out. `rate_limits` paces the links. `names` and `confined_folder`
-keep every name inside its folder. The other modules do the input and output; `koala_agent.files`
-puts them together.
+`transfer_driver` carries them out. `bandwidth_limits` paces the links. `names` and
+`confined_folder` keep every name inside its folder. The other modules do the input and output;
+`koala_agent.files` puts them together.
 
 Invariants:
 

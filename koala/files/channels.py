@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 import grpc
 from grpc import aio
 
-from koala.files.rate_limits import CHUNK_BYTES
+from koala.files.bandwidth_limits import CHUNK_BYTES
 from koala.identity.tls import DAEMON_HOST, IdentityFile, secure_channel, site_host
 from koala.wire.reconnection import BACK_OFF
 

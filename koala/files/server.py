@@ -18,9 +18,9 @@ import grpc
 from grpc import aio
 
 from koala.errors import ConfigError, SpecError
+from koala.files.bandwidth_limits import LinkLimits
 from koala.files.channels import Channels, RefusalError
 from koala.files.confined_folder import UnusableFileError, is_passing
-from koala.files.rate_limits import LinkLimits
 from koala.files.replica_store import FileStore, PartReader
 from koala.protocol.messages import ServeOrder, TransferFailed
 from koala.runtime import clock

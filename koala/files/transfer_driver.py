@@ -21,11 +21,11 @@ import grpc
 from grpc import aio
 
 from koala.errors import ConfigError
+from koala.files.bandwidth_limits import LinkLimits
 from koala.files.channels import Channels
 from koala.files.confined_folder import Descriptor
 from koala.files.incoming import Incoming, Remains, Summing
 from koala.files.orders import Report, TransferReport
-from koala.files.rate_limits import LinkLimits
 from koala.files.transfer import Failed, Finished, Transfer, TransferLimits
 from koala.files.transfer_events import (
     Action,

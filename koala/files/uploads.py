@@ -19,12 +19,12 @@ import grpc
 from grpc import aio
 
 from koala.errors import ConfigError, SpecError
+from koala.files.bandwidth_limits import CHUNK_BYTES
 from koala.files.channels import Channels
 from koala.files.confined_folder import Descriptor, UnusableFileError, is_passing, kept_in
 from koala.files.incoming import Summing
 from koala.files.names import check_name, shown
 from koala.files.orders import Uploaded, UploadOrder
-from koala.files.rate_limits import CHUNK_BYTES
 from koala.runtime import clock
 from koala.runtime.structured_log import get_logger
 from koala.runtime.threads import in_steps, in_thread

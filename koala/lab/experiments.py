@@ -21,8 +21,8 @@ from koala.policies.answers import checked
 from koala.runtime.own_functions import argument_count
 from koala.sim.experiment.setting import FaultRates, Outage, RandomFaults
 from koala.sim.experiment.world import ExperimentReport
+from koala.sim.log_replay.multicluster import GridReplay, Multicluster, rule
 from koala.sim.metrics import COLUMNS, JobRecord
-from koala.sim.trace.multicluster import GridReplay, Multicluster, rule
 
 Policy = str | Callable[..., Any]
 """Name of a policy, module:function, or a function."""

@@ -15,8 +15,8 @@ from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
 from koala.lab.workloads import Log, format_of
 from koala.runtime.own_functions import name_of
+from koala.sim.log_replay import replay as traces
 from koala.sim.options import policy_name
-from koala.sim.trace import replay as traces
 from koala.workload.arrivals import Overrun
 
 

@@ -16,7 +16,7 @@ from koala.core.model.values import Priority
 from koala.errors import ConfigError
 from koala.lab.fields import check_fields
 from koala.lab.rows import Rows
-from koala.sim.trace.multicluster import GridJob
+from koala.sim.log_replay.multicluster import GridJob
 from koala.workload import gwf, lublin, papers, swf
 from koala.workload import logs as log_files
 from koala.workload.arrivals import Arrivals, Overrun, Summary

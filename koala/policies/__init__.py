@@ -21,7 +21,7 @@ from koala.policies.placement.hints import no_network, prefer_local, service
 from koala.policies.placement.worst_fit import worst_fit, worst_fit_distinct
 from koala.policies.progress.free import free
 from koala.policies.progress.synchronous import synchronous, synchronous_as_printed
-from koala.policies.queueing.koala import turn
+from koala.policies.queueing.high_low import turn
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.protocol.ordering import ORDERS
 from koala.runtime.own_functions import argument_count, find_function, outside_names

@@ -3,8 +3,8 @@
 - `engine`: the event heap and the clock.
 - `experiment`: a multicluster without the protocol, for measurements; each action of the core is
   answered by its outcome at the site.
-- `replay`: what-if runs from a recorded journal.
-- `trace`: a log of jobs on the local manager model alone.
+- `journal_replay`: what-if runs from a recorded journal.
+- `log_replay`: a log of jobs on the local manager model alone.
 - `replication`, `statistics`, `saturation`, `metrics`: many runs, and their evaluation.
 
 Nothing here reads a clock or the global random generator: a run is a function of its seed.

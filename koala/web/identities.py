@@ -14,7 +14,7 @@ from hashlib import sha256
 from koala.client import AsyncClient
 from koala.errors import ExhaustedError, UnauthenticatedError
 from koala.identity.credentials import Credentials, find_credentials
-from koala.web.model import GridModel
+from koala.web.grid_model import GridModel
 from koala.web.sessions import Sessions
 
 OWN = "own"

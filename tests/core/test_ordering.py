@@ -6,7 +6,7 @@ import pytest
 
 from koala.core.model.actions import ClaimProcessors
 from koala.core.model.values import JobId, UserName
-from koala.core.pipeline import sorting
+from koala.core.pipeline import ordered_scan
 from koala.policies import chosen
 from koala.protocol.ordering import ORDERS, OrderPolicy, QueuedJob, in_order, key_error
 from koala.views.explain import why
@@ -82,7 +82,7 @@ def test_a_job_that_has_waited_too_long_goes_first(begin: Begin) -> None:
 def test_a_scan_visits_the_first_jobs_of_a_long_queue(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sorting, "VISITED_MAX", 2)
+    monkeypatch.setattr(ordered_scan, "VISITED_MAX", 2)
     script = begin_ordered(begin, "sjf")
     sizes = {1: 99, 2: 2, 3: 99, 4: 2, 5: 99, 6: 2}
     script.tell(*(a_job(f"s{s}", a_component(n, wall_time_s=s)) for s, n in sizes.items()))

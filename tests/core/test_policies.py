@@ -20,7 +20,7 @@ from koala.core.policy_api import ClaimQuestion, PendingPart, Victim
 from koala.policies.claiming.incremental import incremental
 from koala.policies.placement.close_to_files import close_to_files
 from koala.policies.placement.worst_fit import pack, spread, worst_fit, worst_fit_distinct
-from koala.policies.queueing.koala import turn
+from koala.policies.queueing.high_low import turn
 
 FILE = FileName("data")
 A, B, C = SiteName("a"), SiteName("b"), SiteName("c")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from koala.files.bandwidth_limits import BandwidthLimits, LinkLimits
 from koala.files.names import escape
-from koala.files.rate_limits import LinkLimits, RateLimits
 from koala.files.transfer import TransferLimits
 from koala.protocol.messages import TransferProgress
 from tests.files.stage import (
@@ -51,7 +51,7 @@ async def test_a_copy_under_way_tells_how_far_it_is(tmp_path: Path) -> None:
     async with (
         running(a_site(tmp_path, "delft")) as delft,
         running(
-            a_site(tmp_path, "leiden", serve=False, rates=RateLimits(default=3_000_000.0))
+            a_site(tmp_path, "leiden", serve=False, rates=BandwidthLimits(default=3_000_000.0))
         ) as leiden,
     ):
         delft.put("input.dat", content)
@@ -196,7 +196,7 @@ async def test_a_copy_for_which_there_is_no_room_is_the_targets_fault_and_leaves
 
 async def test_a_restarted_agent_goes_on_with_the_bytes_that_it_has(tmp_path: Path) -> None:
     content = some_bytes(2_000_000)
-    slow = a_site(tmp_path, "leiden", rates=RateLimits(default=1_000_000))
+    slow = a_site(tmp_path, "leiden", rates=BandwidthLimits(default=1_000_000))
     async with running(a_site(tmp_path, "delft")) as delft:
         delft.put("input.dat", content)
         serve, fetch = orders(content, address=delft.address)
@@ -210,7 +210,7 @@ async def test_a_restarted_agent_goes_on_with_the_bytes_that_it_has(tmp_path: Pa
         proxy = Proxy(delft.address, cuts=(len(content) - have_bytes + 200_000,))
         async with (
             proxy.listening() as address,
-            running(replace(slow, rates=RateLimits())) as leiden,
+            running(replace(slow, rates=BandwidthLimits())) as leiden,
         ):
             leiden.files.fetch(replace(fetch, address=address))
             end = await finished(leiden, fetch.transfer)
@@ -240,7 +240,7 @@ async def test_a_finished_copy_is_reported_again_by_the_next_life_of_the_agent(
 
 async def test_a_cancelled_copy_leaves_nothing_and_can_be_ordered_again(tmp_path: Path) -> None:
     content = some_bytes(2_000_000)
-    slow = RateLimits(by_site={"delft": 400_000.0})
+    slow = BandwidthLimits(by_site={"delft": 400_000.0})
     async with (
         running(a_site(tmp_path, "delft")) as delft,
         running(a_site(tmp_path, "leiden", rates=slow)) as leiden,
@@ -331,8 +331,10 @@ async def test_a_rate_holds_within_a_fifth_at_either_end(
     monkeypatch.setattr(LinkLimits, "reserve", noted)
     rate = 1_000_000.0
     content = some_bytes(700_000)
-    at_source = RateLimits(by_site={"leiden": rate}) if limited == "source" else RateLimits()
-    at_target = RateLimits(default=rate) if limited == "target" else RateLimits()
+    at_source = (
+        BandwidthLimits(by_site={"leiden": rate}) if limited == "source" else BandwidthLimits()
+    )
+    at_target = BandwidthLimits(default=rate) if limited == "target" else BandwidthLimits()
     async with (
         running(a_site(tmp_path, "delft", rates=at_source)) as delft,
         running(a_site(tmp_path, "leiden", rates=at_target)) as leiden,

@@ -20,7 +20,7 @@ from koala.daemon.files.relay_process import RelayProcess
 from koala.daemon.files.relay_settings import RelaySettings
 from koala.daemon.files.spool import Purpose, token
 from koala.errors import UnreachableError
-from koala.files.rate_limits import RateLimits
+from koala.files.bandwidth_limits import BandwidthLimits
 from koala.protocol.messages import TransferFailed
 from koala.wire.v1 import files_pb2, files_pb2_grpc
 from tests.files.stage import (
@@ -95,7 +95,7 @@ async def test_a_killed_relay_is_started_again_and_the_copy_goes_on(tmp_path: Pa
     settings = RelaySettings(secret=SECRET.hex(), spool=str(tmp_path / "spool"))
     ports: asyncio.Queue[int] = asyncio.Queue()
     process = RelayProcess(settings, ports.put_nowait)
-    slow = RateLimits(default=1_500_000)
+    slow = BandwidthLimits(default=1_500_000)
     patient = replace(QUICK, tries_max=10_000)  # a process may take seconds to start
     async with asyncio.TaskGroup() as group:
         task = group.create_task(process.run())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.files.rate_limits import RateLimits
+from koala.files.bandwidth_limits import BandwidthLimits
 from koala.protocol.messages import FileFound, FileRemoved
 from tests.files.stage import (
     LIMIT_S,
@@ -54,7 +54,7 @@ async def test_a_file_that_changes_while_it_is_read_is_no_copy_of_anything(
     tmp_path: Path, change: str
 ) -> None:
     content = some_bytes(1_000_000)
-    slow = RateLimits(default=2_000_000)
+    slow = BandwidthLimits(default=2_000_000)
     async with (
         running(a_site(tmp_path, "delft", rates=slow)) as delft,
         running(a_site(tmp_path, "leiden")) as leiden,
@@ -84,7 +84,7 @@ async def test_a_replaced_file_is_served_as_it_was_when_it_was_opened(tmp_path: 
     """A new file renamed over a replica disturbs nobody."""
     content = some_bytes(1_000_000)
     async with (
-        running(a_site(tmp_path, "delft", rates=RateLimits(default=2_000_000))) as delft,
+        running(a_site(tmp_path, "delft", rates=BandwidthLimits(default=2_000_000))) as delft,
         running(a_site(tmp_path, "leiden")) as leiden,
     ):
         delft.put("input.dat", content)

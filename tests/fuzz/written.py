@@ -14,7 +14,7 @@ from koala.errors import ConfigError
 from koala.grid_file import configurations, parse_grid
 from koala.identity.credentials import read_credentials
 from koala.identity.tls import JoinToken
-from koala.sim.trace.event_files import read_events
+from koala.sim.log_replay.event_files import read_events
 from tests.fuzz.configs import PIECES, spoilt_lines
 from tests.fuzz.making import spoilt_text
 from tests.fuzz.target import Target, require_readable

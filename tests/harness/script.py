@@ -10,7 +10,7 @@ import json
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from koala.core.eviction import forget
+from koala.core.ended_jobs import forget
 from koala.core.invariants import check
 from koala.core.model import events as ev
 from koala.core.model.actions import (

@@ -16,8 +16,8 @@ from koala.errors import ConfigError
 from koala.policies import named
 from koala.protocol.ordering import QueuedJob
 from koala.runtime.own_functions import FOLDER_VARIABLE
-from koala.sim.replay.changes import Changes
-from koala.sim.replay.world import policies_of
+from koala.sim.journal_replay.changes import Changes
+from koala.sim.journal_replay.world import policies_of
 from koala_agent.lrm.model import local_scheduler
 from tests.cli.command import koala_here
 from tests.workload.logs import a_log, line

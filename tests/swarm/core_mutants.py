@@ -27,7 +27,15 @@ from koala.core.model.job import (
 from koala.core.model.parameters import Parameters
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Priority
-from koala.core.pipeline import claim_end, claiming, ending, queueing, refusals, starting, wanted
+from koala.core.pipeline import (
+    claim_end,
+    claiming,
+    ending,
+    queueing,
+    refusals,
+    start_barrier,
+    wanted,
+)
 from koala.daemon.loop import group_commit as turns
 from tests.swarm import oracle
 from tests.swarm.mutating import Patches, mutant, replaced
@@ -36,7 +44,7 @@ from tests.swarm.mutating import Patches, mutant, replaced
 @mutant
 def release_before_the_last_armed() -> Patches:
     """The first Armed releases all."""
-    real = starting.on_armed
+    real = start_barrier.on_armed
 
     def on_armed(state: Any, event: Any, now: float) -> None:
         claim = state.ledger.get(event.claim)
@@ -63,9 +71,9 @@ def paths_count_as_open() -> Patches:
     def check(state: Any, now: float) -> None:
         """Disable the core's own invariants."""
 
-    real = starting.with_open_paths
+    real = start_barrier.with_open_paths
     with (
-        replaced((starting, "with_open_paths"), by=is_open),
+        replaced((start_barrier, "with_open_paths"), by=is_open),
         replaced((oracle, "check"), by=check),
     ):
         yield
@@ -74,7 +82,7 @@ def paths_count_as_open() -> Patches:
 @mutant
 def any_number_arms() -> Patches:
     """An Armed under an old number counts for the new one."""
-    real = starting.on_armed
+    real = start_barrier.on_armed
 
     def on_armed(state: Any, event: Any, now: float) -> None:
         claim = state.ledger.get(event.claim)
@@ -276,7 +284,7 @@ def deadlines_may_be_missed() -> Patches:
     def latest(_state: Any, _job: Job, release_at: float) -> float:
         return release_at + 10.0
 
-    with replaced((starting, "latest_start_at"), by=latest):
+    with replaced((start_barrier, "latest_start_at"), by=latest):
         yield
 
 
@@ -298,7 +306,7 @@ def local_jobs_die_without_the_word() -> Patches:
 @mutant
 def release_before_the_last_check_in() -> Patches:
     """A claim that was asked for counts as held, and is not waited for at the barrier."""
-    real_arm, real_release = starting.arm, starting.release
+    real_arm, real_release = start_barrier.arm, start_barrier.release
 
     def arm(state: Any, phase: Starting, *rest: Any) -> None:
         real_arm(state, phase, *rest)
@@ -320,8 +328,8 @@ def release_before_the_last_check_in() -> Patches:
 
     with (
         replaced((claiming, "is_held"), by=lambda state, member: member.claim in state.ledger),
-        replaced((starting, "arm"), by=arm),
-        replaced((starting, "release"), by=release),
+        replaced((start_barrier, "arm"), by=arm),
+        replaced((start_barrier, "release"), by=release),
         replaced((oracle, "check"), by=check),
     ):
         yield

@@ -11,7 +11,7 @@ from tests.tidy.sources import Module, dotted, is_within, module_of, shipped_mod
 JOB_PHASE_OWNER = "koala.core.state"
 CLAIM_PHASE_OWNERS = (
     "koala.core.pipeline.claiming",
-    "koala.core.pipeline.starting",
+    "koala.core.pipeline.start_barrier",
     "koala.core.pipeline.ending",
 )
 
@@ -95,7 +95,7 @@ def test_an_assigned_phase_is_found_outside_its_owner(text: str) -> None:
 
 def test_the_steps_of_the_pipeline_may_give_a_claim_its_phase() -> None:
     text = "claim.phase = 1"
-    assert list(phase_assignments(module_of(text, name="koala.core.pipeline.starting"))) == []
+    assert list(phase_assignments(module_of(text, name="koala.core.pipeline.start_barrier"))) == []
     assert len(list(phase_assignments(module_of(text, name="koala.views.documents")))) == 1
 
 

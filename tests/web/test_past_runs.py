@@ -20,7 +20,7 @@ from koala.web.past_runs import PROCESSES_MAX, PastRuns, ReaderGoneError
 from koala.web.settings import WebSettings
 from tests.cli.command import koala_here
 from tests.harness.builders import a_spec
-from tests.sim.replay.past import Grid, written
+from tests.sim.journal_replay.past import Grid, written
 from tests.web.pages import web
 
 pytestmark = pytest.mark.live

@@ -8,8 +8,8 @@ from typing import Any
 
 from koala.cli.render.documents import moment, processor_seconds, seconds
 from koala.cli.render.table import NOTHING, clean, column, columns, table
-from koala.sim.replay.story import StoryEvent
-from koala.sim.replay.whatif import COLUMNS
+from koala.sim.journal_replay.story import StoryEvent
+from koala.sim.journal_replay.whatif import COLUMNS
 
 Document = Mapping[str, Any]
 JOBS_SHOWN = 40

@@ -12,8 +12,8 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.storage.journal_reader import JournalReader, Step, replay
 from koala.errors import UnknownJobError
 from koala.runtime.progress_bar import progress
-from koala.sim.replay.chronicle import Chronicle
-from koala.sim.replay.story import Narrator, StoryEvent
+from koala.sim.journal_replay.chronicle import Chronicle
+from koala.sim.journal_replay.story import Narrator, StoryEvent
 
 QUIET = ("Woken", "SiteReported")
 """Kinds of event that the story skips unless they had consequences."""

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from koala.cli.research.past_run import PastRun
     from koala.core.model.values import Instant, JobId
     from koala.daemon.storage.journal_reader import JournalReader
-    from koala.sim.replay.changes import Changes
-    from koala.sim.replay.recording import Recording
+    from koala.sim.journal_replay.changes import Changes
+    from koala.sim.journal_replay.recording import Recording
 
 
 @examples(
@@ -65,8 +65,8 @@ def replay(
     """
     from koala.cli.render.documents import moment
     from koala.cli.research.past_run import PastRun
-    from koala.sim.replay.changes import parse_changes
-    from koala.sim.replay.figures import claim_rows
+    from koala.sim.journal_replay.changes import parse_changes
+    from koala.sim.journal_replay.figures import claim_rows
 
     if claims and not json:
         raise SpecError("--claims: allowed with --json only, which has room for them")
@@ -148,7 +148,7 @@ def _compare(
     run: PastRun, changes: Changes, job: JobId | None, *, as_json: bool, with_claims: bool
 ) -> None:
     from koala.cli.render.replay import comparison_text, head_text, job_comparison_text
-    from koala.sim.replay.whatif import compare
+    from koala.sim.journal_replay.whatif import compare
 
     with ExitStack() as bars:
 
@@ -197,7 +197,7 @@ def _head(run: PastRun) -> dict[str, Any]:
 
 
 def _rows(run: PastRun) -> dict[str, Any]:
-    from koala.sim.replay.figures import job_rows, site_rows, totals
+    from koala.sim.journal_replay.figures import job_rows, site_rows, totals
 
     jobs, sites = job_rows(run.scheduler), site_rows(run.chronicle)
     return {"jobs": jobs, "sites": sites, "figures": totals(run.chronicle, jobs, sites)}

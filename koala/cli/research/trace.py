@@ -19,8 +19,8 @@ from koala.runtime.progress_bar import progress
 from koala.sim.option_values import local_scheduler_name, one_of
 
 if TYPE_CHECKING:
-    from koala.sim.trace.events import Change
-    from koala.sim.trace.replay import Replay
+    from koala.sim.log_replay.events import Change
+    from koala.sim.log_replay.replay import Replay
     from koala.workload.logs import Format
 
 OVERRUNS = ("raise", "kill", "extend")
@@ -107,7 +107,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     --jobs-out lists the jobs in the order of their ends, or as a log in SWF with the waits of the
     replay. All times are seconds from the first submission.
     """
-    from koala.sim.trace.replay import Replay, ReplaySetting
+    from koala.sim.log_replay.replay import Replay, ReplaySetting
     from koala.workload.arrivals import Overrun
     from koala_agent.lrm.model import Discipline, local_scheduler
 
@@ -166,14 +166,14 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     shared.check_outputs(None if resume else jobs_out, plot)
     series = None
     if plot is not None:
-        from koala.sim.trace.series import Series
+        from koala.sim.log_replay.series import Series
 
         series = Series()
     replay = Replay(setting, jobs_out=jobs_out, checkpoint=checkpoint, series=series)
     found = _run(replay, file, is_resumed=resume)
     shared.show(found, as_json=as_json, text=lambda: _text(found))
     if plot is not None and series is not None:
-        from koala.sim.trace.drawing import draw
+        from koala.sim.log_replay.drawing import draw
 
         draw(series, found, plot)
     if replay.is_interrupted:
@@ -194,7 +194,7 @@ def _format(file: Path, name: str | None) -> Format:
 def _changes(path: Path | None) -> tuple[Change, ...]:
     if path is None:
         return ()
-    from koala.sim.trace.event_files import read_events
+    from koala.sim.log_replay.event_files import read_events
 
     return read_events(path)
 

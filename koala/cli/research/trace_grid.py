@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from koala.lab import Log
+    from koala.sim.log_replay.job_files import OutcomeLog
     from koala.sim.metrics import JobRecord
-    from koala.sim.trace.job_files import OutcomeLog
     from koala.workload.arrivals import Overrun
     from koala.workload.logs import Format
 
@@ -40,7 +40,7 @@ def on_grid(
     only).
     """
     from koala.lab import Experiment, Log, read_grid
-    from koala.sim.trace.job_files import OutcomeLog, is_log
+    from koala.sim.log_replay.job_files import OutcomeLog, is_log
 
     log = Log(file, form.name, overrun.value)
     experiment = Experiment(
@@ -73,7 +73,7 @@ def _write_log(
     outcomes: OutcomeLog, jobs: Iterable[JobRecord], path: Path, log: Log, grid: str
 ) -> None:
     """Write the jobs that have ended as a log in SWF; a partition is a site, by its number."""
-    from koala.sim.trace.job_files import JobOutcome
+    from koala.sim.log_replay.job_files import JobOutcome
 
     partitions: dict[str, int] = {}
     for job in jobs:

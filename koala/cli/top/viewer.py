@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from koala.client import AsyncClient
-    from koala.web.model import GridModel
+    from koala.web.grid_model import GridModel
 
 REFRESH_S = 1.0
 """Greatest age of the screen, for the times in it."""
@@ -40,7 +40,7 @@ async def run(client: AsyncClient) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from koala.web.model import GridModel
+    from koala.web.grid_model import GridModel
 
     info = await client.hello()
     is_refused = False

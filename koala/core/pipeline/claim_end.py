@@ -32,7 +32,7 @@ from koala.core.pipeline.ending import (
 )
 from koala.core.pipeline.progress_control import restore_full_speed
 from koala.core.pipeline.refusals import count_end_for_site, is_for_good, is_refusal, note_refusal
-from koala.core.pipeline.starting import advance_start, run_if_passed
+from koala.core.pipeline.start_barrier import advance_start, run_if_passed
 from koala.core.queries import describe, is_optional_member, member_of
 from koala.core.sites import decrease_window, note_gone
 from koala.core.state import State

@@ -19,7 +19,7 @@ from koala.core.pipeline.claiming_schedule import last_claim_at, missed_at, move
 from koala.core.pipeline.copying import settle_member
 from koala.core.pipeline.ending import drop_member, fail, on_missed, set_back
 from koala.core.pipeline.refusals import has_refused, reset_refusals
-from koala.core.pipeline.starting import advance_start
+from koala.core.pipeline.start_barrier import advance_start
 from koala.core.pipeline.wanted import hold
 from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart, ReclaimableSite, Victim
 from koala.core.queries import (

@@ -11,10 +11,10 @@ from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, Priority, QueueName
 from koala.core.model.visiting import Discipline
 from koala.core.pipeline.claiming_schedule import missed_at
+from koala.core.pipeline.ordered_scan import Sorting
 from koala.core.pipeline.placing import place_timed, reserves_for_aged, try_to_place
 from koala.core.pipeline.queue_entry import admit, await_try, enqueue, set_timer
 from koala.core.pipeline.rounds import Rounds
-from koala.core.pipeline.sorting import Sorting
 from koala.core.pipeline.succession import begin_wait, unfinished
 from koala.core.policy_api import Ordering, Scans
 from koala.core.queries import grid_view_of

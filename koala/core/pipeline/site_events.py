@@ -13,7 +13,7 @@ from koala.core.pipeline.claim_end import on_gone
 from koala.core.pipeline.claiming import move_claim
 from koala.core.pipeline.ending import set_back
 from koala.core.pipeline.refusals import count_error, note_error
-from koala.core.pipeline.starting import advance_start
+from koala.core.pipeline.start_barrier import advance_start
 from koala.core.queries import claims_of, live_attempt
 from koala.core.sites import ended_well, note_report
 from koala.core.state import State

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import grpc
 import msgspec
 
-from koala.core.eviction import alone
+from koala.core.ended_jobs import alone
 from koala.core.model.events import (
     JobCancelRequested,
     ReplicaRemoved,

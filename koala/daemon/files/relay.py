@@ -38,11 +38,11 @@ from koala.daemon.files.relay_usage import RelayUsage
 from koala.daemon.files.spool import Purpose, Spool, is_token
 from koala.daemon.files.uploads import served
 from koala.errors import ConfigError, SpecError, first_error
+from koala.files.bandwidth_limits import CHUNK_BYTES, chunk_bytes
 from koala.files.channels import SERVER_OPTIONS, RefusalError
 from koala.files.confined_folder import Descriptor, Folder, UnusableFileError
 from koala.files.incoming import Digest
 from koala.files.names import shown
-from koala.files.rate_limits import CHUNK_BYTES, chunk_bytes
 from koala.files.replica_store import PartReader
 from koala.identity.tls import IdentityFile, server_credentials
 from koala.metrics.settings import MetricsSettings

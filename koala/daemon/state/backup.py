@@ -37,7 +37,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from koala.core.eviction import forget
+from koala.core.ended_jobs import forget
 from koala.core.model.values import Instant
 from koala.daemon.auth.audit import note
 from koala.daemon.state.folder import FILE, LOCK, MARK, RESTORED

@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from koala.errors import ExhaustedError
 from koala.web import charts
 from koala.web.cells import job_cells, site_cells, total_cells
-from koala.web.model import Change
+from koala.web.grid_model import Change
 from koala.web.pages.grid import under_way
 from koala.web.pages.viewer import Viewer, signed_in
 from koala.web.usage import total_use

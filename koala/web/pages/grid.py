@@ -10,7 +10,7 @@ from starlette.responses import Response
 from koala.errors import UnknownSiteError
 from koala.web import charts
 from koala.web.cells import job_cells, link_cells, site_cells, stage, total_cells
-from koala.web.model import GridModel
+from koala.web.grid_model import GridModel
 from koala.web.pages.viewer import Viewer, action, signed_in
 from koala.web.usage import total_use
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from koala.errors import UnknownJobError
 from koala.runtime import clock
-from koala.web.model import GridModel
+from koala.web.grid_model import GridModel
 from koala.web.pages.viewer import Viewer, signed_in
 
 HEADS_EXPLAINED = 5

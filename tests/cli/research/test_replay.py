@@ -21,7 +21,7 @@ from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch
 from tests.cli.command import environment, koala, koala_here
 from tests.harness.builders import a_component, a_spec
-from tests.sim.replay.past import Grid, written
+from tests.sim.journal_replay.past import Grid, written
 
 
 @pytest.fixture(scope="module")

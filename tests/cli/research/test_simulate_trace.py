@@ -223,7 +223,7 @@ def test_ctrl_c_leaves_what_has_ended_on_a_grid(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys\n"
         "from koala.cli.main import main\n"
-        "from koala.sim.trace import multicluster\n"
+        "from koala.sim.log_replay import multicluster\n"
         "begin = multicluster.World.begin\n"
         "def begun(world):\n"
         "    begin(world)\n"

@@ -17,7 +17,7 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import AsyncClient, AsyncJobHandle, Submission
-from koala.core.eviction import Forgotten
+from koala.core.ended_jobs import Forgotten
 from koala.core.model.job import Cancelled, Job
 from koala.core.model.values import JobId, UserName
 from koala.daemon.auth.access_rules import Caller, Kind, Role

@@ -10,7 +10,7 @@ import pytest
 
 from koala.client import AsyncClient
 from koala.client.records import LogPart
-from koala.core.eviction import alone
+from koala.core.ended_jobs import alone
 from koala.core.model.charges import Charge
 from koala.core.model.job import Job, Placing
 from koala.core.model.values import JobId, SiteName, claim_id

@@ -1,0 +1,99 @@
+"""Changes of a what-if, as `KEY=VALUE`: a slot's policy, or a parameter by our name or the paper's
+symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+
+from koala.core.model.events import ParametersChanged
+from koala.core.model.parameters import NAMES, SYMBOLS, Parameters
+from koala.errors import ConfigError
+from koala.policies import BUILT_IN, named
+from koala.sim.journal_replay.recording import Recording
+
+_TRUTHS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Changes against the recorded run."""
+
+    policies: dict[str, str] = field(default_factory=dict)
+    parameters: dict[str, object] = field(default_factory=dict)
+
+
+def parse_changes(words: Iterable[str]) -> Changes:
+    """Parse the changes. Raises ConfigError that lists what is allowed."""
+    changes = Changes()
+    given: dict[str, str] = {}
+    for word in words:
+        key, equals, value = (part.strip() for part in word.partition("="))
+        if not equals or not value:
+            raise ConfigError(f"--with {word}: allowed is KEY=VALUE, as in placement=WF")
+        name = SYMBOLS.get(key, key)
+        if given.setdefault(name, value) != value:
+            raise ConfigError(f"--with {word}: {name} is {given[name]} already")
+        if name in BUILT_IN:
+            changes.policies[name] = _policy(word, name, value)
+        elif name in NAMES:
+            changes.parameters[name] = _value(word, name, value)
+        else:
+            raise ConfigError(f"--with {word}: {_unknown(key)}")
+    _try(Parameters(), changes.parameters, "the default")
+    return changes
+
+
+def require_possible(recording: Recording, changes: Changes) -> None:
+    """Check recorded and changed parameters together. Raises ConfigError."""
+    for _, event in recording.outside:
+        if isinstance(event, ParametersChanged):
+            _try(event.parameters, changes.parameters, "the recorded")
+
+
+def _try(parameters: Parameters, changed: Mapping[str, object], whose: str) -> None:
+    try:
+        replace(parameters, **changed)  # type: ignore[arg-type]
+    except ConfigError as error:
+        raise ConfigError(f"--with: {error} (with {whose} values of the others)") from error
+
+
+def _policy(word: str, slot: str, name: str) -> str:
+    try:
+        named(slot, name)
+    except ConfigError as error:
+        raise ConfigError(f"--with {word}: {error}") from error
+    return name
+
+
+def _value(word: str, name: str, text: str) -> object:
+    """Convert the text to the parameter's type."""
+    default: object = getattr(Parameters(), name)
+    match default:
+        case bool():
+            if text.lower() in _TRUTHS:
+                return _TRUTHS[text.lower()]
+            allowed = "true and false"
+        case int():
+            if text.removeprefix("-").isdecimal():
+                return int(text)
+            allowed = "whole numbers"
+        case float():
+            try:
+                return float(text)
+            except ValueError:
+                allowed = "numbers, and inf"
+        case _:
+            return text
+    raise ConfigError(f"--with {word}: allowed are {allowed}")
+
+
+def _unknown(key: str) -> str:
+    keys = (*BUILT_IN, *SYMBOLS, *NAMES)
+    near = get_close_matches(key, keys, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return (
+        f"unknown: {hint}Allowed are policies ({', '.join(BUILT_IN)}), symbols"
+        f" ({', '.join(SYMBOLS)}) and parameters ({', '.join(NAMES)})"
+    )

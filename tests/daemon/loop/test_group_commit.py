@@ -1,0 +1,165 @@
+"""Group commit: one order of events, nothing leaves before its commit, and a kill loses nothing."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from koala.core.model.actions import ClaimProcessors
+from koala.core.model.events import JobSubmitted
+from koala.core.model.parameters import Parameters
+from koala.core.scheduler import Scheduler
+from koala.daemon.loop.group_commit import BatchContext, GroupCommit
+from koala.daemon.state.folder import FILE
+from koala.daemon.storage.journal import Journal
+from koala.errors import JournalError, UnreachableError
+from koala.policies import chosen
+from koala.views.digest import digest
+from tests.daemon.loop.bench import REGISTERED, SlowClock, bench, kinds, register, submit
+
+
+async def test_an_answer_comes_when_its_event_is_durable(tmp_path: Path) -> None:
+    async with bench(tmp_path) as the:
+        job = await the.event_loop.ask(submit)
+        assert job == "j1"
+        assert the.journal.seq >= 1
+        assert [notice.job for notice in the.received.notices] == ["j1"]
+    assert kinds(tmp_path)[0] == "JobSubmitted"
+
+
+async def test_an_action_leaves_after_the_commit_of_its_event(tmp_path: Path) -> None:
+    async with bench(tmp_path) as the:
+        the.event_loop.post(register)
+        await the.event_loop.ask(submit)
+        async with asyncio.timeout(90):
+            while not the.received.actions:
+                await the.event_loop.ask(lambda turn: None)
+        durable, action = the.received.actions[0]
+        assert isinstance(action, ClaimProcessors)
+    story = kinds(tmp_path)  # in which a busy machine may have more than one Woken
+    scan = story.index("Woken", story.index("JobSubmitted"))
+    assert durable >= scan + 1, story
+
+
+async def test_what_came_is_handled_before_woken_of_the_same_instant(tmp_path: Path) -> None:
+    """Both submissions wait when the scan that the first one asks for is due."""
+    async with bench(tmp_path) as the, asyncio.TaskGroup() as group:
+        group.create_task(the.event_loop.ask(submit))
+        group.create_task(the.event_loop.ask(submit))
+    assert kinds(tmp_path)[:3] == ["JobSubmitted", "JobSubmitted", "Woken"]
+
+
+def test_a_timer_waits_for_what_came_before_it_was_due(tmp_path: Path) -> None:
+    """Two submissions have come, and a busy machine handles one of them in a turn."""
+    journal = Journal.open(tmp_path)
+    clock = SlowClock()
+    turns = GroupCommit(Scheduler(Parameters(), chosen()), journal, clock, digest=digest, jobs=0)
+    for _ in range(2):
+        turns.post(submit)
+    clock.step_s = 1.0
+    told = []
+    for _ in range(3):
+        turns.handle_batch()
+        batch = turns.prepare_commit()
+        told.append([] if batch is None else [type(r.event).__name__ for r in batch.records])
+    assert told[:2] == [["JobSubmitted"], ["JobSubmitted", "Woken"]]
+    journal.close()
+
+
+async def test_a_failed_commit_ends_the_event_loop_before_any_answer_or_action(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as the:
+        the.event_loop.post(register)
+        await the.event_loop.ask(lambda turn: None)
+        (tmp_path / FILE).unlink()
+        answers: list[str] = []
+
+        async def ask() -> None:
+            with pytest.raises(UnreachableError, match="the daemon ends"):
+                answers.append(await the.event_loop.ask(submit))
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask())
+            with pytest.raises(JournalError, match="cannot be written"):
+                await the.running
+        await ask()  # nor does one who comes later wait for ever
+        assert not answers
+        assert not the.received.actions
+        assert not the.event_loop.can_renew_leases(0.0)
+
+
+async def test_a_tripped_assertion_is_not_in_the_journal_to_trip_it_again(tmp_path: Path) -> None:
+    def trip(turn: BatchContext) -> None:
+        turn.emit(REGISTERED)
+        raise AssertionError("a bug")
+
+    async with bench(tmp_path) as the:
+        the.event_loop.post(trip)
+        with pytest.raises(AssertionError, match="a bug"):
+            await the.running
+    assert kinds(tmp_path) == []
+
+
+async def test_a_digest_is_written_every_thousand_events(tmp_path: Path) -> None:
+    async with bench(tmp_path) as the:
+        for _ in range(3):
+            await the.event_loop.ask(lambda turn: [submit(turn) for _ in range(500)])
+        seq, found = the.journal.last_digest() or (0, "")
+        assert seq >= 1000
+    journal = Journal.open(tmp_path)
+    scheduler = Scheduler(Parameters(), chosen())
+    for record in journal.records():
+        scheduler.replay(record.event, record.at, record.answers)
+        if record.seq == seq:
+            assert digest(scheduler) == found
+    assert len(scheduler.jobs) == 1500
+    journal.close()
+
+
+SUBMITTER = """
+import asyncio, sys
+from pathlib import Path
+from tests.daemon.loop.bench import bench, submit
+
+async def submit_for_ever(event_loop):
+    while True:
+        print(await event_loop.ask(submit), file=sys.stderr, flush=True)
+
+async def main():
+    async with bench(Path(sys.argv[1])) as the, asyncio.TaskGroup() as group:
+        for _ in range(20):
+            group.create_task(submit_for_ever(the.event_loop))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("answers", [40, 47, 55])
+def test_a_kill_in_the_middle_of_a_group_commit_loses_no_answered_job(
+    tmp_path: Path, answers: int
+) -> None:
+    """Twenty clients keep a commit under way at each instant."""
+    submitter = subprocess.Popen(
+        [sys.executable, "-c", SUBMITTER, str(tmp_path)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        text=True,
+    )
+    assert submitter.stderr is not None
+    answered = [submitter.stderr.readline().strip() for _ in range(answers)]
+    submitter.kill()
+    answered += [line.strip() for line in submitter.stderr if line.endswith("\n")]
+    submitter.wait(90)
+    submitter.stderr.close()
+    journal = Journal.open(tmp_path)
+    records = list(journal.records())
+    journal.close()
+    assert [record.seq for record in records] == [*range(1, len(records) + 1)]
+    jobs = [record.event.job for record in records if isinstance(record.event, JobSubmitted)]
+    assert jobs == [f"j{n}" for n in range(1, len(jobs) + 1)]
+    assert set(answered) <= set(jobs)
