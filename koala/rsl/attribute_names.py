@@ -12,23 +12,8 @@ import re
 from koala.rsl.attributes import ATTRIBUTES, Attribute, Treatment
 from koala.rsl.evaluation import canonical_name, nearest
 
-PLAIN_NAMES = {
-    "resourceManagerContact": "site",
-    "count": "processors",
-    "hostCount": "hosts",
-    "subjobStartType": "start_type",
-    "maxWallTime": "wall_time",
-    "maxCpuTime": "cpu_time",
-    "minMemory": "memory",
-    "maxMemory": "memory_max",
-    "project": "account",
-    "outputFile": "output_files",
-    "inputFile": "input_files",
-}
-"""Plain names of attributes whose name in RSL is older than the words of today's batch systems."""
-
-ALIASES = {"nodes": "hostCount", "partition": "queue", "tasksPerHost": "tasksPerNode"}
-"""Further names that are read, and never written."""
+PLAIN_NAMES = {row.name: row.plain for row in ATTRIBUTES if row.plain}
+ALIASES = {row.alias: row.name for row in ATTRIBUTES if row.alias}
 
 KNOWN: dict[str, Attribute] = {
     **{canonical_name(row.name): row for row in ATTRIBUTES},

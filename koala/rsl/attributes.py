@@ -7,8 +7,9 @@ and the spelling help of error messages (`attribute_names`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeAlias
 
 from koala.core.model.job_spec import JobType, StartType
@@ -38,59 +39,32 @@ class Scope(StrEnum):
     JOB = "job"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Attribute:
-    """A row of the table. `note` says the meaning, or why it is ignored or refused.
+    """A row of the table. `values` names what it takes. `note` says the meaning, or why it is
+    ignored or refused.
 
     Where an attribute is one `field` of ComponentSpec, `read` reads the field's value and `write`
-    writes it; lists are written as they are.
+    writes it; lists are written as they are. `plain` is its name in YAML and JSON where the name in
+    RSL is older than the words of today's batch systems. An `alias` is read, and never written.
     """
 
     name: str
-    origin: str
     values: str
-    treatment: Treatment
     note: str
+    origin: str = "GRAM"
+    _: KW_ONLY
+    treatment: Treatment = Treatment.HONOURED
     scope: Scope = Scope.COMPONENT
     field: str = ""
     read: Reader | None = None
     write: Writer = str
+    plain: str = ""
+    alias: str = ""
 
 
-def _honoured(
-    name: str,
-    values: str,
-    note: str,
-    origin: str = "GRAM",
-    *,
-    field: str = "",
-    read: Reader | None = None,
-    write: Writer = str,
-) -> Attribute:
-    return Attribute(
-        name=name,
-        origin=origin,
-        values=values,
-        treatment=Treatment.HONOURED,
-        note=note,
-        field=field,
-        read=read,
-        write=write,
-    )
-
-
-def _handed(
-    name: str,
-    values: str,
-    note: str,
-    origin: str = "GRAM",
-    *,
-    field: str,
-    read: Reader,
-    write: Writer = str,
-) -> Attribute:
-    honoured = _honoured(name, values, note, origin, field=field, read=read, write=write)
-    return replace(honoured, treatment=Treatment.HANDED)
+_handed = partial(Attribute, treatment=Treatment.HANDED)
+_of_job = partial(Attribute, origin="Koala", scope=Scope.JOB)
 
 
 def _processors(given: Given) -> int:
@@ -109,64 +83,52 @@ def _start_type(given: Given) -> StartType:
 
 
 def _ignored(name: str, note: str, origin: str = "GRAM") -> Attribute:
-    return Attribute(name=name, origin=origin, values="", treatment=Treatment.IGNORED, note=note)
+    return Attribute(name, "", note, origin, treatment=Treatment.IGNORED)
 
 
 def _refused(name: str, note: str, origin: str = "GRAM") -> Attribute:
-    return Attribute(name=name, origin=origin, values="", treatment=Treatment.REFUSED, note=note)
-
-
-def _of_job(
-    name: str, values: str, note: str, treatment: Treatment = Treatment.HONOURED
-) -> Attribute:
-    return Attribute(
-        name=name,
-        origin="Koala",
-        values=values,
-        treatment=treatment,
-        note=note,
-        scope=Scope.JOB,
-    )
+    return Attribute(name, "", note, origin, treatment=Treatment.REFUSED)
 
 
 ATTRIBUTES: tuple[Attribute, ...] = (
-    _honoured(
+    Attribute(
         "executable",
         "string",
         "the program to run; needed in each component",
         field="executable",
         read=fields.path,
     ),
-    _honoured(
+    Attribute(
         "arguments",
         "list",
         "its arguments; 128 KiB in all",
         field="arguments",
         read=fields.arguments,
     ),
-    _honoured(
+    Attribute(
         "directory",
         "string",
         "where it runs (default: a work folder of its own)",
         field="directory",
         read=fields.path,
     ),
-    _honoured(
+    Attribute(
         "environment",
         "(NAME value) ...",
         "variables; 128 KiB in all; KOALA_* is reserved",
         field="environment",
         read=fields.environment,
     ),
-    _honoured("stdin", "string", "file at the site", field="stdin", read=fields.path),
-    _honoured("stdout", "string", "file at the site", field="stdout", read=fields.path),
-    _honoured("stderr", "string", "file at the site", field="stderr", read=fields.path),
-    _honoured(
+    Attribute("stdin", "string", "file at the site", field="stdin", read=fields.path),
+    Attribute("stdout", "string", "file at the site", field="stdout", read=fields.path),
+    Attribute("stderr", "string", "file at the site", field="stderr", read=fields.path),
+    Attribute(
         "count",
         "integer",
         "processors, 1 (default) to 1000000, as all components together",
         field="processors",
         read=_processors,
+        plain="processors",
     ),
     _handed(
         "hostCount",
@@ -174,8 +136,10 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "hosts to spread the processors over, where a site has any; at most count",
         field="hosts",
         read=_processors,
+        plain="hosts",
+        alias="nodes",
     ),
-    _honoured(
+    Attribute(
         "jobType",
         "single, multiple or mpi",
         "one process, count processes (default), or count ranks of one MPI_COMM_WORLD with those of"
@@ -183,24 +147,26 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         field="job_type",
         read=_job_type,
     ),
-    _honoured(
+    Attribute(
         "maxTime", "minutes or duration", "limit on wall-clock time, where maxWallTime is absent"
     ),
-    _honoured(
+    Attribute(
         "maxWallTime",
         "minutes or duration",
         "limit on wall-clock time",
         field="wall_time_s",
         read=fields.time_limit_s,
         write=fields.time_limit_text,
+        plain="wall_time",
     ),
-    _honoured(
+    Attribute(
         "maxCpuTime",
         "minutes or duration",
         "limit on processor time",
         field="cpu_time_s",
         read=fields.time_limit_s,
         write=fields.time_limit_text,
+        plain="cpu_time",
     ),
     _handed(
         "minMemory",
@@ -208,13 +174,15 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "memory that one process needs, where a site asks",
         field="memory_min_mb",
         read=fields.memory_mb,
+        plain="memory",
     ),
-    _honoured(
+    Attribute(
         "maxMemory",
         "MB, or with a unit",
         "memory that one process may use",
         field="memory_max_mb",
         read=fields.memory_mb,
+        plain="memory_max",
     ),
     _handed(
         "queue",
@@ -222,6 +190,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "queue of the site's local manager, where it has several",
         field="queue",
         read=fields.word,
+        alias="partition",
     ),
     _handed(
         "project",
@@ -229,6 +198,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "account that the site charges, where it has accounts",
         field="project",
         read=fields.word,
+        plain="account",
     ),
     _handed("qos", "string", "quality of service", "Koala", field="qos", read=fields.word),
     _handed(
@@ -238,8 +208,9 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "Koala",
         field="tasks_per_host",
         read=resource_fields.count,
+        alias="tasksPerHost",
     ),
-    _honoured(
+    Attribute(
         "cpusPerTask",
         "integer",
         "processors of each process; it divides count, which stays the sum (default: 1)",
@@ -247,7 +218,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         field="cpus_per_task",
         read=resource_fields.count,
     ),
-    _honoured(
+    Attribute(
         "gpus",
         "integer",
         "GPUs of the component, of all its processes together; only sites with so many are used",
@@ -255,7 +226,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         field="gpus",
         read=resource_fields.count,
     ),
-    _honoured(
+    Attribute(
         "gpuType",
         "string",
         "type of these GPUs, as the site calls it, such as a100",
@@ -263,7 +234,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         field="gpu_type",
         read=fields.word,
     ),
-    _honoured(
+    Attribute(
         "constraint",
         "string",
         "features that the hosts must have, such as ib or ib&haswell; only sites with them are"
@@ -272,7 +243,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         field="constraint",
         read=resource_fields.constraint,
     ),
-    _honoured(
+    Attribute(
         "licenses",
         "NAME, NAME:COUNT or (NAME COUNT) ...",
         "software licences; only sites with them are used",
@@ -299,8 +270,8 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         field="native",
         read=resource_fields.native,
     ),
-    _honoured("dryRun", "yes or no", "yes: check and place the job, submit nothing (as --dry-run)"),
-    _honoured("rsl_substitution", "(NAME value) ...", "definitions of variables"),
+    Attribute("dryRun", "yes or no", "yes: check and place the job, submit nothing (as --dry-run)"),
+    Attribute("rsl_substitution", "(NAME value) ...", "definitions of variables"),
     _ignored("gramMyJob", "the rendezvous bundle tells each component of the others"),
     _ignored("save_state", "the daemon's journal keeps every job"),
     _ignored("two_phase", "submission is idempotent by its key"),
@@ -322,15 +293,16 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _ignored("savejobdescription", "the daemon's journal keeps every job"),
     _ignored("proxy_timeout", "obsolete in GRAM, too"),
     _ignored("restartcontacts", "internal to GRAM"),
-    _honoured(
+    Attribute(
         "resourceManagerContact",
         "string",
         "the host part is the site where the component must run (default: any site); https://, "
         "port, service and subject are ignored with a warning",
         "DUROC",
         field="site",
+        plain="site",
     ),
-    _honoured(
+    Attribute(
         "label",
         "string",
         "name of the component, unique in the job",
@@ -338,25 +310,27 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         field="label",
         read=fields.label,
     ),
-    _honoured(
+    Attribute(
         "subjobStartType",
         "strict-barrier, loose-barrier or no-barrier",
         "must take part in the start (default); may be missing at the start; starts when it can",
         "DUROC",
         field="start_type",
         read=_start_type,
+        plain="start_type",
     ),
     _ignored("subjobCommsType", "the bundle and the key-value exchange are there always", "DUROC"),
     _refused("resourceManagerName", "there is no MDS; use resourceManagerContact=SITE", "DUROC"),
-    _honoured(
+    Attribute(
         "outputFile",
         "list",
         "files in the component's working directory to bring back: relative paths without `..`",
         "Koala",
         field="output_files",
         read=fields.output_files,
+        plain="output_files",
     ),
-    _honoured(
+    Attribute(
         "stage",
         "yes, or list",
         "files and folders of your own machine that go along, unpacked in the claim's folder; yes:"
@@ -365,7 +339,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         field="stage",
         read=fields.stage,
     ),
-    _honoured(
+    Attribute(
         "outputs",
         "list",
         "patterns of further files to bring back, such as `results/*.csv`, `**/*.log` or `plots/`",
@@ -373,7 +347,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         field="outputs",
         read=fields.output_patterns,
     ),
-    _honoured(
+    Attribute(
         "rate",
         "number",
         "work a second that was agreed, for `progress`: processor-seconds (default: count), or what"
@@ -383,7 +357,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         read=fields.amount,
         write=fields.amount_text,
     ),
-    _honoured(
+    Attribute(
         "inputs",
         "list of NAME or (NAME SIZE)",
         "files that this component reads beside those of `inputFile`; they are copied to its site"
@@ -412,6 +386,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "the logical files that all components read, see guides/files.md; `NAME/` is a folder. The"
         " size, in bytes or with K, M or G (1024, 1024², 1024³ bytes), counts where the catalogue"
         " does not know the file",
+        plain="input_files",
     ),
     _of_job(
         "inputMode",
