@@ -27,6 +27,7 @@ class Results:
     ) -> None:
         self._outcomes: dict[Setting, dict[int, Outcome]] = {}
         self._diverging = diverging
+        self._means: dict[Quantity, Interval] = {}
         for run, outcome in finished:
             self._outcomes.setdefault(run.setting, {})[run.seed] = outcome
         common = self._seeds(self._outcomes)
@@ -52,7 +53,9 @@ class Results:
 
     def interval(self, quantity: Quantity) -> Interval:
         """Return the mean over the replications; infinite where it diverges."""
-        return self.contrast((quantity,), _itself)
+        if quantity not in self._means:  # many claims compare it
+            self._means[quantity] = self.contrast((quantity,), _itself)
+        return self._means[quantity]
 
     def drawn(self, one: Drawn) -> Interval:
         """Return the mean of what a chart shows; not finite where a part of it diverges."""
