@@ -137,7 +137,7 @@ def assemble(base: Foundation) -> Assembly:
     notices = EventFeed(base.journal)
     quotas = Quotas(config.limits, scheduler.jobs.values())
     notifier = Notifier(scheduler.jobs.get, None if bus is None else bus.send)
-    publishers = (notices, files.settler, quotas, notifier, *(() if bus is None else (bus,)))
+    publishers = (notices, files.output_queue, quotas, notifier, *(() if bus is None else (bus,)))
     receiver = _Receiver(dispatcher, (_log_notices, *(one.publish for one in publishers)))
     observed = {"metrics": metrics, "traces": traces}
     observers = Observers({k: one.observe for k, one in observed.items() if one is not None})
@@ -210,13 +210,13 @@ class _Receiver:
 
 
 @dataclass(frozen=True, slots=True)
-class _OutputSettler:
-    """Hand the ended jobs whose files need it to the publisher of outputs."""
+class _OutputQueue:
+    """Enqueue ended jobs at the publisher of outputs, if their files need it."""
 
     scheduler: Scheduler
     publisher: Publisher
 
-    def settle(self, identity: JobId) -> None:
+    def enqueue(self, identity: JobId) -> None:
         job = self.scheduler.jobs[identity]
         wants_files = any(part.output_files or part.outputs for part in job.spec.components)
         if job.attempts > 1 or (job.attempts and wants_files):
@@ -225,10 +225,10 @@ class _OutputSettler:
             self.publisher.enqueue(over)
 
     def publish(self, notices: Sequence[Notice]) -> None:
-        """Settle the jobs that ended without finishing."""
+        """Enqueue the jobs that ended without finishing."""
         for notice in notices:
             if notice.job in self.scheduler.jobs and notice.phase in ENDS:
-                self.settle(JobId(notice.job))
+                self.enqueue(JobId(notice.job))
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class _OutputSettler:
 class _FileParts:
     spool: Spool
     publisher: Publisher
-    settler: _OutputSettler
+    output_queue: _OutputQueue
     relay: Relay
     additions: Additions
     uploads: Uploads
@@ -248,14 +248,14 @@ def _file_parts(base: Foundation, sessions: SiteSessions) -> _FileParts:
     config = base.config
     spool = Spool(config.spool)
     publisher = Publisher(spool)
-    settler = _OutputSettler(base.scheduler, publisher)
+    output_queue = _OutputQueue(base.scheduler, publisher)
     for job in base.recovered.over:
-        settler.settle(job)
+        output_queue.enqueue(job)
     relay = _relay(base)
     return _FileParts(
         spool=spool,
         publisher=publisher,
-        settler=settler,
+        output_queue=output_queue,
         relay=relay,
         additions=Additions(send=sessions.send, relay=lambda: relay.address, secret=base.secret),
         uploads=Uploads(
@@ -288,7 +288,7 @@ def _relay(base: Foundation) -> Relay:
 def _dispatcher(base: Foundation, sessions: SiteSessions, files: _FileParts) -> ActionDispatcher:
     return ActionDispatcher(
         send=sessions.send,
-        publish=lambda action: files.settler.settle(action.job),
+        publish=lambda action: files.output_queue.enqueue(action.job),
         relay=lambda: files.relay.address,
         sites=lambda: base.scheduler.sites,
         secret=base.secret,

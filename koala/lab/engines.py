@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koala.errors import ConfigError
-from koala.sim.campaign.making import PROCESSES, Engine, Processes
+from koala.sim.campaign.execution import PROCESSES, Engine, Processes
 
 DASK = "dask://"
 KOALA = "koala"

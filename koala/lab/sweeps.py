@@ -27,9 +27,9 @@ from koala.papers.paper import Panel
 from koala.papers.results import Results
 from koala.papers.runs import Effort, Outcome, Quantity, Run
 from koala.sim.campaign.code import code_of_module, own_code
+from koala.sim.campaign.execution import Campaign, Engine, StoreChoice, execute_runs, key_of
 from koala.sim.campaign.identity import Plain, canonical, run_id
-from koala.sim.campaign.making import Campaign, Engine, StoreChoice, key_of, make
-from koala.sim.campaign.records import Made
+from koala.sim.campaign.records import FinishedRun
 from koala.sim.statistics import Interval, interval, paired
 
 INTERVAL = "_ci95"
@@ -143,7 +143,7 @@ def make_tasks(
         None if name is None else key_of(name, code, task.own)
         for name, task in zip(names, tasks, strict=True)
     ]
-    return make(
+    return execute_runs(
         run_task, tasks, keys=keys, code=code, store=store, engine=engine, progress=progress
     )
 
@@ -214,7 +214,7 @@ class Sweep:
         self.points = tuple(points)
         self.seeds = tuple(seeds)
         self.made = made
-        self._found: dict[int, dict[int, Made]] = {place: {} for place in range(len(points))}
+        self._found: dict[int, dict[int, FinishedRun]] = {place: {} for place in range(len(points))}
         for task, one in made.finished:
             self._found[task.place][task.seed] = one
         outcomes = [one.outcome for _, one in made.finished]

@@ -9,7 +9,7 @@ from typing import Any
 from koala.papers.runs import Run
 from koala.papers.sweep import Plan
 from koala.sim.campaign import parts
-from koala.sim.campaign.making import Campaign
+from koala.sim.campaign.execution import Campaign
 from koala.sim.campaign.parts import Part
 
 

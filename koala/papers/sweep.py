@@ -10,8 +10,15 @@ from koala.papers.paper import Claim, Figure, Paper
 from koala.papers.results import Results
 from koala.papers.runs import Effort, Level, Quantity, Run, Setting
 from koala.sim.campaign.code import code_of, own_code
+from koala.sim.campaign.execution import (
+    NO_STORE,
+    Campaign,
+    Engine,
+    StoreChoice,
+    execute_runs,
+    key_of,
+)
 from koala.sim.campaign.identity import canonical, run_id
-from koala.sim.campaign.making import NO_STORE, Campaign, Engine, StoreChoice, key_of, make
 from koala.sim.replication import Progress
 
 
@@ -120,7 +127,7 @@ def make_runs(
     names = wanted.ids(runs) if store.is_used else ()
     own = {one: own_code(canonical(one)) for one in {run.setting for run in runs} if names}
     keys = [key_of(name, code, own[one.setting]) for name, one in zip(names, runs, strict=False)]
-    return make(
+    return execute_runs(
         wanted.paper.run,
         runs,
         keys=keys or [None] * len(runs),

@@ -29,7 +29,7 @@ from koala.papers.results import Results
 from koala.papers.runs import ARITHMETIC, Arithmetic, Effort, Outcome, Quantity, Run, Setting
 from koala.papers.sweep import plan, sweep
 from koala.papers.verdicts import Verdict
-from koala.sim.campaign.making import Processes
+from koala.sim.campaign.execution import Processes
 from tests.papers import worlds
 from tests.papers.worlds import check_claims, shifted
 

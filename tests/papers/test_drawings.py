@@ -14,7 +14,7 @@ from koala.papers.markdown import caption
 from koala.papers.paper import Difference, Figure, Mark, Panel
 from koala.papers.results import Results
 from koala.papers.sweep import plan, sweep
-from koala.sim.campaign.making import Processes
+from koala.sim.campaign.execution import Processes
 from tests.papers.toy import PAPER, response
 
 PAIR = Difference(response("quick", 0.9), response("slow", 0.9))

@@ -16,7 +16,7 @@ from koala.papers.runs import Effort, Run, Setting
 from koala.papers.sweep import plan, sweep
 from koala.papers.tables import document
 from koala.papers.verdicts import Verdict, judge
-from koala.sim.campaign.making import Processes
+from koala.sim.campaign.execution import Processes
 from tests.papers import worlds
 from tests.papers.worlds import check_claims, shifted
 

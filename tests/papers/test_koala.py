@@ -30,7 +30,7 @@ from koala.papers.runs import Setting as Anything
 from koala.papers.sweep import plan, sweep
 from koala.papers.tables import document
 from koala.papers.verdicts import Verdict
-from koala.sim.campaign.making import Processes
+from koala.sim.campaign.execution import Processes
 from tests.papers import worlds
 from tests.papers.worlds import check_claims
 

@@ -18,7 +18,7 @@ from koala.papers.runs import Outcome, Run
 from koala.papers.sweep import Swept, make_runs, plan, sweep, swept
 from koala.papers.tables import as_csv, document
 from koala.papers.verdicts import Finding, Verdict
-from koala.sim.campaign.making import Processes
+from koala.sim.campaign.execution import Processes
 from koala.sim.campaign.parts import read_parts
 from koala.sim.statistics import Interval
 from tests.papers.toy import LOW, PAPER, at, run

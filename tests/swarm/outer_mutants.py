@@ -48,7 +48,7 @@ def answers_before_the_commit() -> Patches:
     def take(self: Any) -> Any:
         items = real(self)
         for item in items:
-            item.settle(item.result, item.error)
+            item.on_commit(item.result, item.error)
         return items
 
     with replaced((turns.GroupCommit, "handle_batch"), by=take):

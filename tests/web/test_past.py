@@ -55,7 +55,7 @@ async def test_results_are_shown_and_nothing_beside_them(
         assert (await browser.get("/replay")).status_code == 409
 
 
-async def test_a_past_run_is_a_film_for_operators(
+async def test_operators_can_play_back_a_past_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = WebSettings(journal=tmp_path / "state")

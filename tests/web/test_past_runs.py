@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from koala.errors import ConfigError, ExhaustedError, RejectedError
-from koala.web.film import COLUMNS, FIGURES, JOBS_SHOWN, difference, film
 from koala.web.past_runs import PROCESSES_MAX, PastRuns, ReaderGoneError
+from koala.web.playback import COLUMNS, FIGURES, JOBS_SHOWN, difference, playback_data
 from koala.web.settings import WebSettings
 from tests.cli.command import koala_here
 from tests.harness.builders import a_spec
@@ -106,8 +106,8 @@ async def test_a_what_if_has_the_numbers_of_the_command(
         alone = (await browser.get("/replay/data")).json()
     expected = document(journal, *CHANGES)
     assert page.status_code == 200, page.text
-    assert shown == film(expected)
-    assert alone == film(document(journal))
+    assert shown == playback_data(expected)
+    assert alone == playback_data(document(journal))
     assert alone["runs"]["recorded"] == shown["runs"]["recorded"]
     assert shown["runs"]["what_if"] != shown["runs"]["recorded"], "the policy changes the run"
     tables = Tables(page.text)
@@ -127,7 +127,7 @@ async def test_a_what_if_has_the_numbers_of_the_command(
         assert answer.status_code == 422, change
         assert re.search("allowed|known are", answer.text, re.IGNORECASE), change
         assert MARKUP not in answer.text
-        assert 'id="film"' in answer.text, "the run as it was stays"
+        assert 'id="playback"' in answer.text, "the run as it was stays"
     assert "antigravity" not in sys.modules, "addresses import nothing"
     assert "placement=nearest" in wrong["placement=nearest"].text
 

@@ -18,7 +18,7 @@ def best_fit(request: PlacementRequest, view: GridView) -> Placement | Unplaceab
     for part in sorted(request.parts, key=lambda part: (part.site is None, -part.processors)):
         routes = dict.fromkeys(idle, (0.0, None))
         if part.file is not None:  # seconds a byte and file site, where its file can come from
-            near = view.near(part.file, request.user)
+            near = view.routes(part.file, request.user)
             routes = {site: (cost, source) for cost, source, site in near}
         fitting = []
         for site, free in idle.items():

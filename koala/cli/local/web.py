@@ -26,7 +26,7 @@ from koala.cli.output import note
 @option(
     "--results", type=file, metavar="DIR", help="Show results of koala reproduce in this folder."
 )
-@option("--journal", type=file, metavar="STATE", help="Show this past run as a film, to operators.")
+@option("--journal", type=file, metavar="STATE", help="Play back this past run, to operators.")
 @address_option
 @needs_web
 def web(

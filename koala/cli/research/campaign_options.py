@@ -11,7 +11,7 @@ from koala.cli.research.simulation_options import on_option, workers_option
 from koala.errors import ConfigError, SpecError
 
 if TYPE_CHECKING:
-    from koala.sim.campaign.making import StoreChoice
+    from koala.sim.campaign.execution import StoreChoice
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,7 +52,7 @@ def part_options(command: F) -> F:
 
 def store_of(folder: Path | None, *, no_store: bool) -> StoreChoice:
     """Return the chosen store. Raises SpecError."""
-    from koala.sim.campaign.making import StoreChoice
+    from koala.sim.campaign.execution import StoreChoice
 
     if no_store and folder is not None:
         raise SpecError("--store and --no-store cannot be combined")

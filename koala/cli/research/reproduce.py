@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from koala.papers.paper import Paper
     from koala.papers.runs import Effort, Run
     from koala.papers.sweep import Plan
-    from koala.sim.campaign.making import Campaign
+    from koala.sim.campaign.execution import Campaign
     from koala.sim.campaign.parts import Part
 
 PAPERS: dict[str, str] = {

@@ -24,7 +24,7 @@ from koala.errors import ConfigError, KoalaError, SpecError, WorkloadError
 from koala.runtime.atomic_file import atomic_file, check_writable
 
 if TYPE_CHECKING:
-    from koala.sim.campaign.making import Engine
+    from koala.sim.campaign.execution import Engine
     from koala.sim.replication import Replications
 
 INTERRUPTED = 130
@@ -67,7 +67,7 @@ class Runs:
     @property
     def engine(self) -> Engine:
         """Engine that makes the runs. Raises ConfigError."""
-        from koala.sim.campaign.making import PROCESSES, Processes
+        from koala.sim.campaign.execution import PROCESSES, Processes
 
         if self.on == PROCESSES:  # spares the import of gRPC by koala.lab
             return Processes(workers=self.workers)
@@ -93,7 +93,7 @@ class Runs:
         interrupt, print how many have finished and return those. Exit if none has.
         """
         from koala.runtime.progress_bar import progress
-        from koala.sim.campaign.making import Processes, replicate_on
+        from koala.sim.campaign.execution import Processes, replicate_on
 
         engine = self.engine
         check_outputs(self.jobs_out, self.plot)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from koala.lab.rows import Rows
     from koala.lab.sweep_files import SweepFile
     from koala.lab.sweeps import Sweep, Task
-    from koala.sim.campaign.making import Campaign
+    from koala.sim.campaign.execution import Campaign
     from koala.sim.campaign.parts import Part
 
 VERSION = 1

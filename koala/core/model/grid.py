@@ -224,8 +224,8 @@ class Unplaceable:
 class GridView:
     """View of the grid for policies: usable sites in order, links, replicas.
 
-    Only the core calls `take`, `give` and `book`; a claiming policy may call them on the view that
-    was made for its question.
+    Only the core calls `take`, `give_back` and `book`; a claiming policy may call them on the view
+    that was made for its question.
     """
 
     def __init__(
@@ -246,12 +246,12 @@ class GridView:
         self._idle_sum: int | None = None
         self._guarded = {s.name: s for s in self.sites if s.owner is not None or s.users}
         self._refused: set[Hashable] = set()
-        self._mute: frozenset[SiteName] = frozenset()
+        self._excluded_sources: frozenset[SiteName] = frozenset()
         self._probing = {site.name: True for site in self.sites if site.is_probing}
         self._replicas = replicas
         self._bandwidth = bandwidth
         self._bandwidth_default = bandwidth_default
-        self._near: dict[
+        self._routes: dict[
             tuple[Inputs, UserName | None], tuple[tuple[float, SiteName | None, SiteName], ...]
         ] = {}
 
@@ -304,9 +304,9 @@ class GridView:
         replica = None if file is None else self._replicas.get(file)
         return () if replica is None else replica.sites
 
-    def gives(self, source: SiteName) -> bool:
+    def is_source(self, site: SiteName) -> bool:
         """Return True if other sites may copy files from this site."""
-        return source in self._idle and source not in self._mute
+        return site in self._idle and site not in self._excluded_sources
 
     def bandwidth(self, link: Link) -> float:
         """The estimate of a link between two sites, in bytes a second."""
@@ -358,10 +358,10 @@ class GridView:
                 self._idle[site] = 0
                 self._change()
 
-    def mute(self, sites: Iterable[SiteName]) -> None:
+    def exclude_sources(self, sites: Iterable[SiteName]) -> None:
         """Exclude sites as sources of copies. Parts placed there still read their files."""
-        self._mute |= frozenset(sites)
-        self._near = {}
+        self._excluded_sources |= frozenset(sites)
+        self._routes = {}
         self._change()
 
     def close_probed(self, sites: Iterable[SiteName]) -> None:
@@ -371,14 +371,14 @@ class GridView:
                 self._idle[site] = 0
                 self._change()
 
-    def give(self, site: SiteName, processors: int, gpus: int = 0) -> None:
+    def give_back(self, site: SiteName, processors: int, gpus: int = 0) -> None:
         """Count processors and GPUs that a preempted job will give back."""
         if site in self._idle:
             self._idle[site] += processors
             self._gpus[site] = self._gpus.get(site, 0) + gpus
             self._change()
 
-    def near(
+    def routes(
         self, file: Inputs, user: UserName | None = None
     ) -> tuple[tuple[float, SiteName | None, SiteName], ...]:
         """Routes of a file as (seconds a byte, file site, execution site), fastest first, among the
@@ -389,12 +389,12 @@ class GridView:
         are the mean by size, and the file site is that of the file that takes longest.
         """
         key = (file, user if self._guarded else None)
-        if key not in self._near:
+        if key not in self._routes:
             sites = self.idle(user)
             costs = [(*self._nearest(file, site, sites), site) for site in sites]
             reachable = [entry for entry in costs if entry[0] < float("inf")]
-            self._near[key] = tuple(sorted(reachable, key=lambda entry: entry[0]))
-        return self._near[key]
+            self._routes[key] = tuple(sorted(reachable, key=lambda entry: entry[0]))
+        return self._routes[key]
 
     def source(
         self, file: FileName, target: SiteName, user: UserName | None = None
@@ -405,7 +405,7 @@ class GridView:
     def _nearest_all(
         self, files: tuple[FileName, ...], target: SiteName, sites: Mapping[SiteName, int]
     ) -> tuple[float, SiteName | None]:
-        """Route of several files, as `near` describes it."""
+        """Route of several files, as `routes` describes it."""
         sizes = [max(1, self._replicas[one].size_bytes) if one in self._replicas else 1
                  for one in files]  # fmt: skip
         ways = [self._nearest(one, target, sites) for one in files]
@@ -426,7 +426,7 @@ class GridView:
         best: tuple[float, SiteName | None] = (float("inf"), None)
         for source in replica.sites:
             cost = 1.0 / self._bandwidth.get((source, target), self._bandwidth_default)
-            if source in sites and source not in self._mute and cost < best[0]:
+            if source in sites and source not in self._excluded_sources and cost < best[0]:
                 best = (cost, source)
         return best
 

@@ -33,7 +33,7 @@ class Budget:
         self.spent_s = 0.0
 
     def __contains__(self, claim: ClaimId) -> bool:
-        """Return True if the claim's charge is not settled yet."""
+        """Return True if the claim was charged and its hold is not over."""
         return claim in self._charges
 
     def allows(self, processor_s: float, *, limit_s: float, now: Instant) -> bool:
@@ -47,7 +47,7 @@ class Budget:
         self._charges[claim] = BudgetCharge(now, processor_s)
         self.spent_s += processor_s
 
-    def settle(self, claim: ClaimId, used_s: float) -> None:
+    def refund(self, claim: ClaimId, used_s: float) -> None:
         """Refund the unused part of a hold that is over; the rest stays charged for a day."""
         charge = self._charges.pop(claim, None)
         if charge is None:

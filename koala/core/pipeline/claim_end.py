@@ -25,9 +25,9 @@ from koala.core.pipeline.ending import (
     fail,
     finish_if_over,
     leading,
+    refund_hold,
     requeue_if_fenced,
     set_back,
-    settle_hold,
     stop_claim,
 )
 from koala.core.pipeline.progress_control import restore_full_speed
@@ -66,7 +66,7 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
         mark_unreachable(state, claim, end, now)
         return
     del state.ledger[identity]
-    settle_hold(state, claim, now)
+    refund_hold(state, claim, now)
     if claim.grant is not None or end.kind in SITE_FAULTS:
         charge = claim_charge(claim, end, now, batch_job=event.batch_job)
         state.jobs[claim.job].charges.append(charge)

@@ -16,7 +16,7 @@ from koala.core.model.job_spec import StartType
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, Priority, SiteName, claim_id
 from koala.core.pipeline.claiming_schedule import last_claim_at, missed_at, moved_claim, next_claim
-from koala.core.pipeline.copying import settle_member
+from koala.core.pipeline.copying import assign_member
 from koala.core.pipeline.ending import drop_member, fail, on_missed, set_back
 from koala.core.pipeline.refusals import has_refused, reset_refusals
 from koala.core.pipeline.start_barrier import advance_start
@@ -231,7 +231,7 @@ def apply_plan(state: State, job: Job, attempt: Attempt, plan: ClaimPlan, now: I
         label = job.spec.label(move.component)
         way = f"moves from {member.site}" if member.site is not None else "goes"
         state.announce(job, f"component {label} {way} to {move.site}", now)
-        settle_member(state, attempt, member, move, now)
+        assign_member(state, attempt, member, move, now)
         claim(state, attempt, member, now)
     force(state, job, attempt, plan.forced, now)
     others = (*plan.claims, *(move.component for move in plan.moves))
@@ -261,7 +261,7 @@ def force(
     for assignment in forced:
         member = attempt.members[assignment.component]
         if member.site != assignment.site:
-            settle_member(state, attempt, member, assignment, now)
+            assign_member(state, attempt, member, assignment, now)
         if state.sites[assignment.site].facts.may_kill_local:
             label = job.spec.label(assignment.component)
             text = f"component {label} may have local jobs of {assignment.site} killed"

@@ -1,4 +1,4 @@
-"""Sites of the members of an attempt, and the copies of input files that they need there."""
+"""Assign sites to the members of an attempt, and start the copies of their input files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from koala.core.queries import grid_view_of, part_of_file
 from koala.core.state import State
 
 
-def settle_member(
+def assign_member(
     state: State, attempt: Attempt, member: Member, assignment: Assignment, now: Instant
 ) -> None:
     """Assign a member its execution site and file site, and start its transfer at the booked

@@ -35,7 +35,7 @@ from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, SiteName, TransferId
 from koala.core.pipeline.claiming_schedule import missed_at, tries_left
 from koala.core.pipeline.queue_entry import admit, enter_queue, set_timer
-from koala.core.pipeline.succession import end_wait, settle_successors
+from koala.core.pipeline.succession import end_wait, resolve_successors
 from koala.core.queries import claim_of, claims_of, describe, is_held
 from koala.core.state import State
 
@@ -55,7 +55,7 @@ def end(state: State, job: Job, phase: Terminal, text: str, now: Instant) -> Non
         stop_attempt(state, attempt, now)
     state.enter(job, phase, text, now)
     admit(state, now)
-    settle_successors(state, job, now)
+    resolve_successors(state, job, now)
     if attempt is None:
         state.ask_scan()
     else:
@@ -268,7 +268,7 @@ def drop_transfer(state: State, attempt: Attempt, member: Member, now: Instant) 
             cancel_transfer(state, wanted, now)
 
 
-def settle_hold(state: State, claim: Claim, now: Instant) -> None:
+def refund_hold(state: State, claim: Claim, now: Instant) -> None:
     """Refund the unused hold to the budgets when a claim passes or ends."""
     job = state.jobs[claim.job]
     if claim.id not in state.user_budgets[job.spec.owner]:
@@ -278,8 +278,8 @@ def settle_hold(state: State, claim: Claim, now: Instant) -> None:
     if claim.grant is not None:
         held_s = claim.processors * max(0.0, until - claim.grant.at)
         job.wasted_s += held_s
-    state.user_budgets[job.spec.owner].settle(claim.id, held_s)
-    state.site_budgets[claim.site].settle(claim.id, held_s)
+    state.user_budgets[job.spec.owner].refund(claim.id, held_s)
+    state.site_budgets[claim.site].refund(claim.id, held_s)
 
 
 def _may_have_run(attempt: Attempt, member: Member) -> bool:

@@ -15,7 +15,7 @@ from koala.core.model.values import FOREVER, Instant, SiteName, UserName
 from koala.core.model.visiting import is_draining_for_aged
 from koala.core.pipeline.claiming import try_to_claim
 from koala.core.pipeline.claiming_schedule import first_claim, tries_left
-from koala.core.pipeline.copying import settle_member
+from koala.core.pipeline.copying import assign_member
 from koala.core.pipeline.ending import fail
 from koala.core.pipeline.queue_entry import admit, set_timer
 from koala.core.pipeline.refusals import sites_closed_to, without_closed_sites
@@ -269,7 +269,7 @@ def place(state: State, job: Job, placement: Placement, view: GridView, now: Ins
             component = job.spec.components[member.component]
             view.take(assignment.site, component.processors, component.gpus or 0)
             view.book(assignment)
-            settle_member(state, attempt, member, assignment, now)
+            assign_member(state, attempt, member, assignment, now)
     view.close_probed(a.site for a in placement.assignments)
     claim_at = first_claim(state, job, attempt)
     sites = ", ".join(str(m.site or "nowhere yet") for m in attempt.members)

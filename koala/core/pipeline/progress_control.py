@@ -29,7 +29,7 @@ ASYNCHRONY_S = 1.0
 """Default asynchrony window of a job."""
 QUANTA_A_CYCLE = 4.0
 """Deviation, in cycles, at which a whole weight moves. The paper's 100 s are ten of its cycles, for
-tasks of half an hour; a job of a minute would be over before that settles."""
+tasks of half an hour; a job of a minute would be over before that converges."""
 
 
 STEADY_CYCLES = 1200

@@ -151,6 +151,6 @@ def without_closed_sites(state: State, job: Job, view: GridView, now: Instant) -
     if not left:
         return view
     own = view.copy()
-    own.mute(site for site, refusal in left.items() if refusal.trouble is Trouble.UNSENT)
+    own.exclude_sources(site for site, refusal in left.items() if refusal.trouble is Trouble.UNSENT)
     own.close(site for site, refusal in left.items() if refusal.trouble is not Trouble.UNSENT)
     return own

@@ -31,7 +31,7 @@ from koala.core.model.tcp_paths import has_paths
 from koala.core.model.timeline import lead_s
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, Seconds
-from koala.core.pipeline.ending import fail, finish_if_over, set_back, settle_hold
+from koala.core.pipeline.ending import fail, finish_if_over, refund_hold, set_back
 from koala.core.pipeline.wanted import release_claim, try_paths
 from koala.core.queries import address_of, claims_of, describe, member_of, starts_early
 from koala.core.state import State
@@ -275,7 +275,7 @@ def on_passed(state: State, event: ev.ClaimPassed, now: Instant) -> None:
             claim.phase = replace(phase, passed_at=event.passed_at)
         case phase:
             claim.phase = Passed(grant=phase.grant, passed_at=event.passed_at)
-    settle_hold(state, claim, now)
+    refund_hold(state, claim, now)
     found = member_of(state, claim)
     if found is None:
         return

@@ -41,7 +41,7 @@ def end_wait(state: State, job: Job) -> None:
             state.successors.pop(before, None)
 
 
-def settle_successors(state: State, ended: Job, now: Instant) -> None:
+def resolve_successors(state: State, ended: Job, now: Instant) -> None:
     """Let the jobs go on that waited for this one, or cancel them and, in turn, their own
     successors. Chains may be long, so this is no recursion."""
     over = deque([ended])

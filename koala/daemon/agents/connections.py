@@ -27,7 +27,7 @@ class AgentStream(Protocol):
     def end(self) -> None:
         """End the stream after the messages that are queued; `detach` is called then."""
 
-    def settle(self) -> None:
+    def report_committed(self) -> None:
         """Go on reading: a report of the agent was committed."""
 
 

@@ -377,7 +377,7 @@ class AgentRegistry:
 
         def answer(is_known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - post's form
             connection.reports -= 1
-            connection.stream.settle()
+            connection.stream.report_committed()
             self._links.additions.note(site, news, self._objection(site, news))
             if isinstance(news, Report) and not is_known:
                 # Acknowledge the end of an unknown claim; stop one that still lives.

@@ -85,7 +85,7 @@ class Stream:
         self.over = asyncio.Event()
         self.wakes_at: Instant = inf  # when the session's timer fires, as it was set last
         self.changed = asyncio.Event()  # the timer must fire earlier
-        self.settled = asyncio.Event()  # a report was committed
+        self.committed = asyncio.Event()  # a report was committed
 
     @property
     def is_over(self) -> bool:
@@ -100,9 +100,9 @@ class Stream:
         """See `connections.AgentStream`."""
         self.over.set()
 
-    def settle(self) -> None:
+    def report_committed(self) -> None:
         """See `connections.AgentStream`."""
-        self.settled.set()
+        self.committed.set()
 
 
 class Streams(AgentLinkServicer):
@@ -162,8 +162,8 @@ class Streams(AgentLinkServicer):
         slowed_at: Instant | None = None
         async for message in self._messages(connection, requests):
             while connection.reports >= REPORTS_WAITING_MAX:
-                stream.settled.clear()
-                await stream.settled.wait()
+                stream.committed.clear()
+                await stream.committed.wait()
             await self._event_loop.wait_for_room()
             is_report = not self._is_awaited(connection.site, message)
             self._registry.receive(connection, message)

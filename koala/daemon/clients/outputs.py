@@ -60,9 +60,9 @@ class Publisher:
                     await asyncio.sleep(PUBLISH_AGAIN_S)
                     self._waiting.put_nowait(ended)
                     continue
-            settled = self._pending.pop(ended.job, None)
-            if settled is not None:
-                settled.set()
+            published = self._pending.pop(ended.job, None)
+            if published is not None:
+                published.set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

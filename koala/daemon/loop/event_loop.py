@@ -81,7 +81,7 @@ class EventLoop(GroupCommit):
         self._answers.add(answer)
         answer.add_done_callback(self._answers.discard)
 
-        def settle(result: T, error: KoalaError | None) -> None:
+        def resolve(result: T, error: KoalaError | None) -> None:
             if answer.done():
                 return
             if error is not None:
@@ -90,7 +90,7 @@ class EventLoop(GroupCommit):
                 answer.set_result(result)
 
         await self.wait_for_room()
-        self.post(decide, settle)
+        self.post(decide, resolve)
         return await answer
 
     async def wait_for_room(self) -> None:

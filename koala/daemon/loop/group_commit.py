@@ -119,10 +119,10 @@ class Counters:
 
 @dataclass(slots=True)
 class InboxItem:
-    """One inbox item: `decide` runs in the batch, `settle` after the commit."""
+    """One inbox item: `decide` runs in the batch, `on_commit` after the commit."""
 
     decide: Callable[[BatchContext], Any]
-    settle: Callable[[Any, KoalaError | None], None]
+    on_commit: Callable[[Any, KoalaError | None], None]
     came_at: Instant
     result: Any = None
     error: KoalaError | None = None
@@ -210,15 +210,15 @@ class GroupCommit:
     def post(
         self,
         decide: Callable[[BatchContext], T],
-        settle: Callable[[T, KoalaError | None], None] = lambda _result, _error: None,
+        on_commit: Callable[[T, KoalaError | None], None] = lambda _result, _error: None,
     ) -> None:
         """Put an item into the inbox at once, even if it is full; for what comes at most once a
         session.
 
-        `settle` is called right after the commit and before the next batch begins, so the scheduler
-        that it reads is durable. It must not block.
+        `on_commit` is called right after the commit and before the next batch begins, so the
+        scheduler that it reads is durable. It must not block.
         """
-        self._inbox.append(InboxItem(decide, settle, self._clock.now()))
+        self._inbox.append(InboxItem(decide, on_commit, self._clock.now()))
         self.on_arrival()
 
     def on_arrival(self) -> None:
@@ -337,7 +337,7 @@ class GroupCommit:
         if self._receiver is not None and actions:
             self._receiver.carry_out(actions)
         for item in items:
-            item.settle(item.result, item.error)
+            item.on_commit(item.result, item.error)
         if self._receiver is not None and notices:
             self._receiver.publish(notices)
         (records, commit_s), self._committed = self._committed, ((), 0.0)

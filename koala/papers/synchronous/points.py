@@ -173,8 +173,8 @@ def _served(moved: float) -> float:
     one, other = (Flow(n, weight=w, agreed=1, needed=1e9) for n, w in enumerate((0.1, 0.2)))
     for flow in (one, other):
         queue.add(flow)
-        queue.settle()
+        queue.update_dummy()
     queue.change(one, one.weight - moved)
-    queue.settle()
+    queue.update_dummy()
     queue.serve(1000)
     return float(other.delivered)

@@ -27,7 +27,7 @@ def choose_victims(
         for victim in chosen:
             victims.append(victim.job)
             for site, processors in victim.held:
-                view.give(site, processors, victim.gpus_at(site))
+                view.give_back(site, processors, victim.gpus_at(site))
         assert part.site is not None
         view.take(part.site, part.processors, part.gpus)
         served.append(part.component)

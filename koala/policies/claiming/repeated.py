@@ -129,7 +129,7 @@ def _routes(part: PendingPart, question: ClaimQuestion, view: GridView) -> dict[
     if part.file is None:
         ways = [(0.0, None, site.site) for site in question.reclaimable]
     else:
-        ways = view.near(part.file, question.user)
+        ways = view.routes(part.file, question.user)
     for seconds_per_byte, source, site in ways:
         transfer_s = seconds_per_byte * part.size_bytes
         if part.fixed in (None, site) and transfer_s <= question.remaining_s:

@@ -46,7 +46,7 @@ def _closest(
     best: tuple[SiteName, SiteName | None] | None = None
     most = part.processors - 1  # idle processors that a site must exceed
     latest_s = request.transfer_s_max
-    for seconds_per_byte, source, site in view.near(part.file, request.user):
+    for seconds_per_byte, source, site in view.routes(part.file, request.user):
         transfer_s = seconds_per_byte * part.size_bytes
         if transfer_s > latest_s:
             break
@@ -71,7 +71,7 @@ def unplaceable(
     elif max(idle.values()) < part.processors:
         site = max(idle, key=idle.__getitem__)
         reason = f"largest idle site is {site} with {idle[site]}"
-    elif part.file is not None and not view.near(part.file, request.user):
+    elif part.file is not None and not view.routes(part.file, request.user):
         reason = f"no usable site holds its input file {named(part.file)}"
     else:
         reason = f"no site with enough idle processors gets {named(part.file)} in time"

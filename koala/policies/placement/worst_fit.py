@@ -90,7 +90,7 @@ def _routes(request: PlacementRequest, view: GridView) -> dict[Inputs | None, Ro
     found: dict[Inputs | None, Routes | None] = {None: None}
     for part in request.parts:
         if part.file is not None and part.file not in found:
-            near = view.near(part.file, request.user)
+            near = view.routes(part.file, request.user)
             found[part.file] = {site: (cost, source) for cost, source, site in near}
     return found
 

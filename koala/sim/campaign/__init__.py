@@ -4,7 +4,7 @@
 - `code`: digests the code that a run executes, own policies included.
 - `store`: keeps finished runs, so that no run is made twice.
 - `records`: writes finished runs as JSON lines and reads them.
-- `making`: makes the runs that the store does not have.
+- `execution`: executes the runs that the store does not have.
 - `parts`: writes and reads folders of runs with their provenance, and merges them.
 - `provenance`: describes the program that makes a result, and its machine.
 - `on_dask`: runs on a scheduler of Dask; `koala.lab.engines` names all engines.

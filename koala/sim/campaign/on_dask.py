@@ -54,7 +54,7 @@ class Dask:
         done: dict[int, One] = {}
         try:
             _check_workers(client)
-            for place, made in _made(client, run, items):
+            for place, made in _results(client, run, items):
                 done[place] = made
                 each(items[place], made)
                 progress(len(done))
@@ -103,7 +103,7 @@ def _identity() -> str:
     return f"{interpreter()}, code {code}"
 
 
-def _made(
+def _results(
     client: Client, run: Callable[[Item], One], items: Sequence[Item]
 ) -> Iterator[tuple[int, One]]:
     """Yield place and result of each item. The first batches are of one item; later ones as large
@@ -115,7 +115,7 @@ def _made(
     places = iter(range(len(items)))
     size, made_count, made_s = 1, 0, 0.0
     waiting = as_completed([], loop=client.loop)
-    begin = [_sent(client, run, items, places, size) for _ in range(IN_FLIGHT * threads)]
+    begin = [_submit_batch(client, run, items, places, size) for _ in range(IN_FLIGHT * threads)]
     for future in filter(None, begin):
         waiting.add(future)
     for future in waiting:
@@ -134,11 +134,11 @@ def _made(
             made_count, made_s = made_count + 1, made_s + made.cpu_s
             yield place, made
         size = max(1, min(BATCH_MAX, round(BATCH_S * made_count / max(made_s, 1e-6))))
-        if (more := _sent(client, run, items, places, size)) is not None:
+        if (more := _submit_batch(client, run, items, places, size)) is not None:
             waiting.add(more)
 
 
-def _sent(
+def _submit_batch(
     client: Client,
     run: Callable[[Item], One],
     items: Sequence[Item],

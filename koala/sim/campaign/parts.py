@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from koala.errors import ConfigError
 from koala.runtime.atomic_file import write_atomically
 from koala.sim.campaign.code import interpreter
-from koala.sim.campaign.making import Campaign
+from koala.sim.campaign.execution import Campaign
 from koala.sim.campaign.provenance import environment, program
-from koala.sim.campaign.records import Made, as_plain, from_plain, read_lines, write_lines
+from koala.sim.campaign.records import FinishedRun, as_plain, from_plain, read_lines, write_lines
 
 RUNS, PROVENANCE = "runs.jsonl", "provenance.json"
 FORM = 1
@@ -41,7 +41,7 @@ class Part:
         return found
 
 
-def write_runs(folder: Path, rows: Iterable[tuple[Mapping[str, Any], Made]]) -> None:
+def write_runs(folder: Path, rows: Iterable[tuple[Mapping[str, Any], FinishedRun]]) -> None:
     """Write a line for each finished run: what names it, and its outcome."""
     write_lines(folder / RUNS, ({**head, **as_plain(one.outcome)} for head, one in rows))
 
@@ -119,8 +119,8 @@ def merge(
     )
 
 
-def _runs(parts: Sequence[Part]) -> dict[str, Made]:
-    found: dict[str, Made] = {}
+def _runs(parts: Sequence[Part]) -> dict[str, FinishedRun]:
+    found: dict[str, FinishedRun] = {}
     places: dict[str, Path] = {}
     for part in parts:
         path = part.folder / RUNS
@@ -134,7 +134,7 @@ def _runs(parts: Sequence[Part]) -> dict[str, Made]:
             if name in found and as_plain(found[name].outcome) != as_plain(outcome):
                 told = f"{path}:{number + 1}: differs from the same run in {places[name]}"
                 raise ConfigError(told)
-            found[name] = Made(outcome=outcome, cpu_s=cpu_s, is_stored=True)
+            found[name] = FinishedRun(outcome=outcome, cpu_s=cpu_s, is_stored=True)
             places[name] = path
     return found
 

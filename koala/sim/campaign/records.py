@@ -26,7 +26,7 @@ class Timed(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class FinishedRun:
     """Outcome of a run and the processor time that it took, in its first place."""
 
     outcome: Outcome

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from koala.errors import ConfigError, KoalaError
 from koala.runtime.clock import unix_now
-from koala.sim.campaign.records import Made, as_plain, from_plain
+from koala.sim.campaign.records import FinishedRun, as_plain, from_plain
 
 KEPT_S = 90 * 86_400.0
 """Time after its last change for which results of another version are kept in the user's cache."""
@@ -45,7 +45,7 @@ class Store:
     def __len__(self) -> int:
         return len(self._places)
 
-    def get(self, key: str) -> Made | None:
+    def get(self, key: str) -> FinishedRun | None:
         """Return a stored run; None if it is missing or damaged."""
         place = self._places.get(key)
         if place is None:
@@ -58,7 +58,7 @@ class Store:
         except OSError:  # another process has cleared the store
             return None
 
-    def put(self, key: str, made: Made) -> None:
+    def put(self, key: str, made: FinishedRun) -> None:
         """Append a run. Raises KoalaError if the store cannot be written."""
         body = json.dumps({**as_plain(made.outcome), "cpu_s": made.cpu_s}, allow_nan=False)
         line = f'{{"key": "{key}", "crc": {zlib.crc32(body.encode())}, "run": {body}}}\n'
@@ -116,13 +116,13 @@ def _index(path: Path) -> Iterator[tuple[str, int]]:
             at += len(line)
 
 
-def _read(line: bytes, key: str) -> Made | None:
+def _read(line: bytes, key: str) -> FinishedRun | None:
     try:
         found: dict[str, Any] = json.loads(line)
         body = line.partition(b'"run": ')[2].removesuffix(b"}\n")
         if found["key"] != key or found["crc"] != zlib.crc32(body):
             return None
         run = found["run"]
-        return Made(outcome=from_plain(run), cpu_s=float(run["cpu_s"]), is_stored=True)
+        return FinishedRun(outcome=from_plain(run), cpu_s=float(run["cpu_s"]), is_stored=True)
     except (ValueError, LookupError, TypeError, AttributeError):
         return None

@@ -128,7 +128,7 @@ class Site:
         claim = order.claim
         if claim in self.claims:
             return
-        self._settle_figure()
+        self._compute_figure()
         self._through = max(self._through, order.ask_number)
         errs = self._faults.claim_errs(self.name, self._engine.now)
         held = _Held(order=order)
@@ -301,7 +301,7 @@ class Site:
         """Schedule a pass at this instant. It is called before the queue changes: until that pass
         reports tell what the last one left."""
         if not self._is_pass_due:
-            self._settle_figure()
+            self._compute_figure()
             self._is_pass_due = True
             self._engine.at(self._engine.now, self._pass, rank=Rank.PASS)
 
@@ -329,7 +329,7 @@ class Site:
         if wake_at < math.inf:
             self._wake = self._engine.at(wake_at, self._pass_soon)
 
-    def _settle_figure(self) -> None:
+    def _compute_figure(self) -> None:
         """Compute the figure that the last pass left; most passes are followed by another before
         anyone asks."""
         if self._passed_at is not None:
@@ -339,7 +339,7 @@ class Site:
     def report(self) -> None:
         """Report the idle processors of the last pass, if they have changed since the last
         report."""
-        self._settle_figure()
+        self._compute_figure()
         if self._figure != self._reported:
             self._reported = idle, through = self._figure
             rtt_s = 2 * self.setting.latency_s

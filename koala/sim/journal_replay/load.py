@@ -24,7 +24,7 @@ from typing import TypeAlias
 from koala.core.model.values import Instant, Seconds
 from koala.sim.journal_replay.chronicle import ClaimNote, SiteNote, SiteReport
 
-SETTLED_S: Seconds = 0.5
+REPORTED_S: Seconds = 0.5
 """Time after the end of a claim by which a site has reported the change."""
 
 Steps = list[tuple[Instant, int]]
@@ -55,7 +55,7 @@ def other_load(site: SiteNote) -> Steps:
         if claim.granted_at is not None:
             moves.append((claim.asked_at, 1, claim))
             if claim.freed_at is not None:
-                moves.append((claim.freed_at, 5, _settled(claim.freed_at, site.reports)))
+                moves.append((claim.freed_at, 5, _idle_after_end(claim.freed_at, site.reports)))
             continue
         is_proof = claim.is_refused and not is_unexplained_refusal(claim, site.reports)
         wait = _Wait(ask_number=claim.order.ask_number, at_most=claim.processors - 1)
@@ -83,26 +83,26 @@ class _Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class _Settled:
+class _IdleAfterEnd:
     """Idle processors after the end of a claim; None: as many as before."""
 
     idle: int | None
 
 
-def _settled(at: Instant, reports: list[SiteReport]) -> _Settled:
+def _idle_after_end(at: Instant, reports: list[SiteReport]) -> _IdleAfterEnd:
     """Find the last report that came soon after the end of a claim. A report that counts new claims
     is not used: it covers more than this end."""
     place = bisect_right(reports, at, key=attrgetter("at"))
     through = reports[place - 1].through if place else None
     soon = [
         report.idle
-        for report in reports[place : bisect_right(reports, at + SETTLED_S, key=attrgetter("at"))]
+        for report in reports[place : bisect_right(reports, at + REPORTED_S, key=attrgetter("at"))]
         if report.through == through
     ]
-    return _Settled(soon[-1] if soon else None)
+    return _IdleAfterEnd(soon[-1] if soon else None)
 
 
-_Move: TypeAlias = int | ClaimNote | _Wait | SiteReport | _Settled
+_Move: TypeAlias = int | ClaimNote | _Wait | SiteReport | _IdleAfterEnd
 """The site's processors; a claim that will be granted; one that will not; a report; an end."""
 
 
@@ -150,7 +150,7 @@ class _Sweep:
                     self._waiting[what.ask_number] = what
             case SiteReport():
                 self._take(what, now)
-            case _Settled(idle=idle):
+            case _IdleAfterEnd(idle=idle):
                 self._know(self._idle if idle is None else idle, now)
         return self._load()
 

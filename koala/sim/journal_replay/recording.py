@@ -21,7 +21,7 @@ from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, JobId, Seconds, SiteName
 from koala.sim.journal_replay.chronicle import Chronicle, ClaimNote, SiteNote
-from koala.sim.journal_replay.load import SETTLED_S, Steps, is_unexplained_refusal, other_load
+from koala.sim.journal_replay.load import REPORTED_S, Steps, is_unexplained_refusal, other_load
 from koala.sim.journal_replay.nearest import Nearest, Observation
 
 LATENCY_S: Seconds = 0.05
@@ -289,7 +289,7 @@ def _frees(site: SiteNote) -> Iterator[Observation[Seconds]]:
         if claim.granted_at is None or freed_at is None:
             continue
         place = bisect_right(site.reports, freed_at, key=at)
-        soon = site.reports[place : bisect_right(site.reports, freed_at + SETTLED_S, key=at)]
+        soon = site.reports[place : bisect_right(site.reports, freed_at + REPORTED_S, key=at)]
         before = site.reports[place - 1].idle if place else 0
         rise = next((report for report in soon if report.idle > before), None)
         if rise is not None:

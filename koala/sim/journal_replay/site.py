@@ -23,7 +23,7 @@ from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import ClaimId, Instant, JobId, Seconds, SiteName, TransferId
 from koala.sim.engine import Engine, Entry
-from koala.sim.journal_replay.others import Others
+from koala.sim.journal_replay.background_load import BackgroundLoad
 from koala.sim.journal_replay.recording import (
     LATENCY_S,
     Answer,
@@ -107,8 +107,8 @@ class ReplaySite:
         self._load = 0
         self._killed = 0  # of the others' processors, as long as the recorded load has them
         self._ours = 0
-        self._others = Others()
-        self._settling: Entry | None = None
+        self._background = BackgroundLoad()
+        self._backlog_timer: Entry | None = None
         for at, load in self._past.load:
             engine.at(at, partial(self._change_load, load))
         for loss in self._past.losses:
@@ -119,7 +119,7 @@ class ReplaySite:
     @property
     def idle(self) -> int:
         """Processors in use by neither others nor our claims."""
-        return max(0, self._room - self._others.used)
+        return max(0, self._room - self._background.used)
 
     @property
     def _room(self) -> int:
@@ -143,13 +143,13 @@ class ReplaySite:
         if self.facts is None:
             return
         demand = max(0, self._load - self._killed)
-        self._others.change(self._engine.now, room=self._room, demand=demand)
-        if self._settling is not None:
-            self._settling.cancel()
-            self._settling = None
-        settled_at = self._others.settled_at
-        if settled_at is not None:
-            self._settling = self._engine.at(settled_at, self._advance)
+        self._background.change(self._engine.now, room=self._room, demand=demand)
+        if self._backlog_timer is not None:
+            self._backlog_timer.cancel()
+            self._backlog_timer = None
+        backlog_cleared_at = self._background.backlog_cleared_at
+        if backlog_cleared_at is not None:
+            self._backlog_timer = self._engine.at(backlog_cleared_at, self._advance)
 
     def _make_room(self, claim: _Claim) -> None:
         """Kill as many local processors as the claim lacks, if there are so many."""

@@ -71,7 +71,7 @@ class ReplayDriver:
             self._run.change(change)
             self._done += 1
         self._flush()  # those that were killed ended before what comes now
-        self._run.settle(at)
+        self._run.finish_instant(at)
         return True
 
     def _record_breakpoint(self, change: Change) -> bool:

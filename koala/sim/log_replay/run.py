@@ -142,7 +142,7 @@ class TraceRun:
             self._fail(change.failing, is_requeued=change.is_requeued)
         self.queue.regain(change.returning)
 
-    def settle(self, at: int) -> None:
+    def finish_instant(self, at: int) -> None:
         """Process the arrivals and the pass of an instant with a change."""
         self._forced_at = at
         self.go_on(at + 1, instants=1)

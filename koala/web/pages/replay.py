@@ -1,4 +1,4 @@
-"""A past run as a film with a slider, and a what-if beside it."""
+"""Page that plays back a past run with a slider, and a what-if beside it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ from starlette.responses import JSONResponse, Response
 
 from koala.errors import ConfigError, DeniedError, ExhaustedError, KoalaError
 from koala.policies import BUILT_IN
-from koala.web.film import COLUMNS, RUNS, figure_rows, film, moved_jobs, run_names, sites
 from koala.web.pages.viewer import Viewer, signed_in
 from koala.web.past_runs import PastRuns, ReaderGoneError, Words, command
+from koala.web.playback import (
+    COLUMNS,
+    RUNS,
+    figure_rows,
+    moved_jobs,
+    playback_data,
+    run_names,
+    sites,
+)
 
 GONE = 499
 """Status for a browser that has gone: nobody reads it."""
@@ -55,12 +63,12 @@ async def show(request: Request, viewer: Viewer) -> Response:
 
 @signed_in
 async def data(request: Request, viewer: Viewer) -> Response:
-    """Send the film to the page's script."""
+    """Send the playback to the page's script."""
     try:
         found = await _read(request, viewer, _changes(request))
     except ReaderGoneError:
         return Response(status_code=GONE)
-    return JSONResponse(await run_in_threadpool(film, found))
+    return JSONResponse(await run_in_threadpool(playback_data, found))
 
 
 def _past(request: Request) -> PastRuns:

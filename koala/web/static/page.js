@@ -13,5 +13,5 @@ if (topic) {
   if (document.getElementById("log")) (await import("./logs.js")).logs();
   live(topic, Object.assign({}, ...parts));
 }
-if (document.getElementById("film")) (await import("./film.js")).film();
+if (document.getElementById("playback")) (await import("./playback.js")).playBack();
 if (document.getElementById("submit")) (await import("./submit.js")).submit();

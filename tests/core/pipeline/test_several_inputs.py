@@ -116,11 +116,11 @@ def test_the_route_of_several_files_is_their_mean_by_size() -> None:
         bandwidth={},
         bandwidth_default=10.0,
     )
-    ways = view.near((BIG, SMALL))
+    ways = view.routes((BIG, SMALL))
     assert [cost for cost, *_ in ways] == pytest.approx([0.01, 0.09, 0.1])
     assert [way[1:] for way in ways] == [("b", "a"), ("a", "b"), ("a", "c")]
     assert view.holders((BIG, SMALL)) == ()
-    assert view.near((BIG, TINY)) == ()
+    assert view.routes((BIG, TINY)) == ()
 
 
 def test_a_list_says_how_far_the_copies_of_a_job_are(begin: Begin) -> None:

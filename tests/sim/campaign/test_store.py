@@ -11,9 +11,9 @@ from koala.errors import ConfigError
 from koala.papers import deadlines, hints
 from koala.papers.runs import Outcome
 from koala.sim.campaign.code import code_of, own_code
+from koala.sim.campaign.execution import Processes, StoreChoice, execute_runs, key_of
 from koala.sim.campaign.identity import canonical, digest, run_id
-from koala.sim.campaign.making import Processes, StoreChoice, key_of, make
-from koala.sim.campaign.records import Made, as_plain, from_plain
+from koala.sim.campaign.records import FinishedRun, as_plain, from_plain
 from koala.sim.campaign.store import Store
 
 KEY = digest("a run")
@@ -27,8 +27,8 @@ class Load:
     policy: str = "LS"
 
 
-def made(**values: float) -> Made:
-    return Made(outcome=Outcome(values=values, notes=("ü\n",)), cpu_s=0.5)
+def made(**values: float) -> FinishedRun:
+    return FinishedRun(outcome=Outcome(values=values, notes=("ü\n",)), cpu_s=0.5)
 
 
 def test_an_outcome_is_read_as_it_was_written() -> None:
@@ -144,7 +144,7 @@ def test_an_interrupted_campaign_goes_on_and_a_repeated_one_makes_no_run(tmp_pat
             raise KeyboardInterrupt
 
     def campaign(progress: object = None, workers: int = 1) -> tuple[int, int, bool]:
-        found = make(
+        found = execute_runs(
             count_and_run,
             items,
             keys=keys,

@@ -250,7 +250,7 @@ class SimulatedManager:
             agent.looked_at.update(dict.fromkeys(claims, agent.engine.now))
             tell(found)
 
-        tell = agent.of_this_life(lambda found: _settle(answered, found))
+        tell = agent.of_this_life(lambda found: _resolve(answered, found))
         agent.batch.listing(answer)
         found: tuple[Listed, ...] = await answered
         return found
@@ -263,12 +263,12 @@ class SimulatedManager:
         """Give an order to the batch system and wait for its answer."""
         answered = asyncio.get_running_loop().create_future()
         self._agent.point()
-        order(self._agent.of_this_life(lambda error: _settle(answered, error)))
+        order(self._agent.of_this_life(lambda error: _resolve(answered, error)))
         self._agent.point()
         await answered
 
 
-def _settle(answered: asyncio.Future[Any], result: object) -> None:
+def _resolve(answered: asyncio.Future[Any], result: object) -> None:
     if answered.done():
         return
     if isinstance(result, LocalManagerError):

@@ -115,7 +115,7 @@ class Line:
             self._end.send(message)
         return True
 
-    def settle(self) -> None:
+    def report_committed(self) -> None:
         """See koala.daemon.agents.connections."""
 
     def end(self) -> None:
@@ -387,17 +387,17 @@ class Daemon(Process):
                 self.requests.expire()
         self.after(ROUND_S, self._round)
 
-    def ask(self, decide: Callable[[BatchContext], T], settle: Callable[[T], None]) -> None:
+    def ask(self, decide: Callable[[BatchContext], T], on_commit: Callable[[T], None]) -> None:
         """Handle a client's request; the answer comes once it is durable, and never if the daemon
         dies."""
 
-        def settled(result: T, error: KoalaError | None) -> None:
+        def committed(result: T, error: KoalaError | None) -> None:
             assert error is None or isinstance(error, RejectedError), error
             if error is None:
-                settle(result)
+                on_commit(result)
 
         if self.is_up:
-            self.run(lambda: self.batches.post(decide, settled))
+            self.run(lambda: self.batches.post(decide, committed))
 
     @property
     def is_at_rest(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from koala.web.film import COLUMNS, FIGURES
+from koala.web.playback import COLUMNS, FIGURES
 from tests.cli.grids import Up, up
 from tests.web.browser.stage import LIMIT_MS, PHONE, WebProcess, chromium, page_of, web_process
 from tests.web.browser.steps import submitted
@@ -39,7 +39,7 @@ def web(grid: Up, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProce
         yield running
 
 
-def test_a_what_if_runs_beside_the_film(grid: Up, web: WebProcess) -> None:
+def test_a_what_if_runs_beside_the_playback(grid: Up, web: WebProcess) -> None:
     state = Path(grid.said_state()) / "daemon"
     with chromium() as browser, page_of(browser, web) as page:
         page.goto(f"{web.address}/replay")
@@ -51,7 +51,7 @@ def test_a_what_if_runs_beside_the_film(grid: Up, web: WebProcess) -> None:
         page.keyboard.press("Enter")
         expect(page.locator("[data-now=what_if]")).to_contain_text("4 are over")
         assert page.url.endswith("/replay?with=placement%3DWF&with=claiming.T%3D1.0"), page.url
-        assert page.locator(".film-lane[data-run=what_if] path").count() == 4
+        assert page.locator(".playback-lane[data-run=what_if] path").count() == 4
         expected = document(state, "placement=WF", "claiming.T=1.0")["figures"]
         for name, word, form in FIGURES:
             row = page.get_by_role("region", name="Figures of the runs").get_by_role(

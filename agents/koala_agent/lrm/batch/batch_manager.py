@@ -195,7 +195,7 @@ class BatchManager:
         claim = placeholder.claim
         check(placeholder, self._settings.processors)
         tracked = self._claims.get(claim)
-        if tracked is not None and not tracked.is_settled():
+        if tracked is not None and tracked.needs_submission():
             account = tracked.row.account
             self._breaker.check(account)
             await self._poll()  # sent before, and never answered: a listing knows
@@ -209,7 +209,7 @@ class BatchManager:
                 gpus=placeholder.resources.gpus or 0,
             )
             tracked = self._claims.add(row)
-        elif tracked.is_settled():
+        elif not tracked.needs_submission():
             return
         tracked.is_submitting = True
         try:

@@ -52,9 +52,9 @@ class TrackedClaim:
     is_limited: bool = False  # it waits because our user has reached a limit
     waited_for: str = ""  # the batch system's words for the wait of a claim that is withdrawn
 
-    def is_settled(self) -> bool:
-        """True when there is nothing to submit."""
-        return bool(self.row.number) or self.row.end is not None or self.is_submitting
+    def needs_submission(self) -> bool:
+        """True when the claim has no batch job yet, and none is being submitted."""
+        return not self.row.number and self.row.end is None and not self.is_submitting
 
     def is_waiting(self) -> bool:
         """True for a wanted claim that the batch system's queue has."""

@@ -17,12 +17,12 @@ A site that ends a batch job signals all processes; the program's death may be s
 
 
 class ExitStatuses:
-    """Exit statuses of main processes, and of the ranks that launchers report. `settled_at` is the
-    instant from which a death counts as the program's.
+    """Exit statuses of main processes, and of the ranks that launchers report. They are final from
+    `final_at` on: a death counts as the program's then.
     """
 
     def __init__(self, settings: Settings, now: float) -> None:
-        self.settled_at = now
+        self.final_at = now
         self._settings = settings
         self._mains: dict[int, int] = {}
         self._ranks: dict[int, int] = {}
@@ -59,10 +59,10 @@ class ExitStatuses:
         count = self._settings.ranks if self._ranks else self._settings.processes
         return [known.get(number, -signal.SIGKILL) for number in range(count)]
 
-    def settle(self, status: int, now: float) -> None:
-        """Wait for the site's signal if this status may be its doing."""
+    def defer_if_foreign(self, status: int, now: float) -> None:
+        """Wait for the signal of the site if this status may come from it."""
         if status in FOREIGN_SIGNALS:
-            self.settled_at = now + FOREIGN_S
+            self.final_at = now + FOREIGN_S
 
 
 def status_text(status: int) -> str:

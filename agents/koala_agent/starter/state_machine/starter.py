@@ -345,7 +345,7 @@ class StarterMachine:
             self._begin_end("site", reason)
         elif isinstance(phase, Delivering):
             self._cut_short(phase, "site", f"{reason}, before its outputs were at the agent")
-        elif isinstance(phase, Ending) and self._now < self._statuses.settled_at:
+        elif isinstance(phase, Ending) and self._now < self._statuses.final_at:
             self._begin_end("site", reason, is_dismissed=phase.is_dismissed)
 
     def _opened(self, event: Opened) -> None:
@@ -404,7 +404,7 @@ class StarterMachine:
         if isinstance(phase, Ending):
             self._emit(Look())
         elif isinstance(phase, Running):
-            statuses.settle(event.status, self._now)
+            statuses.defer_if_foreign(event.status, self._now)
             if event.status != 0 and self._settings.processes > 1:
                 reason = f"process {event.index} ended with {status_text(event.status)}"
                 self._begin_end("exited", reason)
@@ -418,7 +418,7 @@ class StarterMachine:
             return
         self._statuses.note_rank(event.rank, event.status)
         if isinstance(self.phase, Running) and event.status != 0:
-            self._statuses.settle(event.status, self._now)
+            self._statuses.defer_if_foreign(event.status, self._now)
             reason = f"process {event.rank} ended with {status_text(event.status)}"
             self._begin_end("exited", reason)
 
@@ -427,7 +427,7 @@ class StarterMachine:
         if not isinstance(phase, Ending):
             return
         if event.left == 0:
-            if self._now >= self._statuses.settled_at:
+            if self._now >= self._statuses.final_at:
                 self._deliver(phase, event)
         elif phase.kill_at is None:
             if not event.is_known:

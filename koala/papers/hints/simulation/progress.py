@@ -114,7 +114,7 @@ class Link:
 
     mbps: float
     running: dict[int, Running] = field(default_factory=dict)
-    settled_at: Instant = 0.0
+    advanced_at: Instant = 0.0
     moved_mb: float = 0.0
 
     @property
@@ -122,11 +122,11 @@ class Link:
         """Bandwidth that is not booked."""
         return left(self.mbps, [job.booked_mbps or 0.0 for job in self.running.values()])
 
-    def settle(self, now: Instant) -> None:
+    def advance(self, now: Instant) -> None:
         """Advance its jobs to this instant."""
         for job in self.running.values():
-            self.moved_mb += job.advance(now, self.settled_at) if job.steps else 0.0
-        self.settled_at = now
+            self.moved_mb += job.advance(now, self.advanced_at) if job.steps else 0.0
+        self.advanced_at = now
 
     def share(self, now: Instant) -> None:
         """Give each job its booked part and a max-min fair part of the rest. A stream with a

@@ -131,7 +131,7 @@ class _Run:
         for at, running in sorted(((job.next_at, job) for job in due), key=itemgetter(0)):
             self.now = max(self.now, at)
             link = self._links[running.ends]
-            link.settle(self.now)
+            link.advance(self.now)
             touched[running.ends] = link
             if not running.steps:
                 self._end(running)
@@ -230,6 +230,6 @@ class _Run:
         self._at[site][job.number] = running
         self._stored[job.home][job.number] = kind.data_mb
         link = self._links[running.ends]
-        link.settle(self.now)
+        link.advance(self.now)
         link.running[job.number] = running
         link.share(self.now)

@@ -9,7 +9,7 @@ from typing import Any
 
 from koala.papers.multiqueue.simulation.model import Started
 from koala.papers.multiqueue.simulation.runs import KINDS, Run, Setting, run
-from koala.sim.campaign.making import Engine, Processes, replicate_on
+from koala.sim.campaign.execution import Engine, Processes, replicate_on
 from koala.sim.replication import Progress
 from koala.sim.saturation import is_saturated
 from koala.sim.statistics import Interval, interval

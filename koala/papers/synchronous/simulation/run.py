@@ -212,7 +212,7 @@ class _Run:
             flow = Flow(self._flows, weight=weight, agreed=agreed, needed=needed)
             self._flows += 1
             self._machines[index].qos.add(flow)
-            self._machines[index].qos.settle()
+            self._machines[index].qos.update_dummy()
             self._booked[index] += weight
             self._changed.add(index)
             flows.append(flow)
@@ -285,7 +285,7 @@ class _Run:
             for flow, quantum in ended:
                 flow.ended_at = began_at + quantum * self._setting.quantum_s
             if ended:
-                machine.qos.settle()
+                machine.qos.update_dummy()
                 self._changed.add(index)
                 has_end = True
         cycle_s = self._setting.cycle_s
@@ -332,5 +332,5 @@ class _Run:
             flow = task.flows[correction.component]
             queue = self._machines[task.machines[correction.component]].qos
             queue.change(flow, flow.weight + correction.weight)
-            queue.settle()
+            queue.update_dummy()
             task.corrections += 1

@@ -127,7 +127,7 @@ class QosQueue:
         self._heap: list[Entry] | None = None
         """Entries of all flows with a weight, and the last one; None: flows or tags have
         changed."""
-        self.settle()
+        self.update_dummy()
 
     @property
     def left(self) -> float:
@@ -162,7 +162,7 @@ class QosQueue:
         entry[WEIGHT] = weight
         self._heap = None
 
-    def settle(self) -> None:
+    def update_dummy(self) -> None:
         """Give the dummy the weight that the subtasks leave."""
         if not self._is_controlled:
             return

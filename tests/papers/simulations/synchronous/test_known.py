@@ -39,7 +39,7 @@ def test_weights_share_a_queue_and_the_dummy_has_the_rest() -> None:
     one, other = (Flow(n, weight=w, agreed=1, needed=1e9) for n, w in enumerate((0.1, 0.3)))
     for flow in (one, other):
         queue.add(flow)
-        queue.settle()
+        queue.update_dummy()
     assert queue.spare == pytest.approx(0.6)
     queue.serve(1000)
     assert one.delivered == pytest.approx(100, abs=1)

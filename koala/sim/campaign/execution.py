@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from koala.papers.runs import Outcome
 from koala.sim.campaign.identity import digest
-from koala.sim.campaign.records import Made, Timed
+from koala.sim.campaign.records import FinishedRun, Timed
 from koala.sim.campaign.store import Store, open_default
 from koala.sim.replication import Each, Progress, Replications, replicate
 
@@ -59,7 +59,7 @@ class Processes:
 class Campaign(Generic[Item]):
     """Finished runs of a campaign, in the order of the items; all unless `is_interrupted`."""
 
-    finished: tuple[tuple[Item, Made], ...]
+    finished: tuple[tuple[Item, FinishedRun], ...]
     is_interrupted: bool = False
 
     @property
@@ -91,7 +91,7 @@ class StoreChoice:
 NO_STORE = StoreChoice(is_used=False)
 
 
-def make(
+def execute_runs(
     run: Callable[[Item], Outcome],
     items: Sequence[Item],
     *,
@@ -101,7 +101,7 @@ def make(
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Campaign[Item]:
-    """Make each run once. `keys` name stored runs (`key_of`; None: not stored), `code` names the
+    """Execute each run once. `keys` name stored runs (`key_of`; None: not stored), `code` names the
     code that makes them.
 
     Ctrl-C ends it and keeps the finished runs. Raises KoalaError when the store cannot be written,
@@ -109,14 +109,14 @@ def make(
     """
     opened = store.open(code)
     with nullcontext() if opened is None else closing(opened):
-        known: dict[int, Made] = {}
+        known: dict[int, FinishedRun] = {}
         for place, key in enumerate(keys):
             if opened is not None and key and (found := opened.get(key)) is not None:
                 known[place] = found
         tasks = [(place, item) for place, item in enumerate(items) if place not in known]
         stored = len(known)
 
-        def keep(task: tuple[int, Item], made: Made) -> None:
+        def keep(task: tuple[int, Item], made: FinishedRun) -> None:
             place, _ = task
             known[place] = made
             if opened is not None and (key := keys[place]):
@@ -172,7 +172,7 @@ def key_of(name: str, code: str, own: str) -> str:
     return digest(name, code, own)
 
 
-def _timed(run: Callable[[Item], Outcome], task: tuple[int, Item]) -> Made:
+def _timed(run: Callable[[Item], Outcome], task: tuple[int, Item]) -> FinishedRun:
     begin_s = time.process_time()
     outcome = run(task[1])
-    return Made(outcome=outcome, cpu_s=time.process_time() - begin_s)
+    return FinishedRun(outcome=outcome, cpu_s=time.process_time() - begin_s)

@@ -6,16 +6,16 @@ const STEPS = 500;
 const PLAY_MS = 20_000;
 const SPACE = "http://www.w3.org/2000/svg";
 
-export async function film() {
+export async function playBack() {
   waitForTheSimulation();
-  const answer = await fetch(document.getElementById("film").dataset.from, { headers: { accept: "application/json" } });
+  const answer = await fetch(document.getElementById("playback").dataset.from, { headers: { accept: "application/json" } });
   if (!answer.ok) return;
   const { first_at: first, last_at: last, runs } = await answer.json();
   const slider = document.getElementById("instant");
   const play = document.getElementById("play");
   const span = Math.max(1e-3, last - first);
   const claims = bySite(runs);
-  const cursors = [...document.querySelectorAll(".film-lane")].map((lane) =>
+  const cursors = [...document.querySelectorAll(".playback-lane")].map((lane) =>
     draw(lane, claims.get(key(lane.dataset)) ?? [], first, span));
 
   function show() {

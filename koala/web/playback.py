@@ -1,7 +1,7 @@
-"""Documents of `koala replay --json --claims` as the page Replay shows them. Pure.
+"""Document of `koala replay --json --claims`, as the page Replay shows and plays it back. Pure.
 
 Without changes a document has one run; with changes it has three: as recorded, simulated without
-changes, and simulated with them. The film shows the first and the last of these.
+changes, and simulated with them. The playback shows the first and the last of these.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from koala.web.cells import NOTHING, duration, milliseconds, processor_time
 Document: TypeAlias = Mapping[str, Any]
 
 CLAIMS_MAX = 20_000
-"""Claims of a run that the film draws: the newest ones."""
+"""Claims of a run that the playback draws: the newest ones."""
 JOBS_SHOWN = 10
 RUNS = {"recorded": "as it was", "what_if": "what if"}
-"""Runs of the film, with their words."""
+"""Runs of the playback, with their words."""
 COLUMNS = {"recorded": "As it was", "simulated": "Simulated", "what_if": "What if"}
 
 
@@ -48,8 +48,8 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 """Figures of a run: name in the document, word, and format."""
 
 
-def film(document: Document) -> dict[str, Any]:
-    """Collect what the script draws: of each run its jobs and claims as rows of instants."""
+def playback_data(document: Document) -> dict[str, Any]:
+    """Return the jobs and claims of each run as rows of instants, for the page's script."""
     runs = {name: _run(document, name) for name in run_names(document)}
     ends = [
         row[-1] or 0.0 for run in runs.values() for kind in ("jobs", "claims") for row in run[kind]
@@ -62,7 +62,7 @@ def film(document: Document) -> dict[str, Any]:
 
 
 def run_names(document: Document) -> list[str]:
-    """List the runs of the film."""
+    """List the runs of the playback."""
     return list(RUNS) if _is_what_if(document) else ["recorded"]
 
 
