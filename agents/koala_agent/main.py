@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         return _fail(str(error), 2)
     umask = os.umask(0o077)  # all that the agent makes is for its account alone
-    configure_logging(configs[0].agent.log_level, is_lasting=True)
+    configure_logging(configs[0].agent.log_level)
     try:
         return asyncio.run(run_and_drain(serve(configs, umask=umask)))
     except (KoalaError, OSError) as error:
@@ -125,7 +125,7 @@ def _status(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from koala_agent import doctor
 
-    configure_logging("error", is_lasting=True)  # the findings say the rest
+    configure_logging("error")  # the findings say the rest
     return doctor.doctor(options.config, is_probed=options.probe, as_json=options.json)
 
 

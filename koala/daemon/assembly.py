@@ -316,12 +316,11 @@ def _event_loop(base: Foundation, receiver: _Receiver, observers: Observers) -> 
 
 
 def _log_notices(notices: Sequence[Notice]) -> None:
-    emit = log.bind().info  # found once for all: the search costs as much as a line
     for notice in notices:
         if notice.job:
-            emit("job.changed", job=notice.job, phase=notice.phase, text=notice.text)
+            log.info("job.changed", job=notice.job, phase=notice.phase, text=notice.text)
         else:
-            emit("site.changed", site=notice.site, text=notice.text)
+            log.info("site.changed", site=notice.site, text=notice.text)
 
 
 # --- agents ---------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def queues(folder: Path, is_quick: bool) -> list[Figure]:
 
 async def fill(config: Path, jobs: int) -> None:
     """Write the journal of a daemon that accepted so many jobs and was killed."""
-    configure_logging("error", is_lasting=False)
+    configure_logging("error")
     journal, found = begin_life(read_config(config))
     upkeep = Upkeep(
         keep_jobs=1_000,
