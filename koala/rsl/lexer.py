@@ -5,8 +5,9 @@ so that no value carries one unseen. A comment `(* ... *)` equals white space. F
 characters. One pass uses one compiled expression for all but quotes and comments, whose ends are
 found by searching. So the time is linear in the length of the text.
 
-Most of a job is relations of plain literals, `(count = 4)`. `Lexer.relation` reads such a relation
-as one piece, at an eighth of the time of its tokens; all else is read token by token.
+Most of a job is relations of plain literals, `(count = 4)`, and the `(&` before the first of a
+component. `Lexer.relation` reads such a relation as one piece, at an eighth of the time of its
+tokens; all else is read token by token.
 """
 
 from __future__ import annotations
@@ -76,14 +77,16 @@ _KINDS = {kind.value: kind for kind in Kind}
 _LITERAL = rf"""[^{_NEVER_UNQUOTED}+&|][^{_NEVER_UNQUOTED}]*+"""
 _PLAIN = rf"""{_LITERAL}|"[^"]*+"(?!")|'[^']*+'(?!')"""
 _RELATION = re.compile(
-    rf"""[ \t\n]*+\([ \t\n]*+({_LITERAL})[ \t\n]*+=[ \t\n]*+
-    (?:({_LITERAL})\)|((?:(?:{_PLAIN})[ \t\n]*+)++)\))""",
+    rf"""[ \t\n]*+(?P<opened>\([ \t\n]*+&[ \t\n]*+)?+
+    \([ \t\n]*+(?P<attribute>{_LITERAL})[ \t\n]*+=[ \t\n]*+
+    (?:(?P<only>{_PLAIN})|(?P<values>(?:(?:{_PLAIN})[ \t\n]*+)++))\)""",
     re.VERBOSE,
 )
-"""A whole relation of plain literals: of one without quotes, as most are, or of any. Possessive
-throughout, so the time is linear."""
+"""A whole relation of plain literals, of one, as most are, or of any, and the `(&` before it.
+Possessive throughout, so the time is linear."""
 _VALUE = re.compile(_PLAIN)
 _TOKENS_AROUND = 4  # of a relation: its parentheses, the attribute and the operator
+_TOKENS_OPENED = 2
 
 
 class Lexer:
@@ -119,32 +122,36 @@ class Lexer:
             self.read += 1
             return token
 
-    def relation(self) -> Relation | None:
-        """Read a relation of plain literals in its parentheses; None where something else is."""
+    def relation(self) -> tuple[Relation, int | None] | None:
+        """Read a relation of plain literals in its parentheses, and the `(&` before it if there is
+        one; None where something else is. Return it, and the offset of the `&`."""
         text = self._source.text
         found = _RELATION.match(text, self._position)
         if found is None:
             return None
         self._position = self._end_of_last = found.end()
-        if (only := found[2]) is not None:
-            self.read += _TOKENS_AROUND + 1
-            return Relation(
-                attribute=found[1],
-                operator=Operator.EQ,
-                values=(Literal(text=only, offset=found.start(2)),),
-                offset=found.start(1),
-            )
-        values = []
-        for value in _VALUE.finditer(text, *found.span(3)):
-            start, end = value.span()
-            if text[start] in "\"'":
-                values.append(Literal(text=text[start + 1 : end - 1], offset=start))
-            else:
-                values.append(Literal(text=text[start:end], offset=start))
-        self.read += _TOKENS_AROUND + len(values)
-        return Relation(
-            attribute=found[1], operator=Operator.EQ, values=tuple(values), offset=found.start(1)
+        opened, attribute, only, _ = found.groups()
+        if only is not None:
+            values: tuple[Literal, ...] = (_plain(only, found.start("only")),)
+        else:
+            spans = _VALUE.finditer(text, *found.span("values"))
+            values = tuple([_plain(value[0], value.start()) for value in spans])
+        relation = Relation(
+            attribute=attribute,
+            operator=Operator.EQ,
+            values=values,
+            offset=found.start("attribute"),
         )
+        self.read += _TOKENS_AROUND + len(values)
+        if opened is None:
+            return relation, None
+        self.read += _TOKENS_OPENED
+        return relation, text.index("&", found.start())
+
+
+def _plain(text: str, offset: int) -> Literal:
+    """Return a literal that is quoted, with no quote inside, or unquoted."""
+    return Literal(text=text[1:-1] if text[0] in "\"'" else text, offset=offset)
 
 
 def _quoted(source: Source, start: int, delimiter: str, position: int) -> tuple[str, int]:

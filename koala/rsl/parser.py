@@ -45,8 +45,8 @@ def parse(text: str | bytes, *, tokens_max: int | None = None) -> Tree:
     lexer, parser = Lexer(source), _Parser(source)
     state: _State = parser.specification
     while parser.root is None:  # END is the last token, and finishes the root
-        if state == parser.clauses and (relation := lexer.relation()) is not None:
-            parser.add(relation)
+        if state == parser.clauses and (plain := lexer.relation()) is not None:
+            parser.add(*plain)
         else:
             state = state(lexer.token())
         if tokens_max is not None and lexer.read > tokens_max:
@@ -117,11 +117,11 @@ class _OpenList:
 class _OpenCompound:
     """A connective and the clauses read so far."""
 
-    __slots__ = ("connective", "operands", "token")
+    __slots__ = ("connective", "offset", "operands")
 
-    def __init__(self, token: Token) -> None:
-        self.token = token
-        self.connective = _CONNECTIVES[token.text]
+    def __init__(self, connective: Connective, offset: int) -> None:
+        self.connective = connective
+        self.offset = offset
         self.operands: list[Specification] = []
 
 
@@ -141,7 +141,7 @@ class _Parser:
     def specification(self, token: Token) -> _State:
         """State: the text begins, or a clause was opened."""
         if token.kind is Kind.CONNECTIVE:
-            self._compounds.append(_OpenCompound(token))
+            self._compounds.append(_OpenCompound(_CONNECTIVES[token.text], token.offset))
             return self.clauses
         if token.kind in (Kind.UNQUOTED, Kind.QUOTED):
             self._name = token
@@ -163,8 +163,11 @@ class _Parser:
         self._lists.append(relation)
         return self._values
 
-    def add(self, relation: Relation) -> None:
-        """Add a whole relation to the innermost compound request."""
+    def add(self, relation: Relation, opened: int | None) -> None:
+        """Add a whole relation to the innermost compound request, or to the one that an `&` at this
+        offset opens."""
+        if opened is not None:
+            self._compounds.append(_OpenCompound(Connective.AND, opened))
         self._compounds[-1].operands.append(relation)
 
     def clauses(self, token: Token) -> _State:
@@ -182,7 +185,7 @@ class _Parser:
             Compound(
                 connective=compound.connective,
                 operands=tuple(compound.operands),
-                offset=compound.token.offset,
+                offset=compound.offset,
             )
         )
 
