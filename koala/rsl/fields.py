@@ -92,22 +92,21 @@ def strings(given: Given) -> tuple[Literal, ...]:
 
 def string(given: Given) -> Literal:
     """Read exactly one literal."""
-    first, *others = strings(given)
-    if others:
-        raise given.error(
-            f"found a second value {shown(others[0].text)}, expected one (a value with blanks "
-            "needs quotes)",
-            others[0],
-        )
-    return first
+    values = given.relation.values
+    if len(values) == 1 and isinstance(values[0], Literal):
+        return values[0]
+    second = strings(given)[1]
+    message = f"found a second value {shown(second.text)}, expected one (a value with blanks needs"
+    raise given.error(f"{message} quotes)", second)
 
 
 def whole(given: Given, *, low: int, high: int) -> int:
     """Read a whole number within bounds."""
     literal = string(given)
-    if not _WHOLE.fullmatch(literal.text) or not low <= int(literal.text) <= high:
+    value = int(literal.text) if _WHOLE.fullmatch(literal.text) else low - 1
+    if not low <= value <= high:
         raise given.wrong(literal, f"a whole number from {low} to {high}")
-    return int(literal.text)
+    return value
 
 
 def choice(given: Given, choices: Mapping[str, T]) -> T:

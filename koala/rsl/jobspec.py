@@ -138,6 +138,8 @@ class _JobReader:
     def _check_paths(self, spec: JobSpec) -> None:
         """Check that declared TCP paths lead from one component that starts at the barrier to
         another."""
+        if not spec.connect:
+            return
         names = names_of(spec)
         for path in spec.connect:
             at = self._job_relations["connect"]
