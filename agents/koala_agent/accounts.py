@@ -129,7 +129,7 @@ class AccountSwitches(Mapping[str, AccountSwitch]):
     def _object(self, name: str, objection: str) -> None:
         if self._objections.get(name) != objection:
             self._objections[name] = objection
-            log.warning("account.not_usable", account=name, reason=objection)
+            log.warning("account.rejected", account=name, reason=objection)
 
 
 def accepted_users(config: Config) -> AcceptedUsers:

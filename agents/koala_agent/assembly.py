@@ -193,7 +193,9 @@ def _surroundings(
     )
     ssh = transport if isinstance(transport, SSHTransport) else None
     by_files = bool(launch.mailbox)
-    folders = ClaimFolders(launch, line=(lambda: ssh.line) if ssh and not by_files else None)
+    folders = ClaimFolders(
+        launch, endpoint=(lambda: ssh.agent_endpoint) if ssh and not by_files else None
+    )
     inputs = InputPaths(
         replica=files.local_path,
         copy=Incoming(state / "transfers" / "incoming").path,
@@ -307,11 +309,15 @@ def _local_manager(
                 switches=site.switches,
                 make_room=disk.give_up_ballast,
             )
-            return EmulatedLocalManager(settings, tell=tell, clock=clock.now, open_line=lines.open)
+            return EmulatedLocalManager(
+                settings, tell=tell, clock=clock.now, open_connection=lines.open
+            )
         case _:
             is_far = config.transport.kind == "ssh"
             if config.lrm.kind in UNTRIED:
-                log.warning("batch.untried", kind=config.lrm.kind, reason=UNTRIED[config.lrm.kind])
+                log.warning(
+                    "dialect.not_tested", kind=config.lrm.kind, reason=UNTRIED[config.lrm.kind]
+                )
             batch = BatchSettings(
                 processors=config.site.processors,
                 state_directory=state,

@@ -191,7 +191,7 @@ class ClaimDriver:
             )
             self._store.set_port(self.port)
         if self._callbacks.lines is not None:
-            self._callbacks.lines.begin(lambda line: self._listener.connect(line, LOCAL))
+            self._callbacks.lines.begin(lambda end: self._listener.connect(end, LOCAL))
         try:
             async with self._tasks:
                 if self._mailbox is not None:
@@ -209,7 +209,7 @@ class ClaimDriver:
 
     async def _carry(self, mailbox: Mailbox) -> None:
         """Exchange messages with starters by files."""
-        accept, secret = self._listener.accept_by_files, self._table.secret
+        accept, secret = self._listener.accept_mailbox, self._table.secret
         await mailbox.run(accept, secret, self._callbacks.changed)
 
     @property

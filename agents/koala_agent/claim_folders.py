@@ -32,7 +32,7 @@ from koala_agent.starter.program import STATE_FOLDER
 
 if TYPE_CHECKING:
     from koala_agent.placeholders.logs import LogSource
-    from koala_agent.transport.ssh_connection import StarterLine
+    from koala_agent.transport.ssh_connection import AgentEndpoint
 
 log = get_logger()
 
@@ -52,11 +52,11 @@ class ClaimFolders:
     """Folders on the file system of this machine."""
 
     def __init__(
-        self, settings: LaunchSettings, *, line: Callable[[], StarterLine] | None = None
+        self, settings: LaunchSettings, *, endpoint: Callable[[], AgentEndpoint] | None = None
     ) -> None:
-        """`line` returns where starters reach the agent, if that is not its own port."""
+        """`endpoint` returns where starters reach the agent, if that is not its own port."""
         self._settings = settings
-        self._line = line
+        self._endpoint = endpoint
         self._command: tuple[str, ...] = ()
         self._gate = ""
         self._stamps: starter_installation.Stamps | None = None
@@ -99,9 +99,9 @@ class ClaimFolders:
     def _try_to_prepare(self, order: Preparation) -> Placeholder | Exception:
         settings, port = self._settings, order.port
         try:
-            if self._line is not None:
-                line = self._line()
-                port, agents = line.port, settings.agents or line.addresses
+            if self._endpoint is not None:
+                endpoint = self._endpoint()
+                port, agents = endpoint.port, settings.agents or endpoint.addresses
                 settings = replace(settings, agents=agents)
             return placeholders.prepare(
                 order.claim,

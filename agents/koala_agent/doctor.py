@@ -30,7 +30,7 @@ from koala_agent.link.endpoints import certified_address, why_refused
 from koala_agent.link.enrolment import find_identity, identity_path
 from koala_agent.lrm.batch.dialect import UNTRIED
 from koala_agent.probe_job import LIMIT_S, may_submit, run_probe
-from koala_agent.site_access import mailbox_of, reached, starter_line
+from koala_agent.site_access import agent_endpoint, mailbox_of, reached
 from koala_agent.starter.mailbox.layout import POLL_S, UP
 from koala_agent.starter_link.mailbox import make_mailbox
 from koala_agent.state_folder import check_state
@@ -202,16 +202,16 @@ async def _login_node(config: Config) -> str:
             await _try_home(site, host)
         return f"{host} answers; starters dial nobody"
     async with reached(config, agent_port=DISCARD_PORT) as site:
-        line = starter_line(config, site, agent_port=DISCARD_PORT)
+        endpoint = agent_endpoint(config, site, agent_port=DISCARD_PORT)
         await _try_home(site, host)
         table = b"".join([await _sockets(site, name) for name in ("tcp", "tcp6")])
-    if not is_open_to_all(table.decode(), line.port):
+    if not is_open_to_all(table.decode(), endpoint.port):
         raise NotableError(
             f"{host} answers, and opens the port of starters for itself alone: compute nodes on"
             " other machines cannot dial it until its ssh server has GatewayPorts"
             " clientspecified; --probe tries it"
         )
-    return f"{host} answers; starters dial {', '.join(line.addresses)}"
+    return f"{host} answers; starters dial {', '.join(endpoint.addresses)}"
 
 
 async def _mailbox(config: Config) -> str:

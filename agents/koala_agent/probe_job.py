@@ -22,7 +22,7 @@ from koala_agent.assembly import dialect_of
 from koala_agent.config_tables import Config
 from koala_agent.lrm.batch.dialect import Dialect, JobState, job_name, script
 from koala_agent.lrm.local_manager import Placeholder
-from koala_agent.site_access import mailbox_of, reached, starter_line
+from koala_agent.site_access import agent_endpoint, mailbox_of, reached
 from koala_agent.starter.mailbox.layout import POLL_S, UP
 from koala_agent.starter_link.mailbox import make_mailbox
 from koala_agent.transport.interface import CommandRunner, SiteFiles
@@ -121,10 +121,20 @@ async def run_probe(config: Config) -> str:
         _listening(config, token, said) as port,
         reached(config, agent_port=port) as site,
     ):
-        line = starter_line(config, site, agent_port=port)
-        words = [python, "-I", "-S", "-c", CALL, token, folder, str(line.port), *line.addresses]
+        endpoint = agent_endpoint(config, site, agent_port=port)
+        words = [
+            python,
+            "-I",
+            "-S",
+            "-c",
+            CALL,
+            token,
+            folder,
+            str(endpoint.port),
+            *endpoint.addresses,
+        ]
         placeholder = a_placeholder(config, body=f"exec {shlex.join(words)}")
-        where = f"{', '.join(line.addresses)} port {line.port}"
+        where = f"{', '.join(endpoint.addresses)} port {endpoint.port}"
         heard = await _heard(config, placeholder, said, site=site, where=where)
     return _judged(config, heard)
 

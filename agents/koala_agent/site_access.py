@@ -15,7 +15,7 @@ from koala_agent.transport.interface import Transport
 from koala_agent.transport.local import LocalTransport
 from koala_agent.transport.shell import plain_environment
 from koala_agent.transport.ssh import SSHTransport
-from koala_agent.transport.ssh_connection import StarterLine
+from koala_agent.transport.ssh_connection import AgentEndpoint
 from koala_agent.transport.ssh_host import SSHHosts
 from koala_agent.transport.ssh_socket import SSHSettings, user_of
 
@@ -89,11 +89,13 @@ async def reached(config: Config, *, agent_port: int = 0) -> AsyncIterator[Trans
         yield transport
 
 
-def starter_line(config: Config, transport: Transport, *, agent_port: int) -> StarterLine:
+def agent_endpoint(config: Config, transport: Transport, *, agent_port: int) -> AgentEndpoint:
     """Return the addresses and port at which starters reach an agent at this port. Raises
     LocalManagerError while there are none."""
     if isinstance(transport, SSHTransport):
-        line = transport.line
-        return StarterLine(addresses=config.starter.addresses or line.addresses, port=line.port)
+        endpoint = transport.agent_endpoint
+        return AgentEndpoint(
+            addresses=config.starter.addresses or endpoint.addresses, port=endpoint.port
+        )
     addresses = config.starter.addresses or agent_addresses(config.starter.listen)
-    return StarterLine(addresses=addresses, port=agent_port)
+    return AgentEndpoint(addresses=addresses, port=agent_port)

@@ -221,7 +221,7 @@ async def a_site(
         EmulatedSettings(processors=processors, state_directory=folder / "queue", kill_s=2.0),
         tell=lambda entry: told[0](entry) if told else None,
         clock=boot_now,
-        open_line=lines.open,
+        open_connection=lines.open,
     )
     store = Store(folder / "state")
     thread = StoreThread(store)

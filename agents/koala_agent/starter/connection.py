@@ -232,8 +232,8 @@ class Connection:
         """Drop the present connection and connect to the next address."""
         self.hang_up()
         if self._inherited is not None:
-            line, self._inherited = self._inherited, None
-            self._begin(line)
+            inherited, self._inherited = self._inherited, None
+            self._begin(inherited)
             self.events.append(Connected())
             return
         if self._files is not None:
@@ -286,17 +286,17 @@ class Connection:
 
     @property
     def helpers(self) -> list[int]:
-        """Process ids of the starter's own children that carry the line."""
+        """Process ids of the starter's own children that carry the connection."""
         return [] if self._files is None else self._files.helpers
 
     def _open_files(self, files: MailboxConnector) -> None:
         try:
-            line = files.open()
+            opened = files.open()
         except OSError as error:
             log(f"mailbox: {error}")
             self.events.append(Disconnected())
             return
-        self._authenticate(line)
+        self._authenticate(opened)
 
     def _resolve(self, host: str, port: int) -> _Found | None:
         found: _Found
@@ -326,14 +326,16 @@ class Connection:
         self._dialled = None
         self._authenticate(dialled)
 
-    def _begin(self, line: socket.socket) -> None:
+    def _begin(self, connected: socket.socket) -> None:
         """Begin to talk over a socket that is connected."""
-        self._wire = JsonSocket(line, self._watch, on_message=self._receive, on_lost=self._lost)
+        self._wire = JsonSocket(
+            connected, self._watch, on_message=self._receive, on_lost=self._lost
+        )
         self.address = self._wire.address
 
-    def _authenticate(self, line: socket.socket) -> None:
+    def _authenticate(self, connected: socket.socket) -> None:
         """Begin to talk over a socket whose other end may be anybody's."""
-        self._begin(line)
+        self._begin(connected)
         assert self._wire is not None
         if self._identity is None:
             self.events.append(Connected())
@@ -356,6 +358,6 @@ class Connection:
             self.events.append(Received(message=message))
 
     def _lost(self, reason: str) -> None:
-        log(f"line lost: {reason}")
+        log(f"connection lost: {reason}")
         self._wire = None
         self.events.append(Disconnected())

@@ -64,9 +64,9 @@ class StarterDriver:
         nonce: str,
         *,
         keeper: Keeper | None = None,
-        line: int | None = None,
+        inherited: int | None = None,
     ) -> None:
-        """`line` is the descriptor of a socket that is connected to the agent."""
+        """`inherited` is the descriptor of a socket that is connected to the agent."""
         now = boot_now()
         self._nonce = nonce
         self._program = Program(spec)
@@ -81,8 +81,8 @@ class StarterDriver:
             list(self._program.spec.agents),
             self.watch,
             identity=identity,
-            files=_file_line(self._program.spec),
-            inherited=None if line is None else socket.socket(fileno=line),
+            files=_mailbox_connector(self._program.spec),
+            inherited=None if inherited is None else socket.socket(fileno=inherited),
         )
         self._program.environment[MARK] = nonce
         request = make_sync_request(self._program, nonce, own=(LOG_FILE,))
@@ -309,8 +309,8 @@ PASSED_BYTES = 256
 """Space reserved for the record of a pass: at the barrier it is too late to find the disk full. The
 rest stays blank, which JSON allows."""
 
-FILES_ANSWER_S = 15.0
-"""Time within which an answer comes by files, or their line counts as lost."""
+MAILBOX_ANSWER_S = 15.0
+"""Time within which an answer comes by mailbox, or the connection counts as lost."""
 
 LOG_FILE = "placeholder.out"
 """Log file of a starter that was carried by its batch script."""
@@ -327,8 +327,8 @@ def _settings(program: Program, nonce: str) -> Settings:
     )
 
 
-def _file_line(spec: Specification) -> MailboxConnector | None:
-    """Return the line by files; None where the starter dials."""
+def _mailbox_connector(spec: Specification) -> MailboxConnector | None:
+    """Return the connector by mailbox; None where the starter dials."""
     if not spec.mailbox:
         return None
     from koala_agent.starter.mailbox.client import MailboxConnector  # noqa: PLC0415 - late: few starters use it
@@ -363,7 +363,7 @@ def settings_of(
         boot=boot,
         delivers=not spec.shared,
         has_outputs=bool(spec.output_files or spec.outputs),
-        answer_s=FILES_ANSWER_S if spec.mailbox else 0.0,
+        answer_s=MAILBOX_ANSWER_S if spec.mailbox else 0.0,
     )
 
 
@@ -379,7 +379,7 @@ def main(arguments: list[str]) -> int:
     if arguments[1] == "resident":
         from koala_agent.starter.resident import parent  # noqa: PLC0415 - late: no starter waits for it
 
-        return parent.serve(lambda path, line: _run(path, line).served())
+        return parent.serve(lambda path, inherited: _run(path, inherited).served())
     if arguments[1] == "machine":
         from koala_agent.starter.node import driver as node  # noqa: PLC0415 - late: no starter waits for it
 
@@ -392,11 +392,11 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _run(path: str, line: int | None = None) -> StarterDriver:
-    """Run the starter of this specification to its end; see `StarterDriver` for the line."""
+def _run(path: str, inherited: int | None = None) -> StarterDriver:
+    """Run the starter of this specification to its end; `inherited`: see `StarterDriver`."""
     spec = json.loads(read_file(path))
     keeper = keep_for(str(spec["manager"]))
-    driver = StarterDriver(spec, os.urandom(12).hex(), keeper=keeper, line=line)
+    driver = StarterDriver(spec, os.urandom(12).hex(), keeper=keeper, inherited=inherited)
     driver.run()
     return driver
 

@@ -27,7 +27,7 @@ class Settings:
     `processes` counts the main processes. Where these are helpers of a launcher, `ranks` counts the
     processes that they start. `boot` identifies this boot of the machine. `delivers` when the agent
     cannot see this machine's files; `has_outputs` when the job names files that it writes. On a
-    slow line an answer takes up to `answer_s`.
+    slow connection an answer takes up to `answer_s`.
     """
 
     claim: str

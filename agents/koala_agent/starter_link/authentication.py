@@ -2,7 +2,7 @@
 
 The secret itself is not sent (`koala_agent.starter.challenge_response`). Two kinds of starters show
 it, and get no proof of the agent: those of an earlier version, and those that inherited their
-connection, whose other end can only be their agent (`inherited_lines`).
+connection, whose other end can only be their agent (`inherited_connections`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Lines of starters that are connected before the starter begins.
+"""Connections of starters that exist before the starter begins.
 
 A starter of this machine inherits one end of a pair of sockets with the order to serve a claim. So
-it neither dials nor exchanges proofs: nobody else can have either end. When the line is lost, or
-none could be had, it dials the agent as others do.
+it neither dials nor exchanges proofs: nobody else can have either end. When the connection is
+lost, or none could be had, it dials the agent as others do.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class InheritedConnections:
         self._take: Callable[[socket.socket], None] | None = None
 
     def begin(self, take: Callable[[socket.socket], None]) -> None:
-        """Hand the agent's end of each further line to `take`."""
+        """Hand the agent's end of each further connection to `take`."""
         self._take = take
 
     def end(self) -> None:
-        """Open no more lines."""
+        """Open no more connections."""
         self._take = None
 
     def open(self) -> socket.socket | None:
-        """Return the starter's end of a new line; None while no line can be had."""
+        """Return the starter's end of a new connection; None while none can be had."""
         if self._take is not None:
             with suppress(OSError):
                 ours, theirs = socket.socketpair()

@@ -8,8 +8,8 @@ An invalid one closes the connection; a well-behaved starter reconnects. A file 
 requests about the claim's files instead (`file_sync`). No state here matters: a starter repeats all
 that it knows in its next hello.
 
-A starter that has inherited its connection (`inherited_lines`) begins with the same hello, which
-shows the secret itself.
+A starter that has inherited its connection (`inherited_connections`) begins with the same hello,
+which shows the secret itself.
 
 Protocols with callbacks, not streams: asyncio's stream server makes tasks that have no owner.
 """
@@ -50,7 +50,7 @@ FILE_SYNCS_SPARE = 2
 """File syncs of a claim beyond one for each machine: one reconnects before its old connection
 is detected as lost."""
 HELLO_LIMIT_S = 10.0
-HELLO_BY_FILES_S = 60.0
+MAILBOX_HELLO_S = 60.0
 """The same for a connection by files, whose messages take longer."""
 PROGRAMS = ("put", "get", "progress")
 """Kinds of messages that programs cause."""
@@ -133,7 +133,7 @@ class StarterListener:
 
     def close(self) -> None:
         """Close the port and all connections; starters go on, and look for the next agent."""
-        self._is_closed = True  # for inherited lines whose connection is being made
+        self._is_closed = True  # for inherited sockets whose connection is being made
         if self._server is not None:
             self._server.close()
         for connection in list(self._open.values()):
@@ -151,20 +151,20 @@ class StarterListener:
         """Return the protocol of a new connection."""
         return StarterConnection(self, Authentication(self._secret))
 
-    def accept_by_files(self) -> StarterConnection:
+    def accept_mailbox(self) -> StarterConnection:
         """Return the protocol of a new connection by files."""
         authentication = Authentication(self._secret)
-        return StarterConnection(self, authentication, hello_limit_s=HELLO_BY_FILES_S)
+        return StarterConnection(self, authentication, hello_limit_s=MAILBOX_HELLO_S)
 
-    def connect(self, line: socket.socket, address: str) -> None:
-        """Begin a connection over our end of a line; the starter at this address inherits the other
-        end. It may begin to talk late on a busy machine, so there is no time limit."""
+    def connect(self, end: socket.socket, address: str) -> None:
+        """Begin a connection over our end of a socket pair, of which the starter at this address
+        inherits the other. It may begin to talk late on a busy machine, so there is no limit."""
         loop = asyncio.get_running_loop()
         authentication = Authentication(self._secret)
         connection = StarterConnection(
             self, authentication, hello_limit_s=math.inf, inherited_at=address
         )
-        task = loop.create_task(loop.connect_accepted_socket(lambda: connection, line))
+        task = loop.create_task(loop.connect_accepted_socket(lambda: connection, end))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 

@@ -1,4 +1,4 @@
-"""The agent's end of the lines by files; `koala_agent.starter.mailbox` has the layout and rules.
+"""The agent's end of mailbox connections; `koala_agent.starter.mailbox` has the layout and rules.
 
 Each session is a connection of the listener, as one of its port is: the same protocol object takes
 its lines. The folder is reached through the site's transport, so that it may be on this machine or
@@ -44,7 +44,7 @@ TIDY_S = 60.0
 """Pause between two looks for what nobody owns any more; it is removed at the second one."""
 TRIAL_FILE = ".trial"
 LEASE_MIN_S = 5.0
-"""Shortest lease that a line by files can renew: eight pings of half a second each."""
+"""Shortest lease that a mailbox connection can renew: eight pings of half a second each."""
 AT_ONCE = 8
 """Sessions that are read or written at a time."""
 
@@ -84,7 +84,10 @@ class Mailbox:
                     trouble = await self._try_turn(accept, secret)
                     if trouble != self.trouble:
                         self.trouble = trouble
-                        log.warning("mailbox.trouble", folder=self.folder, reason=trouble or "over")
+                        if trouble:
+                            log.warning("mailbox.failed", folder=self.folder, reason=trouble)
+                        else:
+                            log.info("mailbox.recovered", folder=self.folder)
                         changed()
                     await asyncio.sleep(POLL_S)
             finally:
@@ -261,7 +264,7 @@ class Mailbox:
 
 
 class Session(asyncio.Transport):
-    """A line by files, as the transport of a connection's protocol."""
+    """Transport of a starter's connection over the mailbox."""
 
     def __init__(
         self, mailbox: Mailbox, name: str, secret: str, protocol: asyncio.Protocol
@@ -391,7 +394,7 @@ def claim_of(session: str) -> ClaimId | None:
 
 
 def too_short(leases: Leases) -> str:
-    """Return why a line by files cannot renew these leases in time; empty when it can."""
+    """Return why a mailbox connection cannot renew these leases in time; empty when it can."""
     shortest_s = min(leases.hold_lease_s, leases.run_lease_s)
     if shortest_s >= LEASE_MIN_S:
         return ""

@@ -17,7 +17,7 @@ from koala.errors import KoalaError, LocalManagerError
 from koala_agent.transport.interface import Answer, Command, FileStatus, SiteAwayError
 from koala_agent.transport.sftp import SFTPClient
 from koala_agent.transport.shell import Shell
-from koala_agent.transport.ssh_connection import SSHConnection, StarterLine
+from koala_agent.transport.ssh_connection import AgentEndpoint, SSHConnection
 from koala_agent.transport.ssh_host import AT_ONCE, SSHHost
 from koala_agent.transport.ssh_socket import SSHSettings
 from koala_agent.transport.ssh_words import SSH_FAILED, loss, not_run, remote_line
@@ -65,9 +65,9 @@ class SSHTransport:
             await self._connection.run(agent_port)
 
     @property
-    def line(self) -> StarterLine:
+    def agent_endpoint(self) -> AgentEndpoint:
         """Addresses and port for starters. Raises LocalManagerError while there is no port."""
-        return self._connection.line
+        return self._connection.agent_endpoint
 
     async def ready(self) -> None:
         """Wait for the first attempt to connect. Raises LocalManagerError when it failed."""

@@ -34,7 +34,7 @@ log = get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StarterLine:
+class AgentEndpoint:
     """Addresses and port at which starters reach the agent."""
 
     addresses: tuple[str, ...]
@@ -91,13 +91,13 @@ class SSHConnection:
         self._look_soon.set()
 
     @property
-    def line(self) -> StarterLine:
+    def agent_endpoint(self) -> AgentEndpoint:
         """Addresses and port for starters of new claims. Raises LocalManagerError."""
         if not self._open_ports:
             reason = self.trouble or f"{self._settings.host} opens no port for starters"
             raise SiteAwayError(reason)
         addresses = tuple(dict.fromkeys(filter(None, (self._host_name, "127.0.0.1"))))
-        return StarterLine(addresses=addresses, port=self._open_ports[0])
+        return AgentEndpoint(addresses=addresses, port=self._open_ports[0])
 
     async def leave(self) -> None:
         """Close the port of a trial."""

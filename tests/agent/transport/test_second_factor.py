@@ -85,7 +85,7 @@ async def test_a_code_is_typed_once_and_serves_until_the_connection_is_killed(
         await asyncio.to_thread(log_in, server, codes.next())
         for _ in range(5):
             assert (await answer_of(transport, TRUE)).status == 0
-        port = transport.line.port
+        port = transport.agent_endpoint.port
         assert attempts(server) == 2
 
         kill_holder(settings)
@@ -100,7 +100,7 @@ async def test_a_code_is_typed_once_and_serves_until_the_connection_is_killed(
 
         await asyncio.to_thread(log_in, server, codes.next())
         assert (await answer_of(transport, TRUE)).status == 0
-        assert transport.line.port == port
+        assert transport.agent_endpoint.port == port
         assert attempts(server) == 4
 
 

@@ -120,10 +120,10 @@ async def test_a_killed_connection_comes_back_by_itself(server: SSHServer) -> No
     settings = a_settings(server)
     async with a_transport(server) as transport:
         await transport.run(TRUE)
-        port = transport.line.port
+        port = transport.agent_endpoint.port
         kill_holder(settings)
         assert (await answer_of(transport, TRUE)).status == 0
-        assert transport.line.port == port
+        assert transport.agent_endpoint.port == port
         assert (settings.state_dir / PORTS_FILE).read_text() == f"[{port}]"
 
 
@@ -208,7 +208,7 @@ async def test_the_connection_outlives_the_agent_and_serves_the_next_one(
         for transport in transports:
             async with transport.connected(9):
                 await transport.run(TRUE)
-                ports.append(transport.line.port)
+                ports.append(transport.agent_endpoint.port)
         assert ports[0] == ports[1]
         assert server.log().count("Accepted publickey") == 1
 
@@ -220,11 +220,11 @@ async def test_a_port_that_is_taken_is_replaced_for_new_claims(server: SSHServer
     settings = a_settings(server)
     async with a_transport(server) as transport:
         await transport.run(TRUE)
-        old = transport.line.port
+        old = transport.agent_endpoint.port
     blocker = await asyncio.start_server(lambda _r, w: w.close(), ("127.0.0.1", "::1"), old)
     async with a_transport(server) as transport:
         await transport.run(TRUE)
-        new = transport.line.port
+        new = transport.agent_endpoint.port
         assert new != old
         assert (settings.state_dir / PORTS_FILE).read_text() == f"[{new}, {old}]"
         blocker.close()
@@ -248,7 +248,7 @@ async def test_what_dials_the_hosts_port_reaches_the_agent(server: SSHServer) ->
     agent = await asyncio.start_server(hear, "127.0.0.1", 0)
     async with agent, a_transport(server, port=agent.sockets[0].getsockname()[1]) as transport:
         await transport.run(TRUE)
-        line = transport.line
+        line = transport.agent_endpoint
         assert line.addresses[-1] == "127.0.0.1"
         reader, writer = await asyncio.open_connection("127.0.0.1", line.port)
         writer.write(b"there\n")
@@ -282,7 +282,7 @@ async def test_a_trial_that_is_cancelled_leaves_no_port_open(server: SSHServer) 
         with suppress(TimeoutError):
             async with asyncio.timeout(None) as limit, transport.connected(8):
                 await transport.run(TRUE)
-                port = transport.line.port
+                port = transport.agent_endpoint.port
                 assert _answers(port)
                 limit.reschedule(0.0)
                 await asyncio.Event().wait()

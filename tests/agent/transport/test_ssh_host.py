@@ -70,7 +70,7 @@ async def test_two_sites_have_one_connection_one_session_for_files_and_a_port_ea
                 assert (await site.run(TRUE)).status == 0
                 await site.put(f"{server.home}/file", b"x")
             one, other = sites
-            assert one.line.port != other.line.port
+            assert one.agent_endpoint.port != other.agent_endpoint.port
             assert server.log().count("Accepted publickey") == 1
             assert server.log().count("subsystem 'sftp'") == 1
             kill_holder(a_settings(server))

@@ -370,10 +370,10 @@ class BatchManager:
             if tracked.row.end is not None or is_submitting or tracked.row.account != account:
                 continue
             if tracked.row.number not in found.get(tracked.row.claim, ()):
-                await self._handle_missing(tracked, begun.at)
+                await self._reconcile_missing(tracked, begun.at)
 
-    async def _handle_missing(self, tracked: TrackedClaim, now: float) -> None:
-        """Handle a claim that is in no listing: its record decides, or a time limit does. A
+    async def _reconcile_missing(self, tracked: TrackedClaim, now: float) -> None:
+        """Reconcile a claim that is in no listing: its record decides, or a time limit does. A
         submission that did not arrive (the agent was killed, the controller was away) is forgotten:
         the caller finds the claim unlisted and submits it again."""
         row = tracked.row

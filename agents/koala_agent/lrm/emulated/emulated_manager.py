@@ -36,7 +36,7 @@ from koala_agent.lrm.claim_processes import Identity, boot_id, brand_of, scan
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, JobCallbacks
 from koala_agent.lrm.emulated.gpu_pool import VARIABLE, GpuPool
-from koala_agent.lrm.emulated.idle_starters import OpenLine, no_line
+from koala_agent.lrm.emulated.idle_starters import OpenConnection, no_connection
 from koala_agent.lrm.emulated.local_load import LocalKey, LocalLoad
 from koala_agent.lrm.emulated.process_trees import ProcessTrees, Usage
 from koala_agent.lrm.job_table import (
@@ -103,13 +103,13 @@ class EmulatedLocalManager:
         *,
         tell: Tell,
         clock: Callable[[], float],
-        open_line: OpenLine = no_line,
+        open_connection: OpenConnection = no_connection,
     ) -> None:
-        """`open_line` opens lines that starters inherit."""
+        """`open_connection` opens connections that starters inherit."""
         self._settings = settings
         self._report = tell
         self._clock = clock
-        self._open_line = open_line
+        self._open_connection = open_connection
         self._rng = random.Random(settings.seed)
         self._queue: LocalQueue[_Key] = local_queue(
             processors=settings.processors, discipline=settings.discipline
@@ -173,7 +173,7 @@ class EmulatedLocalManager:
             switches=settings.switches,
             scope=self._table.scope,
             clock=self._clock,
-            open_line=self._open_line,
+            open_connection=self._open_connection,
             callbacks=JobCallbacks(
                 started=lambda *started: self._post(partial(self._started, *started)),
                 failed=lambda claim, failure: self._post(partial(self._failed, claim, failure)),

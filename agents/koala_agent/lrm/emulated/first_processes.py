@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.claim_processes import SCOPE_VARIABLE, Identity, is_alive
-from koala_agent.lrm.emulated.idle_starters import OpenLine, no_line
+from koala_agent.lrm.emulated.idle_starters import OpenConnection, no_connection
 from koala_agent.lrm.emulated.process_trees import Usage
 from koala_agent.lrm.emulated.resident_starters import (
     Exit,
@@ -73,10 +73,11 @@ class FirstProcesses:
         scope: str,
         clock: Callable[[], float],
         callbacks: JobCallbacks,
-        open_line: OpenLine = no_line,
+        open_connection: OpenConnection = no_connection,
     ) -> None:
         """`environment` and `umask` are those of the jobs, `switches` say how to become an account,
-        `scope` is the name of the local manager, and `open_line` opens lines that starters inherit.
+        `scope` is the name of the local manager, and `open_connection` opens those that starters
+        inherit.
         """
         self._environment = environment
         self._umask = umask
@@ -90,7 +91,7 @@ class FirstProcesses:
             {**environment, SCOPE_VARIABLE: scope},
             umask=umask,
             clock=clock,
-            open_line=open_line,
+            open_connection=open_connection,
             tell=StarterCallbacks(
                 started=self._started,
                 unstarted=self._unstarted,

@@ -18,20 +18,20 @@ CLAIMS_MAX = 200
 """Most claims of one starter, so that none grows without end."""
 
 
-OpenLine = Callable[[], socket.socket | None]
-"""Opener of a line to the agent's listener: the end that a starter inherits, None for no line."""
+OpenConnection = Callable[[], socket.socket | None]
+"""Opens a connection to the agent's listener: the end that a starter inherits, or None."""
 
 
-def no_line() -> None:
+def no_connection() -> None:
     """Return None: the starter dials."""
 
 
 @dataclass(slots=True, eq=False)
 class ForkedStarter:
-    """Fork of the resident parent, with our end of its line."""
+    """Fork of the resident parent, with our end of its socket pair."""
 
     identity: Identity
-    line: socket.socket
+    control: socket.socket
     cpu_s: float = 0.0
     """Processor time that it had used when its last claim was over."""
     claims: int = 1
@@ -39,13 +39,13 @@ class ForkedStarter:
     @property
     def may_serve(self) -> bool:
         """True when it may get another claim."""
-        return self.line.fileno() >= 0 and self.claims < CLAIMS_MAX
+        return self.control.fileno() >= 0 and self.claims < CLAIMS_MAX
 
     def hang_up(self) -> None:
-        """Close the line; then the starter ends when its claim has, or now if it has none."""
-        if self.line.fileno() >= 0:
-            asyncio.get_running_loop().remove_reader(self.line)
-            self.line.close()
+        """Close the socket; then the starter ends when its claim has, or now if it has none."""
+        if self.control.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self.control)
+            self.control.close()
 
 
 class IdleStarters:
@@ -69,7 +69,7 @@ class IdleStarters:
         while self._since:
             starter, _since = self._since.popitem()
             with suppress(OSError):
-                socket.send_fds(starter.line, [packet], inherited)
+                socket.send_fds(starter.control, [packet], inherited)
                 starter.claims += 1
                 return starter
             starter.hang_up()  # it was killed

@@ -4,7 +4,7 @@ It is started with the first order, and again after its end, with a pause that g
 without an answer. Losing it loses nothing: its starters run on, and for each order without an
 answer `lost` is called, after which the launch is taken by at most one other process.
 
-A starter that has seen the end of all that it started for a claim says so on its line, and may
+A starter that has seen the end of all that it started for a claim says so on its socket, and may
 serve another claim (`starter.resident.forked`): once `reuse` is called, and as long as both this
 process and the parent live.
 """
@@ -22,7 +22,12 @@ from pathlib import Path
 
 from koala.runtime.structured_log import get_logger
 from koala_agent.lrm.claim_processes import Identity
-from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters, OpenLine, no_line
+from koala_agent.lrm.emulated.idle_starters import (
+    ForkedStarter,
+    IdleStarters,
+    OpenConnection,
+    no_connection,
+)
 from koala_agent.lrm.emulated.process_trees import Usage
 from koala_agent.lrm.local_manager import Placeholder
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
@@ -63,10 +68,10 @@ class StarterCallbacks:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """Order to the parent without an answer: since when, and our end of the starter's line."""
+    """Order to the parent without an answer: since when, and our end of the starter's socket."""
 
     at: float
-    line: socket.socket
+    control: socket.socket
 
 
 class ResidentStarters:
@@ -79,18 +84,18 @@ class ResidentStarters:
         umask: int,
         clock: Callable[[], float],
         tell: StarterCallbacks,
-        open_line: OpenLine = no_line,
+        open_connection: OpenConnection = no_connection,
     ) -> None:
-        """`environment` and `umask` are those of the starters; `open_line` opens their lines to the
-        agent's listener."""
+        """`environment` and `umask` are those of the starters; `open_connection` opens their
+        connections to the agent's listener."""
         self._environment = {**environment, PADDING: " " * PADDING_BYTES}
         self._umask = umask
         self._clock = clock
         self._tell = tell
-        self._open_line = open_line
+        self._open_connection = open_connection
         self._command: tuple[str, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
-        self._line: socket.socket | None = None
+        self._socket: socket.socket | None = None
         self._ordered: dict[str, _Order] = {}
         self._serving: dict[str, ForkedStarter] = {}
         self._claims: dict[int, str] = {}
@@ -116,7 +121,7 @@ class ResidentStarters:
         packet = json.dumps(order).encode()
         if len(packet) > ORDER_MAX_BYTES:
             return False
-        talk = self._open_line()
+        talk = self._open_connection()
         try:
             inherited = [] if talk is None else [talk.fileno()]
             starter = self._idle.order(packet, inherited)
@@ -150,14 +155,14 @@ class ResidentStarters:
             starter.hang_up()
         self._serving, self._claims, self._over = {}, {}, {}
         for order in self._ordered.values():
-            order.line.close()
+            order.control.close()
         if self._check is not None:
             self._check.cancel()
             self._check = None
-        if self._line is not None:
-            asyncio.get_running_loop().remove_reader(self._line)
-            self._line.close()
-            self._line = None
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
         if self._process is not None:
             self._process.kill()
             with suppress(subprocess.TimeoutExpired):
@@ -166,9 +171,9 @@ class ResidentStarters:
 
     def receive(self) -> None:
         """Handle what the parent has said."""
-        while self._line is not None:
+        while self._socket is not None:
             try:
-                packet = self._line.recv(ORDER_MAX_BYTES)
+                packet = self._socket.recv(ORDER_MAX_BYTES)
             except BlockingIOError:
                 return
             except OSError:
@@ -180,7 +185,7 @@ class ResidentStarters:
 
     def _has_parent(self, command: tuple[str, ...]) -> bool:
         """Check for a parent with this starter; start it if there is none."""
-        if self._line is not None:
+        if self._socket is not None:
             return command == self._command
         if self._clock() < self._again_at:
             return False
@@ -202,18 +207,18 @@ class ResidentStarters:
                 self._wait_longer()
                 return False
         ours.settimeout(0)
-        self._line, self._command = ours, command
+        self._socket, self._command = ours, command
         asyncio.get_running_loop().add_reader(ours, self.receive)
         return True
 
     def _order_fork(self, claim: str, packet: bytes, inherited: Sequence[int]) -> bool:
         """Order a fork from the parent; False when it takes no order for now."""
-        assert self._line is not None
+        assert self._socket is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(0)
         with theirs:
             try:
-                socket.send_fds(self._line, [packet], [theirs.fileno(), *inherited])
+                socket.send_fds(self._socket, [packet], [theirs.fileno(), *inherited])
             except OSError:  # if it has ended, the reader sees that
                 ours.close()
                 return False
@@ -231,11 +236,11 @@ class ResidentStarters:
         match answer:
             case {"started": str(claim), "pid": int(pid), "start_ticks": int(ticks)}:
                 self._pause_s = AGAIN_MIN_S
-                starter = ForkedStarter(Identity(pid, ticks), self._ordered.pop(claim).line)
-                asyncio.get_running_loop().add_reader(starter.line, self._hear, starter)
+                starter = ForkedStarter(Identity(pid, ticks), self._ordered.pop(claim).control)
+                asyncio.get_running_loop().add_reader(starter.control, self._hear, starter)
                 self._serve(claim, starter)
             case {"unstarted": str(claim), "error": str(error)}:
-                self._ordered.pop(claim).line.close()
+                self._ordered.pop(claim).control.close()
                 self._tell.unstarted(claim, error)
             case {
                 "exited": int(pid),
@@ -263,12 +268,12 @@ class ResidentStarters:
         self._tell.ended(claim, Exit(status=status, usage=usage))
 
     def _hear(self, starter: ForkedStarter) -> None:
-        """Handle what a starter says: that its claim is over, or the end of its line."""
+        """Handle what a starter says: that its claim is over, or the end of its socket."""
         try:
-            packet = starter.line.recv(ORDER_MAX_BYTES)
+            packet = starter.control.recv(ORDER_MAX_BYTES)
         except BlockingIOError:
             return
-        except OSError:  # it has closed the line with an order unread, or we have
+        except OSError:  # it has closed the socket with an order unread, or we have
             packet = b""
         if not packet:
             starter.hang_up()

@@ -1,4 +1,4 @@
-"""The line to the agent by files, for machines that can dial nobody.
+"""Connection to the agent through files, for machines that can dial nobody.
 
 Login node and compute nodes share a folder, the mailbox:
 
@@ -6,7 +6,7 @@ Login node and compute nodes share a folder, the mailbox:
     MAILBOX/down/SESSION/N     message N of the agent to it
 
 - A session is what a connection is on a socket. It begins with its folder below `down`, whose name
-  has the claim and a random number. When that folder is gone, the line is lost.
+  has the claim and a random number. When that folder is gone, the connection is lost.
 - A message holds JSON lines, or a part of a long one, after a line with its seal: a keyed hash
   over direction, session, number and content. A message without content ends the session.
 - Each file is written under another name and renamed. Its one reader removes it; there are no

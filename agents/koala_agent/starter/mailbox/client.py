@@ -111,9 +111,9 @@ class Mailbox:
 
 
 class MailboxClient:
-    """The starter's end of a session: turns bytes of the line into messages, and back.
+    """The starter's end of a session: turns bytes of the connection into messages, and back.
 
-    `deliver` and `collect` raise OSError when the line is lost. `tell` logs what goes wrong.
+    `deliver` and `collect` raise OSError when the connection is lost. `tell` logs what goes wrong.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class MailboxClient:
 
 
 class MailboxConnector:
-    """Lines to the agent by files, one at a time: each is a socket to a client process."""
+    """Opens connections to the agent through files; each is a socket to a client process."""
 
     def __init__(self, root: str, claim: str, secret: str) -> None:
         self.helpers: list[int] = []
@@ -272,8 +272,8 @@ def _serve(root: str, claim: str, secret: str, starter: socket.socket, parent: i
         mailbox = Mailbox(root, session)
         mailbox.begin()
         try:
-            line = socket.socket(socket.AF_UNIX, fileno=os.dup(3))
-            carry(MailboxClient(mailbox, session, secret), line)
+            carried = socket.socket(socket.AF_UNIX, fileno=os.dup(3))
+            carry(MailboxClient(mailbox, session, secret), carried)
         finally:
             mailbox.end()
     except Exception as error:  # noqa: BLE001 - a process of its own: this is its last word
@@ -282,17 +282,17 @@ def _serve(root: str, claim: str, secret: str, starter: socket.socket, parent: i
         os._exit(0)
 
 
-def carry(client: MailboxClient, line: socket.socket) -> None:
+def carry(client: MailboxClient, carried: socket.socket) -> None:
     """Carry messages between this socket and the mailbox until either ends. Raises OSError."""
     from time import monotonic, sleep  # noqa: PLC0415 - simulated time has neither
 
     said_at = busy_at = look_at = monotonic()
     while not client.is_over:
         now = monotonic()
-        ready = select.select([line], [], [], max(0.0, look_at - now))[0]
+        ready = select.select([carried], [], [], max(0.0, look_at - now))[0]
         now = monotonic()
         if ready:
-            data = line.recv(65536)
+            data = carried.recv(65536)
             if not data:
                 return  # the starter has hung up
             client.post(data)
@@ -304,7 +304,7 @@ def carry(client: MailboxClient, line: socket.socket) -> None:
             found = client.collect()
             if found:
                 try:
-                    line.sendall(found)
+                    carried.sendall(found)
                 except BrokenPipeError:
                     return
                 busy_at = now

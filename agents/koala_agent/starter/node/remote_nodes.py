@@ -384,7 +384,7 @@ class Nodes:
 
     def _on_hang_up(self, node: Node, reason: str) -> None:
         node.wire = None
-        self._lose(node, f"the line to {node.host} was lost: {reason}")
+        self._lose(node, f"the connection to {node.host} was lost: {reason}")
 
     def _lose(self, node: Node, reason: str) -> None:
         node.is_lost = True

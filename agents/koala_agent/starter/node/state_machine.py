@@ -132,7 +132,7 @@ class NodeMachine:
             dues.append(self._poll_at)
         return min(dues)
 
-    # The line ------------------------------------------------------------------------------------
+    # The connection ------------------------------------------------------------------------------
 
     def _on_connection(self, event: Connected | Disconnected | Received) -> None:
         if isinstance(event, Received):

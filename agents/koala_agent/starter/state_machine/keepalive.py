@@ -13,19 +13,19 @@ PING_MAX_S = 60.0
 """The longest time between two pings, whatever the lease."""
 PINGS_A_LEASE = 8
 ALONE_PINGS = 3
-"""After so many unanswered pings a program that is slowed down runs freely again, and the line is
-dialled again: a half-open one looks as if the daemon were away."""
+"""After so many unanswered pings a program that is slowed down runs freely again, and the agent is
+dialled again: a half-open connection looks as if the daemon were away."""
 BURST = 5
 """Pings one after the other when it is adopted, to measure the daemon's clock."""
 DIAL_MIN_S, DIAL_MAX_S = 0.1, 2.0
 DIAL_LIMIT_S = 3.0
 SILENCE_LEASES = 0.5
-"""Part of the lease after which even a slow line is dialled again."""
+"""Part of the lease after which even a slow connection is dialled again."""
 
 
 class Keepalive:
     """State of the connection; its methods return the actions to carry out. An answer takes up to
-    `answer_s`, on a line by files."""
+    `answer_s`, on a mailbox connection."""
 
     def __init__(self, now: float, answer_s: float = 0.0) -> None:
         self.is_connected = False
