@@ -12,15 +12,17 @@ import signal
 import tempfile
 from collections.abc import Generator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from tests.harness.forked import FORKS
+from tests.harness.collected import python_with_tests
+from tests.harness.forked import FORKS, forks
 from tests.harness.pythons import missing, share_interpreters
-from tests.harness.workers import Together, collected_from
+from tests.harness.workers import Together
 
 settings.register_profile(
     "koala",
@@ -31,11 +33,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("koala")
-
-# Daemons of tests must not be found by the user's own `koala`, nor the user's credentials by tests.
-RUNTIME = tempfile.mkdtemp(prefix="koala-tests-")
-os.environ["KOALA_RUNTIME_DIR"] = os.environ["XDG_CONFIG_HOME"] = RUNTIME
-os.environ["XDG_CACHE_HOME"] = RUNTIME  # nor do tests take what a campaign of the user has stored
 
 os.environ.setdefault(FORKS, "1")
 
@@ -50,14 +47,26 @@ SKIPS_FAIL = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leaves nothing of this process in the folder for temporary files; looks for interpreters once
-    for all workers."""
-    config.add_cleanup(partial(shutil.rmtree, RUNTIME, ignore_errors=True))
+    """Gives each process a folder of its own, which goes with it; looks for interpreters once for
+    all workers."""
+    # Daemons of tests must not be found by the user's own `koala`, nor the user's credentials by
+    # tests; nor do tests take what a campaign of the user has stored.
+    runtime = tempfile.mkdtemp(prefix="koala-tests-")
+    for name in ("KOALA_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        os.environ[name] = runtime
+    config.add_cleanup(partial(shutil.rmtree, runtime, ignore_errors=True))
     share_interpreters()
     gc.disable()  # until all modules are imported and all tests made, which stay
-    if worker := getattr(config, "workerinput", None):
-        number = int(worker["workerid"].removeprefix("gw"))
-        config.args = collected_from(config.args, number, worker["workercount"])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """Fork the workers from a process that has imported the tests."""
+    if forks():
+        words = config.invocation_params.args
+        python = python_with_tests(words, Path(os.environ["KOALA_RUNTIME_DIR"]))
+        for spec in specs:
+            spec.python = python
 
 
 @pytest.hookimpl(optionalhook=True)

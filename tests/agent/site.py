@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -49,6 +50,11 @@ NUMBER = ArmNumber(epoch=1, counter=1)
 
 def boot_now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def own_claim(number: int = 0) -> str:
+    """Name a claim that no other process of tests has: sites end what bears the name of theirs."""
+    return f"t{os.getpid()}/1/{number}/1"
 
 
 def a_hold(claim: str = "j1/1/0/1", *, processors: int = 1, **changes: object) -> Hold:

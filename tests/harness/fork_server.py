@@ -1,13 +1,13 @@
 """Fork processes that have imported Koala already: a start by exec imports for half a second.
 
-    python -m tests.harness.fork_server CONTROL LISTENER
+    python -m tests.harness.fork_server
 
-CONTROL and LISTENER are descriptors of sockets. `tests.harness.forked` sends orders through the
-first; `tests.harness.launch`, which shells run, connects to the second for one order. Each order is
-one real process, with its own arguments, environment, folder, streams and session. The server has
-one thread, and has made no channel and no event loop: gRPC starts with its first channel, so what
-is forked starts gRPC by itself. The server ends when its control socket closes, and TERM ends what
-it has forked.
+Standard input and output are sockets. `tests.harness.forked` sends orders through the first, the
+control socket; `tests.harness.launch`, which shells run, connects to the second, the listener, for
+one order. Each order is one real process, with its own arguments, environment, folder, streams and
+session. One of them may be a server again (`serve_orders`). The server has one thread, and has made
+no channel and no event loop: gRPC starts with its first channel, so what is forked starts gRPC by
+itself. The server ends when its control socket closes, and TERM ends what it has forked.
 """
 
 from __future__ import annotations
@@ -244,24 +244,38 @@ def run(order: Order) -> None:
     ending.status = 0
 
 
-def main() -> int:
-    """See the module."""
-    gc.disable()
-    control, listener = (socket.socket(fileno=int(word)) for word in sys.argv[1:])
-    for module in MODULES:
-        import_module(module)
+def take_sockets() -> tuple[socket.socket, socket.socket]:
+    """Return control socket and listener, which were standard input and output."""
+    control, listener = (socket.socket(fileno=os.dup(number)) for number in (0, 1))
+    with Path(os.devnull).open("r+b", buffering=0) as null:
+        for number in (0, 1):
+            os.dup2(null.fileno(), number)
+    return control, listener
+
+
+def serve_orders(control: socket.socket, listener: socket.socket) -> None:
+    """Serve until the control socket closes; run in a forked process the program of its order."""
     # Daemons start their relays through the server as well.
     relay = "from koala.daemon.files.relay import main; main()"
     relay_process.PROGRAM = launch_words(listener.getsockname(), relay)
+    gc.freeze()
+    order = serve(control, listener)
+    if order is not None:
+        run(order)
+
+
+def main() -> int:
+    """See the module."""
+    gc.disable()
+    sockets = take_sockets()
+    for module in MODULES:
+        import_module(module)
     # Both keep what they compile or translate; else each agent would do it again.
     find_gate()
     with tempfile.TemporaryDirectory() as folder:
         for shared in (True, False):
             install_starter(LaunchSettings(root=Path(folder), site="any", shared=shared))
-    gc.freeze()
-    order = serve(control, listener)
-    if order is not None:
-        run(order)
+    serve_orders(*sockets)
     return 0
 
 

@@ -2,9 +2,10 @@
 
     process = start(program_of("koala.daemon.main"), "daemon.toml", started=Started(stderr=log))
 
-Under pytest they come from the fork server, which saves half a second of processor time each.
-KOALA_TEST_FORKS=0 starts all of them with exec, as benchmarks and campaigns do, and as tests of
-the start itself do always.
+Under pytest they come from the fork server, which saves half a second of processor time each. Each
+process that starts others has a server of its own: what it has started ends with it. All but the
+first server are forked from that one (`serve_children`). KOALA_TEST_FORKS=0 starts all of them
+with exec, as benchmarks and campaigns do, and as tests of the start itself do always.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from tests.harness.launch import launch_words
 
 ROOT = Path(__file__).parents[2]
 FORKS = "KOALA_TEST_FORKS"
+SERVER = "KOALA_TEST_FORK_SERVER"
+"""Address of the server from which the servers of child processes are forked."""
+SERVE = "from tests.harness.fork_server import *; serve_orders(*take_sockets())"
 TIE = "import signal; from koala.runtime.child_lifetime import end_with; end_with"
 REPORT_BYTES_MAX = 64
 
@@ -64,7 +68,8 @@ class Executed(subprocess.Popen[bytes]):
 
 
 class Forked:
-    """A process of the fork server, with the methods of `subprocess.Popen` that tests need."""
+    """A process of a fork server, with the methods of `subprocess.Popen` that tests need. It is
+    asked for at the server's address, or through the control socket of our own server."""
 
     def __init__(
         self,
@@ -72,6 +77,7 @@ class Forked:
         words: tuple[str, ...],
         around: Surroundings,
         modules: tuple[str, ...] = (),
+        address: str | None = None,
     ) -> None:
         order = Order(
             program=program,
@@ -83,11 +89,17 @@ class Forked:
             modules=modules,
         )
         self.returncode: int | None = None
-        self._report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, Path(os.devnull).open("r+b", buffering=0) as null:
+        with Path(os.devnull).open("r+b", buffering=0) as null:
             streams = [stream or null for stream in (around.stdin, around.stdout, around.stderr)]
             descriptors = [stream.fileno() for stream in streams]
-            socket.send_fds(_server(), [order.encode()], [*descriptors, theirs.fileno()])
+            if address is not None:
+                self._report = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                self._report.connect(address)
+                socket.send_fds(self._report, [order.encode()], descriptors)
+            else:
+                self._report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                with theirs:
+                    socket.send_fds(_server(), [order.encode()], [*descriptors, theirs.fileno()])
         told, received, _flags, _sender = socket.recv_fds(self._report, REPORT_BYTES_MAX, 1)
         assert told, "the fork server has ended; standard error says why"
         self.pid = int(told)
@@ -193,8 +205,15 @@ _controls: list[socket.socket] = []
 def _server() -> socket.socket:
     """Return the connection to this process's fork server, which its first use starts."""
     if not _controls:
-        _controls.append(_start_server())
+        _controls.append(start_server(_address(), os.environ.get(SERVER)))
     return _controls[0]
+
+
+def serve_children() -> str:
+    """Have this process's server fork the servers of child processes; return its address."""
+    _server()
+    os.environ[SERVER] = _address()
+    return _address()
 
 
 def _address() -> str:
@@ -202,29 +221,49 @@ def _address() -> str:
     return str(Path(os.environ["KOALA_RUNTIME_DIR"]) / f"fork-server-{os.getpid()}")
 
 
-def _start_server() -> socket.socket:
-    """Start a fork server, which ends when this process does."""
+def start_server(
+    address: str, parent: str | None, program: str = SERVE, *words: str
+) -> socket.socket:
+    """Start a fork server, which ends when this process does; return its control socket. It is
+    forked from the server at `parent`, if there is one, and runs a program then."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(_address())
+    listener.bind(address)
     listener.listen()
-    with theirs, listener:
-        passed = [theirs.fileno(), listener.fileno()]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.harness.fork_server", *map(str, passed)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'agents'}",
-                "OPENBLAS_NUM_THREADS": "1",  # numpy makes no threads when it is imported
-            },
-            pass_fds=passed,
-            start_new_session=True,
-        )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'agents'}",
+        "OPENBLAS_NUM_THREADS": "1",  # numpy makes no threads when it is imported
+    }
+    process: Process
+    with _as_stream(theirs) as stdin, _as_stream(listener) as stdout, _as_stream(2) as stderr:
+        if parent is not None:
+            around = Surroundings(
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                environment=environment,
+                folder=ROOT,
+                is_session=True,
+            )
+            process = Forked(program, words, around, address=parent)
+        else:
+            process = Executed(
+                [sys.executable, "-m", "tests.harness.fork_server"],
+                stdin=stdin,
+                stdout=stdout,
+                cwd=ROOT,
+                env=environment,
+                start_new_session=True,
+            )
     atexit.register(_end_server, ours, process.wait)
     return ours
+
+
+def _as_stream(source: socket.socket | int) -> IO[bytes]:
+    """Open a socket, which is left to the stream, or another descriptor as a stream."""
+    descriptor = os.dup(source) if isinstance(source, int) else source.detach()
+    return os.fdopen(descriptor, "r+b", buffering=0)
 
 
 def become_own_server() -> None:

@@ -1,4 +1,4 @@
-"""Groups of test modules that one worker of pytest runs, and where each worker begins to collect.
+"""Groups of test modules that one worker of pytest runs.
 
 What such modules share (a grid of real processes, the sources that were read) would else be made
 by every worker. pytest-xdist has a mark for that, which goes by the ids of tests as they were
@@ -8,7 +8,6 @@ before pytest 9.2, and has no effect with later ones; so the modules are named h
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
@@ -45,8 +44,6 @@ TOGETHER = {
 """The group of each module that has one; other tests go wherever there is time."""
 
 
-TESTS = Path(__file__).parents[1]
-
 FILLS_FROM = 3
 """So many workers are enough that one of them begins with the quick tests."""
 
@@ -54,23 +51,6 @@ FILLS_FROM = 3
 def group_of(nodeid: str) -> str:
     """Return the group of a test; its own id where it has none."""
     return TOGETHER.get(nodeid.partition("::")[0], nodeid)
-
-
-def collected_from(args: list[str], number: int, count: int) -> list[str]:
-    """List the folders of tests in the order in which worker `number` of `count` collects them.
-
-    Each worker begins at another folder. In a fresh clone it compiles the modules there, and finds
-    the byte code of all others stored by the other workers. Otherwise all workers would compile
-    every module at the same time. A worker that replaces a crashed one has a number beyond `count`.
-    Arguments that do not name all tests are returned unchanged.
-    """
-    if [Path(arg).resolve() for arg in args] != [TESTS]:
-        return args
-    folder_of_each = [path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")]
-    folder_of_each.sort()
-    folders = sorted(set(folder_of_each))
-    first = folders.index(folder_of_each[number % count * len(folder_of_each) // count])
-    return [str(TESTS / name) for name in folders[first:] + folders[:first]]
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc]

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+from pathlib import Path
 
 import pytest
 
-from tests.harness.workers import TESTS, TOGETHER, collected_from
+from tests.harness.forked import forks
+from tests.harness.workers import TOGETHER
 from tests.tidy.sources import ROOT
 
 SHARED = re.compile(r'scope="(module|session)"')
+
+
+def own_number() -> str:
+    return Path("/proc/self").readlink().name
+
+
+IMPORTED_BY = own_number()
 
 
 def test_the_modules_that_go_together_are_there() -> None:
@@ -34,18 +44,24 @@ def test_the_calm_grid_is_used_by_its_group_only() -> None:
             assert TOGETHER.get(path.relative_to(ROOT).as_posix()) == "calm grid", path
 
 
-def test_each_worker_begins_elsewhere_and_collects_all() -> None:
-    orders = [collected_from([str(TESTS)], number, 4) for number in range(4)]
-    assert len({order[0] for order in orders}) == 4
-    assert {frozenset(order) for order in orders} == {frozenset(orders[0])}
-    folders = {path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")}
-    assert set(orders[0]) == {str(TESTS / name) for name in folders}
-    assert collected_from(["tests/core"], 1, 4) == ["tests/core"]
+def test_a_worker_finds_its_tests_imported() -> None:
+    """By the process from which all workers are forked."""
+    is_forked = "PYTEST_XDIST_WORKER" in os.environ and forks()
+    assert (own_number() != IMPORTED_BY) == is_forked
 
 
-def test_a_worker_that_replaces_a_crashed_one_collects_all_too() -> None:
-    """pytest-xdist counts on: of four workers the first that is replaced becomes number 4."""
-    assert collected_from([str(TESTS)], 4, 4) == collected_from([str(TESTS)], 0, 4)
+def test_no_module_takes_a_name_from_the_process_that_imports_it() -> None:
+    """All workers are forked from one process that has imported the tests: they would share it."""
+    for path in sorted(ROOT.joinpath("tests").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imported = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+        called = {
+            ast.unparse(node.func)
+            for one in imported
+            for node in ast.walk(one)
+            if isinstance(node, ast.Call)
+        }
+        assert not called & {"os.getpid", "tempfile.mkdtemp", "free_port"}, path
 
 
 @pytest.mark.parametrize("number", range(12))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections import Counter
 from pathlib import Path
@@ -16,12 +15,11 @@ from koala_agent.starter.procfs import Stat
 from koala_agent.starter.state_machine.keepalive import BURST
 from koala_agent.starter_link.listener import StarterConnection, StarterListener
 from tests.agent.live.agent_process import until
-from tests.agent.site import Site, a_shell_hold, a_site, an_arm
+from tests.agent.site import Site, a_shell_hold, a_site, an_arm, own_claim
 from tests.lrm.harness import find_by_claim
 
 pytestmark = pytest.mark.live
 
-OWN = f"b{os.getpid()}"
 REPORTS = ["granted", "armed", "passed", "gone"]
 ORDERS = {"Hold": 1, "Arm": 1, "Release": 1, "Acknowledge": 1}
 PINGS_MAX = BURST + 3 + 3
@@ -60,7 +58,7 @@ async def test_a_component_keeps_to_its_budget(
             orders.clear()
             site.daemon.heard.clear()
             site.commits.clear()
-            await through(site, f"{OWN}/1/{number}/1")
+            await through(site, own_claim(number))
             heard = site.daemon.heard
             pings.append(orders.pop("Pong"))
             assert orders == ORDERS

@@ -27,14 +27,12 @@ from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.logs import LogSource, read_log
 from koala_agent.placeholders.starter_installation import STARTERS
 from tests.agent.live.agent_process import until
-from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm
+from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm, own_claim
 from tests.agent.watching import Ear, process_ended
 from tests.lrm.harness import cancel_as_site, find_by_claim
 
 pytestmark = pytest.mark.live
 
-OWN_CLAIM = f"t{os.getpid()}/1/0/1"
-"""Name that no other test or grid on this machine has."""
 NOBODY = 65_534
 
 # A daemon that leaves its session and its parent, says its pid, and lives on.
@@ -133,11 +131,11 @@ async def test_the_wall_time_ends_what_ignores_term(tmp_path: Path) -> None:
     """By then also a shell on a busy machine has begun to."""
     script = "trap '' TERM; while :; do sleep 600; done"
     async with a_site(tmp_path, leases=Leases(kill_s=0.3)) as site:
-        await site.passed(a_shell_hold(script, OWN_CLAIM, wall_time_s=2.0))
-        end = await end_of(site, OWN_CLAIM)
+        await site.passed(a_shell_hold(script, own_claim(), wall_time_s=2.0))
+        end = await end_of(site, own_claim())
     assert end.kind is EndKind.WALL_TIME
     assert end.statuses == (-signal.SIGKILL,)
-    await until(lambda: not find_by_claim(OWN_CLAIM))
+    await until(lambda: not find_by_claim(own_claim()))
 
 
 async def test_the_end_of_the_run_lease_ends_an_escaped_daemon_as_well(
@@ -204,11 +202,11 @@ async def test_a_foreign_cancel_is_the_sites_doing(tmp_path: Path) -> None:
 async def test_a_killed_starter_is_told_as_vanished(tmp_path: Path, ear: Ear) -> None:
     script = f"echo $PPID > {ear.path}; exec sleep 600"
     async with a_site(tmp_path) as site:
-        await site.passed(a_shell_hold(script, OWN_CLAIM))
+        await site.passed(a_shell_hold(script, own_claim()))
         os.kill(int(await ear.line()), signal.SIGKILL)
-        end = await end_of(site, OWN_CLAIM)
+        end = await end_of(site, own_claim())
     assert end.kind is EndKind.VANISHED
-    await until(lambda: not find_by_claim(OWN_CLAIM))
+    await until(lambda: not find_by_claim(own_claim()))
 
 
 @pytest.mark.parametrize("below", ["", "x" * 110])
@@ -230,12 +228,12 @@ async def test_the_notice_of_a_suspension_kills_nobody(tmp_path: Path, ear: Ear)
     """Grid Engine sends USR1 to a job that is about to be suspended."""
     script = f"echo $PPID > {ear.path}; exec sleep 600"
     async with a_site(tmp_path) as site:
-        await site.passed(a_shell_hold(script, OWN_CLAIM))
+        await site.passed(a_shell_hold(script, own_claim()))
         starter = int(await ear.line())
         os.kill(starter, signal.SIGUSR1)
         os.kill(starter, signal.SIGCONT)
         os.kill(starter, signal.SIGUSR2)  # and that of its end
-        end = await end_of(site, OWN_CLAIM)
+        end = await end_of(site, own_claim())
     assert (end.kind, end.reason) == (EndKind.SITE, "SIGUSR2 from the site")
 
 

@@ -20,14 +20,13 @@ from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.portable_source import narrow, portable, without_annotations
 from koala_agent.placeholders.starter_installation import install_starter
 from tests.agent.live.agent_process import until
-from tests.agent.site import Site, a_shell_hold, a_site, an_arm
+from tests.agent.site import Site, a_shell_hold, a_site, an_arm, own_claim
 from tests.agent.watching import Ear, process_ended
 from tests.harness.pythons import interpreters
 from tests.lrm.harness import find_by_claim
 
 pytestmark = pytest.mark.live
 
-OWN_CLAIM = f"o{os.getpid()}/1/0/1"
 EVERY_MODULE = """
 import importlib, pkgutil, sys
 sys.path.insert(0, sys.argv[1])
@@ -89,15 +88,15 @@ async def test_leases_end_programs(tmp_path: Path, python: Path, scratch: Path |
     """Also those that ignore TERM."""
     script = "trap '' TERM; while :; do sleep 600; done"
     async with a_site(tmp_path, python=python, scratch=scratch) as site:
-        await site.passed(a_shell_hold(script, OWN_CLAIM))
+        await site.passed(a_shell_hold(script, own_claim()))
         before = site.daemon.answered
         site.claims.set_leases(Leases(hold_lease_s=1.0, run_lease_s=1.0, kill_s=0.3))
         await until(lambda: site.daemon.answered > before)
         site.daemon.is_answering = False
-        end = (await site.gone(OWN_CLAIM)).end
+        end = (await site.gone(own_claim())).end
         assert end is not None
         assert (end.kind, end.statuses) == (EndKind.LEASE, (-signal.SIGKILL,)), end
-        await until(lambda: not find_by_claim(OWN_CLAIM))
+        await until(lambda: not find_by_claim(own_claim()))
 
 
 @pytest.mark.parametrize("kind", ["", "gridengine"])

@@ -32,7 +32,6 @@ from tests.harness.ssh_server import HOST, SSHServer, make_key
 
 pytestmark = pytest.mark.live
 
-NAP = ["sleep", f"{100_000 + os.getpid()}"]
 TRUE = Command(argv=("true",))
 LOGIN = "ssh to atlas needs you: koala site login atlas"
 
@@ -86,11 +85,12 @@ async def test_a_command_that_is_not_there_is_a_fault_of_the_configuration(
 @pytest.mark.long
 async def test_a_command_that_hangs_is_given_up_here_and_ended_there(server: SSHServer) -> None:
     """A hanging `squeue` must not pile up on the login node; the connection serves on."""
-    hangs = Command(argv=("/bin/sh", "-c", f'trap "" TERM; exec {" ".join(NAP)}'))
+    nap = ["sleep", f"{100_000 + os.getpid()}"]  # no other process's
+    hangs = Command(argv=("/bin/sh", "-c", f'trap "" TERM; exec {" ".join(nap)}'))
     async with a_transport(server, limit_s=0.7) as transport:
         with pytest.raises(LocalManagerError, match=r"sh at atlas: ssh gave no answer in 0.7 s"):
             await transport.run(hangs)
-        ours = [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == NAP]
+        ours = [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == nap]
         assert ours
         await until(lambda: not any(map(psutil.Process.is_running, ours)))
     async with a_transport(server) as transport:

@@ -23,8 +23,11 @@ from tests.lrm.harness import ESCAPE, LIMIT_S, Ask, Pipe, Serve, python
 pytestmark = pytest.mark.live
 
 PROGRAM = Path(__file__).with_name("agent_program.py")
-HERE = f"here-{os.getpid()}"
-"""The name of a site of this process alone: a site ends all strays under its name."""
+
+
+def own_scope() -> str:
+    """Name a site of this process alone: a site ends all strays under its name."""
+    return f"here-{os.getpid()}"
 
 
 class KilledAgent:
@@ -228,7 +231,7 @@ async def test_a_job_found_half_started_is_ended_and_lost(
     serve: Serve, ask: Ask, tmp_path: Path
 ) -> None:
     """The agent died between the start of the process and the record of its pid."""
-    table = JobTable(tmp_path / "state", JobRow, boot=boot_id(), scope=HERE)
+    table = JobTable(tmp_path / "state", JobRow, boot=boot_id(), scope=own_scope())
     table.save("a", JobRow(ask("a", processors=3), Starting()))
     table.close()
     variables = {CLAIM_VARIABLE: "a", SCOPE_VARIABLE: table.scope}
@@ -242,14 +245,14 @@ async def test_strays_are_reaped_but_not_those_of_another_site(
     serve: Serve, tmp_path: Path
 ) -> None:
     """Claims are unique to a daemon; two demonstrations on a machine must not kill one another."""
-    table = JobTable(tmp_path / "state", JobRow, boot=boot_id(), scope=HERE)
+    table = JobTable(tmp_path / "state", JobRow, boot=boot_id(), scope=own_scope())
     table.close()
     variables = {CLAIM_VARIABLE: "j1/1/0/1"}
     here, elsewhere = [
         await asyncio.create_subprocess_exec(
             "sleep", "1000", env={**os.environ, **variables, SCOPE_VARIABLE: scope}
         )
-        for scope in (HERE, "elsewhere")
+        for scope in (own_scope(), "elsewhere")
     ]
     async with serve(kill_s=LIMIT_S), asyncio.timeout(LIMIT_S):
         assert await here.wait() == -15
@@ -261,7 +264,7 @@ async def test_strays_are_reaped_but_not_those_of_another_site(
 async def test_after_a_reboot_what_had_not_ended_is_lost(
     serve: Serve, ask: Ask, tmp_path: Path
 ) -> None:
-    table = JobTable(tmp_path / "state", JobRow, boot="an earlier one", scope=HERE)
+    table = JobTable(tmp_path / "state", JobRow, boot="an earlier one", scope=own_scope())
     table.save("waited", JobRow(ask("waited"), Waiting()))
     table.save("left", JobRow(ask("left"), Leaving(EndCause.EXITED, "", 0, None)))
     table.close()
@@ -306,7 +309,7 @@ async def test_a_table_that_is_none_is_refused(serve: Serve, tmp_path: Path) -> 
 
 
 async def test_a_table_of_another_format_is_refused(serve: Serve, tmp_path: Path) -> None:
-    table = JobTable(tmp_path / "state", JobRow, boot=boot_id(), scope=HERE)
+    table = JobTable(tmp_path / "state", JobRow, boot=boot_id(), scope=own_scope())
     table._database.connection.execute("PRAGMA user_version = 99")
     table.close()
     with pytest.RaisesGroup(pytest.RaisesExc(JournalError, match="format 99")):

@@ -22,13 +22,12 @@ from koala_agent.placeholders.gate_compiler import find_gate
 from koala_agent.starter.blocked.process import RELEASE, start, to_order
 from koala_agent.starter.process_tree import BRAND
 from koala_agent.starter.program import Program
+from tests.agent.site import own_claim
 
 pytestmark = pytest.mark.live
 
 LIMIT_S = 60.0
 A_BRAND = 2**61 + 12345
-OWN = f"b{os.getpid()}/1/0/1"
-"""A claim of this process alone: the sites of other tests end what bears one of theirs."""
 SAY = (
     "import json, os, resource as r, signal as s, sys; json.dump({'cwd': os.getcwd(),"
     " 'sid': os.getsid(0) == os.getpid(), 'environment': dict(os.environ), 'words': sys.argv[1:],"
@@ -80,7 +79,7 @@ def blocked(
 ) -> Iterator[Blocked]:
     """Start a process that waits for orders, of this pipe or one of its own."""
     given = {
-        "claim": OWN,
+        "claim": own_claim(),
         "folder": str(folder),
         "bundle": {"members": []},
         "executable": sys.executable,
@@ -113,7 +112,7 @@ def test_it_becomes_the_program_at_the_release(tmp_path: Path, gate: str) -> Non
         "OLD": "3",
         "NEW": "4",
         "odd name": "a=b\nc",
-        "KOALA_CLAIM": OWN,
+        "KOALA_CLAIM": own_claim(),
         "KOALA_NAME": "",
         "KOALA_GPUS": "0",
     }

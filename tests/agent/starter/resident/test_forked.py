@@ -32,19 +32,14 @@ from koala_agent.lrm.emulated.resident_starters import ResidentStarters
 from koala_agent.lrm.job_table import Alive, JobRow, JobTable, Leaving, Starting
 from koala_agent.lrm.local_manager import Ended, Placeholder
 from tests.agent.live.agent_process import until
-from tests.agent.site import Site, a_shell_hold, a_site, boot_now
+from tests.agent.site import Site, a_shell_hold, a_site, boot_now, own_claim
 from tests.agent.watching import Ear, process_ended
 from tests.lrm.harness import find_by_claim
 
 pytestmark = pytest.mark.live
 
-OWN = f"f{os.getpid()}"
 LONG = Leases(hold_lease_s=120.0, run_lease_s=120.0)
 SAY_AND_WAIT = "echo $PPID > {path}; read line < {path}.go"
-
-
-def a_claim(number: int) -> str:
-    return f"{OWN}/1/{number}/1"
 
 
 def words_of(pid: int) -> list[str]:
@@ -68,7 +63,7 @@ async def stored_as_over(site: Site, claim: str) -> None:
 
 async def serve(site: Site, number: int, script: str = "true", **changes: object) -> int:
     """Run a claim to its end; return the starter, and whether it is well is the caller's matter."""
-    claim = a_claim(number)
+    claim = own_claim(number)
     hold = a_shell_hold(f"echo $PPID; {script}", claim, no_barrier=True, **changes)
     site.claims.order(hold)
     await site.gone(claim)
@@ -77,7 +72,7 @@ async def serve(site: Site, number: int, script: str = "true", **changes: object
 
 
 def said(site: Site, number: int) -> str:
-    folder = site.folders.folder(a_shell_hold("", a_claim(number)).claim)
+    folder = site.folders.folder(a_shell_hold("", own_claim(number)).claim)
     return (folder / "stdout.0").read_text()
 
 
@@ -91,7 +86,7 @@ async def test_a_starter_serves_one_claim_after_the_other(
     def order_with_variable(
         resident: ResidentStarters, placeholder: Placeholder, variables: Mapping[str, str]
     ) -> bool:
-        more = {"W": "one"} if placeholder.claim == a_claim(1) else {}
+        more = {"W": "one"} if placeholder.claim == own_claim(1) else {}
         return order(resident, placeholder, {**variables, **more})
 
     monkeypatch.setattr(ResidentStarters, "order", order_with_variable)
@@ -101,7 +96,7 @@ async def test_a_starter_serves_one_claim_after_the_other(
     async with a_site(tmp_path, leases=LONG) as site:
         first = await serve(site, 1, script, environment=(("V", "one"),))
         await until(lambda: words_of(first)[4] == "idle")
-        assert not find_by_claim(a_claim(1))
+        assert not find_by_claim(own_claim(1))
         (idle,) = [one for one in scan().seen if one.identity.pid == first]
         assert (idle.claim, idle.brand) == (None, None)
         folder, *streams, line = held_by(first)
@@ -109,13 +104,13 @@ async def test_a_starter_serves_one_claim_after_the_other(
         assert line.startswith("socket:")
         assert await serve(site, 2, script) == first
         texts = [said(site, number).splitlines() for number in (1, 2)]
-        folders = [site.folders.folder(a_shell_hold("", a_claim(n)).claim) for n in (1, 2)]
+        folders = [site.folders.folder(a_shell_hold("", own_claim(n)).claim) for n in (1, 2)]
         assert [text[1] for text in texts] == [str(folder) for folder in folders]
         assert [text[2] for text in texts] == ["V=one W=one", "V= W="]
         assert texts[0][3] == texts[1][3]
         assert [text[5] for text in texts] == ["4", "4"]
         scope = site.manager._table.scope
-        brands = [str(brand_of(a_claim(number), scope=scope)) for number in (1, 2)]
+        brands = [str(brand_of(own_claim(number), scope=scope)) for number in (1, 2)]
         assert [text[4].split()[3] for text in texts] == brands
     await process_ended(first)
 
@@ -143,7 +138,7 @@ async def test_a_claim_that_is_withdrawn_takes_its_starter_with_it(tmp_path: Pat
         ear = Ear(tmp_path / "ear")
         running = group.create_task(serve(site, 2, f"echo up > {ear.path}; sleep 600"))
         await ear.line()
-        await site.manager.withdraw(a_claim(2))
+        await site.manager.withdraw(own_claim(2))
         assert await running == first
         await process_ended(first)
         assert await serve(site, 3) != first
@@ -169,13 +164,13 @@ async def test_a_starter_serves_none_after_the_agent_that_ordered_it(
     os.mkfifo(go)
     async with a_site(tmp_path, leases=LONG) as site:
         first = await serve(site, 1)
-        await site.passed(a_shell_hold(SAY_AND_WAIT.format(path=ear.path), a_claim(2)))
+        await site.passed(a_shell_hold(SAY_AND_WAIT.format(path=ear.path), own_claim(2)))
         assert int(await ear.line()) == first
     assert identify(first) is not None
     async with a_site(tmp_path, leases=LONG) as site:
         assert await serve(site, 3) != first
         await asyncio.to_thread(go.write_text, "\n")
-        report = await site.gone(a_claim(2))
+        report = await site.gone(own_claim(2))
         assert report.end is not None
         assert report.end.kind is EndKind.EXITED
         assert report.end.is_well, report
@@ -189,13 +184,13 @@ async def test_an_order_to_a_starter_outlives_the_parent(tmp_path: Path) -> None
     async with a_site(tmp_path, leases=LONG) as site:
         first = await serve(site, 1)
         os.kill(first, signal.SIGSTOP)
-        await order_to_stopped(site, a_claim(2))
+        await order_to_stopped(site, own_claim(2))
         resident = site.manager._first._resident
         assert resident._process is not None
         resident._process.kill()
         await until(lambda: resident._process is None)
         os.kill(first, signal.SIGCONT)
-        report = await site.gone(a_claim(2))
+        report = await site.gone(own_claim(2))
         assert report.end is not None
         assert report.end.is_well, report
         assert said(site, 2) == f"{first}\n"
@@ -209,14 +204,14 @@ async def test_a_claim_is_run_once_if_the_next_agent_and_an_earlier_starter_both
     async with a_site(tmp_path, leases=LONG) as site:
         first = await serve(site, 1)
         os.kill(first, signal.SIGSTOP)
-        await order_to_stopped(site, a_claim(2))
+        await order_to_stopped(site, own_claim(2))
     table = JobTable(site.manager._settings.state_directory, JobRow, boot=boot_id(), scope="")
-    (row,) = [row for row in table.load() if row.placeholder.claim == a_claim(2)]
+    (row,) = [row for row in table.load() if row.placeholder.claim == own_claim(2)]
     assert isinstance(row.state, Alive)
-    table.save(a_claim(2), msgspec.structs.replace(row, state=Starting()))
+    table.save(own_claim(2), msgspec.structs.replace(row, state=Starting()))
     table.close()
     async with a_site(tmp_path, leases=LONG) as site:
-        report = await site.gone(a_claim(2))
+        report = await site.gone(own_claim(2))
         assert report.end is not None
         assert report.end.is_well, report
         os.kill(first, signal.SIGCONT)
@@ -272,23 +267,25 @@ async def test_a_look_that_began_under_the_former_claim_ends_nothing_of_the_next
         scope="here", kill_s=0.0, sample_s=60.0, clock=boot_now,
         gone=lambda claim, usage: gone.append((claim, usage)),
     )  # fmt: skip
-    process = await asyncio.create_subprocess_exec("sleep", "600", env={CLAIM_VARIABLE: a_claim(1)})
+    process = await asyncio.create_subprocess_exec(
+        "sleep", "600", env={CLAIM_VARIABLE: own_claim(1)}
+    )
     starter = identify_child(process.pid)
-    trees.watch(a_claim(1), starter)
+    trees.watch(own_claim(1), starter)
     old = scan()
-    trees.end_empty(a_claim(1))
-    trees.watch(a_claim(2), starter, 1.0)
-    trees._handle_scan(old, {a_claim(1)}, set())
-    assert [claim for claim, _usage in gone] == [a_claim(1)]
+    trees.end_empty(own_claim(1))
+    trees.watch(own_claim(2), starter, 1.0)
+    trees._handle_scan(old, {own_claim(1)}, set())
+    assert [claim for claim, _usage in gone] == [own_claim(1)]
     # Not yet under its new name: it is known as the process of the next claim all the same.
     nameless = [one for one in scan().seen if one.identity != starter]
     (seen,) = [one for one in scan().seen if one.identity == starter]
     bare = Seen(**{**{f: getattr(seen, f) for f in Seen.__slots__}, "claim": None})
     trees._handle_scan(
-        Scan((*nameless, bare), is_complete=True), {a_claim(1), a_claim(2)}, {a_claim(1)}
+        Scan((*nameless, bare), is_complete=True), {own_claim(1), own_claim(2)}, {own_claim(1)}
     )
-    assert trees._trees.keys() == {a_claim(2)}
-    assert trees._trees[a_claim(2)].known == {starter}
+    assert trees._trees.keys() == {own_claim(2)}
+    assert trees._trees[own_claim(2)].known == {starter}
     assert identify(process.pid) == starter
     process.kill()
     assert await process.wait() == -signal.SIGKILL
@@ -304,13 +301,13 @@ async def test_a_look_that_began_before_a_claim_counts_nothing_for_it() -> None:
     first = identify_child(starter.pid)
     await until(lambda: len([one for one in scan().seen if one.parent == first.pid]) == 1)
     old = scan()
-    trees.watch(a_claim(2), first)
+    trees.watch(own_claim(2), first)
     trees._handle_scan(old, set(), set())
-    assert trees._trees[a_claim(2)].usage == Usage()
+    assert trees._trees[own_claim(2)].usage == Usage()
     trees._handle_scan(Scan((), is_complete=True), set(), set())
-    assert trees._trees[a_claim(2)].known == {first}
-    trees._handle_scan(old, {a_claim(2)}, set())
-    seen = trees._trees[a_claim(2)]
+    assert trees._trees[own_claim(2)].known == {first}
+    trees._handle_scan(old, {own_claim(2)}, set())
+    seen = trees._trees[own_claim(2)]
     assert (len(seen.known), seen.usage.peak_memory_bytes > 0) == (2, True)
     for identity in sorted(
         seen.known, key=lambda one: one != first

@@ -27,14 +27,12 @@ from koala_agent.starter.process_tree import started_at
 from koala_agent.starter.procfs import pids
 from koala_agent.starter.resident.forked import take_launch
 from tests.agent.live.agent_process import until
-from tests.agent.site import Site, a_shell_hold, a_site, boot_now
+from tests.agent.site import Site, a_shell_hold, a_site, boot_now, own_claim
 from tests.agent.watching import Ear, process_ended
 from tests.lrm.harness import find_by_claim
 
 pytestmark = pytest.mark.live
 
-OWN = f"r{os.getpid()}"
-CLAIM = f"{OWN}/1/0/1"
 LONG = Leases(hold_lease_s=120.0, run_lease_s=120.0)
 OWN_MEMORY_MAX_BYTES = 12 * 1024 * 1024
 
@@ -98,21 +96,21 @@ async def test_a_forked_starter_is_like_an_executed_one_and_outlives_agent_and_p
     started = []
     try:
         async with a_site(tmp_path, leases=LONG) as site:
-            await site.granted(a_shell_hold("true", CLAIM))
-            forked = starter_of(CLAIM)
+            await site.granted(a_shell_hold("true", own_claim()))
+            forked = starter_of(own_claim())
             started.append(forked)
             parent = resident()
             assert parent_of(forked) == parent > 0
             (seen,) = [one for one in scan().seen if one.identity.pid == forked]
-            assert (seen.claim, bool(seen.scope)) == (CLAIM, True)
+            assert (seen.claim, bool(seen.scope)) == (own_claim(), True)
             shared = proc(forked, "smaps_rollup").splitlines()
             own = [line.split() for line in shared if line.startswith("Private_")]
             assert sum(int(words[1]) for words in own) * 1024 < OWN_MEMORY_MAX_BYTES
         await process_ended(parent)
         argv = tuple(words_of(forked)[:5])
         placeholder = Placeholder(
-            claim=CLAIM, processors=1, time_limit_s=60.0, argv=argv,
-            directory=site.folders.folder(a_shell_hold("", CLAIM).claim),
+            claim=own_claim(), processors=1, time_limit_s=60.0, argv=argv,
+            directory=site.folders.folder(a_shell_hold("", own_claim()).claim),
         )  # fmt: skip
         executed = spawn(placeholder, os.environ, scope="another").pid
         started.append(executed)
@@ -134,8 +132,8 @@ async def test_a_program_of_a_forked_starter_has_the_environment_of_the_agent(
 ) -> None:
     script = "tr '\\0' '\\n' < /proc/self/environ; ls /proc/self/fd | wc -l"
     async with a_site(tmp_path) as site:
-        await site.passed(a_shell_hold(script, CLAIM))
-        report = await site.gone(CLAIM)
+        await site.passed(a_shell_hold(script, own_claim()))
+        report = await site.gone(own_claim())
         assert report.end is not None
         assert report.end.is_well
         folder = site.folders.folder(report.claim)
@@ -143,23 +141,23 @@ async def test_a_program_of_a_forked_starter_has_the_environment_of_the_agent(
     names = {line.partition("=")[0] for line in variables}
     assert set(os.environ) <= names
     assert "KOALA_STARTERS" not in names
-    assert f"KOALA_CLAIM={CLAIM}" in variables
+    assert f"KOALA_CLAIM={own_claim()}" in variables
     assert int(descriptors) == 4  # 0, 1, 2 and that of the directory that is listed
 
 
 async def test_a_program_goes_on_and_ends_without_the_parent(tmp_path: Path, ear: Ear) -> None:
     script = f"echo $$ > {ear.path}; exec sleep 600"
     async with a_site(tmp_path) as site:
-        await site.passed(a_shell_hold(script, CLAIM))
+        await site.passed(a_shell_hold(script, own_claim()))
         program = int(await ear.line())
         parent = resident()
         os.kill(parent, signal.SIGKILL)
         await process_ended(parent)
         os.kill(program, signal.SIGTERM)
-        end = (await site.gone(CLAIM)).end
+        end = (await site.gone(own_claim())).end
         assert end is not None
         assert (end.kind, end.statuses) == (EndKind.EXITED, (-signal.SIGTERM,))
-        await until(lambda: not find_by_claim(CLAIM))
+        await until(lambda: not find_by_claim(own_claim()))
 
 
 PARENT = """
@@ -172,7 +170,7 @@ def test_a_parent_whose_agent_left_answers_unread_ends_in_silence(tmp_path: Path
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     line, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     nowhere = str(tmp_path / "nowhere")
-    order = {"claim": CLAIM, "spec": nowhere, "directory": nowhere, "environment": {}}
+    order = {"claim": own_claim(), "spec": nowhere, "directory": nowhere, "environment": {}}
     with ours, theirs, line, other, (tmp_path / "said").open("w+") as said:
         parent = subprocess.Popen(
             [sys.executable, "-c", PARENT], stdin=theirs.fileno(), stderr=said
@@ -218,7 +216,7 @@ async def ordered(site: Site, count: int) -> None:
 
 async def run_all(site: Site, folder: Path, numbers: range) -> None:
     holds = [
-        a_shell_hold(f"echo {n} >> {folder / 'ran'}", f"{OWN}/1/{n}/1", no_barrier=True)
+        a_shell_hold(f"echo {n} >> {folder / 'ran'}", own_claim(n), no_barrier=True)
         for n in numbers
     ]
     for hold in holds:
@@ -240,7 +238,7 @@ class Story:
         script = tmp_path / "starter.py"  # a program that runs where the starter would
         script.write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write('ran ')")
         self.placeholder = Placeholder(
-            claim=CLAIM, processors=1, time_limit_s=60.0, directory=tmp_path,
+            claim=own_claim(), processors=1, time_limit_s=60.0, directory=tmp_path,
             argv=(sys.executable, "-I", "-S", str(script), str(self.spec)),
         )  # fmt: skip
         self.processes = FirstProcesses(
