@@ -17,6 +17,7 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from koala.errors import DamagedError
@@ -31,6 +32,8 @@ ADVICE = (
 SEALED = 2
 """First format with a seal, of each of these databases."""
 _SUM_BYTES = 32
+ROWS_KEPT = 1024
+"""Rows whose digests are kept: a row is removed from the sum soon after it was added."""
 
 
 class SealedDatabase(Database):
@@ -159,8 +162,7 @@ def _row(columns: Sequence[str], prefix: str = "") -> str:
 
 def _folded(total: bytes, sign: int, *row: object) -> bytes:
     """Add one row to the sum or remove it; the order of rows does not matter."""
-    digest = hashlib.sha256(repr(row).encode()).digest()
-    number = int.from_bytes(total, "big") + sign * int.from_bytes(digest, "big")
+    number = int.from_bytes(total, "big") + sign * _digest(row)
     return (number % (1 << 8 * _SUM_BYTES)).to_bytes(_SUM_BYTES, "big")
 
 
@@ -168,3 +170,8 @@ def _mark_text(number: int) -> bytes:
     """Return the mark's content, of constant length, so that it overwrites the previous one."""
     digits = b"%020d" % number
     return digits + b" " + hashlib.sha256(digits).hexdigest()[:16].encode() + b"\n"
+
+
+@lru_cache(maxsize=ROWS_KEPT)
+def _digest(row: tuple[object, ...]) -> int:
+    return int.from_bytes(hashlib.sha256(repr(row).encode()).digest(), "big")

@@ -37,6 +37,10 @@ CREATE TABLE IF NOT EXISTS claim (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHO
 CREATE TABLE IF NOT EXISTS forgotten (number INTEGER PRIMARY KEY, id TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
+_SAVE = (
+    "INSERT INTO claim (id, body) VALUES (?, ?)"
+    " ON CONFLICT (id) DO UPDATE SET body = excluded.body"
+)
 _SCHEMA = Schema(format=CLAIMS, tables=_TABLES, advice=ADVICE)
 _COLUMNS = {"claim": ("id", "body"), "forgotten": ("number", "id"), "fact": ("name", "value")}
 
@@ -111,7 +115,7 @@ class Store:
             for name, write in last.items():
                 if isinstance(write, StoreClaim):
                     body = msgspec.json.encode(write.claim)
-                    run("INSERT OR REPLACE INTO claim (id, body) VALUES (?, ?)", (name, body))
+                    run(_SAVE, (name, body))
                 else:
                     run("DELETE FROM claim WHERE id = ?", (name,))
                     run("INSERT INTO forgotten (id) VALUES (?)", (name,))
