@@ -62,7 +62,7 @@ def configure_logging(level: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.PrintLoggerFactory(log_stream(sys.stderr)),
+        logger_factory=structlog.WriteLoggerFactory(log_stream(sys.stderr)),
         cache_logger_on_first_use=True,
     )
 
