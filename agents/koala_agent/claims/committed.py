@@ -54,7 +54,8 @@ class CommittedClaims:
         """Complete an outgoing report with the number of the claim's batch job."""
         if report.end is not None:
             self._asks.pop(report.claim, None)
-        return replace(report, batch_job=self._number(report.claim))
+        number = self._number(report.claim)
+        return replace(report, batch_job=number) if number else report
 
     def inventory(self) -> list[Report | KvPut]:
         """Return everything that is stored, as reports."""

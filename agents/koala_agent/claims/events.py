@@ -5,8 +5,9 @@ Orders of the daemon (`messages`) are events as they are, except a Hold.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from koala.protocol.messages import (
     Acknowledge,
@@ -37,8 +38,7 @@ from koala_agent.lrm.local_manager import EndCause
 # Events, besides the daemon's orders --------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldOrdered:
+class HoldOrdered(msgspec.Struct, frozen=True, kw_only=True):
     """Hold of the daemon, with the secret that a starter of this claim must prove. `shortage` is
     why the site can accept no new claim now, empty when it can."""
 
@@ -47,22 +47,19 @@ class HoldOrdered:
     shortage: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedComplete:
+class WantedComplete(msgspec.Struct, frozen=True, kw_only=True):
     """Complete set of the claims that the daemon has named since Welcome."""
 
     claims: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeasesSet:
+class LeasesSet(msgspec.Struct, frozen=True, kw_only=True):
     """Leases of the daemon's Welcome. A session has begun: pending requests are sent again."""
 
     leases: Leases
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedIn:
+class CheckedIn(msgspec.Struct, frozen=True, kw_only=True):
     """A starter with the claim's secret has connected, for the first time or again, and reports all
     that it knows of itself."""
 
@@ -75,8 +72,7 @@ class CheckedIn:
     hosts: Hosts = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StarterArmed:
+class StarterArmed(msgspec.Struct, frozen=True, kw_only=True):
     """The starter has promised not to abort before the Arm's deadline."""
 
     claim: ClaimId
@@ -84,8 +80,7 @@ class StarterArmed:
     number: ArmNumber
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StarterPassed:
+class StarterPassed(msgspec.Struct, frozen=True, kw_only=True):
     """The starter has opened the barrier, at `passed_at` in the daemon's time."""
 
     claim: ClaimId
@@ -93,8 +88,7 @@ class StarterPassed:
     passed_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StarterEnded:
+class StarterEnded(msgspec.Struct, frozen=True, kw_only=True):
     """All processes of the claim have ended, as `end` says."""
 
     claim: ClaimId
@@ -102,16 +96,14 @@ class StarterEnded:
     end: ClaimEnd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StarterLost:
+class StarterLost(msgspec.Struct, frozen=True, kw_only=True):
     """The connection of this starter was lost; the starter may reconnect."""
 
     claim: ClaimId
     nonce: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StarterSaid:
+class StarterSaid(msgspec.Struct, frozen=True, kw_only=True):
     """Message for the daemon, of the starter with this nonce; requests have the starter's own
     numbers."""
 
@@ -124,8 +116,7 @@ class StarterSaid:
         return self.message.claim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitFailed:
+class SubmitFailed(msgspec.Struct, frozen=True, kw_only=True):
     """The local manager did not accept the batch job; after a transient error it may have.
 
     `is_refused`: the manager works and refuses the job, or the job's own wishes (a queue, an
@@ -138,23 +129,20 @@ class SubmitFailed:
     is_refused: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchUnlisted:
+class BatchUnlisted(msgspec.Struct, frozen=True, kw_only=True):
     """The local manager is complete again after a start and does not know this claim."""
 
     claim: ClaimId
     record: StarterRecord | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchFound:
+class BatchFound(msgspec.Struct, frozen=True, kw_only=True):
     """The local manager lists a batch job under our name that this table does not know."""
 
     claim: ClaimId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchEnded:
+class BatchEnded(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing is left of the batch job. `record` is its starter's record, if readable.
     `waited_for`: why it had not started when it was withdrawn, as the batch system says it."""
 
@@ -166,16 +154,14 @@ class BatchEnded:
     waited_for: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
+class Collected(msgspec.Struct, frozen=True, kw_only=True):
     """The collection of outputs and logs is over; `reason` names missing ones, empty for none."""
 
     claim: ClaimId
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Woken:
+class Woken(msgspec.Struct, frozen=True, kw_only=True):
     """`wake_at` has come."""
 
 
@@ -208,50 +194,43 @@ Event: TypeAlias = (
 # Outputs -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreClaim:
+class StoreClaim(msgspec.Struct, frozen=True, kw_only=True):
     """Store the claim as it is now, before anything else is done."""
 
     claim: Claim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forget:
+class Forget(msgspec.Struct, frozen=True, kw_only=True):
     """Drop the claim from the store; its name is kept, so that it never comes back."""
 
     claim: ClaimId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submit:
+class Submit(msgspec.Struct, frozen=True, kw_only=True):
     """Queue the batch job of this claim; report only a failure, with SubmitFailed."""
 
     claim: Claim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Withdraw:
+class Withdraw(msgspec.Struct, frozen=True, kw_only=True):
     """End or dequeue the batch job; report BatchEnded when nothing is left or never was."""
 
     claim: ClaimId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collect:
+class Collect(msgspec.Struct, frozen=True, kw_only=True):
     """Bring back the named outputs and the logs; report with Collected."""
 
     claim: Claim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendToDaemon:
+class SendToDaemon(msgspec.Struct, frozen=True, kw_only=True):
     """Send a message if there is a session; otherwise the next inventory covers it."""
 
     message: ToDaemon
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopted:
+class Adopted(msgspec.Struct, frozen=True, kw_only=True):
     """To a starter: you own this claim, with these leases. `clock` is what the agent has measured
     of the daemon's clock: instant, error and offset; it is that of machines with this `boot`."""
 
@@ -260,15 +239,13 @@ class Adopted:
     boot: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dismissed:
+class Dismissed(msgspec.Struct, frozen=True, kw_only=True):
     """To a starter: you do not own this claim; stop and exit."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndNoted:
+class EndNoted(msgspec.Struct, frozen=True, kw_only=True):
     """To a starter: your end is stored; exit."""
 
 
@@ -277,8 +254,7 @@ ToStarter: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendToStarter:
+class SendToStarter(msgspec.Struct, frozen=True, kw_only=True):
     """Send a message to the starter with this nonce, if it is connected."""
 
     claim: ClaimId

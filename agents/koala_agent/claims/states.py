@@ -8,7 +8,6 @@ CLOCK_BOOTTIME, except `passed_at`, which is in the daemon's time.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TypeAlias
 
 import msgspec
@@ -131,28 +130,10 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 def report_of(claim: Claim) -> Report:
     """Return the report of a claim in its present state."""
-    report = _state_of(claim)
-    if report.state in (ReportState.ASKED, ReportState.GONE):
-        return report
-    return replace(report, address=claim.address, hosts=claim.hosts)
-
-
-def _state_of(claim: Claim) -> Report:
-    match claim.state:
+    state = claim.state
+    match state:
         case Asked() | Withdrawing():
             return Report(claim=claim.id, state=ReportState.ASKED)
-        case Granted(nonce=nonce):
-            return Report(claim=claim.id, state=ReportState.GRANTED, nonce=nonce)
-        case Armed(nonce=nonce, number=number):
-            return Report(claim=claim.id, state=ReportState.ARMED, nonce=nonce, armed=number)
-        case (
-            Passed(nonce=nonce, passed_at=passed_at)
-            | Stopping(nonce=nonce, passed_at=passed_at)
-            | Ended(nonce=nonce, passed_at=passed_at)
-            | Collecting(nonce=nonce, passed_at=passed_at)
-        ):
-            state = ReportState.GRANTED if passed_at is None else ReportState.PASSED
-            return Report(claim=claim.id, state=state, nonce=nonce, passed_at=passed_at)
         case Gone(end=end, nonce=nonce, passed_at=passed_at):
             return Report(
                 claim=claim.id,
@@ -160,6 +141,19 @@ def _state_of(claim: Claim) -> Report:
                 nonce=nonce,
                 passed_at=passed_at,
                 end=end,
+            )
+        case Granted() | Armed() | Passed() | Stopping() | Ended() | Collecting():
+            passed_at = passed_at_of(state)
+            armed = state.number if isinstance(state, Armed) else None
+            unpassed = ReportState.GRANTED if armed is None else ReportState.ARMED
+            return Report(
+                claim=claim.id,
+                state=unpassed if passed_at is None else ReportState.PASSED,
+                nonce=state.nonce,
+                armed=armed,
+                passed_at=passed_at,
+                address=claim.address,
+                hosts=claim.hosts,
             )
 
 

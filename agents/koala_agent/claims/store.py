@@ -38,8 +38,7 @@ CREATE TABLE IF NOT EXISTS forgotten (number INTEGER PRIMARY KEY, id TEXT NOT NU
 CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 _SAVE = (
-    "INSERT INTO claim (id, body) VALUES (?, ?)"
-    " ON CONFLICT (id) DO UPDATE SET body = excluded.body"
+    "INSERT INTO claim (id, body) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body"
 )
 _SCHEMA = Schema(format=CLAIMS, tables=_TABLES, advice=ADVICE)
 _COLUMNS = {"claim": ("id", "body"), "forgotten": ("number", "id"), "fact": ("name", "value")}

@@ -37,6 +37,8 @@ from koala_agent.link.session_events import (
     Woken,
 )
 
+BATCH_MAX = 1_000
+
 log = get_logger()
 
 
@@ -106,7 +108,12 @@ class SessionDriver:
         self._stream = stream
         self._handler = handler
         self._driver = Driver(
-            session, inbox, woken=Woken(), carry_out=self._carry_out_all, clock=clock
+            session,
+            inbox,
+            woken=Woken(),
+            carry_out=self._carry_out_all,
+            clock=clock,
+            batch_max=BATCH_MAX,
         )
         self._streams: dict[int, Stream] = {}
         self._tasks = asyncio.TaskGroup()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from koala.protocol.messages import (
     Beat,
@@ -16,8 +17,7 @@ from koala.protocol.messages import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(msgspec.Struct, frozen=True, kw_only=True):
     """Any other message of the daemon; `claim` or `transfer` names what it keeps alive."""
 
     body: object
@@ -30,8 +30,7 @@ FromDaemon: TypeAlias = Welcome | Reject | WantedEnd | Beat | Goodbye | Order
 # Events ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialled:
+class Dialled(msgspec.Struct, frozen=True, kw_only=True):
     """The daemon is connected. `session` is a new random name, `idle` the startable processors."""
 
     connection: int
@@ -39,16 +38,14 @@ class Dialled:
     idle: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InventoryTaken:
+class InventoryTaken(msgspec.Struct, frozen=True, kw_only=True):
     """Inventory of the site at this instant; the reports are opaque here."""
 
     connection: int
     reports: tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
+class Received(msgspec.Struct, frozen=True, kw_only=True):
     """Message from the daemon; `mark` is the watermark that it rests on, when that is new."""
 
     connection: int
@@ -56,38 +53,33 @@ class Received:
     mark: Watermark | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
     """The connection was lost, or could not be made."""
 
     connection: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(msgspec.Struct, frozen=True):
     """A report to send: a claim, transfer or file has changed, or a starter pings or asks."""
 
     report: object
 
 
-@dataclass(frozen=True, slots=True)
-class SiteChanged:
+class SiteChanged(msgspec.Struct, frozen=True):
     """The site's figures, perhaps new. `is_due`: an ask was accepted, so send them in any case."""
 
     figures: SiteFigures
     is_due: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(msgspec.Struct, frozen=True):
     """The agent ends in order."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Woken:
+class Woken(msgspec.Struct, frozen=True):
     """`wake_at` has come."""
 
 
@@ -98,29 +90,25 @@ Event: TypeAlias = (
 # Outputs -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Dial:
+class Dial(msgspec.Struct, frozen=True):
     """Make connection number `connection`; answer with Dialled or Cut."""
 
     connection: int
 
 
-@dataclass(frozen=True, slots=True)
-class TakeInventory:
+class TakeInventory(msgspec.Struct, frozen=True):
     """Answer with InventoryTaken; nothing may change between the taking and the answer."""
 
     connection: int
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True):
     """Put a message on the stream: one of ours, or a report as it was given."""
 
     message: object
 
 
-@dataclass(frozen=True, slots=True)
-class HangUp:
+class HangUp(msgspec.Struct, frozen=True):
     """Close the connection; when `is_orderly` after all queued messages were sent."""
 
     connection: int
@@ -128,44 +116,38 @@ class HangUp:
     is_orderly: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StoreEpoch:
+class StoreEpoch(msgspec.Struct, frozen=True):
     """Store the epoch durably before the next output is carried out."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class KeepWatermark:
+class KeepWatermark(msgspec.Struct, frozen=True):
     """Store the watermark together with the next commit."""
 
     mark: Watermark
 
 
-@dataclass(frozen=True, slots=True)
-class BeginSession:
+class BeginSession(msgspec.Struct, frozen=True):
     """Apply an accepted session: leases, the daemon's time, the relay."""
 
     welcome: Welcome
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(msgspec.Struct, frozen=True):
     """Carry out an order of the daemon."""
 
     order: Order
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopOthers:
+class StopOthers(msgspec.Struct, frozen=True, kw_only=True):
     """Stop all claims and transfers that are not in these complete sets."""
 
     claims: frozenset[str]
     transfers: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
+class Finish(msgspec.Struct, frozen=True, kw_only=True):
     """End of the link for good: requested, or refused where a retry does not help."""
 
     reason: str

@@ -6,14 +6,17 @@ from __future__ import annotations
 import math
 import os
 import time
+from functools import lru_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from dataclasses import dataclass as dataclass  # noqa: PLC0414 - others import it from here
-    from typing import TypeVar
+    from typing import TypeAlias, TypeVar
 
     Record = TypeVar("Record")
+    _Reader: TypeAlias = "tuple[str, bool, Callable[[object], object]]"
+    """A field's name, True if it may be None, and its parser."""
 else:
 
     def dataclass(**_options: object) -> object:
@@ -24,14 +27,14 @@ else:
         def decorate(cls: type) -> type:
             names = tuple(getattr(cls, "__annotations__", ()))
             defaults = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
+            blank = {name: defaults.get(name) for name in names}  # keeps the order of the fields
             allowed, needed = frozenset(names), frozenset(names) - frozenset(defaults)
 
             def init(self: object, **given: object) -> None:
                 if not needed <= given.keys() <= allowed:
                     wrong = sorted((needed - given.keys()) | (given.keys() - allowed))
                     raise TypeError(f"{cls.__name__}: {wrong} missing or unknown")
-                for name in names:
-                    setattr(self, name, given[name] if name in given else defaults[name])
+                vars(self).update(blank, **given)
 
             cls.__init__ = init
             cls.__eq__ = lambda self, other: type(self) is type(other) and vars(self) == vars(other)
@@ -132,10 +135,11 @@ def read_fields(cls: type[Record], given: dict[str, object]) -> Record:
     """Make a record of these fields of a JSON object, by their names and types. Raises ValueError
     that names the field, also for one that is missing and has no default."""
     fields = {}
-    for name, kind in cls.__annotations__.items():
+    for name, is_optional, reader in _readers_of(cls):  # type: ignore[arg-type] # it is hashable
         if name in given:
+            value = given[name]
             try:
-                fields[name] = _read_field(kind, given[name])
+                fields[name] = None if value is None and is_optional else reader(value)
             except ValueError as error:
                 raise ValueError(f"{name} = {error}")  # noqa: B904 - its text is all of it
     try:
@@ -144,10 +148,15 @@ def read_fields(cls: type[Record], given: dict[str, object]) -> Record:
         raise ValueError(str(error))  # noqa: B904 - see above
 
 
-def _read_field(kind: str, value: object) -> object:
-    if kind.endswith(OPTIONAL):
-        return None if value is None else _READERS[kind[: -len(OPTIONAL)]](value)
-    return _READERS[kind](value)
+@lru_cache(maxsize=None)
+def _readers_of(cls: type) -> list[_Reader]:
+    """Return the readers of a class's fields."""
+    found = []
+    for name, kind in cls.__annotations__.items():
+        is_optional = kind.endswith(OPTIONAL)
+        reader = _PARSERS[kind[: -len(OPTIONAL)] if is_optional else kind]
+        found.append((name, is_optional, reader))
+    return found
 
 
 def _to_real(value: object) -> float:
@@ -201,7 +210,7 @@ def _to_tuple(value: object, *readers: Callable[[object], object]) -> tuple[obje
 
 OPTIONAL = " | None"
 
-_READERS: dict[str, Callable[[object], object]] = {
+_PARSERS: dict[str, Callable[[object], object]] = {
     "str": to_text,
     "bool": to_flag,
     "int": to_count,

@@ -272,7 +272,10 @@ def to_message(message: Message) -> dict[str, object]:
 
 def to_json(record: object) -> dict[str, object]:
     """Write the fields of a record as a JSON object."""
-    return {name: _plain(value) for name, value in vars(record).items()}
+    return {
+        name: _plain(value) if isinstance(value, tuple) else value
+        for name, value in vars(record).items()
+    }
 
 
 def read(cls: type[Record], given: dict[str, object]) -> Record:
@@ -281,5 +284,5 @@ def read(cls: type[Record], given: dict[str, object]) -> Record:
     return read_fields(cls, given)
 
 
-def _plain(value: object) -> object:
-    return [_plain(part) for part in value] if isinstance(value, tuple) else value
+def _plain(value: tuple[object, ...]) -> list[object]:
+    return [_plain(part) if isinstance(part, tuple) else part for part in value]

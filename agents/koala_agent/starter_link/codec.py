@@ -154,8 +154,8 @@ def _for_daemon(
             raise ValueError(f"a message of kind {str(kind)[:40]!r}")
 
 
-def checked_in(message: Message) -> CheckedIn:
-    """Decode a hello. Raises ValueError."""
+def checked_in(message: Message, address: str = "") -> CheckedIn:
+    """Decode a hello that came from this address. Raises ValueError."""
     if message.get("kind") != line.Hello.KIND:
         raise ValueError(f"{str(message.get('kind'))[:40]!r} instead of a hello")
     hello = line.read(line.Hello, message)
@@ -164,6 +164,7 @@ def checked_in(message: Message) -> CheckedIn:
     return CheckedIn(
         claim=ClaimId(hello.claim),
         nonce=_nonce(hello.nonce),
+        address=address,
         hosts=_hosts(hello.hosts),
         armed=None if hello.armed is None else _arm_number(hello.armed),
         passed_at=None if hello.passed_at is None else _passed_at(hello.passed_at),

@@ -22,7 +22,6 @@ import math
 import socket
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol
 
 from koala.protocol.names import ClaimId
@@ -187,7 +186,7 @@ class StarterListener:
         self, connection: StarterConnection, message: Message
     ) -> tuple[ClaimId, str] | None:
         """Authenticate a starter; None when its connection was closed. Raises ValueError."""
-        event = replace(checked_in(message), address=connection.address())
+        event = checked_in(message, connection.address())
         known = self._secret(event.claim)
         if known is None:
             # No event: the claim might be accepted before the table handles it, and an

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from koala.protocol.messages import Acknowledge, ClaimEnd, EndKind, Report, ReportState
 from koala_agent.claims.events import (
