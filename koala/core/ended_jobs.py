@@ -21,7 +21,7 @@ LOT = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forgotten:
+class EvictedJob:
     """An evicted job, and the idempotency key under which it was submitted."""
 
     job: Job
@@ -30,16 +30,16 @@ class Forgotten:
     digest: str = ""
 
 
-def alone(*jobs: Job) -> Scheduler:
+def state_of_jobs(*jobs: Job) -> Scheduler:
     """Make a state that has only these jobs, for queries about them."""
     scheduler = Scheduler(Parameters(), NO_POLICIES)
     scheduler.jobs.update({job.id: job for job in jobs})
     return scheduler
 
 
-def forget(
+def evict_ended_jobs(
     state: State, now: Instant, *, keep: int, keep_s: Seconds, lot: int = LOT
-) -> list[Forgotten]:
+) -> list[EvictedJob]:
     """Evict jobs that ended more than `keep_s` ago, and those beyond `keep`, in batches of `lot`.
 
     Jobs with claims in the ledger stay, because a Stop is still pending. So do jobs that ended at
@@ -52,7 +52,7 @@ def forget(
         return []
     with_claims = {claim.job for claim in state.ledger.values()}
     keys = {job: (key, digest) for key, (job, digest) in state.keys.items()}
-    gone: list[Forgotten] = []
+    gone: list[EvictedJob] = []
     for job_id, ended_at in list(ended.items()):
         if ended_at >= now or (len(ended) <= keep and ended_at + keep_s > now):
             break
@@ -65,5 +65,5 @@ def forget(
             del state.keys[key]
             state.keys_forgotten += 1
         state.forgotten[job.phase_name] = state.forgotten.get(job.phase_name, 0) + 1
-        gone.append(Forgotten(job=job, ended_at=ended_at, key=key, digest=digest))
+        gone.append(EvictedJob(job=job, ended_at=ended_at, key=key, digest=digest))
     return gone

@@ -35,7 +35,7 @@ SITES_TOLD = 6
 ANY = float("inf")
 
 
-class Room(NamedTuple):
+class Capacity(NamedTuple):
     """Capacity of an idle site; unlimited for one that never registered."""
 
     name: SiteName
@@ -43,7 +43,7 @@ class Room(NamedTuple):
     slots: float = ANY
 
 
-class Piece(NamedTuple):
+class Requirement(NamedTuple):
     """Component to fit: `site` fixes its place; the job can start without an optional one."""
 
     processors: int
@@ -51,10 +51,10 @@ class Piece(NamedTuple):
     is_optional: bool = False
 
 
-def rooms_of(sites: Iterable[Site], owner: UserName, most: float) -> list[Room]:
+def capacities_of(sites: Iterable[Site], owner: UserName, most: float) -> list[Capacity]:
     """Capacities of the sites open to this user's jobs, for at most `most` components each."""
     return [
-        Room(
+        Capacity(
             site.name,
             site.facts.processors,
             most if site.facts.slots is None else min(most, site.facts.slots),
@@ -95,7 +95,7 @@ def empty_view(
     )
 
 
-def most_at_a_site(place: PlacementPolicy) -> float:
+def components_per_site_max(place: PlacementPolicy) -> float:
     """Number of components of a job that a policy puts at one site: one, or any number."""
     site = SiteView(name=SiteName("one"), processors=2, idle=2)
     answers = []
@@ -107,10 +107,10 @@ def most_at_a_site(place: PlacementPolicy) -> float:
     return 1 if isinstance(alone, Placement) and isinstance(together, Unplaceable) else ANY
 
 
-def pieces_of(spec: JobSpec, only_at: SiteName | None = None) -> list[Piece]:
+def requirements_of(spec: JobSpec, only_at: SiteName | None = None) -> list[Requirement]:
     """Components of a job; `only_at` is the site of its local queue, if it has one component."""
     return [
-        Piece(
+        Requirement(
             one.processors,
             one.site or only_at,
             spec.quorum is not None or one.start_type is not StartType.STRICT,
@@ -119,45 +119,50 @@ def pieces_of(spec: JobSpec, only_at: SiteName | None = None) -> list[Piece]:
     ]
 
 
-def gpu_pieces_of(spec: JobSpec) -> list[Piece]:
-    """GPUs that the job needs, as pieces; empty if it can start without some of them."""
+def gpu_requirements_of(spec: JobSpec) -> list[Requirement]:
+    """GPUs that the job needs, as requirements; empty if it can start without some of them."""
     if spec.needed < len(spec.components):
         return []
-    return [Piece(one.gpus, one.site) for one in spec.components if one.gpus]
+    return [Requirement(one.gpus, one.site) for one in spec.components if one.gpus]
 
 
-def gpu_rooms_of(sites: Iterable[Site]) -> list[Room]:
-    """GPUs of the sites, idle or not, as rooms."""
-    return [Room(site.name, site.facts.resources.gpus) for site in sites]
+def gpu_capacities_of(sites: Iterable[Site]) -> list[Capacity]:
+    """GPUs of the sites, idle or not, as capacities."""
+    return [Capacity(site.name, site.facts.resources.gpus) for site in sites]
 
 
-def fits(pieces: Sequence[Piece], needed: int, rooms: Sequence[Room]) -> bool:
-    """Return False if the pieces certainly do not fit, else True."""
-    must = [piece for piece in pieces if not piece.is_optional]
-    may = sorted((p for p in pieces if p.is_optional), key=lambda piece: piece.processors)
+def may_fit(
+    requirements: Sequence[Requirement], needed: int, capacities: Sequence[Capacity]
+) -> bool:
+    """Return False if the requirements certainly do not fit, else True."""
+    must = [need for need in requirements if not need.is_optional]
+    may = sorted((p for p in requirements if p.is_optional), key=lambda need: need.processors)
     more = max(0, needed - len(must))
-    if more > len(may) or _is_too_much([*must, *may[:more]], rooms):
+    if more > len(may) or _is_too_much([*must, *may[:more]], capacities):
         return False
-    total = sum(piece.processors for piece in pieces)
-    if all(piece.site is None for piece in pieces) and any(
-        room.processors >= total and room.slots >= len(pieces) for room in rooms
+    total = sum(need.processors for need in requirements)
+    if all(need.site is None for need in requirements) and any(
+        capacity.processors >= total and capacity.slots >= len(requirements)
+        for capacity in capacities
     ):
         return True  # as most jobs do
-    return _Search(rooms, may, more).find(must) is not False
+    return _Search(capacities, may, more).find(must) is not False
 
 
-def _is_too_much(pieces: Iterable[Piece], rooms: Sequence[Room]) -> bool:
-    """Return True if the pieces need more processors than there are, or if there are more pieces of
-    a size (or larger) than places of that size."""
-    sizes = sorted((piece.processors for piece in pieces), reverse=True)
-    if sum(sizes) > sum(room.processors for room in rooms):
+def _is_too_much(requirements: Iterable[Requirement], capacities: Sequence[Capacity]) -> bool:
+    """Return True if the requirements need more processors than there are, or if some size and
+    the larger ones are wanted more often than they fit."""
+    sizes = sorted((need.processors for need in requirements), reverse=True)
+    if sum(sizes) > sum(capacity.processors for capacity in capacities):
         return True
     count = 0
     for size, same in islice(groupby(sizes), SIZES_MAX):
         count += len(list(same))
         places: float = 0
-        for room in rooms:
-            places += min(room.slots, room.processors // size if room.processors != ANY else ANY)
+        for capacity in capacities:
+            places += min(
+                capacity.slots, capacity.processors // size if capacity.processors != ANY else ANY
+            )
             if places >= count:
                 break
         if places < count:
@@ -166,64 +171,66 @@ def _is_too_much(pieces: Iterable[Piece], rooms: Sequence[Room]) -> bool:
 
 
 class _Search:
-    """Backtracking search that puts pieces into rooms, the largest first."""
+    """Backtracking search that assigns requirements to sites, the largest first."""
 
-    def __init__(self, rooms: Sequence[Room], may: Sequence[Piece], more: int) -> None:
-        self._places = {room.name: place for place, room in enumerate(rooms)}
-        self._left = [room.processors for room in rooms]
-        self._slots = [room.slots for room in rooms]
+    def __init__(
+        self, capacities: Sequence[Capacity], may: Sequence[Requirement], more: int
+    ) -> None:
+        self._places = {capacity.name: place for place, capacity in enumerate(capacities)}
+        self._left = [capacity.processors for capacity in capacities]
+        self._slots = [capacity.slots for capacity in capacities]
         self._may = may
         self._more = more
-        self._is_by_name = any(piece.site is not None for piece in may)
+        self._is_by_name = any(need.site is not None for need in may)
         self._looks = 0
         self._dead: set[Hashable] = set()  # configurations that were tried without success
 
-    def find(self, must: Sequence[Piece]) -> bool | None:
+    def find(self, must: Sequence[Requirement]) -> bool | None:
         """Search for a fit; None if the search exceeded its limit."""
-        for piece in must:
-            if piece.site is not None and not self._take(self._place_of(piece), piece):
+        for need in must:
+            if need.site is not None and not self._take(self._place_of(need), need):
                 return False
-        free = [piece.processors for piece in must if piece.site is None]
+        free = [need.processors for need in must if need.site is None]
         free.sort(reverse=True)
         if len(free) + len(self._may) > DEPTH_MAX:
             return None
         return self._put(free, 0)
 
     def _put(self, free: Sequence[int], index: int) -> bool | None:
-        """Put the pieces of `free` from `index` on, then enough optional ones."""
+        """Put the requirements of `free` from `index` on, then enough optional ones."""
         if index == len(free):
             return self._put_more(0, self._more)
-        key = (index, *self._rooms())
+        key = (index, *self._remaining())
         if key in self._dead:
             return False
         least, needed = free[-1], sum(free[index:])
         if sum(left for left in self._left if left >= least) < needed:
             return False
-        piece = Piece(free[index])
-        for place in self._rooms_for(piece):
-            self._take(place, piece)
+        need = Requirement(free[index])
+        for place in self._places_for(need):
+            self._take(place, need)
             found = self._put(free, index + 1)
             if found is not False:
                 return found
-            self._give(place, piece)
+            self._give(place, need)
         return self._is_dead(key)
 
     def _put_more(self, first: int, more: int) -> bool | None:
-        """Put `more` optional pieces, from the smallest on, each used or left out."""
+        """Put `more` optional requirements, from the smallest on, each used or left out."""
         if not more:
             return True
         if len(self._may) - first < more:
             return False
-        key = (-1, first, more, *self._rooms())
+        key = (-1, first, more, *self._remaining())
         if key in self._dead:
             return False
-        piece = self._may[first]
-        for place in self._rooms_for(piece):
-            self._take(place, piece)
+        need = self._may[first]
+        for place in self._places_for(need):
+            self._take(place, need)
             found = self._put_more(first + 1, more - 1)
             if found is not False:
                 return found
-            self._give(place, piece)
+            self._give(place, need)
         found = self._put_more(first + 1, more)
         return found if found is not False else self._is_dead(key)
 
@@ -231,83 +238,88 @@ class _Search:
         self._dead.add(key)
         return False if self._looks <= LOOKS_MAX else None
 
-    def _rooms(self) -> list[tuple[float, float]]:
-        """Remaining capacities as a search key; their order matters only if pieces name sites."""
-        rooms = list(zip(self._left, self._slots, strict=True))
-        return rooms if self._is_by_name else sorted(rooms)
+    def _remaining(self) -> list[tuple[float, float]]:
+        """Remaining capacities as a search key; the order matters only if sites are named."""
+        capacities = list(zip(self._left, self._slots, strict=True))
+        return capacities if self._is_by_name else sorted(capacities)
 
-    def _rooms_for(self, piece: Piece) -> list[int]:
-        """Rooms where a piece fits, the fullest first; only one of several equal ones."""
+    def _places_for(self, need: Requirement) -> list[int]:
+        """Sites where a need fits, the fullest first; only one of several equal ones."""
         self._looks += len(self._left)
-        if piece.site is not None:
-            place = self._place_of(piece)
-            is_open = place >= 0 and self._has_room(place, piece)
+        if need.site is not None:
+            place = self._place_of(need)
+            is_open = place >= 0 and self._has_room(place, need)
             return [place] if is_open else []
         alike = {
             (left, self._slots[place], place if self._is_by_name else 0): place
             for place, left in enumerate(self._left)
-            if self._has_room(place, piece)
+            if self._has_room(place, need)
         }
         return [place for _, place in sorted(alike.items())]
 
-    def _place_of(self, piece: Piece) -> int:
-        return -1 if piece.site is None else self._places.get(piece.site, -1)
+    def _place_of(self, need: Requirement) -> int:
+        return -1 if need.site is None else self._places.get(need.site, -1)
 
-    def _has_room(self, place: int, piece: Piece) -> bool:
-        return self._left[place] >= piece.processors and self._slots[place] >= 1
+    def _has_room(self, place: int, need: Requirement) -> bool:
+        return self._left[place] >= need.processors and self._slots[place] >= 1
 
-    def _take(self, place: int, piece: Piece) -> bool:
-        if place < 0 or not self._has_room(place, piece):
+    def _take(self, place: int, need: Requirement) -> bool:
+        if place < 0 or not self._has_room(place, need):
             return False
-        self._left[place] -= piece.processors
+        self._left[place] -= need.processors
         self._slots[place] -= 1
         return True
 
-    def _give(self, place: int, piece: Piece) -> None:
-        self._left[place] += piece.processors
+    def _give(self, place: int, need: Requirement) -> None:
+        self._left[place] += need.processors
         self._slots[place] += 1
 
 
 # --- texts for people -----------------------------------------------------------------------------
 
 
-def describe_misfit(pieces: Sequence[Piece], needed: int, rooms: Sequence[Room]) -> str:
-    """Describe the requested pieces and the available rooms."""
+def describe_misfit(
+    requirements: Sequence[Requirement], needed: int, capacities: Sequence[Capacity]
+) -> str:
+    """Describe the requirements and the available capacities."""
     groups: dict[str, int] = {}
-    for piece in sorted(pieces, key=lambda piece: -piece.processors):
-        at = f" at {piece.site}" if piece.site is not None else ""
-        word = f"{piece.processors}{at}"
+    for need in sorted(requirements, key=lambda need: -need.processors):
+        at = f" at {need.site}" if need.site is not None else ""
+        word = f"{need.processors}{at}"
         groups[word] = groups.get(word, 0) + 1
     words = [f"{count} x {word}" if count > 1 else word for word, count in groups.items()]
     told = " + ".join(words[:SITES_TOLD]) + (" + ..." if len(words) > SITES_TOLD else "")
-    if len(pieces) == 1:
-        (one,) = pieces
+    if len(requirements) == 1:
+        (one,) = requirements
         at = "" if one.site is None else f" at {one.site}"
-        return f"its component ({one.processors} processors{at}) does not {_room_text(rooms)}"
-    asked = sum(piece.processors for piece in pieces)
-    of = "" if needed == len(pieces) else f", of which it needs {needed},"
+        return (
+            f"its component ({one.processors} processors{at}) does not {_capacity_text(capacities)}"
+        )
+    asked = sum(need.processors for need in requirements)
+    of = "" if needed == len(requirements) else f", of which it needs {needed},"
     return (
-        f"its {len(pieces)} components ({told} = {asked} processors){of} do not {_room_text(rooms)}"
+        f"its {len(requirements)} components ({told} = {asked} processors){of}"
+        f" do not {_capacity_text(capacities)}"
     )
 
 
-def _room_text(rooms: Sequence[Room]) -> str:
-    if not rooms:
+def _capacity_text(capacities: Sequence[Capacity]) -> str:
+    if not capacities:
         return "find a site"
-    largest = max(rooms, key=lambda room: room.processors)
-    if len(rooms) == 1:
+    largest = max(capacities, key=lambda capacity: capacity.processors)
+    if len(capacities) == 1:
         return f"fit into {largest.name}, which has {largest.processors:g}{_slots(largest)}"
-    ordered = sorted(rooms, key=lambda room: -room.processors)
+    ordered = sorted(capacities, key=lambda capacity: -capacity.processors)
     each = ", ".join(f"{r.name} {r.processors:g}{_slots(r)}" for r in ordered[:SITES_TOLD])
     more = ", ..." if len(ordered) > SITES_TOLD else ""
-    total = sum(room.processors for room in rooms)
+    total = sum(capacity.processors for capacity in capacities)
     return (
-        f"fit into {len(rooms)} idle sites: the largest is {largest.name} with"
+        f"fit into {len(capacities)} idle sites: the largest is {largest.name} with"
         f" {largest.processors:g}, all have {total:g} ({each}{more})"
     )
 
 
-def _slots(room: Room) -> str:
-    if room.slots == ANY:
+def _slots(capacity: Capacity) -> str:
+    if capacity.slots == ANY:
         return ""
-    return " for one component" if room.slots == 1 else f" for {room.slots:g} components"
+    return " for one component" if capacity.slots == 1 else f" for {capacity.slots:g} components"

@@ -21,7 +21,7 @@ from koala.core.model.job import (
 )
 from koala.core.model.tcp_paths import has_paths
 from koala.core.model.values import Instant
-from koala.core.queries import booked, claim_of, fixed_site, member_of
+from koala.core.queries import booked_bandwidth, claim_of, fixed_site, member_of
 from koala.core.state import State
 
 _ROUNDING = 1e-6
@@ -165,7 +165,7 @@ def _check_sites(state: State) -> None:
 
 def _check_bookings(state: State) -> None:
     """Check that no link is booked beyond its bookable bandwidth."""
-    for link, bps in booked(state).items():
+    for link, bps in booked_bandwidth(state).items():
         most = state.files.bookable.get(link, 0.0)
         assert bps <= most * (1 + _ROUNDING), f"{link} has {most} B/s, and {bps} are booked"
 

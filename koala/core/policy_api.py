@@ -118,7 +118,7 @@ class ClaimPlan:
 PlacementPolicy: TypeAlias = Callable[[PlacementRequest, GridView], Placement | Unplaceable]
 
 
-def distinct(place: PlacementPolicy) -> PlacementPolicy:
+def on_distinct_sites(place: PlacementPolicy) -> PlacementPolicy:
     """Make a policy that puts no two components of a job at one site: the given one is asked for
     one part at a time, those with a fixed site and large ones first, without the sites in use."""
 
@@ -149,7 +149,7 @@ TurnPolicy: TypeAlias = Callable[[int, int], Priority]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scans:
+class HighLowScans:
     """A queue discipline that scans a high and a low queue in turn (KOALA 3.1)."""
 
     name: str
@@ -164,7 +164,7 @@ class Ordering:
     order: OrderPolicy
 
 
-QueueingPolicy: TypeAlias = Scans | Discipline | Ordering
+QueueingPolicy: TypeAlias = HighLowScans | Discipline | Ordering
 """Scans of whole queues, rounds over the heads of several queues, or scans of one in an order."""
 
 
@@ -193,7 +193,7 @@ NO_POLICIES = Policies(
     place=_unasked,
     claim=_unasked,
     claim_timed=_unasked,
-    queueing=Scans(name="none", turn=_unasked),
+    queueing=HighLowScans(name="none", turn=_unasked),
 )
 """The policies of a replay, which has all answers and must not ask."""
 

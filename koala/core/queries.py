@@ -10,8 +10,8 @@ from koala.core.model.parameters import Parameters
 from koala.core.model.placement_queues import local_site
 from koala.core.model.timeline import chunk
 from koala.core.model.values import Instant, JobId, SiteName
-from koala.core.policy_api import PlacementPolicy, distinct
-from koala.core.resources import asks, heeding
+from koala.core.policy_api import PlacementPolicy, on_distinct_sites
+from koala.core.resources import needs_resources, respecting_resources
 from koala.core.sites import site_views
 from koala.core.state import State
 
@@ -35,9 +35,9 @@ def is_optional_member(job: Job, component: int) -> bool:
 def placement_policy(state: State, job: Job) -> PlacementPolicy:
     """Return the placement policy for a job."""
     place = state.policies.place
-    if any(asks(component) for component in job.spec.components):
-        place = heeding(place, job.spec, state.sites)
-    return distinct(place) if job.spec.distinct else place
+    if any(needs_resources(component) for component in job.spec.components):
+        place = respecting_resources(place, job.spec, state.sites)
+    return on_distinct_sites(place) if job.spec.distinct else place
 
 
 def part_of_file(state: State, job: Job, component: int) -> tuple[int, int]:
@@ -66,7 +66,7 @@ def demand_of(spec: JobSpec, parameters: Parameters) -> Demand:
     )
 
 
-def booked(state: State) -> dict[Link, float]:
+def booked_bandwidth(state: State) -> dict[Link, float]:
     """Bytes a second that are booked on each link: by copies until they are done, and on a site's
     own link by members that read there, until the attempt is over."""
     sums: dict[Link, float] = {}
@@ -86,7 +86,7 @@ def free_bandwidth(state: State) -> dict[Link, float]:
     """Bandwidth that is still free on each bookable link."""
     if not state.files.bookable:
         return {}
-    sums = booked(state)
+    sums = booked_bandwidth(state)
     return {link: max(0.0, bps - sums.get(link, 0.0)) for link, bps in state.files.bookable.items()}
 
 
@@ -117,7 +117,7 @@ def starts_early(state: State, job: Job) -> bool:
     return state.parameters.start == "early" and job.deadline_at is None
 
 
-def files_at(state: State, job: Job, attempt: Attempt) -> Instant:
+def files_arrive_at(state: State, job: Job, attempt: Attempt) -> Instant:
     """Estimated arrival of all input files of a job's attempt; the JST at the latest."""
     lacking = [member for member in attempt.present if member.lacks_file]
     if not lacking:
@@ -185,7 +185,7 @@ def grid_view_of(state: State, asking: Job | None = None) -> GridView:
         placed=placed_processors(state, own) if state.parameters.count_placed else {},
         busy=[claim for claim in state.ledger.values() if claim.job != own],
         slots=free_slots(state),
-        closed=sites_asked_enough(state) if asking is None else (),
+        closed=sites_with_full_window(state) if asking is None else (),
     )
     return GridView(
         views,
@@ -196,7 +196,7 @@ def grid_view_of(state: State, asking: Job | None = None) -> GridView:
     )
 
 
-def sites_asked_enough(state: State) -> list[SiteName]:
+def sites_with_full_window(state: State) -> list[SiteName]:
     """Sites whose window of unanswered claims is full; no job is placed there now.
 
     A site that gets more claims than it can start within its grace time refuses some, which come

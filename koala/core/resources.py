@@ -31,7 +31,7 @@ _FEATURES = re.compile(r"[A-Za-z0-9_.:=-]+(?:&[A-Za-z0-9_.:=-]+)*")
 """A constraint that needs all of its features."""
 
 
-def asks(component: ComponentSpec) -> bool:
+def needs_resources(component: ComponentSpec) -> bool:
     """Return True if a component asks for something that sites may lack."""
     return bool(
         component.gpus
@@ -49,7 +49,7 @@ def may_have_gpus(component: ComponentSpec, site: Site) -> bool:
     return bool(component.gpus) and not is_told
 
 
-def lack(component: ComponentSpec, site: Site) -> str:
+def describe_missing(component: ComponentSpec, site: Site) -> str:
     """Describe what a site lacks for a component now, idle or busy; empty if nothing is known to
     be missing. Processors do not count."""
     facts, has = site.facts, site.facts.resources
@@ -109,7 +109,7 @@ def _list(names: Iterable[str]) -> str:
     return "it has " + (", ".join(names) or "none")
 
 
-def needs(component: ComponentSpec) -> str:
+def describe_needs(component: ComponentSpec) -> str:
     """Describe what a component asks for that sites may lack."""
     kind = f" of type {component.gpu_type}" if component.gpu_type else ""
     gpus = f"{component.gpus} GPU{'s' if component.gpus != 1 else ''}{kind}"
@@ -131,18 +131,18 @@ def able_sites(
     return {
         name: site
         for name, site in sites.items()
-        if site.facts.admits(user) and not lack(component, site)
+        if site.facts.admits(user) and not describe_missing(component, site)
     }
 
 
 def describe_lack(component: ComponentSpec, sites: Iterable[Site]) -> str:
     """Describe a component's needs, and what each of these sites lacks for it."""
-    words = [f"{site.name} {lack(component, site)}" for site in sites]
+    words = [f"{site.name} {describe_missing(component, site)}" for site in sites]
     more = ", ..." if len(words) > SITES_NAMED else ""
-    return f"needs {needs(component)}; {', '.join(words[:SITES_NAMED])}{more}"
+    return f"needs {describe_needs(component)}; {', '.join(words[:SITES_NAMED])}{more}"
 
 
-def heeding(
+def respecting_resources(
     place: PlacementPolicy, spec: JobSpec, sites: Mapping[SiteName, Site]
 ) -> PlacementPolicy:
     """Make a policy that puts components only where nothing is missing for them and enough GPUs
@@ -198,4 +198,4 @@ def _why_not(
     here.sort(key=lambda name: -view.gpus_at(name))
     words = [f"{name} has {view.gpus_at(name)} idle" for name in here[:SITES_NAMED]]
     more = ", ..." if len(here) > SITES_NAMED else ""
-    return f"needs {needs(component)}; {', '.join(words)}{more}"
+    return f"needs {describe_needs(component)}; {', '.join(words)}{more}"

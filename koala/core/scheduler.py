@@ -174,7 +174,7 @@ class Scheduler(State):
             self.files.bandwidth.setdefault((source, target), bandwidth)
         self.files.bookable = {(start, end): bps for start, end, bps in event.bookable}
         admit(self, now)
-        self.ask_scan()
+        self.request_scan()
         if before != event.parameters:  # most starts change nothing
             self._await_tries(now)
 
@@ -185,7 +185,7 @@ class Scheduler(State):
 
     def _on_replica_added(self, event: ev.ReplicaAdded) -> None:
         self.files.add(event.file, event.site, size_bytes=event.size_bytes, checksum=event.checksum)
-        self.ask_scan()
+        self.request_scan()
 
     def _ring(self, timer: Timer, now: Instant) -> None:
         match timer.kind:

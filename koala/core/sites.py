@@ -110,7 +110,7 @@ def is_resting(site: Site) -> bool:
     return site.unusable_until is not None and not site.is_probing
 
 
-def erred(site: Site, job: JobId, parameters: Parameters, now: Instant) -> Instant | None:
+def record_error(site: Site, job: JobId, parameters: Parameters, now: Instant) -> Instant | None:
     """Count an error; return the end of the rest if it makes the site unusable. A failed probe
     starts a new rest.
 
@@ -132,7 +132,7 @@ def erred(site: Site, job: JobId, parameters: Parameters, now: Instant) -> Insta
     return site.unusable_until
 
 
-def ended_well(site: Site) -> bool:
+def reset_errors(site: Site) -> bool:
     """Reset the errors after a component ended well; return True if the site was unusable."""
     was_unusable = site.unusable_until is not None
     site.errors = 0

@@ -44,8 +44,8 @@ from koala.core.model.job_spec import (
 )
 from koala.core.model.parameters import BEFORE, Parameters
 from koala.core.old_snapshot import OLD, OLD_ENUMS, live_attempts
+from koala.core.pipeline.dependencies import add_dependencies
 from koala.core.pipeline.queueing import SCANNERS
-from koala.core.pipeline.succession import begin_wait
 from koala.core.policy_api import Policies
 from koala.core.queued_rows import QueuedRow, job_of, row_of
 from koala.core.scheduler import Scheduler
@@ -95,7 +95,7 @@ _LISTS: dict[str, type] = {"l": list, "t": tuple, "q": deque}
 _LETTERS = {kind: letter for letter, kind in _LISTS.items()}
 
 
-class NotSavedError(Exception):
+class UnreadableSnapshotError(Exception):
     """Saved data cannot be loaded."""
 
 
@@ -132,7 +132,7 @@ def save(state: State, specs: list[JobSpec] | None = None) -> Plain:
 def load(plain: Plain, policies: Policies, specs: Sequence[JobSpec] | None = None) -> Scheduler:
     """Restore a scheduler from a saved state, and the descriptions that `save` gave beside it.
 
-    Raises NotSavedError.
+    Raises UnreadableSnapshotError.
     """
     scheduler = Scheduler(Parameters(), policies)
     try:
@@ -144,7 +144,7 @@ def load(plain: Plain, policies: Policies, specs: Sequence[JobSpec] | None = Non
             reader.jobs[one.id] = one
         for name, value in plain["parts"].items():
             if name in _NOT_SAVED or not hasattr(scheduler, name):
-                raise NotSavedError(f"the state has no {name!r}")
+                raise UnreadableSnapshotError(f"the state has no {name!r}")
             setattr(scheduler, name, reader.value(value))
             if name == "jobs":
                 reader.jobs.update(scheduler.jobs)
@@ -152,10 +152,10 @@ def load(plain: Plain, policies: Policies, specs: Sequence[JobSpec] | None = Non
         scheduler.placed = live_attempts(scheduler.placed)
         for one in scheduler.jobs.values():
             if type(one.phase) is job.Waiting:
-                begin_wait(scheduler, one, one.phase)
+                add_dependencies(scheduler, one, one.phase)
         scheduler.turns = SCANNERS[plain["turns"]]
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
-        raise NotSavedError(f"{type(error).__name__}: {error}") from error
+        raise UnreadableSnapshotError(f"{type(error).__name__}: {error}") from error
     return scheduler
 
 
@@ -165,11 +165,11 @@ def save_object(value: object) -> Plain:
 
 
 def load_object(plain: Plain) -> Any:  # noqa: ANN401 - whatever was saved
-    """Restore one object. Raises NotSavedError."""
+    """Restore one object. Raises UnreadableSnapshotError."""
     try:
         return _Reader().value(plain)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
-        raise NotSavedError(f"{type(error).__name__}: {error}") from error
+        raise UnreadableSnapshotError(f"{type(error).__name__}: {error}") from error
 
 
 class _Writer:
@@ -245,7 +245,7 @@ class _Reader:
         if not names:
             return dict(self.jobs)
         if len(names) != len(self.jobs):
-            raise NotSavedError(f"{len(self.jobs)} jobs and an order of {len(names)}")
+            raise UnreadableSnapshotError(f"{len(self.jobs)} jobs and an order of {len(names)}")
         return {name: self.jobs[name] for name in names}
 
     def value(self, plain: Plain) -> Any:  # noqa: ANN401 - whatever was saved
@@ -286,7 +286,7 @@ class _Reader:
             self._objects.append(made)
         if not shape.known.issuperset(kept):
             name = next(name for name in kept if name not in shape.known)
-            raise NotSavedError(f"{tag} has no field {name!r}")
+            raise UnreadableSnapshotError(f"{tag} has no field {name!r}")
         for attribute, name, default in zip(
             shape.attributes, shape.names, shape.defaults, strict=True
         ):
@@ -295,7 +295,7 @@ class _Reader:
             elif name in shape.before:
                 value = shape.before[name]
             elif default is _NO_DEFAULT:
-                raise NotSavedError(f"{tag} was saved without {name!r}")
+                raise UnreadableSnapshotError(f"{tag} was saved without {name!r}")
             else:
                 value = type(default)() if type(default) in _CONTAINERS else default
             _set(made, attribute, value)
@@ -358,7 +358,7 @@ def _fields(cls: type) -> dict[str, object]:
         return {field.name: _default(field) for field in dataclasses.fields(cls)}
     names = [name for base in reversed(cls.__mro__) for name in getattr(base, "__slots__", ())]
     if not names:
-        raise NotSavedError(f"{cls.__name__} has neither fields nor slots")
+        raise UnreadableSnapshotError(f"{cls.__name__} has neither fields nor slots")
     return dict.fromkeys(names, _NO_DEFAULT)
 
 
@@ -373,7 +373,7 @@ def _default(field: dataclasses.Field[Any]) -> object:
 def _tag(cls: type) -> str:
     tag = _TAG_OF.get(cls)
     if tag is None:
-        raise NotSavedError(f"{cls.__module__}.{cls.__name__} is no part of the state")
+        raise UnreadableSnapshotError(f"{cls.__module__}.{cls.__name__} is no part of the state")
     return tag
 
 
@@ -384,5 +384,5 @@ def _enum(tag: str, value: str) -> object:
 
 def _class(tag: str) -> Any:  # noqa: ANN401 - a class of the core
     if tag not in TAGS:
-        raise NotSavedError(f"there is no {tag!r}")
+        raise UnreadableSnapshotError(f"there is no {tag!r}")
     return TAGS[tag]

@@ -2,7 +2,7 @@
 
 The steps of the pipeline are functions of the state, one module a step. A step calls only earlier
 ones in this order: `queries`, `refusals`, `claiming_schedule`, `wanted`, `queue_entry`,
-`succession`, `ending`, `starting`, `claiming`, `placing`, `claim_end`, `site_events`.
+`dependencies`, `ending`, `start_barrier`, `claiming`, `placing`, `claim_end`, `site_events`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class State:
         """The replica catalogue."""
         return self.files.replicas
 
-    def ask_scan(self, *freed: SiteName) -> None:
+    def request_scan(self, *freed: SiteName) -> None:
         """Request a scan after a change that may let any queued job be placed.
 
         `freed` are sites that have, or will soon have, more idle processors. With the paper's
@@ -106,7 +106,7 @@ class State:
         self.is_scan_asked = not self.is_paced
         self.is_grid_changed = True
 
-    def ask_scan_for(self, job: Job) -> None:
+    def request_try(self, job: Job) -> None:
         """Request a try of a job that was queued; nothing changed for the others."""
         self.is_scan_asked = not self.is_paced
         self.fresh[job.id] = job

@@ -9,7 +9,7 @@ from typing import Any, Self, SupportsFloat
 
 from koala.core.model.parameters import NAMES
 from koala.core.model.values import FOREVER, SiteName
-from koala.core.policy_api import Ordering, Policies, Scans
+from koala.core.policy_api import HighLowScans, Ordering, Policies
 from koala.errors import ConfigError
 from koala.lab.fields import check_fields
 from koala.lab.grids import POLICIES, Grid, with_parameters
@@ -249,7 +249,9 @@ def _slot(name: str, function: Callable[..., Any]) -> tuple[str, Any]:
         return _FIELDS[name], function
     told = str(label(function))
     return name, (
-        Ordering(name=told, order=function) if count == 1 else Scans(name=told, turn=function)
+        Ordering(name=told, order=function)
+        if count == 1
+        else HighLowScans(name=told, turn=function)
     )
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from koala.core.model.visiting import Discipline
-from koala.core.policy_api import Ordering, Policies, ProgressPolicy, QueueingPolicy, Scans
+from koala.core.policy_api import HighLowScans, Ordering, Policies, ProgressPolicy, QueueingPolicy
 from koala.errors import ConfigError
 from koala.policies.claiming.incremental import incremental
 from koala.policies.claiming.repeated import repeated
@@ -105,4 +105,4 @@ def _queueing(name: str) -> QueueingPolicy:
         return policy
     if argument_count(policy) == 1:
         return Ordering(name=name, order=policy)
-    return Scans(name=name, turn=policy)
+    return HighLowScans(name=name, turn=policy)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from koala.core.model.job_spec import ComponentSpec, InputMode, JobSpec, StartType
-from koala.core.model.tcp_paths import count_of, names_of
+from koala.core.model.tcp_paths import connection_count, names_of
 from koala.core.model.values import ALL, SiteName, UserName
 from koala.errors import SpecError
 from koala.rsl import fields
@@ -155,8 +155,10 @@ class _JobReader:
             if ALL not in ends and names[path.source] == names[path.target]:
                 message = f"connect: found a path from {shown(path.source)} to itself"
                 raise self._error(f"{message}, expected two components", at)
-        if count_of(spec) > PATHS_MAX:
-            message = f"connect: found {count_of(spec)} paths, at most {PATHS_MAX} are allowed"
+        if connection_count(spec) > PATHS_MAX:
+            message = (
+                f"connect: found {connection_count(spec)} paths, at most {PATHS_MAX} are allowed"
+            )
             raise self._error(message, self._job_relations["connect"])
 
     # The shape of a job

@@ -22,7 +22,7 @@ from koala.core.model.job import (
     Stopping,
     Waiting,
 )
-from koala.core.model.placement_queues import short
+from koala.core.model.placement_queues import queue_label
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
 from koala.core.pipeline.claiming_schedule import tries_left
@@ -173,7 +173,7 @@ def job_document(state: State, job_id: JobId) -> dict[str, Any]:
     return {
         **summary(job),
         "status": job.phase.status if isinstance(job.phase, Failed) else None,
-        "queue": None if job.queue is None else short(job.queue),
+        "queue": None if job.queue is None else queue_label(job.queue),
         "placement_tries": job.placement_tries,
         "claiming_tries": job.claiming_tries,
         "retries": job.retries,

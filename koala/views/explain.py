@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from koala.core.feasibility import describe_misfit, fits, most_at_a_site, pieces_of, rooms_of
+from koala.core.feasibility import (
+    capacities_of,
+    components_per_site_max,
+    describe_misfit,
+    may_fit,
+    requirements_of,
+)
 from koala.core.model.charges import Refusal, Trouble
 from koala.core.model.claim import Asked
 from koala.core.model.grid import Site, Unplaceable
@@ -151,16 +157,16 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
 def _misfit(state: State, job: Job) -> str:
     """Explain that the job would not fit even if no other job ran; empty if it would."""
     spec = job.spec
-    most = 1 if spec.distinct else most_at_a_site(state.policies.place)
+    most = 1 if spec.distinct else components_per_site_max(state.policies.place)
     only_at = local_site(job.queue) if len(spec.components) == 1 else None
-    pieces, needed = pieces_of(spec, only_at), job.needed
+    requirements, needed = requirements_of(spec, only_at), job.needed
     for sites, what in (
         (list(state.sites.values()), "it cannot start before a site grows or another registers"),
         ([s for s in state.sites.values() if is_usable(s)], "it waits for other sites than these"),
     ):
-        rooms = rooms_of(sites, spec.owner, most)
-        if not fits(pieces, needed, rooms):
-            return f"{describe_misfit(pieces, needed, rooms)}; {what}"
+        capacities = capacities_of(sites, spec.owner, most)
+        if not may_fit(requirements, needed, capacities):
+            return f"{describe_misfit(requirements, needed, capacities)}; {what}"
     return ""
 
 

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from koala.core.model.job import Job, Placing
-from koala.core.model.placement_queues import short
+from koala.core.model.placement_queues import queue_label
 from koala.core.model.values import FOREVER
 from koala.core.state import State
 
@@ -25,7 +25,7 @@ def queues_document(state: State, sees: Callable[[str], bool]) -> dict[str, Any]
     """
     ageing_s = state.parameters.ageing_s
     queues = state.queues
-    lines = [("placement", short(name), line) for name, line in queues.lines.items()]
+    lines = [("placement", queue_label(name), line) for name, line in queues.lines.items()]
     lines += [("deadline", "deadline", queues.timed), ("delayed", "delayed", queues.delayed)]
     return {
         "discipline": queues.discipline,

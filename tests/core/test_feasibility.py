@@ -8,7 +8,14 @@ from random import Random
 
 import pytest
 
-from koala.core.feasibility import ANY, Piece, Room, describe_misfit, fits, most_at_a_site
+from koala.core.feasibility import (
+    ANY,
+    Capacity,
+    Requirement,
+    components_per_site_max,
+    describe_misfit,
+    may_fit,
+)
 from koala.core.model.values import JobId, SiteName
 from koala.policies import chosen
 from koala.views.explain import why
@@ -19,15 +26,15 @@ from tests.harness.script import Script
 VU = SiteName("vu")
 
 
-def rooms(*processors: float) -> list[Room]:
-    return [Room(SiteName(f"s{index}"), size) for index, size in enumerate(processors)]
+def rooms(*processors: float) -> list[Capacity]:
+    return [Capacity(SiteName(f"s{index}"), size) for index, size in enumerate(processors)]
 
 
-def pieces(*processors: int) -> list[Piece]:
-    return [Piece(size) for size in processors]
+def pieces(*processors: int) -> list[Requirement]:
+    return [Requirement(size) for size in processors]
 
 
-def can_be(found: Sequence[tuple[Piece, Room]]) -> bool:
+def can_be(found: Sequence[tuple[Requirement, Capacity]]) -> bool:
     """Check that each piece may be where it is, with the others."""
     for room in {room for _, room in found}:
         here = [piece for piece, where in found if where == room]
@@ -38,7 +45,7 @@ def can_be(found: Sequence[tuple[Piece, Room]]) -> bool:
     return True
 
 
-def tried_out(wanted: Sequence[Piece], needed: int, there: Sequence[Room]) -> bool:
+def tried_out(wanted: Sequence[Requirement], needed: int, there: Sequence[Capacity]) -> bool:
     """The same, by trying everything."""
     for count in range(needed, len(wanted) + 1):
         for some in combinations(wanted, count):
@@ -59,38 +66,38 @@ def test_it_says_what_trying_everything_says() -> None:
 def _compare_with_trying_everything(seed: int) -> None:
     random = Random(seed)
     there = [
-        Room(SiteName(f"s{index}"), random.randint(1, 12), random.choice((ANY, ANY, 1, 2)))
+        Capacity(SiteName(f"s{index}"), random.randint(1, 12), random.choice((ANY, ANY, 1, 2)))
         for index in range(random.randint(1, 3))
     ]
     names = [None, None, None, random.choice([*there, *rooms(1)]).name]
     all_may = random.random() < 0.3
     wanted = [
-        Piece(random.randint(1, 8), random.choice(names), all_may or random.random() < 0.3)
+        Requirement(random.randint(1, 8), random.choice(names), all_may or random.random() < 0.3)
         for _ in range(random.randint(1, 4))
     ]
     must = sum(not piece.is_optional for piece in wanted)
     needed = random.randint(1, len(wanted)) if all_may else max(1, must)
-    assert fits(wanted, needed, there) is tried_out(wanted, needed, there), seed
+    assert may_fit(wanted, needed, there) is tried_out(wanted, needed, there), seed
 
 
 def test_a_search_that_must_go_back_finds_what_a_greedy_one_does_not() -> None:
-    assert fits(pieces(5, 4, 4), 3, rooms(8, 5))
-    assert not fits(pieces(5, 5, 4), 3, rooms(8, 6))
+    assert may_fit(pieces(5, 4, 4), 3, rooms(8, 5))
+    assert not may_fit(pieces(5, 5, 4), 3, rooms(8, 6))
 
 
 def test_many_components_of_a_size_are_counted_whatever_their_number() -> None:
-    assert fits(pieces(*[3] * 1000), 1000, rooms(*[10] * 334))
-    assert not fits(pieces(*[3] * 1000), 1000, rooms(*[10] * 333))
+    assert may_fit(pieces(*[3] * 1000), 1000, rooms(*[10] * 334))
+    assert not may_fit(pieces(*[3] * 1000), 1000, rooms(*[10] * 333))
 
 
 def test_what_takes_too_long_to_find_out_may_fit() -> None:
     """Nobody is refused for want of time: a sum of odd numbers in even halves."""
-    assert fits(pieces(*[2 * n + 1001 for n in range(60)]), 60, rooms(*[15900] * 4, 100))
+    assert may_fit(pieces(*[2 * n + 1001 for n in range(60)]), 60, rooms(*[15900] * 4, 100))
 
 
 def test_a_policy_that_uses_each_site_once_is_known_by_what_it_does() -> None:
     names = ("CF", "WF", "WF-distinct", "NoNetwork", "PreferLocal", "Service")
-    found = [name for name in names if most_at_a_site(chosen(placement=name).place) == 1]
+    found = [name for name in names if components_per_site_max(chosen(placement=name).place) == 1]
     assert found == ["WF-distinct"]
 
 
@@ -99,13 +106,13 @@ def test_a_policy_that_uses_each_site_once_is_known_by_what_it_does() -> None:
     [
         (
             pieces(144, 144, 144),
-            [Room(VU, 144), *rooms(36, 36)],
+            [Capacity(VU, 144), *rooms(36, 36)],
             "its 3 components (3 x 144 = 432 processors) do not fit into 3 idle sites: the largest"
             " is vu with 144, all have 216 (vu 144, s0 36, s1 36)",
         ),
         (
-            [Piece(8, VU), *pieces(6, 6)],
-            [Room(VU, 8), Room(SiteName("b"), 10, 1)],
+            [Requirement(8, VU), *pieces(6, 6)],
+            [Capacity(VU, 8), Capacity(SiteName("b"), 10, 1)],
             "its 3 components (8 at vu + 2 x 6 = 20 processors) do not fit into 2 idle sites: the"
             " largest is b with 10, all have 18 (b 10 for one component, vu 8)",
         ),
@@ -117,7 +124,7 @@ def test_a_policy_that_uses_each_site_once_is_known_by_what_it_does() -> None:
     ],
 )
 def test_it_is_said_what_is_asked_and_what_there_is(
-    wanted: list[Piece], there: list[Room], said: str
+    wanted: list[Requirement], there: list[Capacity], said: str
 ) -> None:
     assert describe_misfit(wanted, len(wanted), there) == said
 

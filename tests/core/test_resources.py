@@ -11,7 +11,7 @@ from koala.core.model.events import SiteRegistered, SiteReported
 from koala.core.model.grid import Site, SiteFacts
 from koala.core.model.job_spec import ComponentSpec
 from koala.core.model.values import JobId, SiteName
-from koala.core.resources import lack
+from koala.core.resources import describe_missing
 from koala.core.snapshot import load, save
 from koala.policies import chosen
 from koala.protocol.messages import SiteResources
@@ -187,16 +187,16 @@ TAKES = ("constraint", "licenses", "queue", "minMemory")
 def test_what_a_site_lacks(component: dict[str, object], missing: str) -> None:
     wanted = ComponentSpec(executable="x", **component)  # type: ignore[arg-type]
     facts = SiteFacts(processors=4, honours=TAKES, resources=HAS)
-    assert lack(wanted, Site(name=SiteName("delft"), facts=facts)) == missing
+    assert describe_missing(wanted, Site(name=SiteName("delft"), facts=facts)) == missing
 
 
 def test_a_site_that_does_not_take_an_attribute() -> None:
     site = Site(name=SiteName("delft"), facts=SiteFacts(processors=4, resources=HAS))
     for wish in ({"constraint": "ib"}, {"licenses": (("matlab", 1),)}):
         (name,) = wish
-        assert lack(ComponentSpec(executable="x", **wish), site) == f"takes no {name}"
+        assert describe_missing(ComponentSpec(executable="x", **wish), site) == f"takes no {name}"
     for handed in ({"queue": "night"}, {"memory_min_mb": 2000}):  # ignored there, with a warning
-        assert lack(ComponentSpec(executable="x", **handed), site) == ""
+        assert describe_missing(ComponentSpec(executable="x", **handed), site) == ""
 
 
 def test_jobs_go_to_the_site_with_the_features_and_licences(script: Script) -> None:

@@ -102,7 +102,7 @@ class Site:
     unusable_since: Instant = 0.0  # 0: unknown
     is_probing: bool = False
     no_preempt_until: Instant = 0.0
-    window: float = 8.0  # limit of unanswered claims (queries.sites_asked_enough)
+    window: float = 8.0  # limit of unanswered claims (queries.sites_with_full_window)
     narrowed_at_ask: int = 0  # the last ask number when a refusal decreased the window
 
     def idle(self) -> int:

@@ -25,7 +25,7 @@ def local_site(queue: QueueName | None) -> SiteName | None:
     return None if queue is None or queue.startswith("*") else SiteName(queue)
 
 
-def short(queue: QueueName) -> str:
+def queue_label(queue: QueueName) -> str:
     """Short name of a queue: high, low, global, or the name of its site."""
     return queue.removeprefix("*") or "global"
 

@@ -27,7 +27,7 @@ class Predecessor:
         return f"{self.job} to end well" if self.ended is Ended.OK else f"{self.job} to end"
 
 
-def broken_promise(before: JobId, phase: str) -> str:
+def unmet_dependency(before: JobId, phase: str) -> str:
     """Explain that a job cannot start, because a predecessor ended in this phase."""
     how = "was cancelled" if phase == "Cancelled" else phase.lower()
     return f"because {before} {how}: it starts only after {before} has ended well"

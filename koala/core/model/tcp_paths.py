@@ -74,7 +74,7 @@ def names_of(spec: JobSpec) -> dict[str, int]:
     return indices | {spec.label(index): index for index in range(len(spec.components))}
 
 
-def count_of(spec: JobSpec) -> int:
+def connection_count(spec: JobSpec) -> int:
     """Upper bound of the connections that pre-flight tries."""
     starting = sum(c.start_type is not StartType.NONE for c in spec.components)
     return sum(

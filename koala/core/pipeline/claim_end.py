@@ -21,17 +21,22 @@ from koala.core.model.job import (
 from koala.core.model.values import Instant
 from koala.core.pipeline.claiming import after_answer
 from koala.core.pipeline.ending import (
+    deciding_members,
     drop_member,
     fail,
     finish_if_over,
-    leading,
     refund_hold,
     requeue_if_fenced,
     set_back,
     stop_claim,
 )
 from koala.core.pipeline.progress_control import restore_full_speed
-from koala.core.pipeline.refusals import count_end_for_site, is_for_good, is_refusal, note_refusal
+from koala.core.pipeline.refusals import (
+    count_end_for_site,
+    is_permanent_refusal,
+    is_refusal,
+    note_refusal,
+)
 from koala.core.pipeline.start_barrier import advance_start, run_if_passed
 from koala.core.queries import describe, is_optional_member, member_of
 from koala.core.sites import decrease_window, note_gone
@@ -79,13 +84,13 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
         state.actions.append(AcknowledgeClaim(claim=identity, site=claim.site))
     if not (isinstance(claim.phase, Stopped) and claim.phase.is_silent):
         count_end_for_site(state, site, claim, end, now)
-    is_slow = is_refusal(claim, end, now) and not is_for_good(claim, end, now)
+    is_slow = is_refusal(claim, end, now) and not is_permanent_refusal(claim, end, now)
     if claim.grant is None and is_slow:
         decrease_window(site, claim.ask_number)
-    state.ask_scan()
+    state.request_scan()
     found = member_of(state, claim)
     if found is not None:
-        member_gone(state, *found, claim, end, now)
+        on_member_gone(state, *found, claim, end, now)
 
 
 def mark_unreachable(
@@ -102,12 +107,13 @@ def mark_unreachable(
     lose_member(state, *found, end, now)
 
 
-def member_gone(
+def on_member_gone(
     state: State, attempt: Attempt, member: Member, claim: Claim, end: ClaimEnd, now: Instant
 ) -> None:
     job = state.jobs[attempt.job]
     member.claim = None
-    is_ending = all(one.end is not None for one in leading(attempt))  # the others were stopped
+    # The others were stopped.
+    is_ending = all(one.end is not None for one in deciding_members(attempt))
     if isinstance(job.phase, Stopping):
         member.end = end
         requeue_if_fenced(state, job.phase, now)
@@ -146,7 +152,7 @@ def lose_member(
     if (is_optional or job.spec.quorum is not None) and left >= job.needed:
         drop_member(state, attempt, member, end.describe(), now)
         restore_full_speed(state, attempt)
-        go_on(state, attempt, now)
+        proceed_without_member(state, attempt, now)
     elif end.is_program:
         program_failed(state, attempt, member, end, now)
     else:
@@ -158,7 +164,7 @@ def lose_member(
         set_back(state, attempt, f"partial start: {text}" if is_partial else text, now)
 
 
-def go_on(state: State, attempt: Attempt, now: Instant) -> None:
+def proceed_without_member(state: State, attempt: Attempt, now: Instant) -> None:
     """Proceed after a member was dropped: the others may have waited for it alone."""
     job = state.jobs[attempt.job]
     match job.phase:

@@ -15,7 +15,12 @@ from koala.core.model.job import Attempt, Claiming, Job, Member, Running, Starti
 from koala.core.model.job_spec import StartType
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, Priority, SiteName, claim_id
-from koala.core.pipeline.claiming_schedule import last_claim_at, missed_at, moved_claim, next_claim
+from koala.core.pipeline.claiming_schedule import (
+    deadline_missed_at,
+    last_try_at,
+    next_try_at,
+    rescheduled_try_at,
+)
 from koala.core.pipeline.copying import assign_member
 from koala.core.pipeline.ending import drop_member, fail, on_missed, set_back
 from koala.core.pipeline.refusals import has_refused, reset_refusals
@@ -35,11 +40,11 @@ from koala.core.queries import (
     member_of,
     part_of_file,
     placement_policy,
-    sites_asked_enough,
+    sites_with_full_window,
     starts_early,
     unanswered,
 )
-from koala.core.resources import asks
+from koala.core.resources import needs_resources
 from koala.core.sites import increase_window, is_usable, note_ask
 from koala.core.state import State
 
@@ -56,7 +61,7 @@ def claim_when_answered(state: State, attempt: Attempt, now: Instant) -> None:
     wait for them.
     """
     job = state.jobs[attempt.job]
-    last_at = last_claim_at(state, job, attempt)
+    last_at = last_try_at(state, job, attempt)
     if not unanswered(state, attempt) or now >= last_at:
         try_to_claim(state, attempt, now)
     else:
@@ -66,7 +71,7 @@ def claim_when_answered(state: State, attempt: Attempt, now: Instant) -> None:
 def try_to_claim(state: State, attempt: Attempt, now: Instant) -> None:
     """Make a claiming try (KOALA 3.2, 3.3): ask the policy, apply its plan, set the next JCT."""
     job = state.jobs[attempt.job]
-    if now >= missed_at(state, job):
+    if now >= deadline_missed_at(state, job):
         on_missed(state, job, now)  # no local job is killed for a job that is too late
         return
     limit = state.parameters.claiming_tries_max
@@ -88,7 +93,7 @@ def try_to_claim(state: State, attempt: Attempt, now: Instant) -> None:
     apply_plan(state, job, attempt, plan, now)
     if not isinstance(job.phase, Claiming) or job.phase.attempt is not attempt:
         return
-    claim_at = next_claim(state, job, attempt, now)
+    claim_at = next_try_at(state, job, attempt, now)
     if claim_at is not None:
         state.timers.set(claim_at, TimerKind.CLAIM, job.id)
     state.enter(job, Claiming(attempt=attempt, claim_at=claim_at, is_tried=True), "", now)
@@ -98,7 +103,7 @@ def try_to_claim(state: State, attempt: Attempt, now: Instant) -> None:
         start_if_held(state, attempt, now)
 
 
-def move_claim(state: State, job: Job, now: Instant) -> None:
+def reschedule_claiming_try(state: State, job: Job, now: Instant) -> None:
     """Reschedule the next claiming try by the new estimate of the files' arrival, so that claims
     are granted when the files are there and not much before. Small changes are ignored.
     """
@@ -108,7 +113,7 @@ def move_claim(state: State, job: Job, now: Instant) -> None:
     before = claiming.claim_at
     if before is None:  # the last one was made
         return
-    claim_at = max(now, moved_claim(state, job, claiming))
+    claim_at = max(now, rescheduled_try_at(state, job, claiming))
     if claim_at > now and abs(claim_at - before) < state.parameters.claiming_step_min_s:
         return
     state.enter(job, replace(claiming, claim_at=claim_at), "", now)
@@ -149,7 +154,7 @@ def claim_question(
         remaining_s=max(0.0, attempt.start_at - now),
         threshold=state.parameters.claim_threshold,
         preempt=state.parameters.preempt,
-        victims=victims(state) if is_high else (),
+        victims=preemption_victims(state) if is_high else (),
         preemptible=tuple(
             site.name
             for site in state.sites.values()
@@ -171,10 +176,10 @@ def reclaimable(
     wait for them. For a job on distinct sites, or with needs beside processors, no local job is
     killed.
     """
-    is_last = job.deadline_at is not None and next_claim(state, job, attempt, now) is None
+    is_last = job.deadline_at is not None and next_try_at(state, job, attempt, now) is None
     if state.parameters.at_deadline != "kill" or not is_last or job.spec.distinct:
         return ()
-    if any(asks(component) for component in job.spec.components):
+    if any(needs_resources(component) for component in job.spec.components):
         return ()
     ours: dict[SiteName, int] = {}
     for claim in state.ledger.values():
@@ -192,7 +197,7 @@ def reclaimable(
     return tuple(found)
 
 
-def victims(state: State) -> tuple[Victim, ...]:
+def preemption_victims(state: State) -> tuple[Victim, ...]:
     """Low-priority jobs that hold processors and are not in Releasing, latest JST first."""
     victims = []
     for attempt in state.placed.values():
@@ -225,15 +230,15 @@ def apply_plan(state: State, job: Job, attempt: Attempt, plan: ClaimPlan, now: I
     """
     members = attempt.members
     for component in plan.claims:
-        claim(state, attempt, members[component], now)
+        make_claim(state, attempt, members[component], now)
     for move in plan.moves:
         member = members[move.component]
         label = job.spec.label(move.component)
         way = f"moves from {member.site}" if member.site is not None else "goes"
         state.announce(job, f"component {label} {way} to {move.site}", now)
         assign_member(state, attempt, member, move, now)
-        claim(state, attempt, member, now)
-    force(state, job, attempt, plan.forced, now)
+        make_claim(state, attempt, member, now)
+    force_claims(state, job, attempt, plan.forced, now)
     others = (*plan.claims, *(move.component for move in plan.moves))
     is_whole = all(members[component].claim for component in others)
     if state.parameters.preempt == "complete" and not is_whole:
@@ -241,10 +246,10 @@ def apply_plan(state: State, job: Job, attempt: Attempt, plan: ClaimPlan, now: I
     if not is_affordable(state, job, [members[n] for n in plan.preempting], now):
         # No victim is stopped without need, and no claim is sent that would not start.
         for component in plan.preempting:
-            postpone(state, job, members[component], now)
+            postpone_claim(state, job, members[component], now)
         return
     for component in plan.preempting:
-        claim(state, attempt, members[component], now, is_preempting=True)
+        make_claim(state, attempt, members[component], now, is_preempting=True)
     for victim in plan.victims:
         other = state.placed.get(victim)
         if other is not None:
@@ -252,7 +257,7 @@ def apply_plan(state: State, job: Job, attempt: Attempt, plan: ClaimPlan, now: I
             set_back(state, other, f"preempted by {job.id}", now)
 
 
-def force(
+def force_claims(
     state: State, job: Job, attempt: Attempt, forced: tuple[Assignment, ...], now: Instant
 ) -> None:
     """Make claims that need local jobs to be killed, unless they are over the hold budgets."""
@@ -266,10 +271,10 @@ def force(
             label = job.spec.label(assignment.component)
             text = f"component {label} may have local jobs of {assignment.site} killed"
             state.announce(job, text, now)
-        claim(state, attempt, member, now, may_kill=True)
+        make_claim(state, attempt, member, now, may_kill=True)
 
 
-def claim(
+def make_claim(
     state: State,
     attempt: Attempt,
     member: Member,
@@ -287,7 +292,7 @@ def claim(
         job.id, attempt=attempt.number, component=member.component, n=member.claims + 1
     )
     if not is_affordable(state, job, [member], now):
-        postpone(state, job, member, now)
+        postpone_claim(state, job, member, now)
         return
     hold_s = hold_max_s(state, job)
     for budget in (state.user_budgets[job.spec.owner], state.site_budgets[site.name]):
@@ -319,7 +324,7 @@ def claim(
     state.actions.append(hold(state, attempt, claim))
 
 
-def postpone(state: State, job: Job, member: Member, now: Instant) -> None:
+def postpone_claim(state: State, job: Job, member: Member, now: Instant) -> None:
     """Postpone the claim of a member, because it would be over a hold budget."""
     member.refusal = "the hold budget is used up"
     job.not_before = now + state.parameters.scan_interval_s  # a budget comes back slowly
@@ -349,8 +354,8 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
     claim = state.ledger.get(event.claim)
     if claim is None or not isinstance(claim.phase, Asked):
         return
-    if len(state.queues) and claim.site in sites_asked_enough(state):
-        state.ask_scan()
+    if len(state.queues) and claim.site in sites_with_full_window(state):
+        state.request_scan()
     increase_window(state.sites[claim.site], limit=state.parameters.claims_open_max)
     claim.phase = Granted(
         grant=Grant(

@@ -10,11 +10,11 @@ from __future__ import annotations
 from koala.core.model.job import Attempt, Claiming, Job
 from koala.core.model.timeline import considered_at, first_claim_at, next_claim_at, tries
 from koala.core.model.values import FOREVER, Instant, Seconds
-from koala.core.queries import files_at, hold_before_start_s, starts_early
+from koala.core.queries import files_arrive_at, hold_before_start_s, starts_early
 from koala.core.state import State
 
 
-def first_claim(state: State, job: Job, attempt: Attempt) -> Instant:
+def first_try_at(state: State, job: Job, attempt: Attempt) -> Instant:
     """Instant of the first claiming try of a job that was placed just now."""
     if job.deadline_at is not None:
         left = tries_left(state, job)
@@ -27,25 +27,25 @@ def first_claim(state: State, job: Job, attempt: Attempt) -> Instant:
     )
 
 
-def next_claim(state: State, job: Job, attempt: Attempt, now: Instant) -> Instant | None:
+def next_try_at(state: State, job: Job, attempt: Attempt, now: Instant) -> Instant | None:
     """Instant of the try after the one made just now; None if that was the last one."""
     if job.deadline_at is not None:
         return next((at for at in tries_left(state, job) if at > now), None)
     if now >= attempt.start_at:
         return None
     target_at = attempt.start_at
-    if starts_early(state, job) and (there_at := files_at(state, job, attempt)) > now:
+    if starts_early(state, job) and (there_at := files_arrive_at(state, job, attempt)) > now:
         target_at = there_at
     return next_claim_at(
         now, target_at, fraction=job.claim_fraction, step_min_s=_step_min_s(state, attempt)
     )
 
 
-def moved_claim(state: State, job: Job, claiming: Claiming) -> Instant:
+def rescheduled_try_at(state: State, job: Job, claiming: Claiming) -> Instant:
     """Instant of the next try, by the current estimate of the files' arrival. The series approaches
     that arrival instead of the JST; once the files are there, it approaches the JST."""
     attempt = claiming.attempt
-    there_at = files_at(state, job, attempt)
+    there_at = files_arrive_at(state, job, attempt)
     if not claiming.is_tried or job.tried_at is None:
         return first_claim_at(
             attempt.placed_at,
@@ -67,7 +67,7 @@ def _step_min_s(state: State, attempt: Attempt) -> Seconds:
     return max(state.parameters.claiming_step_min_s, *(site.facts.grace_s for site in sites), 0.0)
 
 
-def last_claim_at(state: State, job: Job, attempt: Attempt) -> Instant:
+def last_try_at(state: State, job: Job, attempt: Attempt) -> Instant:
     """Instant of the last try, which does not wait for the answers of the one before."""
     if job.deadline_at is None:
         return attempt.start_at
@@ -82,7 +82,7 @@ def tries_left(state: State, job: Job) -> tuple[Instant, ...]:
     return tuple(at for at in series if job.tried_at is None or at > job.tried_at)
 
 
-def missed_at(state: State, job: Job) -> Instant:
+def deadline_missed_at(state: State, job: Job) -> Instant:
     """Instant after which a job cannot meet its deadline any more; FOREVER if it has none."""
     return FOREVER if job.deadline_at is None else job.deadline_at + state.parameters.late_max_s
 

@@ -33,9 +33,9 @@ from koala.core.model.replicas import Transfer
 from koala.core.model.timeline import lowered_fraction
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, SiteName, TransferId
-from koala.core.pipeline.claiming_schedule import missed_at, tries_left
+from koala.core.pipeline.claiming_schedule import deadline_missed_at, tries_left
+from koala.core.pipeline.dependencies import remove_dependencies, resolve_successors
 from koala.core.pipeline.queue_entry import admit, enter_queue, set_timer
-from koala.core.pipeline.succession import end_wait, resolve_successors
 from koala.core.queries import claim_of, claims_of, describe, is_held
 from koala.core.state import State
 
@@ -49,7 +49,7 @@ def end(state: State, job: Job, phase: Terminal, text: str, now: Instant) -> Non
     """
     state.queues.remove(job)
     state.fresh.pop(job.id, None)
-    end_wait(state, job)
+    remove_dependencies(state, job)
     attempt = state.placed.pop(job.id, None)
     if attempt is not None:
         stop_attempt(state, attempt, now)
@@ -57,9 +57,9 @@ def end(state: State, job: Job, phase: Terminal, text: str, now: Instant) -> Non
     admit(state, now)
     resolve_successors(state, job, now)
     if attempt is None:
-        state.ask_scan()
+        state.request_scan()
     else:
-        state.ask_scan(*allocated(job, attempt))
+        state.request_scan(*sites_by_allocation(job, attempt))
 
 
 def fail(state: State, job: Job, reason: str, now: Instant, *, status: int | None = None) -> None:
@@ -71,16 +71,17 @@ def on_missed(state: State, job: Job, now: Instant) -> None:
     """Fail a job that has missed its deadline by more than allowed."""
     if job.is_over:
         return
-    if now < missed_at(state, job):
-        set_timer(state, job, TimerKind.MISS, missed_at(state, job), now)
+    if now < deadline_missed_at(state, job):
+        set_timer(state, job, TimerKind.MISS, deadline_missed_at(state, job), now)
         return
     if not isinstance(job.phase, Waiting | Delayed | Placing | Claiming | Starting):
         return
     late_s = state.parameters.late_max_s
-    fail(state, job, f"deadline missed by more than {late_s:g} s: {obstacle(state, job)}", now)
+    obstacle = describe_obstacle(state, job)
+    fail(state, job, f"deadline missed by more than {late_s:g} s: {obstacle}", now)
 
 
-def obstacle(state: State, job: Job) -> str:
+def describe_obstacle(state: State, job: Job) -> str:
     """Describe the obstacle that kept a job with a deadline from starting."""
     attempt = state.placed.get(job.id)
     if isinstance(job.phase, Waiting):
@@ -124,7 +125,8 @@ def set_back(state: State, attempt: Attempt, reason: str, now: Instant) -> None:
         fraction_min=min(state.parameters.claim_fraction_min, job.claim_fraction),
     )
     job.not_before = max(job.not_before, now + state.parameters.claiming_step_min_s)
-    state.ask_scan(*allocated(job, attempt))  # what was not claimed is free (count_placed)
+    # What was not claimed is free (count_placed).
+    state.request_scan(*sites_by_allocation(job, attempt))
     requeue_if_fenced(state, stopping, now)
 
 
@@ -154,7 +156,7 @@ def invalidate_after_loss(state: State, now: Instant) -> None:
     state.timers.set(again_at, TimerKind.SCAN)
 
 
-def allocated(job: Job, attempt: Attempt) -> list[SiteName]:
+def sites_by_allocation(job: Job, attempt: Attempt) -> list[SiteName]:
     """Sites of a job's attempt in the order of allocation, that of the largest component first
     (Multiple queues 2.5)."""
     sizes = [-component.processors for component in job.spec.components]
@@ -200,7 +202,9 @@ def requeue_if_fenced(state: State, stopping: Stopping, now: Instant) -> None:
     job = state.jobs[attempt.job]
     if attempt.may_run and claims_of(state, attempt.members):
         return
-    if attempt.may_run and all(m.end is not None and m.end.is_well for m in leading(attempt)):
+    if attempt.may_run and all(
+        m.end is not None and m.end.is_well for m in deciding_members(attempt)
+    ):
         job.setbacks.pop()
         finish(state, attempt, f"all had ended well before they were stopped: {reason}", now)
         return
@@ -220,7 +224,7 @@ def finish_if_over(state: State, attempt: Attempt, now: Instant) -> None:
     """Finish a job whose barrier members all ended well, after stopping those without a barrier."""
     if not isinstance(state.jobs[attempt.job].phase, Releasing | Running):
         return
-    if any(member.end is None for member in leading(attempt)):
+    if any(member.end is None for member in deciding_members(attempt)):
         return
     running = [member for member in attempt.present if member.end is None]
     for member in running:
@@ -234,7 +238,7 @@ def finish(state: State, attempt: Attempt, text: str, now: Instant) -> None:
     state.actions.append(PublishOutputs(job=attempt.job, attempt=attempt.number))
 
 
-def leading(attempt: Attempt) -> list[Member]:
+def deciding_members(attempt: Attempt) -> list[Member]:
     """Members whose ends decide the job's: those with a barrier, or all if there are none."""
     return attempt.with_barrier or attempt.present
 

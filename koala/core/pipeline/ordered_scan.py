@@ -19,7 +19,7 @@ VISITED_MAX = 200
 """Jobs that one scan visits, the first in the order: the journal keeps the order of each scan."""
 
 
-class Sorting:
+class OrderedScanner:
     """Discipline of one queue whose jobs are tried in the order of its policy."""
 
     def queues(self, _state: State) -> tuple[QueueName, ...]:

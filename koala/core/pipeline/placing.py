@@ -14,7 +14,7 @@ from koala.core.model.timers import TimerKind
 from koala.core.model.values import FOREVER, Instant, SiteName, UserName
 from koala.core.model.visiting import is_draining_for_aged
 from koala.core.pipeline.claiming import try_to_claim
-from koala.core.pipeline.claiming_schedule import first_claim, tries_left
+from koala.core.pipeline.claiming_schedule import first_try_at, tries_left
 from koala.core.pipeline.copying import assign_member
 from koala.core.pipeline.ending import fail
 from koala.core.pipeline.queue_entry import admit, set_timer
@@ -26,9 +26,9 @@ from koala.core.queries import (
     is_optional_member,
     part_of_file,
     placement_policy,
-    sites_asked_enough,
+    sites_with_full_window,
 )
-from koala.core.resources import asks, lack
+from koala.core.resources import describe_missing, needs_resources
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.protocol.messages import RESOURCES
@@ -78,8 +78,10 @@ class CapacityCheck:
             fixed = fixed_site(job, index)
             owner = job.spec.owner
             shut = closed
-            if asks(component):
-                lacking = [n for n, site in self._sites.items() if lack(component, site)]
+            if needs_resources(component):
+                lacking = [
+                    n for n, site in self._sites.items() if describe_missing(component, site)
+                ]
                 shut = (*closed, *lacking)
             most = self._most(owner, shut) if fixed is None else self._at(fixed, owner, shut)
             if most >= component.processors:
@@ -206,7 +208,7 @@ def _shape(job: Job) -> Hashable:
 
 def _needs(component: ComponentSpec) -> Hashable:
     """Part of a cache key: what a component needs beside processors."""
-    if not asks(component):
+    if not needs_resources(component):
         return None
     return tuple([getattr(component, name) for name in RESOURCES])
 
@@ -271,12 +273,12 @@ def place(state: State, job: Job, placement: Placement, view: GridView, now: Ins
             view.book(assignment)
             assign_member(state, attempt, member, assignment, now)
     view.close_probed(a.site for a in placement.assignments)
-    claim_at = first_claim(state, job, attempt)
+    claim_at = first_try_at(state, job, attempt)
     sites = ", ".join(str(m.site or "nowhere yet") for m in attempt.members)
     text = f"placed on {sites}" if by_component else "its deadline is near"
     state.enter(job, Claiming(attempt=attempt, claim_at=claim_at), text, now)
     if claim_at <= now:
         try_to_claim(state, attempt, now)
-        view.close(sites_asked_enough(state))
+        view.close(sites_with_full_window(state))
     else:
         state.timers.set(claim_at, TimerKind.CLAIM, job.id)

@@ -17,7 +17,7 @@ def enter_queue(state: State, job: Job, text: str, now: Instant) -> None:
     state.enter(job, Placing(queued_at=now), text, now)
     enqueue(state, job)
     if job.deadline_at is None:
-        state.ask_scan_for(job)
+        state.request_try(job)
     else:
         await_try(state, job, now)
 
@@ -47,7 +47,7 @@ def await_try(state: State, job: Job, now: Instant) -> None:
     if left:
         set_timer(state, job, TimerKind.TRY, left[0], now)
     if job.spec.all_inputs:
-        state.ask_scan()
+        state.request_scan()
 
 
 def set_timer(state: State, job: Job, kind: TimerKind, at: Instant, now: Instant) -> None:

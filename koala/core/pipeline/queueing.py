@@ -10,18 +10,18 @@ from koala.core.model.placement_queues import BY_PRIORITY, describe_queue, queue
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, Priority, QueueName
 from koala.core.model.visiting import Discipline
-from koala.core.pipeline.claiming_schedule import missed_at
-from koala.core.pipeline.ordered_scan import Sorting
+from koala.core.pipeline.claiming_schedule import deadline_missed_at
+from koala.core.pipeline.dependencies import add_dependencies, unfinished_predecessors
+from koala.core.pipeline.ordered_scan import OrderedScanner
 from koala.core.pipeline.placing import place_timed, reserves_for_aged, try_to_place
 from koala.core.pipeline.queue_entry import admit, await_try, enqueue, set_timer
-from koala.core.pipeline.rounds import Rounds
-from koala.core.pipeline.succession import begin_wait, unfinished
-from koala.core.policy_api import Ordering, Scans
+from koala.core.pipeline.rounds import RoundsScanner
+from koala.core.policy_api import HighLowScans, Ordering
 from koala.core.queries import grid_view_of
 from koala.core.state import QueueScanner, State
 
 
-class Scanning:
+class HighLowScanner:
     """Discipline that scans the high and low queue in the cycle of its policy."""
 
     def queues(self, _state: State) -> tuple[QueueName, ...]:
@@ -88,15 +88,19 @@ def next_priority(state: State) -> Priority:
 
     def ask() -> str:
         policy = state.policies.queueing
-        assert isinstance(policy, Scans), policy
+        assert isinstance(policy, HighLowScans), policy
         return policy.turn(scans, high_scans_per_low)
 
     return Priority(str(state.recorder.ask(ask)))
 
 
 SCANS = "scans"
-SCANNERS: dict[str, QueueScanner] = {SCANS: Scanning(), "rounds": Rounds(), "sorted": Sorting()}
-KINDS: dict[type, str] = {Scans: SCANS, Discipline: "rounds", Ordering: "sorted"}
+SCANNERS: dict[str, QueueScanner] = {
+    SCANS: HighLowScanner(),
+    "rounds": RoundsScanner(),
+    "sorted": OrderedScanner(),
+}
+KINDS: dict[type, str] = {HighLowScans: SCANS, Discipline: "rounds", Ordering: "sorted"}
 """Kinds of disciplines; a replay selects one by the recorded answer."""
 
 
@@ -118,14 +122,14 @@ def adopt_discipline(state: State) -> None:
     order = {job: number for number, job in enumerate(state.jobs)}
     for job in sorted(jobs, key=lambda job: (queued_at(job), order[job.id])):
         state.queues.append(job, state.turns.queue_for(state, job))
-        state.ask_scan()
+        state.request_scan()
 
 
 def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
     if event.job in state.jobs:
         return
     has_room = state.has_room
-    waiting = Waiting(on=unfinished(state, event.spec))
+    waiting = Waiting(on=unfinished_predecessors(state, event.spec))
     job = Job(
         id=event.job,
         spec=event.spec,
@@ -137,9 +141,9 @@ def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
     if event.key:
         state.keys[event.key] = (job.id, event.digest)
     if job.deadline_at is not None:
-        set_timer(state, job, TimerKind.MISS, missed_at(state, job), now)
+        set_timer(state, job, TimerKind.MISS, deadline_missed_at(state, job), now)
     if waiting.on:
-        begin_wait(state, job, waiting)
+        add_dependencies(state, job, waiting)
         awaited = ", ".join(one.describe() for one in job.spec.after if one.job in waiting.on)
         state.announce(
             job, f"submitted, {event.spec.priority.value} priority; waits for {awaited}", now
@@ -156,7 +160,7 @@ def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
     elif state.is_paced:
         state.turns.try_arrived(state, job, now)
     else:
-        state.ask_scan_for(job)
+        state.request_try(job)
 
 
 def on_scan_due(state: State, now: Instant) -> None:

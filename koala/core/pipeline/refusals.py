@@ -19,14 +19,14 @@ from koala.core.model.grid import GridView, Site
 from koala.core.model.job import SITE_FAULTS, ClaimEnd, EndKind, Job, Placing
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, JobId, SiteName
-from koala.core.sites import ended_well, erred
+from koala.core.sites import record_error, reset_errors
 from koala.core.state import State
 
 
 def count_end_for_site(state: State, site: Site, claim: Claim, end: ClaimEnd, now: Instant) -> None:
     """Count the end for or against its site."""
     if end.is_well:
-        if ended_well(site):
+        if reset_errors(site):
             state.announce_site(site, "usable again: a component ended well", now)
         return
     # A lease may expire because the daemon was down, which is no error of a site.
@@ -55,14 +55,14 @@ def count_error(state: State, site: Site, job: JobId, reason: str, now: Instant)
             for one, times in site.erring.items()
             if one in owing or (one in state.jobs and not state.jobs[one].is_over)
         }
-    rests_until = erred(site, job, state.parameters, now)
+    rests_until = record_error(site, job, state.parameters, now)
     if rests_until is not None:
         text = f"unusable after {site.errors} consecutive errors; the last: {reason}"
         state.announce_site(site, text, now)
         state.timers.set(rests_until, TimerKind.PROBE, site.name)
 
 
-def is_for_good(claim: Claim, end: ClaimEnd, now: Instant) -> bool:
+def is_permanent_refusal(claim: Claim, end: ClaimEnd, now: Instant) -> bool:
     """Return True if a claim was refused for another reason than its wait in the site's queue."""
     grace_s = claim.grace_until - claim.asked_at
     is_early = now - claim.asked_at < grace_s / 2
@@ -71,7 +71,7 @@ def is_for_good(claim: Claim, end: ClaimEnd, now: Instant) -> bool:
 
 def note_refusal(state: State, job: Job, claim: Claim, end: ClaimEnd, now: Instant) -> None:
     """Back off from a site that refused the job, for longer than the last time."""
-    if is_for_good(claim, end, now):
+    if is_permanent_refusal(claim, end, now):
         _leave(state, job, claim.site, Trouble.REFUSED, end.reason, now, since=claim.asked_at)
 
 
@@ -105,7 +105,7 @@ def _leave(
 def on_back_off_over(state: State, job: Job) -> None:
     """Try a queued job again when the pause of a site is over."""
     if isinstance(job.phase, Placing) and job.deadline_at is None:
-        state.ask_scan_for(job)
+        state.request_try(job)
 
 
 def reset_refusals(job: Job) -> None:

@@ -30,7 +30,7 @@ from koala.core.state import State
 NO_JOBS: JobQueue = {}
 
 
-class Rounds:
+class RoundsScanner:
     """Discipline of a global queue and one for each site, visited in rounds."""
 
     def queues(self, state: State) -> tuple[QueueName, ...]:

@@ -10,12 +10,12 @@ from koala.core.model.job import ClaimEnd, Claiming, EndKind, Starting
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, SiteName
 from koala.core.pipeline.claim_end import on_gone
-from koala.core.pipeline.claiming import move_claim
+from koala.core.pipeline.claiming import reschedule_claiming_try
 from koala.core.pipeline.ending import set_back
 from koala.core.pipeline.refusals import count_error, note_error
 from koala.core.pipeline.start_barrier import advance_start
 from koala.core.queries import claims_of, live_attempt
-from koala.core.sites import ended_well, note_report
+from koala.core.sites import note_report, reset_errors
 from koala.core.state import State
 
 
@@ -27,7 +27,7 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
         transfer, size_bytes=event.size_bytes, took_s=event.took_s, now=now
     )
     if transfer.booked_bps:
-        state.ask_scan()  # the bandwidth of the link is free again
+        state.request_scan()  # the bandwidth of the link is free again
     attempt = live_attempt(state, transfer.job, transfer.attempt)
     if attempt is None:
         return
@@ -45,7 +45,7 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
     if isinstance(job.phase, Starting):
         advance_start(state, job.phase, now)
     else:
-        move_claim(state, job, now)
+        reschedule_claiming_try(state, job, now)
 
 
 def on_transfer_progressed(state: State, event: ev.TransferProgressed, now: Instant) -> None:
@@ -55,7 +55,7 @@ def on_transfer_progressed(state: State, event: ev.TransferProgressed, now: Inst
         return
     state.files.advance(transfer, size_bytes=event.size_bytes, took_s=event.took_s, now=now)
     if live_attempt(state, transfer.job, transfer.attempt) is not None:
-        move_claim(state, state.jobs[transfer.job], now)
+        reschedule_claiming_try(state, state.jobs[transfer.job], now)
 
 
 def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> None:
@@ -96,7 +96,7 @@ def on_registered(state: State, event: ev.SiteRegistered, now: Instant) -> None:
     gpus = event.facts.resources.gpus
     more = f" and {gpus} GPUs" if gpus else ""
     state.announce_site(site, f"connected with {event.facts.processors} processors{more}", now)
-    state.ask_scan(site.name)
+    state.request_scan(site.name)
 
 
 def on_disconnected(state: State, name: SiteName, now: Instant) -> None:
@@ -135,7 +135,7 @@ def on_reported(state: State, event: ev.SiteReported) -> None:
     site.has_told_resources |= event.tells_resources
     gpus = event.idle_gpus
     if note_report(site, idle=event.idle, through=event.through, idle_gpus=gpus):
-        state.ask_scan(site.name)
+        state.request_scan(site.name)
 
 
 def on_drained(state: State, event: ev.SiteDrained, now: Instant) -> None:
@@ -152,9 +152,9 @@ def on_resumed(state: State, event: ev.SiteResumed, now: Instant) -> None:
         return
     site.is_drained = False
     site.renewed_at = now
-    ended_well(site)
+    reset_errors(site)
     state.announce_site(site, f"resumed by {event.by or 'an operator'}", now)
-    state.ask_scan()
+    state.request_scan()
 
 
 def on_declared_lost(state: State, event: ev.SiteDeclaredLost, now: Instant) -> None:
@@ -173,4 +173,4 @@ def on_rested(state: State, name: SiteName, now: Instant) -> None:
     if is_due and not site.is_probing:
         site.is_probing = True
         state.announce_site(site, "rested; the next claim is a probe", now)
-        state.ask_scan()
+        state.request_scan()

@@ -58,11 +58,11 @@ def advance_start(state: State, starting: Starting, now: Instant) -> None:
         return
     if starts_early(state, job):
         attempt.start_at = min(attempt.start_at, now)
-    lead = lead_over(state, attempt, round_trips=ARMED_AHEAD, arms=tested.arms)
+    lead = release_lead_s(state, attempt, round_trips=ARMED_AHEAD, arms=tested.arms)
     if now < attempt.start_at - lead:
         state.timers.set(attempt.start_at - lead, TimerKind.ARM, job.id)
-    elif tested.arming is None or now >= answers_until(state, tested.arming):
-        asked_lead = lead_over(state, attempt, round_trips=1, arms=tested.arms)
+    elif tested.arming is None or now >= arm_expires_at(state, tested.arming):
+        asked_lead = release_lead_s(state, attempt, round_trips=1, arms=tested.arms)
         release_at = max(attempt.start_at, now + asked_lead)
         late_at = latest_start_at(state, job, release_at)
         if late_at < release_at + min(lead, state.parameters.late_max_s):
@@ -119,7 +119,7 @@ def _block_start(state: State, starting: Starting, problem: str, now: Instant) -
     set_back(state, starting.attempt, reason, now)
 
 
-def lead_over(state: State, attempt: Attempt, *, round_trips: int, arms: int) -> Seconds:
+def release_lead_s(state: State, attempt: Attempt, *, round_trips: int, arms: int) -> Seconds:
     """Return the lead of a T over its Arm, by the round trips that were measured to the members'
     sites.
     """
@@ -141,7 +141,7 @@ def latest_start_at(state: State, job: Job, release_at: Instant) -> Instant:
     return from_at + state.parameters.late_max_s
 
 
-def answers_until(state: State, arming: Arming) -> Instant:
+def arm_expires_at(state: State, arming: Arming) -> Instant:
     """Instant at which an Arm without all answers is repeated. It is after T, because the Release
     may name a later one, and long before D."""
     limits = state.parameters
@@ -174,7 +174,7 @@ def arm(state: State, starting: Starting, release_at: Instant, now: Instant) -> 
                 peers=peers,
             )
         )
-    state.timers.set(answers_until(state, arming), TimerKind.RELEASE, job.id)
+    state.timers.set(arm_expires_at(state, arming), TimerKind.RELEASE, job.id)
 
 
 def peers_of(state: State, job: Job, claims: list[Claim]) -> tuple[Peer, ...]:
@@ -231,7 +231,7 @@ def on_armed(state: State, event: ev.ClaimArmed, now: Instant) -> None:
     arming = replace(arming, waiting=tuple(one for one in arming.waiting if one != claim.id))
     starting = replace(starting, arming=arming)
     state.enter(job, starting, "", now)
-    if not arming.waiting and now < answers_until(state, arming):
+    if not arming.waiting and now < arm_expires_at(state, arming):
         release(state, starting, arming, now)
 
 
@@ -241,7 +241,7 @@ def release(state: State, starting: Starting, arming: Arming, now: Instant) -> N
     """
     attempt = starting.attempt
     job = state.jobs[attempt.job]
-    decision = Release(number=arming.number, at=decided_at(state, starting, arming, now))
+    decision = Release(number=arming.number, at=choose_release_at(state, starting, arming, now))
     attempt.may_run = True
     for claim in claims_of(state, attempt.at_barrier):
         assert isinstance(claim.phase, Armed), f"{claim.id} is {claim.phase}"
@@ -250,7 +250,7 @@ def release(state: State, starting: Starting, arming: Arming, now: Instant) -> N
     state.enter(job, Releasing(attempt=attempt, release=decision), "released", now)
 
 
-def decided_at(state: State, starting: Starting, arming: Arming, now: Instant) -> Instant:
+def choose_release_at(state: State, starting: Starting, arming: Arming, now: Instant) -> Instant:
     """Choose T at the decision.
 
     T is ahead by the time that this round of Arm messages took: it contains the way of a Release to

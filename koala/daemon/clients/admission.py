@@ -17,15 +17,15 @@ from operator import attrgetter
 
 from koala.core.feasibility import (
     ANY,
-    Room,
+    Capacity,
+    capacities_of,
+    components_per_site_max,
     describe_misfit,
     empty_view,
-    fits,
-    gpu_pieces_of,
-    gpu_rooms_of,
-    most_at_a_site,
-    pieces_of,
-    rooms_of,
+    gpu_capacities_of,
+    gpu_requirements_of,
+    may_fit,
+    requirements_of,
 )
 from koala.core.model.grid import GridView, Part, PlacementRequest, Site, SiteView, Unplaceable
 from koala.core.model.job_spec import ComponentSpec, JobSpec, StartType
@@ -65,7 +65,7 @@ class Verdicts:
         if grid != self._grid or len(self._known) >= VERDICTS_MAX:
             self._grid = grid
             self._known.clear()
-            self._most = most_at_a_site(scheduler.policies.place)
+            self._most = components_per_site_max(scheduler.policies.place)
         shape = _shape(spec, unseen)
         verdict = self._known.get(shape)
         if verdict is None:
@@ -198,40 +198,46 @@ def _check_together(
 ) -> list[str]:
     """Check that all needed components fit at once: on all sites, on the registered ones, and on
     those that are usable now."""
-    pieces, needed = pieces_of(spec), spec.needed
+    requirements, needed = requirements_of(spec), spec.needed
     if spec.distinct and needed > len(sites) + len(unseen):
         raise RejectedError(
             f"the job needs {needed} different sites: there are {len(sites) + len(unseen)}"
         )
-    rooms = rooms_of(sites.values(), spec.owner, most)
-    unknown = [Room(name, ANY) for name in unseen]
-    if not fits(pieces, needed, [*rooms, *unknown]):
+    capacities = capacities_of(sites.values(), spec.owner, most)
+    unknown = [Capacity(name, ANY) for name in unseen]
+    if not may_fit(requirements, needed, [*capacities, *unknown]):
         raise RejectedError(
-            f"the job can never start: {describe_misfit(pieces, needed, rooms)}; allowed is what"
-            " fits when nothing else runs"
+            f"the job can never start: {describe_misfit(requirements, needed, capacities)};"
+            " allowed is what fits when nothing else runs"
         )
-    if unknown and not fits(pieces, needed, rooms):
+    if unknown and not may_fit(requirements, needed, capacities):
         return [
-            f"{describe_misfit(pieces, needed, rooms)}; the job waits for sites that have not"
-            f" registered yet, so their sizes are unknown: {_few(unseen)}"
+            f"{describe_misfit(requirements, needed, capacities)}; the job waits for sites that"
+            f" have not registered yet, so their sizes are unknown: {_few(unseen)}"
         ]
-    gpus = gpu_pieces_of(spec)
+    gpus = gpu_requirements_of(spec)
     is_known = not unseen and not any(
         may_have_gpus(component, site)
         for component in spec.components
         if component.gpus
         for site in sites.values()
     )
-    if gpus and is_known and not fits(gpus, len(gpus), gpu_rooms := gpu_rooms_of(sites.values())):
-        asked = " + ".join(str(piece.processors) for piece in gpus)
-        each = ", ".join(f"{room.name} has {room.processors:g}" for room in gpu_rooms)
+    if (
+        gpus
+        and is_known
+        and not may_fit(gpus, len(gpus), gpu_capacities := gpu_capacities_of(sites.values()))
+    ):
+        asked = " + ".join(str(need.processors) for need in gpus)
+        each = ", ".join(
+            f"{capacity.name} has {capacity.processors:g}" for capacity in gpu_capacities
+        )
         raise RejectedError(f"the job can never start: its components need {asked} GPUs; {each}")
-    usable = [room for room in rooms if is_usable(sites[room.name])]
-    if len(usable) < len(rooms) and not fits(pieces, needed, usable):
+    usable = [capacity for capacity in capacities if is_usable(sites[capacity.name])]
+    if len(usable) < len(capacities) and not may_fit(requirements, needed, usable):
         away = [_state(site) for site in sites.values() if not is_usable(site)]
         return [
-            f"{describe_misfit(pieces, needed, usable)}; the job waits for sites that cannot be"
-            f" used now: {_few(away)}"
+            f"{describe_misfit(requirements, needed, usable)}; the job waits for sites that cannot"
+            f" be used now: {_few(away)}"
         ]
     return []
 
@@ -456,8 +462,8 @@ def _check_policy(spec: JobSpec, scheduler: Scheduler, sites: Mapping[SiteName, 
         ),
         user=spec.owner,
     )
-    room = len(spec.components)
-    views = [SiteView(name=name, processors=room, idle=room) for name in sites]
+    capacity = len(spec.components)
+    views = [SiteView(name=name, processors=capacity, idle=capacity) for name in sites]
     grid = GridView(views, replicas={}, bandwidth={}, bandwidth_default=1.0)
     answer = scheduler.policies.place(request, grid)
     if isinstance(answer, Unplaceable):

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import grpc
 import msgspec
 
-from koala.core.ended_jobs import alone
+from koala.core.ended_jobs import state_of_jobs
 from koala.core.model.events import (
     JobCancelRequested,
     ReplicaRemoved,
@@ -143,7 +143,7 @@ class Service(KoalaServicer):
         past = await self.journal.job(result.job)
         if past is None:
             return result
-        return _cancel(read_only_batch(alone(past), past.submitted_at), past.id, by)
+        return _cancel(read_only_batch(state_of_jobs(past), past.submitted_at), past.id, by)
 
     # --- queries ----------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Service(KoalaServicer):
             past = await self.journal.job(job)
             if past is None:
                 raise
-            return decide(read_only_batch(alone(past), past.submitted_at))
+            return decide(read_only_batch(state_of_jobs(past), past.submitted_at))
 
     async def Sites(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from koala.core.ended_jobs import LOT, Forgotten, forget
+from koala.core.ended_jobs import LOT, EvictedJob, evict_ended_jobs
 from koala.core.model.actions import Action, Announce
 from koala.core.model.events import Event, Woken
 from koala.core.model.job import Job
@@ -390,12 +390,12 @@ class GroupCommit:
         self._jobs += 1
         return self._jobs
 
-    def _forget(self) -> Sequence[Forgotten]:
+    def _forget(self) -> Sequence[EvictedJob]:
         """Evict jobs that ended before this batch; the actions of later ones have not left yet."""
         upkeep = self._upkeep
         if upkeep is None:
             return ()
-        return forget(
+        return evict_ended_jobs(
             self._scheduler,
             self._begun_at,
             keep=upkeep.keep_jobs,

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 
 from koala.core.model.claim import Claim
 from koala.core.model.grid import Site
-from koala.core.model.placement_queues import queued_at, short
+from koala.core.model.placement_queues import queue_label, queued_at
 from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_resting, is_usable
@@ -59,13 +59,13 @@ def read_jobs(readings: Readings, scheduler: Scheduler, now: Instant) -> None:
     counts: Counter[tuple[str, str]] = Counter()
     for identity in scheduler.placed:
         job = scheduler.jobs[identity]
-        queue = m.NO_QUEUE if job.queue is None else short(job.queue)
+        queue = m.NO_QUEUE if job.queue is None else queue_label(job.queue)
         counts[job.phase_name.lower(), queue] += 1
     for name, line in queues.lines.items():
-        counts["placing", short(name)] = len(line)
+        counts["placing", queue_label(name)] = len(line)
         head = next(iter(line.values()), None)
         age_s = 0.0 if head is None else max(0.0, now - queued_at(head))
-        readings.set(m.QUEUE_AGE, age_s, short(name))
+        readings.set(m.QUEUE_AGE, age_s, queue_label(name))
     counts["placing", "deadline"] = len(queues.timed)
     counts["delayed", m.NO_QUEUE] = len(queues.delayed)
     alive = len(scheduler.jobs) - len(scheduler.ended)

@@ -37,7 +37,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from koala.core.ended_jobs import forget
+from koala.core.ended_jobs import evict_ended_jobs
 from koala.core.model.values import Instant
 from koala.daemon.auth.audit import note
 from koala.daemon.state.folder import FILE, LOCK, MARK, RESTORED
@@ -256,7 +256,7 @@ def _read_back(reader: JournalReader, progress: Progress | None) -> None:
         if SCHEMA.number(connection, reader.source) == JOURNAL.newest:
             check_jobs(connection, reader.source)
     for number, step in enumerate(replay(reader), 1):
-        forget(step.scheduler, step.record.at, keep=OVER_KEPT, keep_s=0.0)
+        evict_ended_jobs(step.scheduler, step.record.at, keep=OVER_KEPT, keep_s=0.0)
         if progress is not None and number % PROGRESS_EVENTS == 0:
             progress(number / max(number, reader.events))
 

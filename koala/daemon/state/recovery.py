@@ -20,7 +20,7 @@ from koala.core.model.job_spec import JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, Instant, JobId
 from koala.core.scheduler import Scheduler
-from koala.core.snapshot import NotSavedError, load, save
+from koala.core.snapshot import UnreadableSnapshotError, load, save
 from koala.daemon.auth.authority import FOLDER
 from koala.daemon.config import Config, CoreSettings
 from koala.daemon.loop.group_commit import GroupCommit
@@ -233,7 +233,7 @@ def _start(journal: Journal, config: CoreSettings) -> tuple[KeptSnapshot | None,
                 require_digest(journal.path, scheduler, kept.mark.seq, kept.snapshot.digest)
             else:
                 require_sound(scheduler, kept.at)
-        except (NotSavedError, AssertionError) as error:
+        except (UnreadableSnapshotError, AssertionError) as error:
             reason = f"{journal.path}: the snapshot after event {kept.mark.seq}: {error}"
             problems.append(JournalError(reason))
             continue

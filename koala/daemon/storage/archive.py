@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from koala.core.ended_jobs import Forgotten
+from koala.core.ended_jobs import EvictedJob
 from koala.core.model.job import Job
 from koala.core.model.values import Instant, JobId
 from koala.core.snapshot import load_object, save_object
@@ -183,7 +183,7 @@ def drop_damaged_snapshots(connection: sqlite3.Connection) -> list[int]:
 # --- jobs -----------------------------------------------------------------------------------------
 
 
-def write_jobs(connection: sqlite3.Connection, forgotten: Sequence[Forgotten]) -> None:
+def write_jobs(connection: sqlite3.Connection, forgotten: Sequence[EvictedJob]) -> None:
     """Insert archived jobs within the writer's transaction. Idempotent: a replay repeats it."""
     rows = []
     for one in forgotten:

@@ -26,7 +26,7 @@ from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, Instant
 from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
-from koala.core.snapshot import NotSavedError, load
+from koala.core.snapshot import UnreadableSnapshotError, load
 from koala.daemon.state.folder import FILE, MARK
 from koala.daemon.storage.archive import KeptSnapshot, read_snapshots
 from koala.daemon.storage.journal import SCHEMA, cut_short, read_events, written_by
@@ -145,7 +145,7 @@ def _scheduler(reader: JournalReader) -> Scheduler:
         return Scheduler(Parameters(), NO_POLICIES)
     try:
         return load(reader.begin.snapshot.plain, NO_POLICIES, reader.begin.snapshot.specs)
-    except NotSavedError as error:
+    except UnreadableSnapshotError as error:
         reason = f"the snapshot after event {reader.begin.mark.seq} cannot be used: {error}"
         raise JournalError(f"{reader.source}: {reason}") from error
 

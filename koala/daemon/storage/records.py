@@ -19,12 +19,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from koala.core.ended_jobs import Forgotten
+from koala.core.ended_jobs import EvictedJob
 from koala.core.model.events import EVENTS, KINDS, Event, JobSubmitted, ParametersChanged
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.parameters import BEFORE
 from koala.core.model.values import Instant
-from koala.core.snapshot import NotSavedError
+from koala.core.snapshot import UnreadableSnapshotError
 from koala.daemon.storage.spec_codec import SUBMITTED_ROW, SpecReader, row_of_submission
 from koala.errors import ConfigError, DamagedError, JournalError
 from koala.runtime.sqlite_store import reading
@@ -82,7 +82,7 @@ class Batch:
     records: Sequence[Record]
     notices: Sequence[Notice] = ()
     digest: str | None = None
-    forgotten: Sequence[Forgotten] = ()
+    forgotten: Sequence[EvictedJob] = ()
     snapshot: Snapshot | None = None
     core: int | None = None  # this version of the core writes from now on
     is_takeover: bool = False  # another one wrote before
@@ -113,7 +113,7 @@ def unusable(source: Path | str, what: str) -> DamagedError:
 
 def trusted(path: Path, what: str) -> AbstractContextManager[None]:
     """Turn errors of reads that no loss of events explains into a JournalError."""
-    return reading(path, what, RESTORE, *UNREADABLE, NotSavedError, zlib.error)
+    return reading(path, what, RESTORE, *UNREADABLE, UnreadableSnapshotError, zlib.error)
 
 
 # --- events as text -------------------------------------------------------------------------------

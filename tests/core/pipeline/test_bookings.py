@@ -17,7 +17,7 @@ from koala.core.model.job import EndKind
 from koala.core.model.job_spec import Hint
 from koala.core.model.values import JobId, SiteName, TransferId
 from koala.core.policy_api import NO_POLICIES, Recorder
-from koala.core.queries import booked
+from koala.core.queries import booked_bandwidth
 from koala.core.scheduler import Scheduler
 from koala.policies import chosen
 from koala.views.digest import digest
@@ -57,7 +57,7 @@ def test_a_copy_is_ordered_at_the_rate_that_was_booked_for_it() -> None:
     order = script.expect(StartTransfer, source="home", target="delft")
     assert order.booked_bps == 50.0
     assert job_document(script.scheduler, JobId("j1"))["timeline"]["transfer_estimate_s"] == 20.0
-    assert booked(script.scheduler) == {(HOME, DELFT): 50.0}
+    assert booked_bandwidth(script.scheduler) == {(HOME, DELFT): 50.0}
     assert script.scheduler.wanted(DELFT).fetches == (order,)
     part = job_document(script.scheduler, JobId("j1"))["parts"][0]
     assert (part["mips"], part["booked_bps"]) == (2000.0, 50.0)
@@ -83,7 +83,7 @@ def test_what_was_booked_is_free_when_the_copy_is_done() -> None:
     script.tell(reader("j2", length_mi=20_000.0)).expect_nothing()
     script.at(8).tell(finished("j1/1/t1"))
     assert script.expect(StartTransfer, transfer="j2/1/t1").booked_bps == 100.0
-    assert booked(script.scheduler) == {(HOME, DELFT): 100.0}
+    assert booked_bandwidth(script.scheduler) == {(HOME, DELFT): 100.0}
 
 
 def test_what_was_booked_is_free_when_the_job_is_cancelled() -> None:
@@ -98,7 +98,7 @@ def test_a_booked_copy_teaches_nothing_about_its_link() -> None:
     """Its limit says nothing about what the link could do."""
     script = a_grid().replica("data", "home", 1_000_000)
     script.tell(reader("j1", length_mi=1e9)).drop()
-    assert booked(script.scheduler) == {(HOME, DELFT): 2.0}
+    assert booked_bandwidth(script.scheduler) == {(HOME, DELFT): 2.0}
     script.tell(
         TransferFinished(transfer=TransferId("j1/1/t1"), size_bytes=1_000_000, took_s=500_000.0)
     )
@@ -109,10 +109,10 @@ def test_a_booked_copy_teaches_nothing_about_its_link() -> None:
 def test_a_local_reader_books_its_site_s_own_link_until_it_ends() -> None:
     script = a_grid().report("home", 1).replica("data", "home", 1000)
     script.tell(reader("j1", length_mi=20_000.0)).running("j1")
-    assert booked(script.scheduler) == {(HOME, HOME): 25.0}
+    assert booked_bandwidth(script.scheduler) == {(HOME, HOME): 25.0}
     script.gone("j1/1/0/1", EndKind.EXITED)
     assert script.phase("j1") == "Finished"
-    assert booked(script.scheduler) == {}
+    assert booked_bandwidth(script.scheduler) == {}
 
 
 def test_the_hint_of_a_job_decides_under_service() -> None:
@@ -140,7 +140,7 @@ def test_a_replay_has_the_same_bookings_and_asks_nobody() -> None:
     again = Scheduler(script.parameters, NO_POLICIES)
     for event, now, answers in script.journal:
         again.replay(event, now, json.loads(answers))
-    assert booked(again) == {(HOME, DELFT): 50.0}
+    assert booked_bandwidth(again) == {(HOME, DELFT): 50.0}
     assert digest(again) == digest(script.scheduler)
 
 

@@ -19,7 +19,7 @@ from koala.core.model.job import EndKind
 from koala.core.model.job_spec import Deadline
 from koala.core.model.replicas import CHECKED_BPS
 from koala.core.model.values import JobId, SiteName, TransferId
-from koala.core.pipeline.claiming import victims
+from koala.core.pipeline.claiming import preemption_victims
 from koala.views.documents import whole_document
 from koala.views.explain import why
 from tests.core.conftest import Begin
@@ -230,7 +230,7 @@ def test_who_started_early_is_preempted_by_that_start(begin: Begin) -> None:
     script = far(begin, preempt="complete").tell(a_job("j1", 4, file="data"))
     here(script.at(3), took_s=2.9).running("j1")
     script.at(50).tell(a_job("j2", 4)).running("j2")
-    assert [victim.job for victim in victims(script.scheduler)] == ["j2", "j1"]
+    assert [victim.job for victim in preemption_victims(script.scheduler)] == ["j2", "j1"]
 
 
 def test_a_released_job_moves_no_more(begin: Begin) -> None:

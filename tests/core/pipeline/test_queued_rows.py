@@ -9,7 +9,7 @@ import pytest
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import JobId
 from koala.core.policy_api import NO_POLICIES
-from koala.core.snapshot import NotSavedError, load, save
+from koala.core.snapshot import UnreadableSnapshotError, load, save
 from koala.views.digest import digest
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
@@ -53,12 +53,12 @@ def test_descriptions_may_be_kept_beside_the_state(queued: Script) -> None:
     assert "specs" not in plain
     assert specs == [job.spec for job in queued.scheduler.jobs.values()]
     assert digest(load(plain, NO_POLICIES, specs)) == digest(queued.scheduler)
-    with pytest.raises(NotSavedError, match="IndexError"):
+    with pytest.raises(UnreadableSnapshotError, match="IndexError"):
         load(plain, NO_POLICIES, specs[:1])
 
 
 def test_an_order_that_lacks_a_job_is_refused(queued: Script) -> None:
     plain = save(queued.scheduler)
     plain["order"].pop()
-    with pytest.raises(NotSavedError, match="5 jobs and an order of 4"):
+    with pytest.raises(UnreadableSnapshotError, match="5 jobs and an order of 4"):
         load(plain, NO_POLICIES)

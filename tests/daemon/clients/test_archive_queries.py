@@ -17,7 +17,7 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import AsyncClient, AsyncJobHandle, Submission
-from koala.core.ended_jobs import Forgotten
+from koala.core.ended_jobs import EvictedJob
 from koala.core.model.job import Cancelled, Job
 from koala.core.model.values import JobId, UserName
 from koala.daemon.auth.access_rules import Caller, Kind, Role
@@ -250,10 +250,10 @@ def test_past_jobs_go_after_their_time() -> None:
 HERE = Path("x")
 
 
-def ended_jobs(count: int, owner: str = "") -> list[Forgotten]:
+def ended_jobs(count: int, owner: str = "") -> list[EvictedJob]:
     """Job n lived from n to n + 10."""
     return [
-        Forgotten(
+        EvictedJob(
             job=Job(
                 id=JobId(f"j{number}{owner}"),
                 spec=replace(a_spec(1), owner=UserName(owner)),
@@ -268,7 +268,7 @@ def ended_jobs(count: int, owner: str = "") -> list[Forgotten]:
     ]
 
 
-def archive_of(jobs: list[Forgotten]) -> sqlite3.Connection:
+def archive_of(jobs: list[EvictedJob]) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
     connection.executescript(archive.TABLES + archive.INDEX)
     archive.write_jobs(connection, jobs)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from koala.core.model.job import TERMINAL
-from koala.core.model.placement_queues import short
+from koala.core.model.placement_queues import queue_label
 from koala.core.model.values import JobId, SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.loop.group_commit import DurableBatch, GroupCommit
@@ -66,7 +66,7 @@ class Life:
             found[phase] += int(count)
         assert +found == phases
         queued = {labels[0] for labels, _ in readings.of(m.QUEUE_AGE)}
-        assert queued == {short(name) for name in self.scheduler.queues.lines}
+        assert queued == {queue_label(name) for name in self.scheduler.queues.lines}
         claimed: Counter[str] = Counter()
         for claim in self.scheduler.ledger.values():
             claimed[claim.site] += claim.processors

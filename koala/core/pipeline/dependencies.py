@@ -12,13 +12,13 @@ from dataclasses import replace
 
 from koala.core.model.job import Cancelled, Finished, Job, Waiting
 from koala.core.model.job_spec import JobSpec
-from koala.core.model.predecessors import Ended, broken_promise
+from koala.core.model.predecessors import Ended, unmet_dependency
 from koala.core.model.values import Instant, JobId
 from koala.core.pipeline.queue_entry import enter_if_room
 from koala.core.state import State
 
 
-def unfinished(state: State, spec: JobSpec) -> tuple[JobId, ...]:
+def unfinished_predecessors(state: State, spec: JobSpec) -> tuple[JobId, ...]:
     """Predecessors of a submitted job that are not over yet."""
     if not spec.after:
         return ()
@@ -26,13 +26,13 @@ def unfinished(state: State, spec: JobSpec) -> tuple[JobId, ...]:
     return tuple(job.id for job in known if job is not None and not job.is_over)
 
 
-def begin_wait(state: State, job: Job, waiting: Waiting) -> None:
+def add_dependencies(state: State, job: Job, waiting: Waiting) -> None:
     """Register a job with those that it waits for."""
     for before in waiting.on:
         state.successors.setdefault(before, {})[job.id] = None
 
 
-def end_wait(state: State, job: Job) -> None:
+def remove_dependencies(state: State, job: Job) -> None:
     """Remove a job from the successors of those that it waits for, if it does."""
     for before in job.phase.on if isinstance(job.phase, Waiting) else ():
         waiting = state.successors.get(before, {})
@@ -55,8 +55,8 @@ def resolve_successors(state: State, ended: Job, now: Instant) -> None:
             if is_well or wanted is Ended.ANY:
                 _go_on(state, job, job.phase, before.id, now)
                 continue
-            end_wait(state, job)
-            reason = broken_promise(before.id, before.phase_name)
+            remove_dependencies(state, job)
+            reason = unmet_dependency(before.id, before.phase_name)
             state.enter(job, Cancelled(at=now, reason=reason), reason, now)
             over.append(job)
         state.successors.pop(before.id, None)
