@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from koala.papers.claim_table import claim_table, mean_text, table
+from koala.papers.figures import DENSE
 from koala.papers.paper import Figure, Panel, Part
 from koala.papers.results import Results
 from koala.papers.runs import Level
@@ -210,7 +211,7 @@ def _read(found: LevelFinding | None, usual: Verdict) -> str:
 
 
 def _untestable(found: Report) -> Iterator[str]:
-    told = found.plan.paper.untestable
+    told = sorted(found.plan.paper.untestable, key=lambda one: one.place)
     if told and not _is_part(found.plan):
         yield "### Not testable here"
         rows = ((one.section, f"{one.id}. {one.text}", one.reason) for one in told)
@@ -270,9 +271,14 @@ def caption(wanted: Plan, figure: Figure) -> str:
     effort = wanted.effort
     last = wanted.seed + effort.replications - 1
     marks = any(panel.marks for panel in figure.panels)
+    drawn = [part.metric for part in figure.quantities()]
+    diverges = any(
+        one.startswith(wanted.paper.diverging) for one in drawn if wanted.paper.diverging
+    )
+    bars = "shaded bands" if any(len(one.x) > DENSE for one in figure.panels) else "error bars"
     return (
-        f"Means over {runs_of(wanted)}, seeds {wanted.seed} to {last}; error bars are 95 %"
+        f"Means over {runs_of(wanted)}, seeds {wanted.seed} to {last}; {bars} are 95 %"
         " confidence intervals (Student's t)."
-        + (" SAT: saturated, so there is no mean." if wanted.paper.diverging else "")
+        + (" SAT: saturated, so there is no mean." if diverges else "")
         + (" Broken lines and bands are numbers that the paper prints." if marks else "")
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
-from koala.papers.paper import Difference, Drawn, parts_of
+from koala.papers.paper import Comparison, Difference, Drawn, parts_of
 from koala.papers.runs import Outcome, Quantity, Run, Setting, most_are_saturated
 from koala.sim.statistics import Interval, interval
 
@@ -57,6 +57,10 @@ class Results:
             self._means[quantity] = self.contrast((quantity,), _itself)
         return self._means[quantity]
 
+    def compared(self, one: Comparison) -> Interval:
+        """Return the mean contrast of a comparison."""
+        return self.contrast(one.of, one.contrast)
+
     def drawn(self, one: Drawn) -> Interval:
         """Return the mean of what a chart shows; not finite where a part of it diverges."""
         if isinstance(one, Difference):
@@ -66,6 +70,14 @@ class Results:
     def is_drawn_saturated(self, one: Drawn) -> bool:
         """True if a part of what a chart shows has no finite mean."""
         return any(map(self.is_divergent, parts_of(one)))
+
+    def is_any_saturated(self, one: Drawn) -> bool:
+        """True if a setting of what a chart shows is saturated, whatever is measured of it."""
+        return any(self.is_saturated(part.setting) for part in parts_of(one))
+
+    def replications_of(self, one: Drawn) -> int:
+        """Count the finished runs behind what a chart shows."""
+        return min(self.replications(part.setting) for part in parts_of(one))
 
     def contrast(self, of: tuple[Quantity, ...], function: Callable[..., float]) -> Interval:
         """Return the mean of `function` over the seeds that all settings of these quantities have

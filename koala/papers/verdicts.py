@@ -28,10 +28,10 @@ RULES = f"""\
    at the confidence 1 − 5 %/m, or of many that are right some would fail by chance. Where the text
    says "in most cases", a level holds when more than half of its comparisons hold, and fails when
    at least half of them fail.
-4. A claim *holds* when it holds at all levels; it *holds only near saturation* when it holds at
-   those near saturation and not at all below; it *fails* when it fails at a level near saturation;
-   else it is *undecided*. The papers speak of charts near saturation, so what happens at lower
-   levels alone neither makes a claim hold nor fail.
+4. A claim *holds* when it holds at all levels. It *holds only near saturation* when it holds at
+   those near saturation, but fails or is undecided at a lower level. It *fails* when it fails at a
+   level near saturation; else it is *undecided*. The papers speak of charts near saturation, so
+   what happens at lower levels alone neither makes a claim hold nor fail.
 5. A comparison of every run (*all jobs*, *none*, *never*) asks of each run by itself, since an
    interval of a mean says nothing of all: it *holds* when each of two runs or more is as the claim
    says, and one that is not refutes it. It fails then, and the claim with it, at whatever level.
@@ -236,7 +236,7 @@ def _judge_level(
 
 
 def _judge_comparison(comparison: Comparison, among: int, results: Results) -> Finding:
-    difference = results.contrast(comparison.of, comparison.contrast)
+    difference = results.compared(comparison)
     refuted_by: tuple[int, ...] = ()
     if comparison.is_of_every_run:
         runs = results.runs(comparison.of, comparison.contrast)

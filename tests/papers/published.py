@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -53,22 +54,27 @@ def publish(source: Path) -> Path:
         old.unlink()
     (target / PROVENANCE).write_text(f"{json.dumps(provenance, indent=1)}\n", encoding="utf-8")
     _write_report(source, target)
-    text = (target / "report.md").read_text(encoding="utf-8")
-    for picture in target.glob("*.png"):
-        text = text.replace(f"[PNG]({picture.name}), ", "")
-        picture.unlink()
-    (target / "report.md").write_text(text, encoding="utf-8")
+    without_bitmaps(target)
     lines = (source / "runs.jsonl").read_text(encoding="utf-8").splitlines()
     sample = sorted(lines, key=lambda line: _digest(json.loads(line)["id"]))[:ROWS]
     (target / SAMPLE).write_text("".join(map(_without_id, sample)), encoding="utf-8")
     return target
 
 
+def without_bitmaps(target: Path) -> None:
+    """Remove the PNG of each drawing and its link from a report."""
+    text = (target / "report.md").read_text(encoding="utf-8")
+    text = re.sub(r"\[PNG\]\([^)]*\), ", "", text)
+    (target / "report.md").write_text(text, encoding="utf-8")
+    for picture in target.glob("*.png"):
+        picture.unlink()
+
+
 def _write_report(source: Path, target: Path) -> None:
     """Write report, tables and drawings from the rows of a reproduction. A run takes hours, and the
     form of a report may have changed since."""
     parts = read_parts([source])
-    wanted = _plan(parts[0].options)
+    wanted = plan_of(parts[0].options)
     runs = wanted.runs()
     made = merge(runs, wanted.ids(runs), parts, code=parts[0].provenance["code"])
     written = report(swept(wanted, made))
@@ -91,14 +97,14 @@ def rows(folder: Path) -> Iterator[tuple[str, list[Run]]]:
     """Yield each published row of a paper, and the runs that may give it: settings of two kinds may
     be called the same."""
     options = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["options"]
-    runs = _plan(options).runs()
+    runs = plan_of(options).runs()
     for line in (folder / SAMPLE).read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         known = (row["setting"], row["seed"])
         yield line, [one for one in runs if (str(one.setting), one.seed) == known]
 
 
-def _plan(options: Mapping[str, Any]) -> Plan:
+def plan_of(options: Mapping[str, Any]) -> Plan:
     paper = paper_of(options["paper"])
     effort = replace(
         paper.efforts[options["effort"]], replications=options["reps"], length=options["length"]

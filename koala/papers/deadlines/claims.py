@@ -9,7 +9,7 @@ from koala.papers.comparisons import MUCH, above, higher, higher_by, share
 from koala.papers.deadlines.claims_model import MODEL, PARAMETERS
 from koala.papers.deadlines.claims_rpp import RPP
 from koala.papers.deadlines.claims_wait import WAIT
-from koala.papers.deadlines.points import Beginning, LoadLevel, Point, at
+from koala.papers.deadlines.points import FirstJobs, LoadLevel, Point, at
 from koala.papers.deadlines.quantities import (
     GP,
     LP,
@@ -34,6 +34,11 @@ def _wait_is_better(level: LoadLevel) -> Iterable[Comparison]:
     yield from _better(at(level, GP))
     if level.is_low:
         yield from _better(at(level, LP))
+
+
+def _first_waste(level: LoadLevel) -> Comparison:
+    wasted = Quantity(FirstJobs(at(level)), "wasted", "wasted of what the first 5 hold")
+    return above(wasted, 100 * MUCH, "%")
 
 
 CONCLUSIONS = {
@@ -64,12 +69,9 @@ CONCLUSIONS = {
     ),
     "4-5": Claim(
         "Of jobs that are considered too early, the first ones waste much processor time.",
-        everywhere(
-            lambda level: above(
-                Quantity(Beginning(at(level)), "wasted.first", "wasted at first"), 0, "%"
-            )
-        ),
-        reading="Lp 0.7: wasted in the first 20 minutes of an empty grid, over none",
+        everywhere(_first_waste),
+        reading=f"from an empty grid, Lp 0.7: {share(MUCH)} or more of the processor time that the "
+        "first five hold before and after their deadline",
     ),
     "4-6": Claim(
         "The jobs after these do not find enough processors.",

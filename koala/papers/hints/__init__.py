@@ -40,13 +40,13 @@ of 3000, 4000 and 5000 MIPS with slices of at most 1200, 1600 and 2000, four job
 second, all of which count; a preferred rate of 1000 MIPS, of which hints accept the half; data that
 are read as a stream. The grid's power is then 12,000 MIPS, of which jobs that insist on 1000 MIPS
 can use 10,600 at most, and CPU-bound jobs alone ask for 11,250: their queue grows as long as jobs
-arrive, which is the heavy load that the paper speaks of. A job's jobs and sites are the same under
-every policy, and under every share of I/O-bound jobs but for their kinds. Numbers are those of runs
-of this length: response times under a heavy load grow with it.""",
+arrive, which is the heavy load that the paper speaks of. The jobs, and the sites that submit them,
+are the same under every policy; with another share of I/O-bound jobs only their kinds differ.
+Numbers are those of runs of this length: response times under a heavy load grow with it.""",
     levels="""\
 The levels are arrival rates. *Near saturation* is the heavy load of the paper's figure 2. At 0.0004
 a second CPU-bound jobs alone ask for 10,000 MIPS, which is inside capacity; at 0.0003 hardly a job
-waits. What the paper says of a share of I/O-bound jobs
-is tested at 20 % where it says 20 %, and at 0, 20, 40, 60, 80 and 100 % where it speaks of the
-chart over the share. A run ends, so none counts as saturated.""",
+waits. What the paper says of a share of I/O-bound jobs is tested at 20 % where it says 20 %, and at
+0, 20, 40, 60, 80 and 100 % where it speaks of the chart over the share. A run ends, so none counts
+as saturated.""",
 )

@@ -45,7 +45,7 @@ def _gain(title: str, reading: Reading) -> Panel:
             for policy in POLICIES[:-1]
         },
         x_label="I/O-bound jobs, percent",
-        y_label="percent of the other's",
+        y_label="difference, percent of the other policy's response time",
         marks=(Mark("up to 30 % better", -30.0),),
     )
 
@@ -73,6 +73,7 @@ FIGURES = (
             BUSIEST,
         ),
         note=f"The heavy load, {HEAVY:g} jobs a second, is more than jobs that insist on their "
-        f"preferred rate can use; {INSIDE:g} is inside capacity.",
+        f"preferred rate can use; {INSIDE:g} is inside capacity. The first chart has the heavy "
+        "load. The numbers on the paper's axes are not known to us.",
     ),
 )
