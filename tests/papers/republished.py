@@ -27,7 +27,7 @@ from koala.papers.results import Results
 from koala.papers.runs import Quantity, Run, Setting
 from koala.papers.sweep import Plan, Swept, make_runs
 from koala.papers.verdicts import Verdict
-from koala.sim.campaign.making import StoreChoice
+from koala.sim.campaign.execution import StoreChoice
 from koala.sim.statistics import Interval
 from tests.papers.published import FOLDER, PROVENANCE, plan_of, without_bitmaps
 

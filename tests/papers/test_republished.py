@@ -14,7 +14,7 @@ from koala.papers.comparisons import higher
 from koala.papers.paper import Claim, Difference, Paper
 from koala.papers.runs import Run
 from koala.papers.sweep import Plan, make_runs, plan, swept
-from koala.sim.campaign.making import Campaign, Processes
+from koala.sim.campaign.execution import Campaign, Processes
 from tests.papers import republished
 from tests.papers.published import PROVENANCE, without_bitmaps
 from tests.papers.toy import PAPER, response

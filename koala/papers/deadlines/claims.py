@@ -9,7 +9,7 @@ from koala.papers.comparisons import MUCH, above, higher, higher_by, share
 from koala.papers.deadlines.claims_model import MODEL, PARAMETERS
 from koala.papers.deadlines.claims_rpp import RPP
 from koala.papers.deadlines.claims_wait import WAIT
-from koala.papers.deadlines.points import FirstJobs, LoadLevel, Point, at
+from koala.papers.deadlines.points import LEVELS, FirstJobs, LoadLevel, Point, at
 from koala.papers.deadlines.quantities import (
     GP,
     LP,
@@ -20,7 +20,7 @@ from koala.papers.deadlines.quantities import (
     scarcer_later,
     wait,
 )
-from koala.papers.paper import Claim, Comparison, Untestable, numbered
+from koala.papers.paper import Claim, Comparison, Found, Untestable, numbered
 from koala.papers.runs import Quantity
 
 
@@ -36,7 +36,9 @@ def _wait_is_better(level: LoadLevel) -> Iterable[Comparison]:
         yield from _better(at(level, LP))
 
 
-def _first_waste(level: LoadLevel) -> Comparison:
+def _first_waste(level: LoadLevel) -> Found:
+    if level not in LEVELS:
+        return ()
     wasted = Quantity(FirstJobs(at(level)), "wasted", "wasted of what the first 5 hold")
     return above(wasted, 100 * MUCH, "%")
 

@@ -17,7 +17,7 @@ from koala.papers.comparisons import (
     share,
     slightly_lower,
 )
-from koala.papers.deadlines.points import FRACTIONS, LOW, Beginning, LoadLevel, at
+from koala.papers.deadlines.points import FRACTIONS, LEVELS, LOW, Beginning, LoadLevel, at
 from koala.papers.deadlines.quantities import (
     Phrase,
     by_fraction,
@@ -46,6 +46,8 @@ def _lower_is_worse(level: LoadLevel) -> Found:
 
 def _similar_to_low(level: LoadLevel) -> Iterator[Found]:
     yield _lower_is_worse(level)
+    if level not in LEVELS:
+        return
     here = replace(at(level), fraction=0.5)
     name = f"success Lp 0.5, local {100 * LOW:g} %"
     low_load = Quantity(replace(here, local_load=LOW), "success_rate", name)
