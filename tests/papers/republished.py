@@ -43,7 +43,7 @@ class Tables(Results):
         super().__init__(())
         self._plan = wanted
         self._compared: dict[Key, Interval] = {}
-        self._means: dict[tuple[Setting, str], Interval] = {}
+        self._told: dict[tuple[Setting, str], Interval] = {}
         self._drawn: dict[Drawn, tuple[Interval, bool, int]] = {}
         self._read_claims(folder / "claims.csv")
         for figure in wanted.figures:
@@ -72,7 +72,7 @@ class Tables(Results):
 
     def _keep_means(self, one: Comparison, text: str) -> None:
         for quantity, word in zip(one.of, text.split("; "), strict=True):
-            self._means.setdefault((quantity.setting, quantity.metric), _mean(word))
+            self._told.setdefault((quantity.setting, quantity.metric), _mean(word))
 
     def difference(self, wanted: Difference) -> Interval | None:
         """Return a difference that a claim compares: lower and higher are differences."""
@@ -123,7 +123,7 @@ class Tables(Results):
 
     def interval(self, quantity: Quantity) -> Interval:
         """Return the mean over the replications."""
-        known = self._means.get((quantity.setting, quantity.metric))
+        known = self._told.get((quantity.setting, quantity.metric))
         return known or super().interval(quantity)
 
     def drawn(self, one: Drawn) -> Interval:
