@@ -17,7 +17,6 @@ from koala.papers.deadlines.points import (
     LEVELS,
     READINGS,
     Beginning,
-    FirstJobs,
     Point,
     Watched,
     at,
@@ -90,8 +89,6 @@ def as_the_paper_says(setting: Setting, metric: str) -> float:
                 "wasted.first": 5,
                 "taken.later": 60 - 10 * point.fraction,
             }[metric]
-        case FirstJobs():
-            return 60
         case Arithmetic():
             return run(Run(setting=ARITHMETIC, seed=1, effort=TINY)).values[metric]
         case _:
@@ -167,18 +164,6 @@ def test_the_short_runs_from_an_empty_grid_are_different_ones() -> None:
     assert both["success.later"] != one["success.later"]
     assert both["success.first"] > both["success.later"]
     assert both["load.first"] < both["load.later"]
-
-
-def test_the_first_jobs_waste_what_they_claim_before_their_deadline() -> None:
-    effort = Effort(name="one", replications=1, length=36_000.0, levels=LEVELS)
-    wasted = {
-        part: run(
-            Run(setting=FirstJobs(point=Point(fraction=part, lead_s=1000.0)), seed=1, effort=effort)
-        ).values["wasted"]
-        for part in (0.1, 0.5, 1.0)
-    }
-    assert wasted[1.0] == 0.0
-    assert 0.0 < wasted[0.5] < wasted[0.1] < 100.0
 
 
 def test_settings_in_tables_have_different_names() -> None:

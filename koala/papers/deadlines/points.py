@@ -215,30 +215,18 @@ class Beginning:
         return f"{self.point}, from an empty grid"
 
 
-@dataclass(frozen=True, slots=True)
-class FirstJobs:
-    """A point that starts from an empty grid, many times, until the first jobs have started."""
-
-    point: Point
-
-    def __str__(self) -> str:
-        return f"{self.point}, the first {FIRST_JOBS} from an empty grid"
-
-
 FIRST_JOBS = 5
 """Jobs that count as the first ones; they come before waiting claims can fill the grid."""
 LATER_JOBS = 20
 """Arrivals to skip before jobs count as later ones: by then the first ones have been claimed
 for."""
 BEGINNING_S = 36_000.0
-FIRST_S = 12_000.0
-"""Time in which the first jobs nearly always come and reach their deadlines."""
 
 
 # Running.
 
 
-Anything = Point | Watched | Beginning | FirstJobs | Arithmetic
+Anything = Point | Watched | Beginning | Arithmetic
 
 
 def run(one: Run) -> Outcome:
@@ -252,8 +240,6 @@ def run(one: Run) -> Outcome:
             return _run_watched(point, one)
         case Beginning(point=point):
             return _run_beginning(point, one)
-        case FirstJobs(point=point):
-            return _run_first_jobs(point, one)
         case Arithmetic():
             return Outcome(values=_arithmetic())
 
@@ -339,36 +325,17 @@ def _overtaken(started: Iterable[JobOutcome]) -> int:
     return count
 
 
-def _begin(point: Point, one: Run, time_s: Seconds) -> tuple[list[list[Tally]], list[JobOutcome]]:
-    """Make as many short runs as fit in the length of the others, if they took `BEGINNING_S`, each
-    from an empty grid; return their batches and all global jobs."""
-    setting = replace(point.setting(time_s), warmup_s=0.0)
+def _run_beginning(point: Point, one: Run) -> Outcome:
+    """Make as many short runs as fit in the length of the others, each from an empty grid."""
+    setting = replace(point.setting(BEGINNING_S), warmup_s=0.0)
     count = max(1, round(one.effort.length / BEGINNING_S))
     jobs: list[JobOutcome] = []
     runs = [simulate(setting, _seed(one.seed, index), _keep_global(jobs)) for index in range(count)]
-    return runs, jobs
-
-
-def _run_first_jobs(point: Point, one: Run) -> Outcome:
-    """Measure which part of the processor time that the first jobs hold is claimed too early."""
-    _, jobs = _begin(point, one, FIRST_S)
-    wasted = used = 0.0
-    for job in jobs:
-        if job.job <= FIRST_JOBS and job.outcome == "started":
-            assert job.claimed_at is not None
-            processors = job.components * job.processors
-            wasted += processors * (_deadline(job) - job.claimed_at)
-            used += processors * job.run_s
-    return Outcome(values={"wasted": percent(wasted, wasted + used)})
-
-
-def _run_beginning(point: Point, one: Run) -> Outcome:
-    runs, jobs = _begin(point, one, BEGINNING_S)
     first = [job for job in jobs if job.job <= FIRST_JOBS]
     later = [job for job in jobs if job.job > LATER_JOBS]
     begun = [batches[0] for batches in runs]
     filled = [tally for batches in runs for tally in batches[len(batches) // 2 :]]
-    processors = sum(point.setting(BEGINNING_S).sites)
+    processors = sum(setting.sites)
     values = {
         "success.first": percent(sum(job.outcome == "started" for job in first), len(first)),
         "success.later": percent(sum(job.outcome == "started" for job in later), len(later)),
