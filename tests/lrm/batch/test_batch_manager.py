@@ -14,7 +14,14 @@ from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.dialect import BatchJob, Question
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.local_manager import EndCause, Idle, Placeholder, Queued, RequestRefusedError
+from koala_agent.lrm.local_manager import (
+    EndCause,
+    Idle,
+    Placeholder,
+    Queued,
+    RequestRefusedError,
+    Running,
+)
 from koala_agent.transport.interface import Answer, Command
 from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Listener, Serve
 from tests.lrm.harness import Witness, serving
@@ -70,6 +77,27 @@ async def test_a_listing_that_began_before_a_submission_says_nothing_against_it(
             assert await looking == (Queued(claim=CLAIM),)
         await manager.submit(placeholder)
         assert list(cluster.jobs) == ["1"]
+
+
+async def test_a_claim_is_found_as_the_batch_system_shows_it_now(
+    cluster: Cluster, tmp_path: Path, placeholder: Placeholder
+) -> None:
+    """Among others, and although the next poll is far away."""
+    settings = BatchSettings(
+        processors=16, state_directory=tmp_path / "lrm", scope="ab", poll_s=3600.0
+    )
+    manager = BatchManager(settings, Slurm(), cluster, tell=Witness(), clock=cluster.clock)
+    other = replace(placeholder, claim="j2/1/0/1")
+    async with serving(manager):
+        await manager.submit(other)
+        await manager.submit(placeholder)
+        cluster.jobs["2"].state = "RUNNING"
+        assert await manager.find(CLAIM) == Running(claim=CLAIM)
+        assert await manager.find(other.claim) == Queued(claim=other.claim)
+        assert await manager.find("j3/1/0/1") is None
+        cluster.is_away = True
+        with pytest.raises(LocalManagerError):
+            await manager.find(CLAIM)
 
 
 async def test_a_submission_that_never_arrived_was_none(
