@@ -6,7 +6,7 @@ assembly                    builds a live site from it
 site                        the agent of one site: passes messages between the parts below
 link                        the session with the daemon
 claims                      the claim table, a pure machine, and its store
-claim_driver                drives the table, with `claim_callbacks` and `claim_folders`
+claim_driver                drives the table, with `claim_surroundings` and `claim_folders`
 placeholders                a claim's batch job, folder and files; `output_collection` uploads some
 lrm                         batch systems, real or emulated
 starter_link, starter       the program of a placeholder, and the agent's connections to it

@@ -24,8 +24,8 @@ from koala.runtime import clock
 from koala.runtime.disk import MB, Disk
 from koala.runtime.structured_log import get_logger
 from koala_agent.accounts import AcceptedUsers, AccountSwitches, accepted_users, own_environment
-from koala_agent.claim_callbacks import StoreThread
 from koala_agent.claim_folders import ClaimFolders
+from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.store import Store
 from koala_agent.config import largest_local_job, metrics_endpoint
@@ -155,13 +155,7 @@ def _surroundings(
     disk.make_room_to_start()
     store = Store(state, make_room=disk.give_up_ballast)
     thread = StoreThread(store)
-    session = Session(
-        epoch=store.epoch,
-        timing=Timing(silence_s=config.agent.silence_s),
-        random=Random(os.urandom(8)),
-        now=clock.now(),
-        mark=store.watermark,
-    )
+    session = _session(config, store)
     session_status = SessionStatus(session)
     link_events: asyncio.Queue[Event] = asyncio.Queue()
     local_reports: asyncio.Queue[Listed | Idle] = asyncio.Queue()
@@ -202,40 +196,60 @@ def _surroundings(
         folder=launch.folder,
         room_bytes=lambda: disk.room_bytes,
     )
-    streams = StreamFactory(
-        target=config.agent.daemon,
-        encode=lambda message: codec.encode(
-            message,
-            lambda: _description(config, site, version=version, manager=manager, files=files),
+    collection = OutputCollection(session_status, files.upload, may_leave=launch.shows_all)
+
+    def describe() -> codec.SiteDescription:
+        return _description(config, site, version=version, manager=manager, files=files)
+
+    return Surroundings(
+        close=thread.close,
+        disk=disk,
+        local_reports=local_reports,
+        files=files,
+        claims=ClaimSurroundings(
+            store=store,
+            commit=commit,
+            manager=manager,
+            folders=folders,
+            input_path=inputs.path,
+            input_named=inputs.named,
+            prepare_input=inputs.prepare,
+            archive=lambda hold: _archive(files, hold),
+            collect=collection.collect,
+            room_bytes=lambda: disk.room_bytes,
+            mailbox=Mailbox(transport, launch.mailbox) if by_files else None,
+            lines=lines if launch.agents == (LOCAL,) and not by_files else None,
         ),
+        session=session,
+        link_events=link_events,
+        stream=_streams(config, identity, describe).open,
+        session_status=session_status,
+        identity=identity,
+        log_source=folders.log_source,
+        lead_starters=ssh.run_beside if ssh else None,
+        helpers=(site.switches.run,) if isinstance(site.switches, AccountSwitches) else (),
+    )
+
+
+def _session(config: Config, store: Store) -> Session:
+    return Session(
+        epoch=store.epoch,
+        timing=Timing(silence_s=config.agent.silence_s),
+        random=Random(os.urandom(8)),
+        now=clock.now(),
+        mark=store.watermark,
+    )
+
+
+def _streams(
+    config: Config, identity: IdentityFile | None, describe: Callable[[], codec.SiteDescription]
+) -> StreamFactory:
+    return StreamFactory(
+        target=config.agent.daemon,
+        encode=lambda message: codec.encode(message, describe),
         decode=codec.decode,
         mark=watermark_of,
         identity=identity,
-    )
-    return Surroundings(
-        store=store,
-        commit=commit,
-        close=thread.close,
-        disk=disk,
-        manager=manager,
-        local_reports=local_reports,
-        files=files,
-        folders=folders,
-        collect=OutputCollection(session_status, files.upload, may_leave=launch.shows_all).collect,
-        session=session,
-        link_events=link_events,
-        stream=streams.open,
-        session_status=session_status,
-        identity=identity,
-        input_path=inputs.path,
-        input_named=inputs.named,
-        prepare_input=inputs.prepare,
-        archive=lambda hold: _archive(files, hold),
-        log_source=folders.log_source,
-        mailbox=Mailbox(transport, launch.mailbox) if by_files else None,
-        lines=lines if launch.agents == (LOCAL,) and not by_files else None,
-        lead_starters=ssh.run_beside if ssh else None,
-        helpers=(site.switches.run,) if isinstance(site.switches, AccountSwitches) else (),
     )
 
 

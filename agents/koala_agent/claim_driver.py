@@ -35,8 +35,8 @@ from koala.protocol.names import ClaimId, is_claim_id
 from koala.runtime.driver import Driver
 from koala.runtime.structured_log import get_logger
 from koala.runtime.threads import BatchedCalls
-from koala_agent.claim_callbacks import ClaimCallbacks
-from koala_agent.claim_folders import ClaimFolders, Preparation
+from koala_agent.claim_folders import Preparation
+from koala_agent.claim_surroundings import ClaimSurroundings
 from koala_agent.claims import states as claim_states
 from koala_agent.claims.committed import CommittedClaims
 from koala_agent.claims.events import (
@@ -69,7 +69,6 @@ from koala_agent.lrm.local_manager import (
     Ended,
     Idle,
     Listed,
-    LocalManager,
     Placeholder,
     Queued,
     RequestRefusedError,
@@ -85,7 +84,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from koala_agent.claims.store import Store
 
 BATCH_MAX = 1_000
 CALLS_MAX = 32
@@ -116,22 +114,26 @@ class ClaimDriver:
     def __init__(
         self,
         *,
-        store: Store,
-        manager: LocalManager,
-        folders: ClaimFolders,
-        callbacks: ClaimCallbacks,
+        surroundings: ClaimSurroundings,
+        tell: Callable[[ToDaemon], None],
+        changed: Callable[[], None] = lambda: None,
         limits: Limits,
         listen: str = "127.0.0.1",
         port: int = 0,
         keep_s: float = math.inf,
     ) -> None:
+        """`tell` receives reports. `changed` is called when `trouble` or `asked_through` may have
+        changed."""
+        store, manager, folders = surroundings.store, surroundings.manager, surroundings.folders
         restored = store.claims()
         self.port = 0
+        self._surroundings = surroundings
         self._store = store
         self._manager = manager
         self._folders = folders
-        self._callbacks = callbacks
-        self._mailbox = callbacks.mailbox
+        self._tell = tell
+        self._changed = changed
+        self._mailbox = surroundings.mailbox
         self._listen = listen
         self._port = port
         self._keep_s = keep_s
@@ -139,7 +141,7 @@ class ClaimDriver:
         self._table = ClaimTable(
             limits=limits,
             leases=self._leases,
-            now=callbacks.clock(),
+            now=surroundings.clock(),
             boot=boot_id(),
             restored=restored,
             forgotten=store.forgotten(),
@@ -149,9 +151,9 @@ class ClaimDriver:
         self._file_sync = FileSyncServer(
             claim=self._committed.stored.get,
             folder=folders.folder,
-            input_path=callbacks.input_path,
-            input_named=callbacks.input_named,
-            room_bytes=callbacks.room_bytes,
+            input_path=surroundings.input_path,
+            input_named=surroundings.input_named,
+            room_bytes=surroundings.room_bytes,
         )
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()
         self._driver = Driver(
@@ -159,13 +161,13 @@ class ClaimDriver:
             self._inbox,
             woken=Woken(),
             carry_out=self._carry_out_all,
-            clock=callbacks.clock,
+            clock=surroundings.clock,
             batch_max=BATCH_MAX,
         )
         self._listener = StarterListener(
             tell=self._inbox.put_nowait,
             secret=self._table.secret,
-            now=callbacks.clock,
+            now=surroundings.clock,
             ask=None if folders.is_shared else self._handle_file_request,
             machines=self._machines,
         )
@@ -190,8 +192,8 @@ class ClaimDriver:
                 self._listen, self._port or self._store.port, is_fixed=self._port > 0
             )
             self._store.set_port(self.port)
-        if self._callbacks.lines is not None:
-            self._callbacks.lines.begin(lambda end: self._listener.connect(end, LOCAL))
+        if self._surroundings.lines is not None:
+            self._surroundings.lines.begin(lambda end: self._listener.connect(end, LOCAL))
         try:
             async with self._tasks:
                 if self._mailbox is not None:
@@ -203,14 +205,14 @@ class ClaimDriver:
                 self._tasks.create_task(self._store_watermarks())
                 await self._driver.run()
         finally:
-            if self._callbacks.lines is not None:
-                self._callbacks.lines.end()
+            if self._surroundings.lines is not None:
+                self._surroundings.lines.end()
             self._listener.close()
 
     async def _carry(self, mailbox: Mailbox) -> None:
         """Exchange messages with starters by files."""
         accept, secret = self._listener.accept_mailbox, self._table.secret
-        await mailbox.run(accept, secret, self._callbacks.changed)
+        await mailbox.run(accept, secret, self._changed)
 
     @property
     def trouble(self) -> str:
@@ -291,7 +293,7 @@ class ClaimDriver:
         writes = [output for output in outputs if isinstance(output, StoreClaim | Forget)]
         if any(isinstance(write, StoreClaim) for write in writes):
             writes, self._unstored = [*self._unstored, *writes], []
-            await self._callbacks.commit(writes)
+            await self._surroundings.commit(writes)
         else:
             self._unstored += writes
         for output in outputs:
@@ -304,7 +306,7 @@ class ClaimDriver:
             await asyncio.sleep(WATERMARK_S)
             if self._unstored or self._store.has_staged_watermark:
                 writes, self._unstored = self._unstored, []
-                await self._callbacks.commit(writes)
+                await self._surroundings.commit(writes)
 
     def _carry_out(self, output: Output) -> None:
         match output:
@@ -331,7 +333,7 @@ class ClaimDriver:
         if isinstance(message, Report):
             message = self._committed.with_batch_job(message)
             log.info("claim.reported", claim=message.claim, state=message.state.value)
-        self._callbacks.tell(message)
+        self._tell(message)
 
     # Calls ---------------------------------------------------------------------------------------
 
@@ -345,10 +347,10 @@ class ClaimDriver:
         has_requests = False
         async with self._call_slot(claim.id):
             try:
-                archive = await self._callbacks.archive(claim.hold)
+                archive = await self._surroundings.archive(claim.hold)
                 placeholder = await self._prepare(claim, archive)
                 has_requests = placeholder.has_resource_requests()
-                await self._callbacks.prepare_input(claim.hold)
+                await self._surroundings.prepare_input(claim.hold)
                 await self._manager.submit(placeholder)
             except LocalManagerError as error:
                 is_refused = has_requests or isinstance(error, RequestRefusedError)
@@ -360,7 +362,7 @@ class ClaimDriver:
             except OSError as error:
                 self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)
             self._committed.note_submitted(claim.id)
-            self._callbacks.changed()
+            self._changed()
 
     async def _prepare(self, claim: Claim, archive: Path | None) -> Placeholder:
         """Make the claim's folder. Unpacking an archive may take long, so it delays no other."""
@@ -369,7 +371,7 @@ class ClaimDriver:
             archive=archive,
             port=self.port,
             leases=self._leases,
-            input_path=self._callbacks.input_path(claim.hold),
+            input_path=self._surroundings.input_path(claim.hold),
         )
         calls = self._preparations
         if archive is not None:
@@ -436,7 +438,7 @@ class ClaimDriver:
     async def _collect(self, claim: Claim) -> None:
         async with self._collects:
             try:
-                reason = await self._callbacks.collect(claim, self._folders.folder(claim.id))
+                reason = await self._surroundings.collect(claim, self._folders.folder(claim.id))
             except OSError as error:
                 reason = str(error)
         self._inbox.put_nowait(Collected(claim=claim.id, reason=reason))

@@ -1,4 +1,4 @@
-"""Callbacks of the claim driver, with defaults for sites without files; the store's thread."""
+"""Surroundings of the claim driver, with defaults for sites without files; the store's thread."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from koala.errors import SpecError
 from koala.files.confined_folder import UnusableFileError, kept_in
-from koala.protocol.messages import Hold, ToDaemon
+from koala.protocol.messages import Hold
 from koala.runtime import clock
+from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.states import Claim
+from koala_agent.claims.store import Store
+from koala_agent.lrm.local_manager import LocalManager
 from koala_agent.placeholders.result_files import output_paths
 from koala_agent.starter_link.inherited_connections import InheritedConnections
 from koala_agent.starter_link.mailbox import Mailbox
-
-if TYPE_CHECKING:
-    from koala_agent.claims.store import Store
 
 
 def no_input(_hold: Hold, _name: str = "") -> str:
@@ -51,10 +50,10 @@ async def nothing_to_copy(_hold: Hold) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimCallbacks:
-    """Callbacks of the assembly.
+class ClaimSurroundings:
+    """Everything around a site's claims, real or simulated.
 
-    `tell` receives reports; `commit` writes to the store, one batch after the other.
+    `commit` writes to the store, one batch after the other.
     `input_path` returns the path at which the claim's program will read its input file, empty when
     it has none; the file may come later. `input_named` returns that of one of several input files.
     `archive` waits for the staged files of its program, and returns None without any.
@@ -62,12 +61,13 @@ class ClaimCallbacks:
     `collect` returns what is missing, empty when everything was
     brought back; it is never cancelled, but the table waits no longer than its limit. `room_bytes`
     is the disk space that programs' files may use. With a `mailbox`, starters check in there, and
-    no port is opened; starters of this machine may inherit `lines`. `changed` is called when
-    `ClaimDriver.trouble` or `asked_through` may have changed.
+    no port is opened; starters of this machine may inherit `lines`.
     """
 
-    tell: Callable[[ToDaemon], None]
+    store: Store
     commit: Callable[[Sequence[StoreClaim | Forget]], Awaitable[None]]
+    manager: LocalManager
+    folders: ClaimFolders
     clock: Callable[[], float] = clock.now
     input_path: Callable[[Hold], str] = no_input
     input_named: Callable[[Hold, str], str] = no_input
@@ -77,7 +77,6 @@ class ClaimCallbacks:
     room_bytes: Callable[[], float] = lambda: math.inf
     mailbox: Mailbox | None = None
     lines: InheritedConnections | None = None
-    changed: Callable[[], None] = lambda: None
 
 
 class StoreThread:

@@ -8,7 +8,7 @@ from pathlib import Path
 from koala.files.orders import Uploaded, UploadOrder
 from koala.protocol.messages import Program
 from koala.runtime.threads import in_thread
-from koala_agent.claim_callbacks import check_outputs
+from koala_agent.claim_surroundings import check_outputs
 from koala_agent.claims.states import Claim
 from koala_agent.link.session_status import SessionStatus
 from koala_agent.placeholders.result_files import matched_paths, missing, upload_order

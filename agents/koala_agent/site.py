@@ -11,9 +11,8 @@ Disk, batch system, connections, threads and clock are its `Surroundings`:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from koala.errors import LocalManagerError
@@ -29,26 +28,20 @@ from koala.protocol.messages import (
     Welcome,
 )
 from koala.protocol.names import ClaimId
-from koala.runtime import clock
 from koala.runtime.disk import Disk
 from koala.runtime.structured_log import get_logger
-from koala_agent.claim_callbacks import ClaimCallbacks, no_archive, no_input, nothing_to_copy
 from koala_agent.claim_driver import ClaimDriver
-from koala_agent.claim_folders import ClaimFolders
-from koala_agent.claims.events import Forget, StoreClaim
+from koala_agent.claim_surroundings import ClaimSurroundings
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.states import Claim
-from koala_agent.claims.store import Store
 from koala_agent.link.enrolment import Renewal
 from koala_agent.link.session import Session
 from koala_agent.link.session_driver import Post, SessionDriver, Stream
 from koala_agent.link.session_events import Event, Finish, Order
 from koala_agent.link.session_status import SessionStatus
-from koala_agent.lrm.local_manager import Idle, Listed, LocalManager
+from koala_agent.lrm.local_manager import Idle, Listed
 from koala_agent.placeholders.input_references import InputReferences
 from koala_agent.placeholders.logs import LogSource, read_log
-from koala_agent.starter_link.inherited_connections import InheritedConnections
-from koala_agent.starter_link.mailbox import Mailbox
 
 LISTED_WAIT_S = 2.0
 """Longest wait of a registration for the first scan of the site's files."""
@@ -104,35 +97,22 @@ class Surroundings:
 
     `link_events` and `local_reports` are the inboxes of the link and of the local manager's
     reports: files and manager were built with their ends. `stream` makes the stream of a
-    connection. `commit` writes claims to the store. `input_path`, `input_named`, `prepare_input`,
-    `archive` and `collect` are those of `ClaimCallbacks`. With an `identity` its certificate is
-    renewed. `close` is called at the end, `helpers` run meanwhile, and `lead_starters`, which
-    gets the port of the agent to which it leads starters from elsewhere. Starters that cannot dial
-    have a `mailbox`; those of this machine may inherit `lines`.
+    connection. With an `identity` its certificate is renewed. `close` is called at the end,
+    `helpers` run meanwhile, and `lead_starters`, which gets the port of the agent to which it leads
+    starters from elsewhere.
     """
 
-    store: Store
-    commit: Callable[[Sequence[StoreClaim | Forget]], Awaitable[None]]
+    claims: ClaimSurroundings
     close: Callable[[], None]
     disk: Disk
-    manager: LocalManager
     local_reports: asyncio.Queue[Listed | Idle]
     files: Files
-    folders: ClaimFolders
-    collect: Callable[[Claim, Path], Awaitable[str]]
     session: Session
     link_events: asyncio.Queue[Event]
     stream: Callable[[int, Post], Stream]
     session_status: SessionStatus
     identity: IdentityFile | None = None
-    input_path: Callable[[messages.Hold], str] = no_input
-    input_named: Callable[[messages.Hold, str], str] = no_input
-    prepare_input: Callable[[messages.Hold], Awaitable[None]] = nothing_to_copy
-    archive: Callable[[messages.Hold], Awaitable[Path | None]] = no_archive
     log_source: Callable[[ClaimId, Claim | None], LogSource | None] = no_logs
-    clock: Callable[[], float] = clock.now
-    mailbox: Mailbox | None = None
-    lines: InheritedConnections | None = None
     lead_starters: Callable[[int], Coroutine[Any, Any, None]] | None = None
     helpers: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
 
@@ -157,29 +137,15 @@ class Site:
         self._settings = settings
         self._surroundings = surroundings
         self._disk = surroundings.disk
-        self._store = surroundings.store
-        self._manager = surroundings.manager
+        self._store = surroundings.claims.store
+        self._manager = surroundings.claims.manager
         self._files = surroundings.files
         self._session_status = surroundings.session_status
         self._figures_due = asyncio.Event()
         self._claims = ClaimDriver(
-            store=surroundings.store,
-            manager=surroundings.manager,
-            folders=surroundings.folders,
-            callbacks=ClaimCallbacks(
-                tell=self._send_claim_report,
-                commit=surroundings.commit,
-                clock=surroundings.clock,
-                input_path=surroundings.input_path,
-                input_named=surroundings.input_named,
-                prepare_input=surroundings.prepare_input,
-                archive=surroundings.archive,
-                collect=surroundings.collect,
-                room_bytes=lambda: surroundings.disk.room_bytes,
-                mailbox=surroundings.mailbox,
-                lines=surroundings.lines,
-                changed=self._figures_due.set,
-            ),
+            surroundings=surroundings.claims,
+            tell=self._send_claim_report,
+            changed=self._figures_due.set,
             limits=settings.limits,
             listen=settings.listen,
             port=settings.port,
@@ -191,7 +157,7 @@ class Site:
             surroundings.link_events,
             surroundings.stream,
             self,
-            clock=surroundings.clock,
+            clock=surroundings.claims.clock,
         )
         self._renewal = None
         if surroundings.identity is not None:

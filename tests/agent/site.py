@@ -31,9 +31,9 @@ from koala.protocol.messages import (
     ToDaemon,
 )
 from koala.protocol.names import ClaimId
-from koala_agent.claim_callbacks import ClaimCallbacks, StoreThread, no_archive, no_input
 from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_folders import ClaimFolders
+from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread, no_archive, no_input
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import Leases, Limits
 from koala_agent.claims.store import Store
@@ -247,17 +247,17 @@ async def a_site(
         )
     )
     claims = ClaimDriver(
-        store=store,
-        manager=manager,
-        folders=folders,
-        callbacks=ClaimCallbacks(
-            tell=daemon.hear,
+        surroundings=ClaimSurroundings(
+            store=store,
+            manager=manager,
+            folders=folders,
             commit=commit,
             input_path=input_path,
             archive=archive,
             room_bytes=room_bytes,
             lines=lines,
         ),
+        tell=daemon.hear,
         limits=limits or Limits(grace_s=60.0),
         keep_s=keep_s,
     )

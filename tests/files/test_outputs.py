@@ -23,7 +23,7 @@ from koala.protocol.messages import ClaimEnd, EndKind, Hold, Program
 from koala.protocol.names import ClaimId
 from koala.runtime import clock
 from koala.wire.v1 import files_pb2, files_pb2_grpc
-from koala_agent.claim_callbacks import check_outputs
+from koala_agent.claim_surroundings import check_outputs
 from koala_agent.claims.states import Claim, Gone
 from koala_agent.placeholders.result_files import upload_order
 from tests.files.stage import (

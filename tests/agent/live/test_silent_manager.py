@@ -13,9 +13,9 @@ from koala.errors import LocalManagerError
 from koala.protocol.messages import Hold
 from koala.protocol.names import ClaimId
 from koala_agent import claim_driver
-from koala_agent.claim_callbacks import ClaimCallbacks, StoreThread
 from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_folders import ClaimFolders
+from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread
 from koala_agent.claims.events import StoreClaim, Withdraw
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.states import Asked, Claim
@@ -58,7 +58,7 @@ class SilentManager:
         self.submitted.set()
 
     async def prepare_input(self, hold: Hold) -> None:
-        """See ClaimCallbacks."""
+        """See ClaimSurroundings."""
         await asyncio.sleep(0)
         self.calls.append("prepare input")
 
@@ -91,12 +91,14 @@ async def a_site_before(manager: SilentManager, folder: Path) -> AsyncIterator[C
     store.commit([StoreClaim(claim=claim)])
     thread = StoreThread(store)
     claims = ClaimDriver(
-        store=store,
-        manager=manager,
-        folders=ClaimFolders(LaunchSettings(root=folder / "claims", site="here")),
-        callbacks=ClaimCallbacks(
-            tell=Daemon().hear, commit=thread.commit, prepare_input=manager.prepare_input
+        surroundings=ClaimSurroundings(
+            store=store,
+            commit=thread.commit,
+            manager=manager,
+            folders=ClaimFolders(LaunchSettings(root=folder / "claims", site="here")),
+            prepare_input=manager.prepare_input,
         ),
+        tell=Daemon().hear,
         limits=Limits(),
     )
     try:

@@ -15,6 +15,7 @@ from koala.core.model.values import Instant, Seconds, SiteName
 from koala.errors import JournalError
 from koala.protocol import messages
 from koala.protocol.names import ClaimId
+from koala_agent.claim_surroundings import ClaimSurroundings
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.states import Claim
@@ -150,21 +151,23 @@ class Agent(Process):
             self, lambda report: link_events.put_nowait(session_events.Reported(report))
         )
         return Surroundings(
-            store=store,
-            commit=lambda writes: self._commit(store, writes),
             close=lambda: None,
             disk=RoomyDisk(),
-            manager=manager,
             local_reports=local_reports,
             files=files,
-            folders=SimulatedFolders(self),
-            collect=self._collect,
+            claims=ClaimSurroundings(
+                store=store,
+                manager=manager,
+                folders=SimulatedFolders(self),
+                clock=self.machine.boot,
+                commit=lambda writes: self._commit(store, writes),
+                collect=self._collect,
+                mailbox=None if self.shared is None else self._mailbox(self.shared),
+            ),
             session=machine,
             link_events=link_events,
             stream=lambda connection, post: SimulatedStream(self, connection, post),
             session_status=SessionStatus(machine),
-            clock=self.machine.boot,
-            mailbox=None if self.shared is None else self._mailbox(self.shared),
         )
 
     def _mailbox(self, shared: SharedFolder) -> Mailbox:
