@@ -291,6 +291,7 @@ CONCLUSIONS = {
         "In most balanced cases EQ-GF gives slightly better results than LP.",
         each(FIGURES_9_TO_14, lambda at: lower(at.total("EQ-GF"), at.total("LP-GF"))),
         rule=Rule.MOST,
+        reading="its total is lower; that it is so slightly only is not tested",
     ),
     "4-6": claim(
         "LP-GF does not worsen local jobs significantly, against LP-LF.",

@@ -35,7 +35,7 @@ BEST = {
 def totals(at: View) -> Panel:
     """Make a bar for each policy."""
     policies = at.chart.policies
-    return Panel(str(at), policies, {"total": at.totals(policies)}, y_label=AXIS)
+    return Panel(str(at), policies, {"total": at.totals(policies)}, "policy", AXIS)
 
 
 def by_queue(at: View) -> Panel:
@@ -47,7 +47,7 @@ def by_queue(at: View) -> Panel:
         "local queues": [None if p in ONLY_TOTAL else at.local(p) for p in policies],
         "global queue": [None if p in ONLY_TOTAL else at.common(p) for p in policies],
     }
-    return Panel(str(at), policies, series, y_label=AXIS)
+    return Panel(str(at), policies, series, "policy", AXIS)
 
 
 def over_best(at: View) -> Panel:
@@ -58,7 +58,8 @@ def over_best(at: View) -> Panel:
         f"{at}, less {best}, paired",
         policies,
         {f"total less {best}": [Difference(at.total(one), at.total(best)) for one in policies]},
-        y_label=AXIS,
+        "policy",
+        AXIS,
     )
 
 

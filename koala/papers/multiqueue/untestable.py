@@ -21,6 +21,15 @@ UNTESTABLE = numbered(
             "Unordered requests model applications like FFT.",
             "about applications, which the model does not have",
         ),
+        "1-2": Untestable(
+            "Co-allocation pays if wide-area communication slows jobs down by no more than 25 %.",
+            "a result of another paper; the model has no communication",
+        ),
+        "2.5-8": Untestable(
+            "To let local schedulers work only when several of their queues are longer than the "
+            "global one would be much to their disadvantage.",
+            "about a policy that the paper does not define",
+        ),
         "2.5-7": Untestable(
             "Communication would not change the quality of the results.",
             "the model has no communication",
