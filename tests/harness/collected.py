@@ -12,6 +12,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ import pytest
 from tests.harness.fork_server import serve_orders, take_sockets
 from tests.harness.forked import serve_children, start_server
 from tests.harness.launch import launch_words
+from tests.tidy.sources import shipped_files
 
 PROGRAM = "from tests.harness.collected import main; main()"
 EXECUTES_ITS_LAST_WORD = "import sys; exec(sys.argv[-1])"
@@ -47,4 +49,7 @@ def main() -> None:
     folder, *words = sys.argv[1:]
     own = ["--collect-only", "--numprocesses=0", f"--override-ini=cache_dir={folder}/cache"]
     pytest.main([*words, *own], plugins=[ImportOnly()])
+    for module in shipped_files():  # those that commands import late, and matplotlib with them
+        if not module.endswith("__main__"):
+            import_module(module)
     serve_orders(*sockets)

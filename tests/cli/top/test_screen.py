@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.text import Text
 
@@ -104,6 +104,7 @@ def test_only_y_after_the_question_cancels_and_a_job_that_is_over_raises_none() 
     assert (empty.view, empty.prompt, empty.message) == (View.GRID, Prompt.NONE, "no job is chosen")
 
 
+@settings(max_examples=30)
 @given(
     st.lists(st.sampled_from([*SEQUENCES.values(), *"qwlcy/sa?x"]), max_size=30),
     st.integers(20, 160),
