@@ -218,7 +218,7 @@ class Files:
             self._incoming.remove(transfer)
 
     def retain(self, transfers: Collection[str]) -> None:
-        """Ends and deletes all transfers but these, also what an earlier life left behind."""
+        """End and delete all transfers but these, also what an earlier life left behind."""
         kept = frozenset(transfers) | frozenset(self._kept_until)
         for transfer in sorted({*self._fetches, *self._serving.orders} - kept):
             self.cancel(transfer)
@@ -257,11 +257,11 @@ class Files:
         return (*self._held.values(), *(report for report in ends if report is not None))
 
     def rescan(self) -> None:
-        """Looks through the store soon, not only at the next interval."""
+        """Look through the store soon, not only at the next interval."""
         self._scan_wanted.set()
 
     async def upload(self, order: UploadOrder) -> tuple[Uploaded, ...]:
-        """Sends a claim's outputs and logs to the relay; says of each file what came of it."""
+        """Send a claim's outputs and logs to the relay; report of each file what came of it."""
         async with self._uploads:
             return await upload(order, self._channels, self._settings.uploads, relay=self._relay)
 

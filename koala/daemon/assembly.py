@@ -20,7 +20,7 @@ from koala.daemon.agents.requests import RequestHandler
 from koala.daemon.agents.session import Allowlist, Timing
 from koala.daemon.agents.streams import Streams
 from koala.daemon.auth.enrolment_service import Registrar
-from koala.daemon.auth.enrolments import Owners
+from koala.daemon.auth.enrolments import RegistrableSites
 from koala.daemon.clients.archive_queries import ArchiveQueries
 from koala.daemon.clients.event_feed import EventFeed
 from koala.daemon.clients.file_service import FileService
@@ -48,7 +48,7 @@ from koala.daemon.metrics.summary import metrics_document
 from koala.daemon.notifications.notifier import Notifier, NotifyRules
 from koala.daemon.quotas import ConcurrencyQuota, Quotas
 from koala.daemon.state.recovery import Recovered
-from koala.daemon.storage.journal import Journal, overtaken
+from koala.daemon.storage.journal import Journal, rolled_back_error
 from koala.daemon.storage.records import Notice
 from koala.daemon.storage.watermark import Watermarks
 from koala.runtime.disk import Disk
@@ -361,7 +361,7 @@ def _agent_parts(
         additions=files.additions,
         session_ended=logs.fail_pending,
         forked=lambda site, mark: event_loop.fail(
-            overtaken(base.journal.path, base.journal.seq, mark.seq, site)
+            rolled_back_error(base.journal.path, base.journal.seq, mark.seq, site)
         ),
     )
     registry = AgentRegistry(
@@ -372,7 +372,7 @@ def _agent_parts(
         links=links,
         allowlist=Allowlist(
             epoch=scheduler.epoch,
-            sites=Owners(config.sites, base.listeners.enrolled),
+            sites=RegistrableSites(config.sites, base.listeners.enrolled),
             is_open=config.is_open,
             verdict=watermarks.verify,
         ),

@@ -8,12 +8,12 @@ from contextlib import suppress
 from functools import partial
 
 from koala.daemon.assembly import Assembly, Foundation, assemble
-from koala.daemon.auth.audit import note
+from koala.daemon.auth.audit import record_local_operation
 from koala.daemon.config import Config
 from koala.daemon.files.relay_process import RunRelay, run_relay_process
 from koala.daemon.listeners import Listeners, check_state
 from koala.daemon.loop.gc_tuning import freeze_all, gc_paused
-from koala.daemon.state.initialization import leave_witness
+from koala.daemon.state.initialization import record_initialized
 from koala.daemon.state.recovery import begin_life, read_secret
 from koala.errors import DiskError, first_error
 from koala.runtime.disk import Disk
@@ -64,7 +64,7 @@ class Daemon:
             listeners = Listeners(config, self._disk.write_with_ballast)
             epoch = recovered.scheduler.epoch
             if self._accept_loss:
-                note(state_dir, verb="AcceptLoss", subject=f"epoch {epoch}")
+                record_local_operation(state_dir, verb="AcceptLoss", subject=f"epoch {epoch}")
             base = Foundation(
                 config=config,
                 journal=journal,
@@ -99,7 +99,7 @@ class Daemon:
                 listeners.announce(self.address)
                 await parts.server.start()
                 self._write_endpoint()
-                leave_witness(self._config.state_dir)
+                record_initialized(self._config.state_dir)
                 log.info("daemon.started", address=self.address, epoch=epoch)
                 self.started.set()
                 self._manager.ready(f"serving at {self.address}, epoch {epoch}")

@@ -291,7 +291,7 @@ class _Load:
         self.size = 0
 
 
-def queues_full(queued: int, most: int) -> ExhaustedError:
+def queues_full_error(queued: int, most: int) -> ExhaustedError:
     """Return the error for a job that must not wait outside the full placement queues."""
     what = f"the placement queues are full: they hold {queued} jobs"
     return _exhausted(what, f"{most} (parameters.queue_jobs_max)", QUEUE_RETRY_S)

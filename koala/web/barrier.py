@@ -1,4 +1,4 @@
-"""The barrier of a job's last attempt: who came when, and who passed when. Pure."""
+"""Lay out the barrier of a job's last attempt: arrivals and passes of its components. Pure."""
 
 from __future__ import annotations
 

@@ -59,12 +59,12 @@ def job_cells(job: Document) -> dict[str, Any]:
         "started_at": started_at,
         "ended_at": ended_at,
         "reason": job["reason"],
-        "haystack": haystack(job),
+        "haystack": search_text(job),
         "places": list(dict.fromkeys(job["sites"])),
     }
 
 
-def haystack(job: Document) -> str:
+def search_text(job: Document) -> str:
     """Lower-case text of a job in which the filter of the list looks for words."""
     words = (job["job"], job.get("name", ""), job["owner"], job["reason"])
     return " ".join((*words, *job["sites"], *job.get("programs", ()))).lower()

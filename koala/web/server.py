@@ -1,4 +1,4 @@
-"""Runs the web process until a signal ends it."""
+"""Run the web process until a signal ends it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.files.uploads import Content, Uploads, served, transfer_of
+from koala.daemon.files.uploads import Content, Uploads, served_content, transfer_of
 from koala.errors import ExhaustedError, RejectedError, SpecError
 
 DATA = bytes(range(256)) * 40
@@ -45,13 +45,15 @@ def test_an_upload_that_was_cut_goes_on_where_it_stopped(uploads: Uploads, spool
     assert uploads.begin(one) == 0
     send(uploads, one, DATA[:5000], 0)
     assert uploads.find(one) is None
-    assert served(spool, transfer_of(one.key, "name")) is None, "half a file is served to nobody"
+    assert served_content(spool, transfer_of(one.key, "name")) is None, (
+        "half a file is served to nobody"
+    )
     assert uploads.begin(one) == 5000
     send(uploads, one, DATA[5000:], 5000)
     found = uploads.find(one)
     assert found is not None
     assert found.read_bytes() == DATA
-    assert served(spool, transfer_of(one.key, "name")) == found
+    assert served_content(spool, transfer_of(one.key, "name")) == found
     assert uploads.begin(one) == len(DATA)
 
 
@@ -108,4 +110,4 @@ def test_old_uploads_are_deleted_but_those_that_are_kept(uploads: Uploads) -> No
 
 @pytest.mark.parametrize("transfer", ["j1/1/t1", "../x/0/t1", f"{'0' * 64}/0/t1"])
 def test_no_other_transfer_is_served_from_uploads(spool: Path, transfer: str) -> None:
-    assert served(spool, transfer) is None
+    assert served_content(spool, transfer) is None

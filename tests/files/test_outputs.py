@@ -13,7 +13,14 @@ import grpc
 import pytest
 from grpc import aio
 
-from koala.daemon.files.spool import AttemptComponent, EndedJob, Purpose, Spool, place_of, token
+from koala.daemon.files.spool import (
+    AttemptComponent,
+    EndedJob,
+    Purpose,
+    Spool,
+    component_of_claim,
+    token,
+)
 from koala.errors import RejectedError, SpecError
 from koala.files import uploads as outputs
 from koala.files.confined_folder import Descriptor, UnusableFileError
@@ -553,7 +560,7 @@ def test_a_job_without_outputs_is_published_as_nothing(tmp_path: Path) -> None:
 )
 def test_what_is_no_claim_is_refused(claim: str) -> None:
     with pytest.raises(SpecError, match="allowed is job/attempt/component/n"):
-        place_of(claim)
+        component_of_claim(claim)
 
 
 def test_tokens_differ_by_secret_purpose_and_identity() -> None:

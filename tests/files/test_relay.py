@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from grpc import aio
 
-from koala.daemon.files.relay_meetings import Pipe, PipeClosedError
+from koala.daemon.files.relay_pairings import Pipe, PipeClosedError
 from koala.daemon.files.relay_process import RelayProcess
 from koala.daemon.files.relay_settings import RelaySettings
 from koala.daemon.files.spool import Purpose, token

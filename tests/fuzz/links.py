@@ -105,7 +105,7 @@ def check_upward(case: list[bytes]) -> None:
         if isinstance(news, Register):
             if news.spoken is None or news.site != site:
                 continue
-            events = list(reports.of_registration(news, (), scheduler, ReplicaReports(), now))
+            events = list(reports.registration_events(news, (), scheduler, ReplicaReports(), now))
         else:
             events = [*_events(news, site, scheduler, replicas, now)]
         if isinstance(news, Report) and news.claim in others:
@@ -128,7 +128,7 @@ def _events(
         case Register() | InventoryEnd() | Beat() | Goodbye():
             return iter(())
         case _:
-            return reports.of_news(news, site, scheduler, rtt_s=0.0, now=now)
+            return reports.report_events(news, site, scheduler, rtt_s=0.0, now=now)
 
 
 def check_downward(case: list[bytes]) -> None:

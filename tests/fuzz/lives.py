@@ -108,7 +108,7 @@ class Life:
             return
         if isinstance(news, Register):
             if news.spoken is not None and news.site == site:
-                for event in reports.of_registration(
+                for event in reports.registration_events(
                     news, (), self.scheduler, self.replicas, self.now
                 ):
                     self.happen(event)
@@ -117,7 +117,7 @@ class Life:
                 self.happen(event)
         elif isinstance(news, Report | SiteFigures | TransferFinished | TransferFailed):
             is_foreign = isinstance(news, Report) and reports.is_foreign(news, site, self.scheduler)
-            for event in reports.of_news(news, site, self.scheduler, rtt_s=0.0, now=self.now):
+            for event in reports.report_events(news, site, self.scheduler, rtt_s=0.0, now=self.now):
                 assert not is_foreign, f"{event} of another site's claim"
                 self.happen(event)
 

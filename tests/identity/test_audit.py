@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from koala.daemon.auth import audit
-from koala.daemon.auth.audit import FILE, STRANGERS_FILE, Audit, note
+from koala.daemon.auth.audit import FILE, STRANGERS_FILE, Audit, record_local_operation
 from koala.wire.v1.identity_pb2 import JoinRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from tests.identity.stage import LIMIT_S, secured
@@ -42,7 +42,7 @@ def test_a_full_file_is_renamed_and_whoever_renames_it_first_costs_no_line(tmp_p
     assert subjects(log) == ["j0", "j1", "j2", "j3"]
     assert len((tmp_path / f"{FILE}.1").read_text().splitlines()) == 3
     (tmp_path / FILE).rename(tmp_path / "moved-by-an-operator")
-    note(tmp_path, verb="Backup", subject="here")
+    record_local_operation(tmp_path, verb="Backup", subject="here")
     write(log, 4)
     assert subjects(log)[-2:] == ["here", "j4"]
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
@@ -79,7 +79,7 @@ def test_a_torn_line_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert subjects(log) == ["j1", "j3"]
     with (tmp_path / FILE).open("ab") as file:
         file.write(b'{"at": "20')
-    note(tmp_path, verb="Backup", subject="here")
+    record_local_operation(tmp_path, verb="Backup", subject="here")
     assert subjects(log) == ["j1", "j3", "here"]
 
 

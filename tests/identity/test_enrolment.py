@@ -21,7 +21,7 @@ from koala.daemon.agents import streams
 from koala.daemon.auth import enrolments
 from koala.daemon.auth import interceptor as gate
 from koala.daemon.auth.access_rules import Role
-from koala.daemon.auth.enrolments import Enrolments, Owners
+from koala.daemon.auth.enrolments import Enrolments, RegistrableSites
 from koala.daemon.config import CERTIFICATE_DAYS_MIN
 from koala.errors import (
     ConfigError,
@@ -509,7 +509,7 @@ def test_only_sites_that_may_come_are_counted_on(
 ) -> None:
     tmp_path.chmod(0o700)
     known = Enrolments(tmp_path)
-    owners = Owners({SiteName("amsterdam"): None}, known.sites)
+    owners = RegistrableSites({SiteName("amsterdam"): None}, known.sites)
     known.add_site("delft", owner="ann", by="root", ttl_s=60)
     known.enrol("leiden", serial="ab", expires_at=clock.unix_now() + 3600)
     known.enrol("vu", serial="cd", expires_at=9e9)

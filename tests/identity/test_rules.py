@@ -11,7 +11,7 @@ import grpc
 import pytest
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
-from koala.daemon.auth.access_rules import RULES, Kind, Role
+from koala.daemon.auth.access_rules import RULES, CallerKind, Role
 from koala.daemon.auth.audit import STRANGERS_FILE
 from koala.identity.credentials import Credentials
 from koala.identity.tls import Identity
@@ -29,9 +29,9 @@ SERVICES: tuple[ServiceDescriptor, ...] = tuple(
 """What a daemon serves; files are the relay's and the agents', who ask for tokens of their own."""
 
 CALLERS = ("nobody", "wrong token", "site", "user", "operator", "administrator")
-ALLOWED: dict[Role | Kind | None, tuple[str, ...]] = {
+ALLOWED: dict[Role | CallerKind | None, tuple[str, ...]] = {
     None: CALLERS,
-    Kind.SITE: ("site",),
+    CallerKind.SITE: ("site",),
     Role.USER: ("user", "operator", "administrator"),
     Role.OPERATOR: ("operator", "administrator"),
     Role.ADMINISTRATOR: ("administrator",),
@@ -46,8 +46,8 @@ LEAST = {
     "Koala/RevokeUser": Role.ADMINISTRATOR,
     "Koala/ListUsers": Role.ADMINISTRATOR,
     "Koala/Audit": Role.ADMINISTRATOR,
-    "AgentLink/Connect": Kind.SITE,
-    "Enrolment/Renew": Kind.SITE,
+    "AgentLink/Connect": CallerKind.SITE,
+    "Enrolment/Renew": CallerKind.SITE,
 }
 """Written down a second time: a slip in the table must not pass because it is the table."""
 

@@ -6,11 +6,11 @@ import pytest
 
 from koala.core.model.grid import SiteFacts
 from koala.core.model.values import UserName
-from koala.daemon.auth.access_rules import Caller, Kind, Role
+from koala.daemon.auth.access_rules import Caller, CallerKind, Role
 from koala.errors import DeniedError
 
-ANN = Caller(name="ann", kind=Kind.USER)
-OLGA = Caller(name="olga", kind=Kind.USER, role=Role.OPERATOR)
+ANN = Caller(name="ann", kind=CallerKind.USER)
+OLGA = Caller(name="olga", kind=CallerKind.USER, role=Role.OPERATOR)
 
 
 def facts(*users: str, owner: str | None = None) -> SiteFacts:

@@ -128,7 +128,7 @@ def early_fence() -> Patches:
 @mutant
 def predecessors_are_ignored() -> Patches:
     """A job that is to wait for others is placed at once."""
-    with replaced((queueing, "unfinished"), by=lambda _state, _spec: ()):
+    with replaced((queueing, "unfinished_predecessors"), by=lambda _state, _spec: ()):
         yield
 
 
@@ -182,7 +182,7 @@ def two_releases() -> Patches:
 @mutant
 def errors_are_never_reset() -> Patches:
     """A component that ends well does not reset the error count."""
-    with replaced((refusals, "ended_well"), by=lambda site: False):
+    with replaced((refusals, "reset_errors"), by=lambda site: False):
         yield
 
 

@@ -79,12 +79,12 @@ def ends_that_are_never_acknowledged() -> Patches:
 @mutant
 def inventories_that_are_half_taken() -> Patches:
     """Only the first report of an inventory counts."""
-    real = reports.of_registration
+    real = reports.registration_events
 
-    def of_registration(registration: Any, inventory: Any, *others: Any) -> Any:
+    def registration_events(registration: Any, inventory: Any, *others: Any) -> Any:
         return real(registration, inventory[:1], *others)
 
-    with replaced((reports, "of_registration"), by=of_registration):
+    with replaced((reports, "registration_events"), by=registration_events):
         yield
 
 
@@ -178,13 +178,13 @@ def bindings_that_are_not_stored() -> Patches:
 @mutant
 def ends_by_the_site_are_the_programs() -> Patches:
     """A placeholder that the site's staff ended counts as a program that ended."""
-    real = claim_ends.bound
+    real = claim_ends.bound_end
 
-    def bound(event: Any, claim: Any) -> Any:
+    def bound_end(event: Any, claim: Any) -> Any:
         end = real(event, claim)
         return replace(end, kind=EndKind.EXITED, statuses=(1,))
 
-    with replaced((claim_ends, "bound"), by=bound):
+    with replaced((claim_ends, "bound_end"), by=bound_end):
         yield
 
 

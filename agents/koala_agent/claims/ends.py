@@ -14,12 +14,12 @@ from koala_agent.lrm.local_manager import EndCause
 _SITE_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
 
 
-def stopped(reason: str) -> ClaimEnd:
+def stopped_end(reason: str) -> ClaimEnd:
     """End of a claim that is not wanted."""
     return ClaimEnd(kind=EndKind.STOPPED, reason=reason)
 
 
-def merged(ordered: ClaimEnd, told: ClaimEnd) -> ClaimEnd:
+def merge_ends(ordered: ClaimEnd, told: ClaimEnd) -> ClaimEnd:
     """Merge the ordered end of a stopped claim with its starter's report.
 
     A program that ended by itself first keeps its own end. Otherwise the ordered end counts, with
@@ -37,7 +37,7 @@ def was_killed(end: ClaimEnd) -> bool:
     return end.kind is EndKind.EXITED and bool(bad) and all(s in _SITE_SIGNALS for s in bad)
 
 
-def unbound(event: BatchEnded) -> ClaimEnd:
+def unbound_end(event: BatchEnded) -> ClaimEnd:
     """End of a claim whose batch job was over before a starter checked in.
 
     A local manager that dequeues it by itself has found that it can never start. That may be the
@@ -52,7 +52,7 @@ def unbound(event: BatchEnded) -> ClaimEnd:
     return ClaimEnd(kind=EndKind.FAILED, reason=reason)
 
 
-def withdrawn(ordered: ClaimEnd, event: BatchEnded) -> ClaimEnd:
+def withdrawn_end(ordered: ClaimEnd, event: BatchEnded) -> ClaimEnd:
     """End of a claim that was withdrawn before a starter checked in: a refusal has the words of the
     batch system for the wait."""
     if ordered.kind is not EndKind.REFUSED or not event.waited_for:
@@ -60,7 +60,7 @@ def withdrawn(ordered: ClaimEnd, event: BatchEnded) -> ClaimEnd:
     return replace(ordered, reason=f"{ordered.reason}: {event.waited_for}")
 
 
-def bound(event: BatchEnded, claim: Claim) -> ClaimEnd:
+def bound_end(event: BatchEnded, claim: Claim) -> ClaimEnd:
     """End of a claim whose batch job is over and whose starter left no record."""
     kind, reason = EndKind.VANISHED, "the starter was lost"
     match event.cause:

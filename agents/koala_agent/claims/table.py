@@ -209,7 +209,7 @@ class ClaimTable:
             case WantedComplete(claims=claims):
                 for claim in list(self.claims.values()):
                     if claim.id not in claims and not isinstance(claim.state, Gone):
-                        self._stop(claim, claim_ends.stopped("the daemon did not name it"))
+                        self._stop(claim, claim_ends.stopped_end("the daemon did not name it"))
             case LeasesSet(leases=leases):
                 self._set_leases(leases)
 
@@ -235,7 +235,7 @@ class ClaimTable:
             case Pace():
                 self._pace(claim, order)
             case Stop():
-                self._stop(claim, claim_ends.stopped(""))
+                self._stop(claim, claim_ends.stopped_end(""))
 
     # Orders ----------------------------------------------------------------------------------
 
@@ -479,7 +479,7 @@ class ClaimTable:
                 )
                 self._store(claim, state)
             case Stopping() as stopping:
-                end = claim_ends.merged(stopping.end, end)
+                end = claim_ends.merge_ends(stopping.end, end)
                 passed_at = stopping.passed_at
                 state = Ended(
                     nonce=nonce,
@@ -621,16 +621,16 @@ class ClaimTable:
     def _withdraw_stray(self, claim_id: ClaimId) -> None:
         """End a batch job of ours that this table lacks, whatever the daemon knows of it."""
         hold = Hold(claim=claim_id, processors=0, hold_s=0.0, program=Program(executable=""))
-        end = claim_ends.stopped("found in the local manager only")
+        end = claim_ends.stopped_end("found in the local manager only")
         state = Withdrawing(end=end, due_at=self._now)
         self._withdraw(Claim(hold=hold, secret="", state=state), end)
 
     def _batch_ended(self, claim: Claim, event: BatchEnded) -> None:
         match claim.state:
             case Asked():
-                self._finish(claim, claim_ends.unbound(event))
+                self._finish(claim, claim_ends.unbound_end(event))
             case Withdrawing(end=end):
-                self._finish(claim, claim_ends.withdrawn(end, event))
+                self._finish(claim, claim_ends.withdrawn_end(end, event))
             case Granted() | Armed() | Passed() | Stopping():
                 self._bound_batch_ended(claim, claim.state.nonce, event)
             case Ended(end=end) if (
@@ -662,7 +662,7 @@ class ClaimTable:
                 return
         claim = self.claims[claim.id]
         state = claim.state
-        end = state.end if isinstance(state, Stopping) else claim_ends.bound(event, claim)
+        end = state.end if isinstance(state, Stopping) else claim_ends.bound_end(event, claim)
         self._end_without_record(claim, nonce, end, event)
 
     def _end_without_record(

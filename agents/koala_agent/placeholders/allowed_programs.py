@@ -30,7 +30,7 @@ class NotAllowedError(Exception):
     """The site's owner does not allow this; the message says what is refused and what not."""
 
 
-def permitted(
+def check_program(
     program: Program, folders: tuple[str, ...], *, variables: tuple[str, ...] = (), work: Path
 ) -> Program:
     """Check a program and return it with its executable resolved.

@@ -28,7 +28,7 @@ from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import Leases
 from koala_agent.claims.states import Claim
 from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Ended, Placeholder
-from koala_agent.placeholders.allowed_programs import permitted
+from koala_agent.placeholders.allowed_programs import check_program
 from koala_agent.placeholders.batch_script import body
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.logs import LogSource
@@ -58,7 +58,7 @@ def prepare(
     the site does not allow."""
     account = settings.account(claim.hold.owner)
     folder = settings.folder(claim.id)
-    program = permitted(
+    program = check_program(
         claim.hold.program, settings.executables, variables=settings.variables, work=folder
     )
     state = folder / STATE_FOLDER

@@ -1,4 +1,4 @@
-"""`koala logs`: print what a job's programs wrote."""
+"""`koala logs`: print the output of a job's programs."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def job_lines(scene: TopScene, width: int, *, coloured: bool) -> list[str]:
 
 
 def barrier_lines(job: Document, now_at: float, width: int) -> list[str]:
-    """Draw who has come to the barrier and who has passed it, in milliseconds."""
+    """Draw the components that have come to the barrier, and their passes, in milliseconds."""
     found = barrier(job, now_at)
     if found.first_at is None:
         return ["barrier: no component has checked in yet"]

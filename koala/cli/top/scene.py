@@ -8,7 +8,7 @@ from typing import Any
 
 from koala.cli.top.state import Order, TopState
 from koala.client.phases import TERMINAL_PHASES
-from koala.web.cells import STAGES, haystack
+from koala.web.cells import STAGES, search_text
 
 Document = Mapping[str, Any]
 
@@ -67,7 +67,7 @@ def chosen_jobs(jobs: Iterable[Document], state: TopState, now_at: float) -> lis
 
 
 def _fits(job: Document, words: Sequence[str]) -> bool:
-    text = f"{haystack(job)} {job['phase'].lower()}"
+    text = f"{search_text(job)} {job['phase'].lower()}"
     return all(word in text for word in words)
 
 

@@ -1,4 +1,4 @@
-"""Consequences of the end of a claim for its site and its job (KOALA 3.4; design: Failure)."""
+"""Apply the end of a claim to its site and its job (KOALA 3.4; design: Failure)."""
 
 from __future__ import annotations
 

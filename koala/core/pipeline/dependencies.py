@@ -1,4 +1,4 @@
-"""Jobs that wait for others to end (`after`): they are outside the placement queues until then.
+"""Dependencies of jobs (`after`): jobs that wait for others are outside the placement queues.
 
 Admission lets in only known predecessors, and none that has ended otherwise than asked, so waits
 have no cycles. A job that is not in the state, or is over, is waited for no more: the decision is

@@ -294,7 +294,7 @@ class AgentRegistry:
         )
 
         def handle_inventory(batch: BatchContext) -> None:
-            for event in reports.of_registration(
+            for event in reports.registration_events(
                 registration, join.inventory, batch.scheduler, self._replica_reports, batch.now
             ):
                 batch.emit(event)
@@ -365,7 +365,7 @@ class AgentRegistry:
             connection.report = news
             connection.reported_rtt_s = connection.session.rtt_s or 0.0
             known = self._scheduler.sites.get(site)
-            is_other = known is not None and reports.is_other(news, known.facts)
+            is_other = known is not None and reports.contradicts_facts(news, known.facts)
             if known and is_other and not self._take_registration_token(connection):
                 # Its next report repeats the change.
                 news = replace(news, processors=0, resources=known.facts.resources)
@@ -407,7 +407,9 @@ class AgentRegistry:
                 if isinstance(news, Report) and reports.is_foreign(news, site, scheduler):
                     log.warning("claim.foreign", site=site, claim=news.claim)
                 rtt_s = connection.reported_rtt_s
-                for event in reports.of_news(news, site, scheduler, rtt_s=rtt_s, now=batch.now):
+                for event in reports.report_events(
+                    news, site, scheduler, rtt_s=rtt_s, now=batch.now
+                ):
                     batch.emit(event)
 
     def _measure(self, connection: AgentConnection, rtt_s: Seconds) -> None:

@@ -42,7 +42,7 @@ TOOK_S_MIN = 1e-4
 """Shortest duration of a copy; a shorter one would make the link infinitely fast."""
 
 
-def of_registration(
+def registration_events(
     registration: Register,
     inventory: Sequence[AgentReport],
     scheduler: Scheduler,
@@ -63,13 +63,13 @@ def of_registration(
         if isinstance(news, FileFound | FileRemoved):
             yield from replica_reports.events_of(news, name, scheduler)
         else:
-            yield from of_news(news, name, scheduler, rtt_s=0.0, now=now)
+            yield from report_events(news, name, scheduler, rtt_s=0.0, now=now)
     for file, replica in tuple(scheduler.replicas.items()):
         if name in replica.sites and not replica_reports.is_reported(name, file):
             yield from replica_reports.events_of(FileRemoved(file=file), name, scheduler)
 
 
-def of_news(
+def report_events(
     news: AgentReport, site: SiteName, scheduler: Scheduler, *, rtt_s: Seconds, now: Instant
 ) -> Iterator[ev.Event]:
     """Yield the events of one report; handle each before asking for the next.
@@ -135,7 +135,7 @@ def _of_claim(news: Report, claim: Claim) -> Iterator[ev.Event]:
         yield ev.ClaimGone(claim=claim.id, end=news.end, batch_job=news.batch_job)
 
 
-def is_other(news: SiteFigures, facts: SiteFacts) -> bool:
+def contradicts_facts(news: SiteFigures, facts: SiteFacts) -> bool:
     """Return True if a site's figures name another size, or other resources, than its facts."""
     return news.processors not in (0, facts.processors) or news.resources != facts.resources
 
@@ -148,7 +148,7 @@ def _of_site(
     is_silent = bool(news.trouble) and news.resources == NO_RESOURCES
     if site is not None and is_silent:
         news = replace(news, resources=site.facts.resources)
-    if site is not None and is_other(news, site.facts):
+    if site is not None and contradicts_facts(news, site.facts):
         processors = news.processors or site.facts.processors
         facts = replace(site.facts, processors=processors, resources=news.resources)
         yield ev.SiteRegistered(site=name, facts=facts, idle=news.idle)

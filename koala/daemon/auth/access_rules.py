@@ -21,7 +21,7 @@ NAMES_MAX = 20
 """Jobs of one call that the audit log names."""
 
 
-class Kind(StrEnum):
+class CallerKind(StrEnum):
     """Kind of an authenticated caller: a site by certificate, a user by token."""
 
     SITE = "site"
@@ -50,7 +50,7 @@ class Caller:
     """
 
     name: str = ""
-    kind: Kind | None = None
+    kind: CallerKind | None = None
     role: Role = Role.USER
     expires_at: float | None = None
     peer: str = ""
@@ -97,7 +97,7 @@ class Rule:
     only refusals are logged: queries change nothing, and are many.
     """
 
-    needs: Role | Literal[Kind.SITE] | None
+    needs: Role | Literal[CallerKind.SITE] | None
     names: Callable[[Any, Any], str] | None = None
 
 
@@ -143,9 +143,9 @@ RULES: dict[str, Rule] = {
     "Koala/RevokeUser": Rule(Role.ADMINISTRATOR, _named),
     "Koala/ListUsers": Rule(Role.ADMINISTRATOR),
     "Koala/Audit": Rule(Role.ADMINISTRATOR),
-    "AgentLink/Connect": Rule(Kind.SITE, lambda _, __: ""),
+    "AgentLink/Connect": Rule(CallerKind.SITE, lambda _, __: ""),
     "Enrolment/Where": Rule(None),
     "Enrolment/Join": Rule(None, lambda request, _: str(request.site)),
-    "Enrolment/Renew": Rule(Kind.SITE, lambda _, __: ""),
+    "Enrolment/Renew": Rule(CallerKind.SITE, lambda _, __: ""),
 }
 """By service and call."""

@@ -45,7 +45,7 @@ LAST_MAX = 100_000
 log = get_logger()
 
 
-def note(state_dir: Path, *, verb: str, subject: str) -> None:
+def record_local_operation(state_dir: Path, *, verb: str, subject: str) -> None:
     """Add a line about an operation of this process's account on a state directory.
 
     A daemon may run there. A line that cannot be written is reported in the log.

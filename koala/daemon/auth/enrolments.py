@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from koala.core.model.values import SiteName, UserName
-from koala.daemon.auth.access_rules import Caller, Kind, Role
+from koala.daemon.auth.access_rules import Caller, CallerKind, Role
 from koala.errors import (
     ConfigError,
     ExhaustedError,
@@ -118,7 +118,7 @@ class UserRecord(msgspec.Struct, kw_only=True):
         return "expired" if is_over else "good"
 
 
-class Owners(Mapping[SiteName, UserName | None]):
+class RegistrableSites(Mapping[SiteName, UserName | None]):
     """Sites that may register, with their owners: configured, enrolled and awaited ones.
 
     The configuration of a site wins.
@@ -339,7 +339,9 @@ class Enrolments:
                 f"the token of {name} expired {late_s:.0f} s ago; an administrator makes a new"
                 " one: koala user add"
             )
-        return Caller(name=name, role=record.role, kind=Kind.USER, expires_at=record.expires_at)
+        return Caller(
+            name=name, role=record.role, kind=CallerKind.USER, expires_at=record.expires_at
+        )
 
     def revoke_user(self, name: str) -> UserRecord:
         """Revoke a user's credentials. Raises UnknownNameError, SpecError."""

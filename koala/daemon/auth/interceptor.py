@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from koala.daemon.auth.access_rules import NOBODY, RULES, Caller, Kind, Role, Rule, set_caller
+from koala.daemon.auth.access_rules import NOBODY, RULES, Caller, CallerKind, Role, Rule, set_caller
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.authority import Certificate, read_certificate
 from koala.daemon.auth.enrolments import Enrolments
@@ -197,7 +197,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         return self._audit.write(
             is_unauthenticated=is_unauthenticated,
             who=caller.name,
-            role=caller.role.value if caller.kind is Kind.USER else role,
+            role=caller.role.value if caller.kind is CallerKind.USER else role,
             peer=caller.peer,
             verb=call.rpartition("/")[2],
             subject=subject,
@@ -212,10 +212,10 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         """Return the caller by its credentials. Raises UnauthenticatedError for invalid ones."""
         peer = str(context.peer())
         if self._enrolments is None:
-            if rule is not None and rule.needs is Kind.SITE:
-                return Caller(kind=Kind.SITE, peer=peer)
+            if rule is not None and rule.needs is CallerKind.SITE:
+                return Caller(kind=CallerKind.SITE, peer=peer)
             name = metadata.get(USER_KEY, "")[:USER_MAX]
-            return Caller(name=name, kind=Kind.USER, role=Role.ADMINISTRATOR, peer=peer)
+            return Caller(name=name, kind=CallerKind.USER, role=Role.ADMINISTRATOR, peer=peer)
         shown: Mapping[str, Any] = context.auth_context()
         if pem := shown.get("x509_pem_cert"):
             uris = [bytes(uri).decode("utf-8", "replace") for uri in shown.get("peer_uri", ())]
@@ -236,7 +236,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         if shown.expires_at <= unix_now():  # it may have expired since the TLS handshake
             raise UnauthenticatedError(f"the certificate of site {name} has expired")
         self._enrolments.check_site(name, shown.serial)
-        return Caller(name=name, kind=Kind.SITE, expires_at=shown.expires_at)
+        return Caller(name=name, kind=CallerKind.SITE, expires_at=shown.expires_at)
 
 
 def _texts(metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
@@ -272,15 +272,15 @@ def _authorize(rule: Rule | None, caller: Caller, call: str) -> None:
         missing = (
             "no certificate was shown: `koala-agent join` gets one with the token that"
             " `koala site add` prints, and agents dial the port for certificates with it"
-            if rule.needs is Kind.SITE
+            if rule.needs is CallerKind.SITE
             else "no token was shown: `koala user add` makes one"
         )
         raise UnauthenticatedError(missing)
-    if rule.needs is Kind.SITE:
-        if caller.kind is not Kind.SITE:
+    if rule.needs is CallerKind.SITE:
+        if caller.kind is not CallerKind.SITE:
             raise DeniedError(f"{caller.name} is a user: only sites may {call}")
         return
-    if caller.kind is not Kind.USER:
+    if caller.kind is not CallerKind.USER:
         raise DeniedError(f"{caller.name} is a site: only users may {call}")
     if not caller.role.covers(rule.needs):
         raise DeniedError(

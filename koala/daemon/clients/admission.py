@@ -293,7 +293,7 @@ def _placement_warnings(
     ]
 
 
-def at_queue(spec: JobSpec, site: SiteName) -> JobSpec:
+def bind_to_queue(spec: JobSpec, site: SiteName) -> JobSpec:
     """Bind a job to a site's local queue. Raises SpecError when it can only run elsewhere."""
     fixed = spec.components[0].site
     if len(spec.components) == 1 and fixed not in (None, site):

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from koala.core.model.predecessors import Predecessor
 from koala.core.model.values import SiteName
-from koala.daemon.clients.admission import at_queue
+from koala.daemon.clients.admission import bind_to_queue
 from koala.daemon.config import MB
 from koala.daemon.quotas import SlowCallQueue, description_bytes
 from koala.errors import KoalaError, SpecError
@@ -87,7 +87,7 @@ class DescriptionParser:
         if not submission.queue:
             return reading
         site = SiteName(Matching(SITE).check("queue", submission.queue))
-        return replace(reading, spec=at_queue(reading.spec, site))
+        return replace(reading, spec=bind_to_queue(reading.spec, site))
 
     def close(self) -> None:
         """Stop the worker thread after the text that it parses."""

@@ -41,7 +41,7 @@ from koala.daemon.clients.watch_streams import WatchStreams
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext, read_only_batch
 from koala.daemon.quotas import ConcurrencyQuota, FairQueue
-from koala.daemon.storage.archive import ArchiveQuery, not_as_archived
+from koala.daemon.storage.archive import ArchiveQuery, changed_row_error
 from koala.daemon.storage.journal import Journal
 from koala.errors import ExhaustedError, RejectedError, SpecError, UnknownJobError, UnknownSiteError
 from koala.protocol.versions import PROTOCOL
@@ -303,7 +303,7 @@ class Service(KoalaServicer):
         async with aclosing(self.archive.read(wanted)) as parts:
             async for part in parts:
                 if part.damaged:  # figures without it would be wrong
-                    raise not_as_archived(self.journal.path, part.damaged[0])
+                    raise changed_row_error(self.journal.path, part.damaged[0])
                 count += len(part.jobs)
                 if count > REPORT_JOBS_MAX:
                     raise RejectedError(

@@ -26,7 +26,7 @@ from koala.daemon.files.uploads import Uploads
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext
 from koala.daemon.notifications.notifier import NotifyRules
-from koala.daemon.quotas import Quotas, queues_full
+from koala.daemon.quotas import Quotas, queues_full_error
 from koala.daemon.storage.journal import Journal
 from koala.errors import ExhaustedError, KoalaError, RejectedError
 from koala.rsl.jobspec import JobReading
@@ -176,7 +176,7 @@ class SubmitService:
             warned = (*warned, *check(spec, batch.scheduler, owners, self.verdicts))
             if submission.no_wait and not batch.scheduler.has_room:
                 limit = batch.scheduler.parameters.queue_jobs_max
-                raise queues_full(len(batch.scheduler.queues), limit)
+                raise queues_full_error(len(batch.scheduler.queues), limit)
             self.quotas.require_job_quota(spec)
             if is_dry_run or reading.is_dry_run:
                 return pb.Submitted(warnings=warned)

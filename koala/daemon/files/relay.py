@@ -32,11 +32,11 @@ import grpc
 import msgspec
 from grpc import aio
 
-from koala.daemon.files.relay_meetings import Meeting, Meetings, PipeClosedError
+from koala.daemon.files.relay_pairings import Pairing, Pairings, PipeClosedError
 from koala.daemon.files.relay_settings import RelaySettings
 from koala.daemon.files.relay_usage import RelayUsage
 from koala.daemon.files.spool import Purpose, Spool, is_token
-from koala.daemon.files.uploads import served
+from koala.daemon.files.uploads import served_content
 from koala.errors import ConfigError, SpecError, first_error
 from koala.files.bandwidth_limits import CHUNK_BYTES, chunk_bytes
 from koala.files.channels import SERVER_OPTIONS, RefusalError
@@ -84,7 +84,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         self._secret = bytes.fromhex(settings.secret)
         self._spool = spool
         self._moved_bytes: Counter[str] = Counter()  # since the start, by direction
-        self._meetings = Meetings()
+        self._pairings = Pairings()
         self._stores: Counter[str] = Counter()  # under way, of each site
         self._bucket: TokenBucket | None = None
         if settings.bytes_per_s is not None:
@@ -94,8 +94,8 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
     def usage(self) -> RelayUsage:
         """Return what is under way, and what was moved so far."""
         return RelayUsage(
-            readers=self._meetings.readers,
-            sources=self._meetings.sources,
+            readers=self._pairings.readers,
+            sources=self._pairings.sources,
             stores=self._stores.total(),
             moved_bytes=self._moved_bytes,
             free_bytes=self._spool.free_bytes(),
@@ -114,20 +114,20 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
 
     async def _read(self, request: files_pb2.ReadRequest, context: _ReadContext) -> None:
         self._check(request.token, Purpose.READ, request.transfer)
-        if (uploaded := served(Path(self._settings.spool), request.transfer)) is not None:
+        if (uploaded := served_content(Path(self._settings.spool), request.transfer)) is not None:
             await self._send_upload(uploaded, request.offset, context)
             return
         if is_upload(request.transfer):
             raise RefusalError(grpc.StatusCode.NOT_FOUND, "the daemon's spool lacks this upload")
-        if self._meetings.readers >= self._settings.readers_max:
-            raise _busy(f"{self._meetings.readers} others are reading")
+        if self._pairings.readers >= self._settings.readers_max:
+            raise _busy(f"{self._pairings.readers} others are reading")
         reader = _site_of(context)
-        own = self._meetings.readers_of(reader, but=request.transfer)
+        own = self._pairings.readers_of(reader, but=request.transfer)
         _check_share(reader, own, self._settings.readers_max, "reading")
-        meeting = self._meetings.enter(request.transfer, request.offset, reader)
+        pairing = self._pairings.enter(request.transfer, request.offset, reader)
         try:
-            await self._join(meeting)
-            await self._forward(meeting, context)
+            await self._join(pairing)
+            await self._forward(pairing, context)
         except PipeClosedError as error:
             raise RefusalError(
                 grpc.StatusCode.ABORTED, "the source's offer was cut, or another reader came"
@@ -136,7 +136,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             reason = "the reader takes nothing"
             raise RefusalError(grpc.StatusCode.DEADLINE_EXCEEDED, reason) from error
         finally:
-            self._meetings.leave(request.transfer, meeting)
+            self._pairings.leave(request.transfer, pairing)
 
     async def _send_upload(self, path: Path, offset: int, context: _ReadContext) -> None:
         """Send an uploaded file of the spool, as a source does."""
@@ -162,20 +162,20 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         finally:
             part.close()
 
-    async def _join(self, meeting: Meeting) -> None:
+    async def _join(self, pairing: Pairing) -> None:
         """Wait for the source."""
         wait_s = self._settings.offer_wait_s
         try:
             async with asyncio.timeout(wait_s):
-                await meeting.joined.wait()
+                await pairing.joined.wait()
         except TimeoutError as error:
             reason = f"the source did not offer the file within {wait_s:g} s"
             raise RefusalError(grpc.StatusCode.ABORTED, reason) from error
 
-    async def _forward(self, meeting: Meeting, context: _ReadContext) -> None:
+    async def _forward(self, pairing: Pairing, context: _ReadContext) -> None:
         async with asyncio.timeout(None) as limit:
             while True:
-                chunk = await meeting.pipe.get()
+                chunk = await pairing.pipe.get()
                 await self._throttle(len(chunk.data))
                 limit.reschedule(_now() + self._settings.stalled_s)
                 await context.write(chunk)
@@ -203,21 +203,21 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             raise _NO_START
         transfer = first.start.transfer
         self._check(first.start.token, Purpose.OFFER, transfer)
-        if self._meetings.sources >= self._settings.offers_max:
-            raise _busy(f"{self._meetings.sources} others are offering")
-        meeting = await self._meetings.reader_for(transfer)
-        if meeting is None:
+        if self._pairings.sources >= self._settings.offers_max:
+            raise _busy(f"{self._pairings.sources} others are offering")
+        pairing = await self._pairings.reader_for(transfer)
+        if pairing is None:
             raise RefusalError(grpc.StatusCode.ABORTED, "the same transfer was offered again")
         try:
-            await self._receive_offer(meeting, messages, context)
+            await self._receive_offer(pairing, messages, context)
         except (PipeClosedError, TimeoutError) as error:
             raise RefusalError(grpc.StatusCode.ABORTED, "the reader is gone") from error
         finally:
-            meeting.pipe.close()
+            pairing.pipe.close()
 
     async def _receive_offer(
         self,
-        meeting: Meeting,
+        pairing: Pairing,
         messages: AsyncIterator[files_pb2.OfferUp],
         context: _OfferContext,
     ) -> None:
@@ -225,19 +225,19 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
 
         The reader's departure must end this even while the source sends nothing.
         """
-        if meeting.pipe.is_closed:
+        if pairing.pipe.is_closed:
             raise PipeClosedError
         async with asyncio.timeout(None) as limit:
-            meeting.hang_up = lambda: limit.reschedule(_now())
-            meeting.joined.set()
+            pairing.hang_up = lambda: limit.reschedule(_now())
+            pairing.joined.set()
             try:
-                await context.write(files_pb2.OfferDown(offset=meeting.offset))
+                await context.write(files_pb2.OfferDown(offset=pairing.offset))
                 async for message in messages:
-                    await meeting.pipe.put(message.chunk)
+                    await pairing.pipe.put(message.chunk)
                     if message.chunk.checksum:
                         return
             finally:
-                meeting.hang_up = None
+                pairing.hang_up = None
 
     async def Store(  # noqa: N802 - the service's name for it
         self, request_iterator: AsyncIterator[files_pb2.StoreUp], context: _StoreContext

@@ -77,7 +77,7 @@ class AttemptComponent:
     component: int
 
 
-def place_of(claim: str) -> AttemptComponent:
+def component_of_claim(claim: str) -> AttemptComponent:
     """Parse a claim `job/attempt/component/n` to its component. Raises SpecError."""
     found = _CLAIM.fullmatch(claim)
     if found is None:
@@ -154,7 +154,7 @@ class Spool:
         """Check that `store` would accept a file, before it is sent. Raises SpecError."""
         check_name(name)
         _check_label(label)
-        place = place_of(claim)
+        place = component_of_claim(claim)
         for marker, is_wanted in ((PUBLISHED, True), (GIVEN_UP, is_log)):
             last = self._read(place.job, marker)
             is_welcome = is_wanted and last == str(place.attempt)

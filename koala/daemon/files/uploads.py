@@ -149,7 +149,7 @@ class Uploads:
         return self._path(content).with_suffix(".part")
 
 
-def served(spool: Path, transfer: str) -> Path | None:
+def served_content(spool: Path, transfer: str) -> Path | None:
     """Return the uploaded content that a transfer brings to a site; None for any other transfer."""
     key = transfer.partition("/")[0]
     if not CHECKSUM.fullmatch(key):

@@ -1,4 +1,4 @@
-"""Reading the daemon's state for a scrape, on its event loop.
+"""Read the daemon's state for a scrape, on its event loop.
 
 The cost grows with the number of sites, live claims and placed jobs, not with that of queued or
 ended jobs: their numbers are the lengths of queues and indexes.

@@ -1,4 +1,4 @@
-"""Serving the daemon's metrics: the meter, the endpoint and what feeds them."""
+"""Serve the daemon's metrics: the meter, the endpoint, and their observers."""
 
 from __future__ import annotations
 

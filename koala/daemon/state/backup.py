@@ -39,10 +39,10 @@ import msgspec
 
 from koala.core.ended_jobs import evict_ended_jobs
 from koala.core.model.values import Instant
-from koala.daemon.auth.audit import note
+from koala.daemon.auth.audit import record_local_operation
 from koala.daemon.state.folder import FILE, LOCK, MARK, RESTORED
 from koala.daemon.storage.archive import check_jobs
-from koala.daemon.storage.journal import SCHEMA, unmarked
+from koala.daemon.storage.journal import SCHEMA, unmarked_error
 from koala.daemon.storage.journal_reader import JournalReader, connect, open_journal, replay
 from koala.daemon.storage.records import JournalPosition, mark_text
 from koala.errors import ConfigError, DamagedError, JournalError
@@ -136,7 +136,7 @@ def back_up(
             _sync(target.parent)
     except OSError as error:
         raise JournalError(f"{error.filename or target}: {error.strerror or error}") from error
-    note(state_dir, verb="Backup", subject=str(target))
+    record_local_operation(state_dir, verb="Backup", subject=str(target))
     return backup
 
 
@@ -169,7 +169,7 @@ def restore(backup: Path, state_dir: Path, *, progress: Progress | None = None) 
             _sync(state_dir.parent)
     except OSError as error:
         raise JournalError(f"{error.filename or state_dir}: {error.strerror or error}") from error
-    note(state_dir, verb="Restore", subject=str(backup))
+    record_local_operation(state_dir, verb="Restore", subject=str(backup))
     return found
 
 
@@ -242,7 +242,7 @@ def _require_end(state_dir: Path) -> None:
     """
     reader = open_journal(state_dir)
     if reader.mark is None and reader.events:
-        raise unmarked(reader.path, state_dir / MARK, reader.events)
+        raise unmarked_error(reader.path, state_dir / MARK, reader.events)
 
 
 def _read_back(reader: JournalReader, progress: Progress | None) -> None:

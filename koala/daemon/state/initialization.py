@@ -24,7 +24,7 @@ from koala.errors import JournalError
 INIT = "--init"
 
 
-def witness_path(state_dir: Path) -> Path:
+def initialized_path(state_dir: Path) -> Path:
     """Return the path of the file that records that a state directory was initialized."""
     place = state_dir.absolute()
     return place.with_name(f".{place.name}.koala-begun")
@@ -43,15 +43,15 @@ def require_initialized(state_dir: Path, *, may_begin: bool = False) -> None:
         )
 
 
-def leave_witness(state_dir: Path) -> None:
+def record_initialized(state_dir: Path) -> None:
     """Record that a daemon serves with this state directory."""
     with suppress(OSError):  # without a witness only `--init` initializes
-        witness_path(state_dir).touch(mode=0o644)
+        initialized_path(state_dir).touch(mode=0o644)
 
 
 def _doubt(state_dir: Path) -> str:
     """Return the reason against initializing the state directory; empty if there is none."""
-    witness = witness_path(state_dir)
+    witness = initialized_path(state_dir)
     around = witness.parent
     try:
         others = [path for path in around.iterdir() if path.name != state_dir.name]

@@ -27,13 +27,13 @@ from koala.daemon.loop.group_commit import GroupCommit
 from koala.daemon.state.folder import RESTORED
 from koala.daemon.storage.archive import KeptSnapshot
 from koala.daemon.storage.journal import Journal
-from koala.daemon.storage.journal_reader import repeat, require_digest
+from koala.daemon.storage.journal_reader import replay_event, require_digest
 from koala.daemon.storage.records import (
     JournalPosition,
     Snapshot,
     decode_event,
     encode_event,
-    unusable,
+    unusable_error,
 )
 from koala.daemon.storage.upgrade import (
     ReplayComparison,
@@ -155,7 +155,7 @@ def recover(
     else:
         recorded = None if accept_loss else journal.last_digest()
         for record in journal.records(begun, last_at=last_at, accept_loss=accept_loss):
-            repeat(journal.path, scheduler, record)
+            replay_event(journal.path, scheduler, record)
             facts.note(record.event)
             if recorded is not None and record.seq == recorded[0]:
                 require_digest(journal.path, scheduler, *recorded)
@@ -243,7 +243,7 @@ def _start(journal: Journal, config: CoreSettings) -> tuple[KeptSnapshot | None,
     if journal.first_event > 1:
         gone = f"events before {journal.first_event} are not kept any longer"
         why = f"; {getattr(problems[0], 'what', problems[0])}" if problems else ""
-        raise unusable(journal.path, f"there is no snapshot to begin at, and {gone}{why}")
+        raise unusable_error(journal.path, f"there is no snapshot to begin at, and {gone}{why}")
     return None, Scheduler(Parameters(), config.policies)
 
 
@@ -267,7 +267,7 @@ def _replay_of_other(
     why = ""
     for record in journal.records(begun, last_at=begun_at, accept_loss=accept_loss):
         try:
-            actions = repeat(journal.path, scheduler, record)
+            actions = replay_event(journal.path, scheduler, record)
         except JournalError as error:
             raise differs_error(
                 journal.path, wrote, last - begun.seq, str(error.__cause__)

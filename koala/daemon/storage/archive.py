@@ -22,7 +22,13 @@ from koala.core.ended_jobs import EvictedJob
 from koala.core.model.job import Job
 from koala.core.model.values import Instant, JobId
 from koala.core.snapshot import load_object, save_object
-from koala.daemon.storage.records import UNREADABLE, JournalPosition, Snapshot, trusted, unusable
+from koala.daemon.storage.records import (
+    UNREADABLE,
+    JournalPosition,
+    Snapshot,
+    trusted,
+    unusable_error,
+)
 from koala.daemon.storage.spec_codec import SPEC_ROW, SpecReader, row_of_spec
 from koala.errors import JournalError
 from koala.runtime.disk_formats import CORE
@@ -147,7 +153,7 @@ def read_snapshots(
         try:
             yield _snapshot(connection, seq)
         except (sqlite3.Error, zlib.error, ValueError, TypeError, *UNREADABLE) as error:
-            yield unusable(path, f"the snapshot after event {seq} cannot be used: {error}")
+            yield unusable_error(path, f"the snapshot after event {seq} cannot be used: {error}")
 
 
 def _snapshot(connection: sqlite3.Connection, seq: int) -> KeptSnapshot:
@@ -210,7 +216,7 @@ def check_jobs(connection: sqlite3.Connection, path: Path) -> None:
     with trusted(path, "an archived job"):
         for row in connection.execute("SELECT * FROM job"):
             if not is_good(row):
-                raise not_as_archived(path, str(row[0]))
+                raise changed_row_error(path, str(row[0]))
 
 
 def is_good(row: Sequence[Any]) -> bool:
@@ -219,9 +225,9 @@ def is_good(row: Sequence[Any]) -> bool:
     return bool(_sum(*facts, body) == checksum)
 
 
-def not_as_archived(path: Path, job: str) -> JournalError:
+def changed_row_error(path: Path, job: str) -> JournalError:
     """Create the error for a job whose row was changed."""
-    return unusable(path, f"job {job} is not as it was archived")
+    return unusable_error(path, f"job {job} is not as it was archived")
 
 
 def read_job(connection: sqlite3.Connection, path: Path, job: str) -> Job | None:
@@ -245,7 +251,7 @@ def read_jobs(connection: sqlite3.Connection, path: Path, wanted: ArchiveQuery) 
         if len(rows) == wanted.most:
             while not is_good(rows[-1][1:]):  # untrusted place; the next page has it
                 if len(rows) == 1:
-                    raise not_as_archived(path, str(rows[0][1]))
+                    raise changed_row_error(path, str(rows[0][1]))
                 rows.pop()
             before = (rows[-1][4], rows[-1][0])
         good = [row for _, *row in rows if is_good(row)]
@@ -280,7 +286,7 @@ def _rows(
         row = connection.execute(f"SELECT * FROM job WHERE {column} = ?", (value,)).fetchone()
         if row is not None:
             if not is_good(row):
-                raise not_as_archived(path, str(row[0]))
+                raise changed_row_error(path, str(row[0]))
             yield value, row
 
 

@@ -47,7 +47,7 @@ from koala.daemon.storage.records import (
     Notice,
     Record,
     Row,
-    damaged,
+    damaged_error,
     mark_text,
     read_mark,
     read_rows,
@@ -195,7 +195,7 @@ class Journal:
         history.check_history(self._database.connection, self.path, begin)
         is_kept = self.first_event <= begin.seq
         if is_kept and not accept_loss and self.chain_at(begin.seq) != begin.chain:
-            raise cut_short(self.path, "its newest snapshot", self.last_event(), begin.seq)
+            raise truncated_error(self.path, "its newest snapshot", self.last_event(), begin.seq)
 
     def drop_history(self) -> int:
         """Delete damaged history; return the last deleted event, or 0. Raises JournalError."""
@@ -254,9 +254,9 @@ class Journal:
     def _end_at_mark(self, *, is_marked: bool) -> None:
         """Check that no committed row is missing, and write the mark. Raises JournalError."""
         if self._marked is not None and self._marked.seq > 0:
-            raise cut_short(self.path, self._place.mark_path, self.seq, self._marked.seq)
+            raise truncated_error(self.path, self._place.mark_path, self.seq, self._marked.seq)
         if self.seq > 0 and not is_marked:
-            raise unmarked(self.path, self._place.mark_path, self.seq)
+            raise unmarked_error(self.path, self._place.mark_path, self.seq)
         try:
             self._write_mark()
         except OSError as error:
@@ -468,7 +468,7 @@ def read_events(
             last = mark.seq
             yield record, mark
     except (sqlite3.Error, UnicodeError) as error:
-        raise damaged(path, f"after event {last}: {error}") from error
+        raise damaged_error(path, f"after event {last}: {error}") from error
 
 
 def prepare(database: Database) -> Database:
@@ -500,19 +500,19 @@ def _notice(row: tuple[int, float, str, str, str, str]) -> Notice:
     return Notice(number=number, at=at, job=job, site=site, phase=phase, text=text)
 
 
-def cut_short(path: Path, witness: Path | str, last: int, committed: int) -> JournalError:
+def truncated_error(path: Path, witness: Path | str, last: int, committed: int) -> JournalError:
     """Create the error of a journal whose last events are missing or are not the original ones."""
     what = f"it ends with event {last}, but event {committed} had been committed, says {witness}"
-    return damaged(path, what)
+    return damaged_error(path, what)
 
 
-def unmarked(path: Path, witness: Path, last: int) -> JournalError:
+def unmarked_error(path: Path, witness: Path, last: int) -> JournalError:
     """Create the error of a journal without its mark: its end may be missing, too."""
     what = f"it ends with event {last}, and {witness}, which says where it has to, is missing"
-    return damaged(path, what)
+    return damaged_error(path, what)
 
 
-def overtaken(path: Path, last: int, committed: int, site: str) -> JournalError:
+def rolled_back_error(path: Path, last: int, committed: int, site: str) -> JournalError:
     """Create the error of a journal that lacks an event that an agent acted on."""
     return JournalError(
         f"{path}: it ends with event {last}, but the orders of site {site} rest on event"

@@ -29,15 +29,15 @@ from koala.core.scheduler import Scheduler
 from koala.core.snapshot import UnreadableSnapshotError, load
 from koala.daemon.state.folder import FILE, MARK
 from koala.daemon.storage.archive import KeptSnapshot, read_snapshots
-from koala.daemon.storage.journal import SCHEMA, cut_short, read_events, written_by
+from koala.daemon.storage.journal import SCHEMA, read_events, truncated_error, written_by
 from koala.daemon.storage.records import (
     ADVICE,
     JournalPosition,
     Record,
-    damaged,
+    damaged_error,
     read_mark,
     trusted,
-    unusable,
+    unusable_error,
 )
 from koala.daemon.storage.upgrade import REMEDY, newer_release_error
 from koala.errors import JournalError
@@ -95,7 +95,7 @@ def open_journal(path: Path, *, source: Path | None = None) -> JournalReader:
         begin = _begin(connection, shown, first or 1, core=core, since=since)
         events = max(last or 0, 0 if begin is None else begin.mark.seq)
     if mark is not None and mark.seq > events:
-        raise cut_short(shown, shown.parent / MARK, events, mark.seq)
+        raise truncated_error(shown, shown.parent / MARK, events, mark.seq)
     return JournalReader(
         path=file,
         source=shown,
@@ -119,10 +119,10 @@ def records(reader: JournalReader) -> Iterator[Record]:
                 if len(rows) == min(ROWS, reader.events - at.seq):
                     break
         if not rows:
-            raise damaged(reader.source, f"event {at.seq + 1} is missing")
+            raise damaged_error(reader.source, f"event {at.seq + 1} is missing")
         for record, at in rows:
             if known is not None and known.seq == at.seq and known != at:
-                raise cut_short(reader.source, reader.source.parent / MARK, at.seq, known.seq)
+                raise truncated_error(reader.source, reader.source.parent / MARK, at.seq, known.seq)
             yield record
 
 
@@ -133,7 +133,7 @@ def replay(reader: JournalReader, *, until_at: Instant = FOREVER) -> Iterator[St
     for record in records(reader):
         if record.at > until_at:
             return
-        actions = repeat(reader.source, scheduler, record)
+        actions = replay_event(reader.source, scheduler, record)
         if record.seq in digests:
             require_digest(reader.source, scheduler, record.seq, digests[record.seq])
         yield Step(record=record, actions=actions, scheduler=scheduler)
@@ -171,11 +171,11 @@ def _begin(
     if found is None and first == 1 and core != CORE:
         return None
     if found is None:
-        raise unusable(path, f"events before {first} and all snapshots are missing")
+        raise unusable_error(path, f"events before {first} and all snapshots are missing")
     return found
 
 
-def repeat(path: Path, scheduler: Scheduler, record: Record) -> list[Action]:
+def replay_event(path: Path, scheduler: Scheduler, record: Record) -> list[Action]:
     """Replay one event and return its actions. Raises JournalError."""
     try:
         return scheduler.replay(record.event, record.at, record.answers)

@@ -101,12 +101,12 @@ RESTORE = "Put a backup back (koala restore BACKUP STATE_DIR)"
 ADVICE = f"{RESTORE}, or go on without what is lost (koala daemon CONFIG --accept-loss)"
 
 
-def damaged(source: Path | str, what: str) -> DamagedError:
+def damaged_error(source: Path | str, what: str) -> DamagedError:
     """Create the error of a file without its end, or with events that can be dropped."""
     return DamagedError(f"{source}: damaged: {what}", ADVICE)
 
 
-def unusable(source: Path | str, what: str) -> DamagedError:
+def unusable_error(source: Path | str, what: str) -> DamagedError:
     """Create the error of a database that has to be replaced."""
     return DamagedError(f"{source}: damaged: {what}", RESTORE)
 
@@ -199,13 +199,13 @@ def read_rows(
     for found_seq, at, kind, body, answers, found in rows:
         seq += 1
         if found_seq != seq:
-            raise damaged(source, f"event {seq} is missing")
+            raise damaged_error(source, f"event {seq} is missing")
         try:
             chain = _chained(chain, seq, at, kind, body, answers)
         except (UnicodeError, AttributeError, TypeError) as error:
-            raise damaged(source, f"event {seq} cannot be read") from error
+            raise damaged_error(source, f"event {seq} cannot be read") from error
         if chain != found:
-            raise damaged(source, f"event {seq} is not as it was written")
+            raise damaged_error(source, f"event {seq} is not as it was written")
         try:
             event = decode_event(kind, body, specs)
             given = _ANSWERS.decode(answers) if answers else []
@@ -214,7 +214,7 @@ def read_rows(
         yield Record(seq=seq, at=at, event=event, answers=given), JournalPosition(seq, chain)
 
 
-def unchained(rows: Iterable[Row], mark: JournalPosition) -> Iterator[tuple[int, str]]:
+def broken_rows(rows: Iterable[Row], mark: JournalPosition) -> Iterator[tuple[int, str]]:
     """Yield number and problem of each damaged row after a position.
 
     Each row is checked against the stored chain value of its predecessor.
@@ -253,4 +253,4 @@ def read_mark(text: bytes, *, source: str) -> JournalPosition | None:
             raise ValueError(name)
         return JournalPosition(int(seq), bytes.fromhex(chain))
     except ValueError as error:
-        raise damaged(source, f"{text[:80]!r}") from error
+        raise damaged_error(source, f"{text[:80]!r}") from error

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from koala.daemon.storage.archive import read_snapshots
-from koala.daemon.storage.records import JournalPosition, damaged, trusted, unchained
+from koala.daemon.storage.records import JournalPosition, broken_rows, damaged_error, trusted
 from koala.errors import JournalError
 from koala.runtime.sqlite_store import Database
 
@@ -32,7 +32,7 @@ def check_history(connection: sqlite3.Connection, path: Path, end: JournalPositi
     except (sqlite3.Error, UnicodeError) as error:
         bad = (0, f"an event up to {end.seq} cannot be read: {error}")
     if bad is not None:
-        raise damaged(
+        raise damaged_error(
             path,
             f"{bad[1]}. It is history: the state was saved after it (event {end.seq}), so"
             " --accept-loss drops what cannot be replayed any longer, and loses nothing else",
@@ -74,7 +74,7 @@ def _damaged(connection: sqlite3.Connection, end: JournalPosition) -> Iterator[t
     if row is None or row[0] > end.seq:
         return
     begin = JournalPosition() if row[0] == 1 else _begin(connection, JournalPosition(*row))
-    yield from unchained(connection.execute(_ROWS, (begin.seq, end.seq)), begin)
+    yield from broken_rows(connection.execute(_ROWS, (begin.seq, end.seq)), begin)
     (last,) = connection.execute("SELECT max(seq) FROM event").fetchone()
     has_end = connection.execute("SELECT 1 FROM event WHERE seq = ?", (end.seq,)).fetchone()
     if last > end.seq and has_end is None:

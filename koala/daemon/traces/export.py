@@ -1,4 +1,4 @@
-"""Sending spans to an OTLP receiver over HTTP, by the SDK of OpenTelemetry.
+"""Send spans to an OTLP receiver over HTTP, by the SDK of OpenTelemetry.
 
 Its thread sends batches. A receiver that is away or slow costs spans, and nothing else: what waits
 is bounded, and the newest spans are dropped when it is full. The SDK reads the usual variables of

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from koala.client import AsyncClient
 from koala.client.phases import TERMINAL_PHASES
-from koala.web.cells import STAGES, filters_of, haystack, job_cells
+from koala.web.cells import STAGES, filters_of, job_cells, search_text
 from koala.web.pages.viewer import Viewer, signed_in, whole
 
 ROWS = 50
@@ -48,7 +48,7 @@ class JobFilter:
             return False
         if self.phase and not self._has_phase(job["phase"]):
             return False
-        return not self.text or all(word in haystack(job) for word in self.text.lower().split())
+        return not self.text or all(word in search_text(job) for word in self.text.lower().split())
 
     def _has_phase(self, phase: str) -> bool:
         if self.phase in GROUPS:

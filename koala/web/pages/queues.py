@@ -1,4 +1,4 @@
-"""The placement queues in order, and why their heads wait."""
+"""Show the placement queues in order, and the obstacles of their heads."""
 
 from __future__ import annotations
 

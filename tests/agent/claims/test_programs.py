@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from koala.protocol.messages import Program
-from koala_agent.placeholders.allowed_programs import NotAllowedError, permitted
+from koala_agent.placeholders.allowed_programs import NotAllowedError, check_program
 
 
 @pytest.fixture
@@ -25,27 +25,29 @@ def apps(tmp_path: Path) -> Path:
 
 def refusal(program: Program, *folders: Path) -> str:
     with pytest.raises(NotAllowedError) as caught:
-        permitted(program, tuple(map(str, folders)), work=folders[0].parent / "claims" / "j1")
+        check_program(program, tuple(map(str, folders)), work=folders[0].parent / "claims" / "j1")
     return str(caught.value)
 
 
 def test_a_site_without_a_list_starts_anything() -> None:
     for name in ("ocean", "./ocean", "/home/ann/ocean"):
         program = Program(executable=name, environment=(("PATH", "/home/ann"),))
-        assert permitted(program, (), work=Path("/claims/j1")) == program
+        assert check_program(program, (), work=Path("/claims/j1")) == program
 
 
 def test_what_is_started_is_what_was_compared(apps: Path) -> None:
     """A link that its owner turns elsewhere between the look and the start changes nothing."""
     link = apps.parent / "home" / "link"
-    allowed = permitted(Program(executable=str(link)), (str(apps),), work=apps)
+    allowed = check_program(Program(executable=str(link)), (str(apps),), work=apps)
     assert allowed.executable == str(apps / "bin" / "ocean")
 
 
 def test_a_list_may_itself_be_named_by_a_link(apps: Path) -> None:
     alias = apps.parent / "alias"
     alias.symlink_to(apps)
-    allowed = permitted(Program(executable=str(alias / "bin" / "ocean")), (str(alias),), work=apps)
+    allowed = check_program(
+        Program(executable=str(alias / "bin" / "ocean")), (str(alias),), work=apps
+    )
     assert allowed.executable == str(apps / "bin" / "ocean")
 
 
@@ -98,7 +100,7 @@ def set_variable(apps: Path, name: str) -> str:
     """Return the reason why a job may not set it; empty when it may."""
     program = Program(executable=str(apps / "bin" / "ocean"), environment=((name, "4"),))
     try:
-        allowed = permitted(program, (str(apps),), variables=("OMP_*", "SEED"), work=apps)
+        allowed = check_program(program, (str(apps),), variables=("OMP_*", "SEED"), work=apps)
     except NotAllowedError as error:
         return str(error)
     return "" if allowed == program else "it is another program"
@@ -127,7 +129,7 @@ def test_a_listed_program_reads_and_writes_in_the_claim_s_own_folder(
     anywhere = Program(executable=str(apps / "bin" / "ocean"), **named)
     told = refusal(anywhere, apps)
     assert told.startswith(f"{what} {name!r}: allowed with site.executables are relative paths")
-    assert permitted(anywhere, (), work=work) == anywhere
+    assert check_program(anywhere, (), work=work) == anywhere
 
 
 def test_standard_streams_are_told_from_the_program_s_own_directory(apps: Path) -> None:
@@ -135,7 +137,7 @@ def test_standard_streams_are_told_from_the_program_s_own_directory(apps: Path) 
     within = Program(executable=ocean, directory="./run", stdin="input", stdout="o/log")
     work = apps.parent / "claims" / "j1"
     (work / "run").mkdir(parents=True)
-    assert permitted(within, (str(apps),), work=work) == within
+    assert check_program(within, (str(apps),), work=work) == within
     (work / "run" / "o").symlink_to(apps)
     assert "stdout 'o/log'" in refusal(within, apps)
     ours = Program(executable=ocean, directory=".", stdout=".koala/given.1")

@@ -27,7 +27,7 @@ def told(scheduler: Scheduler, resources: SiteResources, trouble: str = "") -> l
         resources=resources,
     )
     events = []
-    for event in reports.of_news(figures, DELFT, scheduler, rtt_s=0.0, now=2.0):
+    for event in reports.report_events(figures, DELFT, scheduler, rtt_s=0.0, now=2.0):
         scheduler.handle(event, 2.0)
         events.append(event)
     return events

@@ -208,7 +208,7 @@ def told(
     if isinstance(news, FileFound | FileRemoved):
         events = (replicas or ReplicaReports()).events_of(news, site, script.scheduler)
     else:
-        events = reports.of_news(news, site, script.scheduler, rtt_s=0.0, now=script.now)
+        events = reports.report_events(news, site, script.scheduler, rtt_s=0.0, now=script.now)
     found = []
     for event in events:
         script.scheduler.handle(event, script.now)
@@ -331,7 +331,7 @@ def test_nobody_is_charged_for_instants_that_a_site_makes_up(lie: Instant) -> No
     )
     now = 10.0
     for said in (news, over):
-        for event in reports.of_news(said, DELFT, scheduler, rtt_s=0.0, now=now):
+        for event in reports.report_events(said, DELFT, scheduler, rtt_s=0.0, now=now):
             scheduler.handle(event, now)
     rows = Report(scheduler, By.CLAIM, Period(), now).document()["rows"]
     (row,) = [row for row in rows if row["claim"] == claim.id]
@@ -347,7 +347,7 @@ def test_an_end_has_no_more_statuses_than_there_are_processes() -> None:
     said = messages.Report(claim=claim.id, state=ReportState.GONE, passed_at=1.0, end=end)
     gone = [
         event
-        for event in reports.of_news(said, DELFT, scheduler, rtt_s=0.0, now=2.0)
+        for event in reports.report_events(said, DELFT, scheduler, rtt_s=0.0, now=2.0)
         if isinstance(event, ev.ClaimGone)
     ]
     assert [event.end.statuses for event in gone] == [tuple(range(claim.processors))]

@@ -15,7 +15,7 @@ from koala.core.model.values import SiteName, UserName
 from koala.core.scheduler import Scheduler
 from koala.daemon.clients.admission import (
     Verdicts,
-    at_queue,
+    bind_to_queue,
     check,
     check_deadline,
     warnings,
@@ -188,21 +188,21 @@ def test_nobody_is_warned_for_a_site_that_nobody_knows() -> None:
 
 
 def test_a_job_submitted_at_a_local_queue_runs_there_and_nowhere_else() -> None:
-    spec = at_queue(job(part(4)), DELFT)
+    spec = bind_to_queue(job(part(4)), DELFT)
     assert (spec.queue, spec.components[0].site) == (DELFT, DELFT)
     check(spec, grid(delft=8), NOBODY_LISTED)
-    wide = at_queue(job(part(4), part(4)), DELFT)
+    wide = bind_to_queue(job(part(4), part(4)), DELFT)
     assert (wide.queue, wide.components[0].site) == (DELFT, None)
     with pytest.raises(SpecError, match=r"queue 'leiden': .* runs at delft .* and nowhere else"):
-        at_queue(job(part(4, DELFT)), LEIDEN)
+        bind_to_queue(job(part(4, DELFT)), LEIDEN)
 
 
 def test_a_queue_of_no_site_is_refused_with_those_there_are() -> None:
     scheduler = grid(delft=8, adas=8)
     for spec in (job(part(1)), job(part(1), part(1))):
         with pytest.raises(RejectedError, match=r"queue 'leiden' is of no site: known .* delft$"):
-            check(at_queue(spec, LEIDEN), scheduler, NOBODY_LISTED)
-        check(at_queue(spec, LEIDEN), scheduler, {LEIDEN: None})
+            check(bind_to_queue(spec, LEIDEN), scheduler, NOBODY_LISTED)
+        check(bind_to_queue(spec, LEIDEN), scheduler, {LEIDEN: None})
 
 
 def test_more_components_than_distinct_sites_are_refused() -> None:

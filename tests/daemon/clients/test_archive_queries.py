@@ -20,7 +20,7 @@ from koala.client import AsyncClient, AsyncJobHandle, Submission
 from koala.core.ended_jobs import EvictedJob
 from koala.core.model.job import Cancelled, Job
 from koala.core.model.values import JobId, UserName
-from koala.daemon.auth.access_rules import Caller, Kind, Role
+from koala.daemon.auth.access_rules import Caller, CallerKind, Role
 from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
 from koala.daemon.life import Daemon
 from koala.daemon.loop.group_commit import Upkeep
@@ -318,8 +318,8 @@ def test_a_journal_without_the_index_gets_it(tmp_path: Path) -> None:
 
 
 def test_whose_jobs_are_read_is_up_to_who_asks() -> None:
-    ann = Caller(name="ann", kind=Kind.USER, role=Role.USER)
-    root = Caller(name="root", kind=Kind.USER, role=Role.OPERATOR)
+    ann = Caller(name="ann", kind=CallerKind.USER, role=Role.USER)
+    root = Caller(name="root", kind=CallerKind.USER, role=Role.OPERATOR)
     assert owner_wanted(ann, "") == owner_wanted(ann, "bob") == owner_wanted(ann, "ann") == "ann"
     assert (owner_wanted(root, ""), owner_wanted(root, "bob")) == (None, "bob")
 

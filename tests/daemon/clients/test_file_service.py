@@ -11,7 +11,7 @@ from koala.core.model.job_spec import ComponentSpec, InputFile, JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FileName, JobId, SiteName, UserName
 from koala.core.scheduler import Scheduler
-from koala.daemon.auth.access_rules import Caller, Kind, Role
+from koala.daemon.auth.access_rules import Caller, CallerKind, Role
 from koala.daemon.clients.file_service import FileService
 from koala.daemon.files.additions import Additions
 from koala.daemon.files.uploads import Content
@@ -54,7 +54,7 @@ def service() -> FileService:
 
 
 def caller(name: str, role: Role = Role.USER) -> Caller:
-    return Caller(name=name, kind=Kind.USER, role=role)
+    return Caller(name=name, kind=CallerKind.USER, role=role)
 
 
 def seen(service: FileService, batch: BatchContext, by: Caller) -> list[str]:

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.state.folder import FILE
-from koala.daemon.state.initialization import leave_witness, require_initialized, witness_path
+from koala.daemon.state.initialization import (
+    initialized_path,
+    record_initialized,
+    require_initialized,
+)
 from koala.errors import JournalError
 from tests.cli.command import koala
 from tests.live.grid import live_grid
@@ -26,7 +30,7 @@ def begun(state_dir: Path) -> None:
     require_initialized(state_dir)
     state_dir.mkdir(exist_ok=True)
     (state_dir / FILE).touch()
-    leave_witness(state_dir)
+    record_initialized(state_dir)
 
 
 @pytest.mark.parametrize("is_made", [False, True])
@@ -111,7 +115,7 @@ def test_a_grid_whose_state_is_away_gets_no_new_authority(tmp_path: Path) -> Non
     )
     state = tmp_path / "state" / "daemon"
     state.mkdir(parents=True)
-    witness_path(state).touch()
+    initialized_path(state).touch()
     run = koala("up", str(grid), "--state", str(state.parent), XDG_RUNTIME_DIR=str(tmp_path))
     assert run.returncode == 1
     assert "began one there before" in run.stderr

@@ -304,7 +304,7 @@ class EmulatedLocalManager:
         """Start the jobs that the model selects; called at once after every change to the queue."""
         if self._is_closing:
             return  # waiting jobs stay in the stored queue, for the next agent
-        for claim, gpus in self._gpus.give().items():
+        for claim, gpus in self._gpus.allocate().items():
             job = self._jobs[claim]
             job.gpus = gpus
             self._save(job)

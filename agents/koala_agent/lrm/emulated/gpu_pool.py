@@ -32,8 +32,8 @@ class GpuPool:
         """Note that a claim of an earlier life holds these GPUs."""
         self._held[claim] = numbers
 
-    def give(self) -> dict[str, tuple[int, ...]]:
-        """Give GPUs to the claims that waited longest; return what each got."""
+    def allocate(self) -> dict[str, tuple[int, ...]]:
+        """Allocate GPUs to the claims that waited longest; return the GPUs of each."""
         given: dict[str, tuple[int, ...]] = {}
         while self._waiting and self._waiting[0][1] <= len(free := self._free()):
             claim, count = self._waiting.popleft()

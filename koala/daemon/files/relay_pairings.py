@@ -59,7 +59,7 @@ class Pipe:
 
 
 @dataclass(kw_only=True, eq=False)
-class Meeting:
+class Pairing:
     """Reader and, once it has arrived, its source. `hang_up` ends the source's call early."""
 
     offset: int
@@ -75,12 +75,12 @@ class Meeting:
             self.hang_up()
 
 
-class Meetings:
+class Pairings:
     """Rendezvous of readers and sources, by transfer. The newest of each kind wins."""
 
     def __init__(self) -> None:
-        self._readers: dict[str, Meeting] = {}
-        self._sources: dict[str, asyncio.Future[Meeting]] = {}
+        self._readers: dict[str, Pairing] = {}
+        self._sources: dict[str, asyncio.Future[Pairing]] = {}
 
     @property
     def readers(self) -> int:
@@ -97,34 +97,34 @@ class Meetings:
         found = [name for name, one in self._readers.items() if one.reader == reader]
         return len(found) - (but in found)
 
-    def enter(self, transfer: str, offset: int, reader: str) -> Meeting:
+    def enter(self, transfer: str, offset: int, reader: str) -> Pairing:
         """Register a reader; it replaces an older one of the transfer."""
         if (older := self._readers.get(transfer)) is not None:
             older.end()
-        meeting = self._readers[transfer] = Meeting(
+        pairing = self._readers[transfer] = Pairing(
             offset=offset, pipe=Pipe(PIPE_CHUNKS), reader=reader
         )
         source = self._sources.pop(transfer, None)
         if source is not None and not source.done():
-            source.set_result(meeting)
-        return meeting
+            source.set_result(pairing)
+        return pairing
 
-    def leave(self, transfer: str, meeting: Meeting) -> None:
+    def leave(self, transfer: str, pairing: Pairing) -> None:
         """Remove a reader."""
-        meeting.end()
-        if self._readers.get(transfer) is meeting:
+        pairing.end()
+        if self._readers.get(transfer) is pairing:
             del self._readers[transfer]
 
-    async def reader_for(self, transfer: str) -> Meeting | None:
+    async def reader_for(self, transfer: str) -> Pairing | None:
         """Wait, as a source, for the reader; None when a newer source replaced this one."""
-        meeting = self._readers.get(transfer)
-        if meeting is not None and not meeting.joined.is_set():
-            return meeting
-        if meeting is not None:
-            meeting.end()  # a source that offers again has lost its earlier call
+        pairing = self._readers.get(transfer)
+        if pairing is not None and not pairing.joined.is_set():
+            return pairing
+        if pairing is not None:
+            pairing.end()  # a source that offers again has lost its earlier call
         if (older := self._sources.pop(transfer, None)) is not None:
             older.cancel()
-        waiting: asyncio.Future[Meeting] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[Pairing] = asyncio.get_running_loop().create_future()
         self._sources[transfer] = waiting
         try:
             await asyncio.wait([waiting])
