@@ -162,7 +162,7 @@ def _row(columns: Sequence[str], prefix: str = "") -> str:
 
 def _folded(total: bytes, sign: int, *row: object) -> bytes:
     """Add one row to the sum or remove it; the order of rows does not matter."""
-    number = int.from_bytes(total, "big") + sign * _digest(row)
+    number = int.from_bytes(total, "big") + sign * _digest(*row)
     return (number % (1 << 8 * _SUM_BYTES)).to_bytes(_SUM_BYTES, "big")
 
 
@@ -172,6 +172,6 @@ def _mark_text(number: int) -> bytes:
     return digits + b" " + hashlib.sha256(digits).hexdigest()[:16].encode() + b"\n"
 
 
-@lru_cache(maxsize=ROWS_KEPT)
-def _digest(row: tuple[object, ...]) -> int:
+@lru_cache(maxsize=ROWS_KEPT, typed=True)  # 1 and 1.0 are equal, and are different rows
+def _digest(*row: object) -> int:
     return int.from_bytes(hashlib.sha256(repr(row).encode()).digest(), "big")
