@@ -21,7 +21,7 @@ PAPER = Paper(
     length_unit="jobs",
     efforts={
         "quick": Effort(name="quick", replications=7, length=500, levels=(ANY, LIGHT, BUSY)),
-        "full": Effort(name="full", replications=60, length=500, levels=(ANY, LIGHT, MIDDLE, BUSY)),
+        "full": Effort(name="full", replications=20, length=500, levels=(ANY, LIGHT, MIDDLE, BUSY)),
     },
     figures=(time_line(EXPERIMENT), *figures(EXPERIMENT)),
     claims=CLAIMS,
