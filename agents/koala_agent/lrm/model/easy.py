@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from itertools import accumulate
 
 from koala_agent.lrm.model.backfill_queue import BackfillQueue
 from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue, Waiting
@@ -22,8 +23,8 @@ class EASYQueue(LocalQueue[Key]):
     shrink, so a job that was passed over once stays passed over: a pass looks at newcomers only
     unless something ended or the head changed. The shadow is computed when a job behind the head
     fits, which is rare on a busy site. It stays when a job ends, unless the head could then start
-    earlier. No pass sorts: expected ends are kept in order as jobs start, as plain numbers in two
-    lists. A deep queue is searched a block at a time, or a group of blocks (`line`).
+    earlier. So expected ends are sorted only when they are needed: to keep them in order would cost
+    more. A deep queue is searched a block at a time, or a group of blocks (`line`).
     """
 
     discipline = Discipline.EASY
@@ -32,9 +33,6 @@ class EASYQueue(LocalQueue[Key]):
         super().__init__(processors=processors)
         self._line: BackfillQueue[Key] = BackfillQueue()
         self._newcomers: list[Waiting[Key]] = []
-        self._ends_at: list[float] = []
-        """Expected ends of the running jobs, in order, and in `_releases` their processors."""
-        self._releases: list[int] = []
         self._is_open = True
         """Something ended, or the head changed, since all jobs were visited."""
         self._reservation: tuple[float, int, float] | None = None
@@ -45,11 +43,7 @@ class EASYQueue(LocalQueue[Key]):
         """Start a job that arrives at an empty queue, if it fits; no head needs a reservation."""
         if self._waiting or not 0 < processors <= self.idle:
             return False
-        until = now + estimate_s
-        self._running[key] = (until, processors)
-        place = bisect_right(self._ends_at, until)
-        self._ends_at.insert(place, until)
-        self._releases.insert(place, processors)
+        self._running[key] = (now + estimate_s, processors)
         self.idle -= processors
         return True
 
@@ -57,8 +51,6 @@ class EASYQueue(LocalQueue[Key]):
         """Release the processors of a running job that has ended; one call for each job."""
         until, processors = self._running.pop(key)
         self.idle += processors
-        place = self._releases.index(processors, bisect_left(self._ends_at, until))
-        del self._ends_at[place], self._releases[place]
         self._is_open = True
         if self._reservation is not None:
             shadow_at, extra, lacking = self._reservation
@@ -154,29 +146,23 @@ class EASYQueue(LocalQueue[Key]):
 
     def _reserve(self, now: float) -> tuple[float, int, float]:
         """Compute the reservation for the head of the queue, which does not fit now."""
-        free, needed = self.idle, self._line.head[1]
-        releases, ends_at = self._releases, self._ends_at
-        last = 0
-        for last, processors in enumerate(releases):  # noqa: B007 - used below
-            free += processors
-            if free >= needed:
-                break
-        else:
-            assert self.available < needed, (self.available, needed, free)
+        needed = self._line.head[1]
+        releases = sorted(self._running.values())
+        free = [*accumulate([processors for _, processors in releases], initial=self.idle)]
+        ends = bisect_left(free, needed, 1)
+        if ends > len(releases):
+            assert self.available < needed, (self.available, needed, free[-1])
             return math.inf, 0, math.inf
-        end_at = ends_at[last]
-        lacking = needed - free + sum(releases[bisect_left(ends_at, end_at) : last + 1])
+        end_at = releases[ends - 1][0]
         shadow_at = end_at if end_at > now else now  # noqa: FURB136 - quicker
-        together = bisect_right(ends_at, shadow_at, last + 1)
-        return shadow_at, free + sum(releases[last + 1 : together]) - needed, lacking
+        before = bisect_left(releases, (end_at, 0))
+        by_then = bisect_right(releases, (shadow_at, self.processors))
+        return shadow_at, free[by_then] - needed, needed - free[before]
 
     def _start(self, job: Waiting[Key], until: float, started: list[Key]) -> None:
         key, processors, _ = job
         del self._waiting[key]
         self._running[key] = (until, processors)
-        place = bisect_right(self._ends_at, until)
-        self._ends_at.insert(place, until)
-        self._releases.insert(place, processors)
         self.idle -= processors
         started.append(key)
 
@@ -196,10 +182,7 @@ class EASYQueue(LocalQueue[Key]):
         self._line.remove(job)
 
     def _hold(self, release: tuple[float, int]) -> None:
-        until, processors = release
-        place = bisect_right(self._ends_at, until)
-        self._ends_at.insert(place, until)
-        self._releases.insert(place, processors)
+        """Nothing to record: expected ends are sorted when they are needed."""
 
     def _free(self, release: tuple[float, int]) -> None:
         """Nothing to record: `end` does all."""
