@@ -16,7 +16,7 @@ def engine_of(text: str, workers: int = 0) -> Engine:
         raise ConfigError(f"workers = {workers}: allowed is 0 or more; 0: all processors")
     if text == PROCESSES:
         return Processes(workers=workers)
-    if text.startswith(DASK) and len(text) > len(DASK):
+    if text.startswith(DASK) and text.rpartition(":")[2].isdecimal():
         from koala.sim.campaign.on_dask import Dask  # noqa: PLC0415 - of the extra `sweep`
 
         return Dask(address=text.removeprefix(DASK))

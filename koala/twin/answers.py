@@ -174,16 +174,14 @@ def _head(found: Answer) -> Iterator[str]:
 
 def _starts(found: Answer) -> Iterator[str]:
     yield from ("", "## Would these jobs have started?", "")
+    runs = f" of {found.replications} runs" if found.replications > 1 else ""
     yield (
-        f"- {_plain(found.started)} of {_plain(found.jobs)} jobs started,"
-        f" {_plain(found.on_several)} of them on several sites."
+        f"- {_total(found.started)} of {_total(found.jobs)} jobs{runs} started,"
+        f" {_total(found.on_several)} of them on several sites."
     )
     if found.too_large.mean > 0:
-        yield f"- {_plain(found.too_large)} were larger than all sites together, and left out."
-    yield (
-        f"- Within an hour: {_plain(found.in_1h, 100)} %; within a day:"
-        f" {_plain(found.in_24h, 100)} %."
-    )
+        yield f"- {_total(found.too_large)} were larger than all sites together, and left out."
+    yield f"- Within an hour: {_percent(found.in_1h)} %; within a day: {_percent(found.in_24h)} %."
     yield (
         f"- They waited {_time(found.wait_s)} in the mean; of each twenty, one waited"
         f" {duration(found.wait_p95_s.mean)} or longer."
@@ -252,12 +250,17 @@ def _hours(found: Interval) -> str:
     return "less than 0.01" if 0 < found.mean + found.ci95 < 0.01 else str(found)
 
 
-def _plain(found: Interval, limit: float | None = None) -> str:
-    """Write a mean without its interval; a share that is not all is never rounded to all."""
+def _total(found: Interval) -> str:
+    """Write the sum over all runs: a mean of jobs would be no number of jobs."""
+    return "-" if isnan(found.mean) else str(round(found.mean * found.values))
+
+
+def _percent(found: Interval) -> str:
+    """Write a mean share without its interval; one that is not all is never rounded to all."""
     if isnan(found.mean):
         return "-"
     text = f"{found.mean:.1f}".removesuffix(".0")
-    return f"{limit - 0.1:.1f}" if limit and found.mean < limit and float(text) == limit else text
+    return "99.9" if text == "100" and found.mean < 100 else text
 
 
 def _known(value: float) -> float | None:

@@ -66,6 +66,9 @@ def test_the_report_says_what_was_asked_and_what_it_cost(folder: Path, tmp_path:
     assert found["sites"]["b"]["difference_s"] == {"mean": 0, "ci95": 0}
     assert found["sites"]["b"]["verdict"] == "equal"
     told = page.read_text()
+    both = round(2 * found["jobs"]["mean"])
+    assert both % 2, "a mean over the two runs is no number of jobs"
+    assert f"- {both} of {both} jobs of 2 runs started, {both} of them on several" in told
     (line,) = [line for line in told.splitlines() if line.startswith("| b ")]
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells == ["b", "1", "0 s", "0 s", "0 s", "+0.0 s", "0 s", "0 s", "equal"]

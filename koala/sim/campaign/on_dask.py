@@ -6,6 +6,7 @@ to others. Workers must have the same code and the same minor version of Python 
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -26,8 +27,6 @@ BATCH_S = 1.0
 BATCH_MAX = 256
 IN_FLIGHT = 3
 """Batches for each worker thread that are sent ahead."""
-LOST_MAX = 10
-"""Workers that may be lost with a batch before it is given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +73,22 @@ class Dask:
                 f"--on dask://{self.address}: needs the extra: pip install 'koala-scheduler[sweep]'"
             ) from None
         try:
+            if self.security is None:
+                self._probe()
             return Client(
                 f"{'tls' if self.security else 'tcp'}://{self.address}",
                 timeout=CONNECT_S,
                 set_as_default=False,
                 security=self.security,
             )
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"--on dask://{self.address}: no scheduler there: {error}") from None
+        except (OSError, ValueError, OverflowError) as error:
+            told = getattr(error, "strerror", None) or error
+            raise ConfigError(f"--on dask://{self.address}: no scheduler there: {told}") from None
+
+    def _probe(self) -> None:
+        """Connect once: Dask goes on trying where nobody listens. Raises OSError."""
+        host, _, port = self.address.rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
 
 
 def _check_workers(client: Client) -> None:
@@ -92,10 +99,14 @@ def _check_workers(client: Client) -> None:
     own = _identity()
     for worker, told in found.items():
         if told != own:
-            raise ConfigError(
-                f"--on: worker {worker} has other code ({told}), this machine {own}: allowed are"
-                " workers with the same Koala and Python"
-            )
+            raise _other_code(worker, told, own)
+
+
+def _other_code(worker: str, told: object, own: str) -> ConfigError:
+    return ConfigError(
+        f"--on: worker {worker} has other code ({told}), this machine {own}: allowed are"
+        " workers with the same Koala and Python"
+    )
 
 
 def _identity() -> str:
@@ -108,7 +119,7 @@ def _results(
 ) -> Iterator[tuple[int, One]]:
     """Yield place and result of each item. The first batches are of one item; later ones as large
     as makes a batch of a second."""
-    from distributed import KilledWorker, as_completed  # noqa: PLC0415
+    from distributed import KilledWorker, as_completed  # noqa: PLC0415 - of the extra `sweep`
     from distributed.client import FutureCancelledError  # noqa: PLC0415
 
     threads = sum(client.nthreads().values())
@@ -123,7 +134,8 @@ def _results(
             results = future.result()
         except KilledWorker as error:
             raise KoalaError(
-                f"workers were lost {LOST_MAX} times with the same runs: {error}"
+                f"--on: {error.allowed_failures + 1} workers were lost with the same runs, after"
+                f" {made_count} of {len(items)}; they may need more memory"
             ) from None
         except FutureCancelledError:
             raise KoalaError(
@@ -146,10 +158,15 @@ def _submit_batch(
     size: int,
 ) -> Any:  # noqa: ANN401 - a future of distributed, None when all items are sent
     batch = [(place, items[place]) for place in islice(places, size)]
-    return client.submit(_run_batch, run, batch, pure=False, retries=LOST_MAX) if batch else None
+    return client.submit(_run_batch, run, batch, _identity(), pure=False) if batch else None
 
 
 def _run_batch(
-    run: Callable[[Item], One], batch: Sequence[tuple[int, Item]]
+    run: Callable[[Item], One], batch: Sequence[tuple[int, Item]], code: str
 ) -> list[tuple[int, One]]:
+    """Run a batch, at a worker. Raises ConfigError at one of other code that came later."""
+    if (own := _identity()) != code:
+        from distributed import get_worker  # noqa: PLC0415 - of the extra `sweep`
+
+        raise _other_code(get_worker().address, own, code)
     return [(place, run(item)) for place, item in batch]

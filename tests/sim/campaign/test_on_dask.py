@@ -17,7 +17,9 @@ import pytest
 from koala.errors import ConfigError
 from koala.lab.engines import engine_of
 from koala.sim.campaign import on_dask
+from koala.sim.campaign.records import FinishedRun
 from tests.cli.command import environment, koala, koala_here
+from tests.harness.ports import free_port
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
@@ -170,9 +172,41 @@ def test_workers_of_other_code_are_refused(
         engine(len, ["a"], progress=lambda _: None, each=lambda _one, _made: None)  # type: ignore[type-var]
 
 
-def test_an_engine_that_does_not_exist_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"--on dask:127.0.0.1:1: allowed are processes, dask"):
-        engine_of("dask:127.0.0.1:1")
+def test_workers_of_other_code_that_come_later_are_refused(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of `--on koala`, which join one by one."""
+    monkeypatch.setattr(on_dask, "_check_workers", lambda _client: None)
+    monkeypatch.setattr(on_dask, "interpreter", lambda: "cpython 2.7")
+    engine = engine_of(f"dask://{cluster.address}")
+    with pytest.raises(ConfigError, match=r"worker tcp.* has other code .*this machine cpython 2"):
+        engine(len, ["a"], progress=lambda _: None, each=lambda _one, _made: None)  # type: ignore[type-var]
+
+
+def test_a_run_that_fails_is_not_repeated(cluster: Cluster, tmp_path: Path) -> None:
+    log = tmp_path / "runs"
+
+    def fail(_item: str) -> FinishedRun:
+        with log.open("a") as file:
+            file.write("run\n")
+        raise LookupError("of the policy")
+
+    engine = engine_of(f"dask://{cluster.address}")
+    with pytest.raises(LookupError, match="of the policy"):
+        engine(fail, ["a"], progress=lambda _: None, each=lambda _one, _made: None)
+    assert log.read_text() == "run\n"
+
+
+def test_a_port_where_nobody_listens_is_named_at_once() -> None:
+    engine = engine_of(f"dask://127.0.0.1:{free_port()}")
+    with pytest.raises(ConfigError, match="no scheduler there: Connection refused"):
+        engine(len, ["a"], progress=lambda _: None, each=lambda _one, _made: None)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("name", ["dask:127.0.0.1:1", "dask://127.0.0.1", "dask://host:port"])
+def test_an_engine_that_does_not_exist_is_named(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"--on {name}: allowed are processes, dask"):
+        engine_of(name)
 
 
 @pytest.mark.parametrize(
