@@ -16,14 +16,12 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Generic, TypeVar
 
-import msgspec
-
 from koala.core.model.job import TERMINAL_PHASES, Job
-from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, JobId, Seconds
 from koala.daemon.config import MB, LimitsTable
 from koala.daemon.storage.records import Notice
 from koala.errors import ExhaustedError
+from koala.rsl.jobspec import description_bytes
 from koala.runtime.token_bucket import TokenBucket
 
 Key = TypeVar("Key")
@@ -175,7 +173,6 @@ class Quotas:
         self._live: dict[JobId, tuple[str, int]] = {}
         self._all = _Load()
         self._of_user: dict[str, _Load] = {}
-        self._measured: tuple[JobSpec | None, int] = (None, 0)  # most are asked for twice
         per_s = limits.submissions_per_s
         self._rates = RateLimits[str](per_s, burst=max(1.0, per_s * SUBMISSION_BURST_S))
         self._unmeasured = [job for job in jobs if not job.is_over]
@@ -205,17 +202,18 @@ class Quotas:
                 self._all.size += size
                 self._of_user[owner].size += size
 
-    def require_job_quota(self, spec: JobSpec) -> None:
-        """Check that another job like this fits the quotas. Raises ExhaustedError."""
+    def require_job_quota(self, owner: str, size: int) -> None:
+        """Check that another job, with a description of this size, fits the quotas. Raises
+        ExhaustedError."""
         if self._unmeasured:
             self._measure(len(self._unmeasured))
-        limits, size = self._limits, self._size(spec)
-        of_user = self._of_user.get(spec.owner, _Load())
+        limits = self._limits
+        of_user = self._of_user.get(owner, _Load())
         for load, whose, jobs_max, mb_max, suffix in (
             (self._all, "", limits.jobs, limits.descriptions_mb, ""),
             (
                 of_user,
-                f" of {_display_name(spec.owner)}",
+                f" of {_display_name(owner)}",
                 limits.jobs_per_user,
                 limits.descriptions_mb_per_user,
                 "_per_user",
@@ -235,11 +233,8 @@ class Quotas:
                     QUEUE_RETRY_S,
                 )
 
-    def accepted(self, job: JobId, spec: JobSpec) -> None:
-        """Add an accepted job to the usage."""
-        self._count(job, spec.owner, self._size(spec))
-
-    def _count(self, job: JobId, owner: str, size: int) -> None:
+    def accepted(self, job: JobId, owner: str, size: int) -> None:
+        """Add an accepted job, with a description of this size, to the usage."""
         self._live[job] = (owner, size)
         of_user = self._of_user.get(owner)
         if of_user is None:
@@ -259,14 +254,6 @@ class Quotas:
                     load.size -= size
                 if not self._of_user[owner].jobs:
                     del self._of_user[owner]
-
-    def _size(self, spec: JobSpec) -> int:
-        """Return the size of a description; that of the last one is kept."""
-        measured, size = self._measured
-        if measured is not spec:
-            size = description_bytes(spec)
-            self._measured = spec, size
-        return size
 
     def require_rate(self, user: str, submissions: int, now: Instant) -> None:
         """Consume this many submissions of the user's rate. Raises ExhaustedError."""
@@ -295,11 +282,6 @@ def queues_full_error(queued: int, most: int) -> ExhaustedError:
     """Return the error for a job that must not wait outside the full placement queues."""
     what = f"the placement queues are full: they hold {queued} jobs"
     return _exhausted(what, f"{most} (parameters.queue_jobs_max)", QUEUE_RETRY_S)
-
-
-def description_bytes(spec: JobSpec) -> int:
-    """Estimate the size of a description: the length of its JSON."""
-    return len(msgspec.json.encode(spec))
 
 
 def _exhausted(what: str, allowed: str, retry_s: Seconds) -> ExhaustedError:

@@ -15,7 +15,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+import msgspec
 
 from koala.core.model.job_spec import ComponentSpec, InputMode, JobSpec, StartType
 from koala.core.model.tcp_paths import connection_count, names_of
@@ -44,13 +47,23 @@ FORM_BYTES = 4096
 _CONTACT = re.compile(r"(?:https?://)?(?P<host>[A-Za-z0-9_][A-Za-z0-9._\-]*)(?P<rest>[:/].*)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class JobReading:
     """Reading of a text: the job, warnings for the user, and the dry-run flag."""
 
     spec: JobSpec
     warnings: tuple[str, ...] = ()
     is_dry_run: bool = False
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """Estimated size of the description."""
+        return description_bytes(self.spec)
+
+
+def description_bytes(spec: JobSpec) -> int:
+    """Estimate the size of a description: the length of its JSON."""
+    return len(msgspec.json.encode(spec))
 
 
 def read_job(

@@ -21,11 +21,11 @@ from koala.daemon.quotas import (
     FairQueue,
     Quotas,
     RateLimits,
-    description_bytes,
 )
 from koala.daemon.storage.records import Notice
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnknownJobError
 from koala.protocol.versions import PROTOCOL
+from koala.rsl.jobspec import description_bytes
 from koala.runtime.token_bucket import TokenBucket
 from koala.wire.status import PROTOCOL_KEY, RETRY_KEY
 from koala.wire.v1 import koala_pb2 as pb
@@ -148,18 +148,18 @@ async def test_what_waits_of_one_user_says_so_much_and_no_more() -> None:
 def test_an_end_makes_room_once() -> None:
     quotas = Quotas(LimitsTable(jobs=2), ())
     for name in ("j1", "j2"):
-        quotas.require_job_quota(a_spec())
-        quotas.accepted(JobId(name), a_spec())
+        quotas.require_job_quota("", 100)
+        quotas.accepted(JobId(name), "", 100)
     with pytest.raises(
         ExhaustedError, match=r"2 jobs are not over yet: allowed are 2 \(limits\.jobs\)"
     ):
-        quotas.require_job_quota(a_spec())
+        quotas.require_job_quota("", 100)
     told = [Notice(number=n, at=1.0, job="j1", phase="Failed") for n in (1, 2)]
     quotas.publish([*told, Notice(number=3, at=1.0, job="j2", phase="Running")])
-    quotas.require_job_quota(a_spec())
-    quotas.accepted(JobId("j3"), a_spec())
+    quotas.require_job_quota("", 100)
+    quotas.accepted(JobId("j3"), "", 100)
     with pytest.raises(ExhaustedError) as full:
-        quotas.require_job_quota(a_spec())
+        quotas.require_job_quota("", 100)
     assert full.value.retry_after_s == 10.0
 
 
@@ -176,13 +176,13 @@ def test_the_jobs_found_at_a_start_count_for_their_owners() -> None:
     ]
     quotas = Quotas(LimitsTable(jobs=4, jobs_per_user=2), found)
     with pytest.raises(ExhaustedError, match=r"2 jobs of ann .*limits\.jobs_per_user"):
-        quotas.require_job_quota(a_spec(owner="ann"))
-    quotas.require_job_quota(a_spec(owner="bob"))
-    quotas.accepted(JobId("j3"), a_spec(owner="bob"))
+        quotas.require_job_quota("ann", 100)
+    quotas.require_job_quota("bob", 100)
+    quotas.accepted(JobId("j3"), "bob", 100)
     with pytest.raises(ExhaustedError, match=r"4 jobs are not over yet"):
-        quotas.require_job_quota(a_spec(owner="eve"))
+        quotas.require_job_quota("eve", 100)
     quotas.publish([Notice(number=1, at=1.0, job="j0", phase="Finished")])
-    quotas.require_job_quota(a_spec(owner="ann"))
+    quotas.require_job_quota("ann", 100)
 
 
 def quotas_after_a_start(jobs: int, mb: int) -> Quotas:
@@ -197,9 +197,9 @@ def quotas_after_a_start(jobs: int, mb: int) -> Quotas:
 
 
 def test_the_first_check_after_a_start_counts_the_descriptions_of_all_jobs() -> None:
-    quotas_after_a_start(5, mb=2).require_job_quota(a_spec())
+    quotas_after_a_start(5, mb=2).require_job_quota("", 100)
     with pytest.raises(ExhaustedError, match=r"would have 1\.0 MB.*limits\.descriptions_mb\)"):
-        quotas_after_a_start(5, mb=1).require_job_quota(a_spec())
+        quotas_after_a_start(5, mb=1).require_job_quota("", 100)
 
 
 async def test_descriptions_of_earlier_jobs_are_measured_between_other_tasks() -> None:
@@ -215,10 +215,10 @@ async def test_descriptions_of_earlier_jobs_are_measured_between_other_tasks() -
                 for n in range(1, 2 * MEASURED_AT_ONCE)
             ]
         )
-    quotas.require_job_quota(a_spec())  # the ends have given back what was measured, and no more
-    quotas.accepted(JobId("j999"), a_spec(name="n" * 900_000))
+    quotas.require_job_quota("", 100)  # the ends have given back what was measured, and no more
+    quotas.accepted(JobId("j999"), "", 900_000)
     with pytest.raises(ExhaustedError):
-        quotas.require_job_quota(a_spec(name="n" * 150_000))
+        quotas.require_job_quota("", 150_000)
 
 
 # --- the daemon -----------------------------------------------------------------------------------

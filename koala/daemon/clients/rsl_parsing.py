@@ -16,7 +16,7 @@ from koala.core.model.predecessors import Predecessor
 from koala.core.model.values import SiteName
 from koala.daemon.clients.admission import bind_to_queue
 from koala.daemon.config import MB
-from koala.daemon.quotas import SlowCallQueue, description_bytes
+from koala.daemon.quotas import SlowCallQueue
 from koala.errors import KoalaError, SpecError
 from koala.protocol.constraints import Matching
 from koala.protocol.names import SITE
@@ -56,7 +56,7 @@ class DescriptionParser:
         for submission in submissions:
             try:
                 reading = await self.read(submission, owner)
-                size += description_bytes(reading.spec)
+                size += reading.size_bytes
                 readings.append(reading)
             except KoalaError as error:
                 # The error's traceback would keep the whole parsed text in memory.

@@ -29,7 +29,7 @@ from koala.daemon.notifications.notifier import NotifyRules
 from koala.daemon.quotas import Quotas, queues_full_error
 from koala.daemon.storage.journal import Journal
 from koala.errors import ExhaustedError, KoalaError, RejectedError
-from koala.rsl.jobspec import JobReading
+from koala.rsl.jobspec import JobReading, description_bytes
 from koala.runtime.disk import Disk
 from koala.wire.status import submitted_error
 from koala.wire.v1 import koala_pb2 as pb
@@ -177,7 +177,8 @@ class SubmitService:
             if submission.no_wait and not batch.scheduler.has_room:
                 limit = batch.scheduler.parameters.queue_jobs_max
                 raise queues_full_error(len(batch.scheduler.queues), limit)
-            self.quotas.require_job_quota(spec)
+            size = reading.size_bytes if spec is reading.spec else description_bytes(spec)
+            self.quotas.require_job_quota(spec.owner, size)
             if is_dry_run or reading.is_dry_run:
                 return pb.Submitted(warnings=warned)
             _require_room(shortage)
@@ -187,7 +188,7 @@ class SubmitService:
             job = batch.new_job()
             spec = with_progress(spec, batch.scheduler)
             batch.emit(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
-            self.quotas.accepted(job, spec)
+            self.quotas.accepted(job, spec.owner, size)
             return pb.Submitted(job=job, warnings=warned)
         except KoalaError as error:
             return submitted_error(error)

@@ -15,7 +15,6 @@ from koala.daemon.clients.rsl_parsing import (
     LOT_BYTES,
     DescriptionParser,
 )
-from koala.daemon.quotas import description_bytes
 from koala.errors import KoalaError, SpecError
 from koala.rsl.evaluation import PRODUCED_CHARACTERS_MAX
 from koala.rsl.jobspec import JOB_CHARACTERS_MAX, JOB_TOKENS_MAX, JobReading
@@ -75,7 +74,7 @@ async def test_a_call_that_is_given_up_gives_its_user_no_second_thread(
 async def test_what_was_read_is_dealt_with_before_it_is_much(texts: DescriptionParser) -> None:
     submissions = [pb.Submission(rsl=LARGE_JOB)] * 20
     readings = await texts.read_lot(submissions, "ann")
-    sizes = [description_bytes(r.spec) for r in readings if isinstance(r, JobReading)]
+    sizes = [r.size_bytes for r in readings if isinstance(r, JobReading)]
     assert len(sizes) == len(readings)
     assert sum(sizes[:-1]) < LOT_BYTES <= sum(sizes)
 
