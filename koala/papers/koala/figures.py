@@ -22,8 +22,8 @@ def figures(setting: Setting, *, until_s: float = DRAWN_S) -> tuple[Figure, ...]
     )
     coallocated = _panel(setting, "", "coallocated_percent", "% of the jobs")
     times = (
-        _panel(setting, "placement time", "placement_s", "s"),
-        _panel(setting, "start delay", "start_delay_s", "s"),
+        _panel(setting, "placement time", "placement_s", "seconds"),
+        _panel(setting, "start delay", "start_delay_s", "seconds"),
         _by_priority(setting, "placement time, high less low, paired", "placement_s"),
         _by_priority(setting, "start delay, high less low, paired", "start_delay_s"),
     )
@@ -53,13 +53,13 @@ def time_line(setting: Setting) -> Figure:
                 title="from A (submitted) to B (placed)",
                 x=("B: placed",),
                 series=lines("placement_s"),
-                y_label="s after submission",
+                y_label="seconds after submission",
             ),
             Panel(
                 title="from B on",
                 x=("C: claimed", "D: JST", "start", "E: end"),
                 series=lines("claimed", "start", "started", "ended"),
-                y_label="s after placement",
+                y_label="seconds after placement",
             ),
         ),
         note="Means over the last attempt of each job. C is when all components were claimed, D "
@@ -95,7 +95,7 @@ def _by_priority(setting: Setting, title: str, measure: str) -> Panel:
         x=tuple(f"{size} ({count})" for size, count in shapes),
         series={"high less low": list(starmap(Difference, zip(high, low, strict=True)))},
         x_label="job size (components)",
-        y_label="s",
+        y_label="seconds",
     )
 
 
