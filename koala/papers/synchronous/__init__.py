@@ -19,7 +19,7 @@ PAPER = Paper(
     length_unit="tasks",
     efforts={
         "quick": Effort(name="quick", replications=5, length=100, levels=LEVELS),
-        "full": Effort(name="full", replications=20, length=1500, levels=LEVELS),
+        "full": Effort(name="full", replications=8, length=1500, levels=LEVELS),
     },
     figures=FIGURES,
     claims=CLAIMS,
