@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from koala.daemon.notifications.mqtt import MqttPublisher
     from koala.daemon.traces.export import DaemonTraces
 
-ENDS = ("Failed", "Cancelled")
+ENDS_WITHOUT_FINISHING = ("Failed", "Cancelled")
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
@@ -227,7 +227,7 @@ class _OutputQueue:
     def publish(self, notices: Sequence[Notice]) -> None:
         """Enqueue the jobs that ended without finishing."""
         for notice in notices:
-            if notice.job in self.scheduler.jobs and notice.phase in ENDS:
+            if notice.job in self.scheduler.jobs and notice.phase in ENDS_WITHOUT_FINISHING:
                 self.enqueue(JobId(notice.job))
 
 

@@ -125,7 +125,7 @@ def set_back(state: State, attempt: Attempt, reason: str, now: Instant) -> None:
         fraction_min=min(state.parameters.claim_fraction_min, job.claim_fraction),
     )
     job.not_before = max(job.not_before, now + state.parameters.claiming_step_min_s)
-    # What was not claimed is free (count_placed).
+    # Free processors that were placed and not claimed (count_placed).
     state.request_scan(*sites_by_allocation(job, attempt))
     requeue_if_fenced(state, stopping, now)
 
