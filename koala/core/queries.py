@@ -100,6 +100,7 @@ def free_slots(state: State) -> dict[SiteName, int]:
 
 
 def hold_max_s(state: State, job: Job) -> float:
+    """Return the longest hold of a job's claims: the job's own limit, else the parameter."""
     return state.parameters.hold_s if job.spec.max_hold_s is None else job.spec.max_hold_s
 
 
@@ -131,6 +132,7 @@ def files_arrive_at(state: State, job: Job, attempt: Attempt) -> Instant:
 
 
 def describe(job: Job, member: Member) -> str:
+    """Name a member for people: label, site, and the reason of its last refusal."""
     why = f" ({member.refusal})" if member.refusal else ""
     return f"{job.spec.label(member.component)} at {member.site or 'no site'}{why}"
 
@@ -160,11 +162,13 @@ def claims_of(state: State, members: list[Member]) -> list[Claim]:
 
 
 def unanswered(state: State, attempt: Attempt) -> list[Claim]:
+    """Return the claims of an attempt that no site has answered."""
     claims = claims_of(state, attempt.present)
     return [claim for claim in claims if isinstance(claim.phase, Asked)]
 
 
 def is_held(state: State, member: Member) -> bool:
+    """Return True if a member's claim was granted, or if the member has ended."""
     claim = claim_of(state, member)
     is_over = member.end is not None
     return is_over or (claim is not None and not isinstance(claim.phase, Asked))

@@ -171,6 +171,7 @@ def inventory_of(claims: Iterable[Claim]) -> list[Report | KvPut]:
 
 
 def due_at_of(state: State) -> float | None:
+    """Return the instant of a claim's timer; None for a state without one."""
     match state:
         case Asked(grace_until=grace_until, submit_at=submit_at):
             return grace_until if submit_at is None else min(grace_until, submit_at)
@@ -181,6 +182,7 @@ def due_at_of(state: State) -> float | None:
 
 
 def passed_at_of(state: State) -> float | None:
+    """Return the instant at which a claim passed the barrier; None if it has not."""
     match state:
         case Passed() | Stopping() | Ended() | Collecting() | Gone():
             return state.passed_at

@@ -172,10 +172,12 @@ def _to_real(value: object) -> float:
 
 
 def to_texts(value: object) -> list[str]:
+    """Return the items of a JSON list as texts."""
     return [str(text) for text in to_list(value)]
 
 
 def to_pairs(value: object) -> list[tuple[str, str]]:
+    """Return the items of a JSON list as pairs of a name and a text."""
     return [(name, text) for name, text in (to_texts(pair) for pair in to_list(value))]
 
 

@@ -75,6 +75,7 @@ def _prctl(option: int, value: int) -> bool:
 
 
 def has_no_child() -> bool:
+    """Return True if this process has no child, not even one that has ended."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

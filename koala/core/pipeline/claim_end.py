@@ -110,6 +110,8 @@ def mark_unreachable(
 def on_member_gone(
     state: State, attempt: Attempt, member: Member, claim: Claim, end: ClaimEnd, now: Instant
 ) -> None:
+    """Apply the end of a member's claim to its job: ask again, go on without it, retry, finish or
+    set the job back."""
     job = state.jobs[attempt.job]
     member.claim = None
     # The others were stopped.

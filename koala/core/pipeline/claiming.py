@@ -126,6 +126,8 @@ def reschedule_claiming_try(state: State, job: Job, now: Instant) -> None:
 def claim_question(
     state: State, job: Job, attempt: Attempt, view: GridView, now: Instant
 ) -> ClaimQuestion:
+    """Make the policy's question: the unclaimed members, the grid, and the jobs that may be
+    preempted."""
     present = attempt.present
     pending = tuple(
         PendingPart(
@@ -351,6 +353,8 @@ def is_affordable(
 
 
 def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
+    """Bind the claim to the starter that checked in, widen its site's window, and let the job
+    proceed."""
     claim = state.ledger.get(event.claim)
     if claim is None or not isinstance(claim.phase, Asked):
         return

@@ -63,6 +63,7 @@ def end(state: State, job: Job, phase: Terminal, text: str, now: Instant) -> Non
 
 
 def fail(state: State, job: Job, reason: str, now: Instant, *, status: int | None = None) -> None:
+    """End a job as Failed, with the reason and, if its program caused it, the exit status."""
     attempt = state.placed.get(job.id)
     end(state, job, Failed(at=now, reason=reason, status=status, attempt=attempt), reason, now)
 
@@ -98,6 +99,7 @@ def describe_obstacle(state: State, job: Job) -> str:
 
 
 def on_cancel(state: State, event: ev.JobCancelRequested, now: Instant) -> None:
+    """End a job as Cancelled at a user's request; one that is over stays as it is."""
     job = state.jobs.get(event.job)
     if job is None or job.is_over:
         return
@@ -165,6 +167,7 @@ def sites_by_allocation(job: Job, attempt: Attempt) -> list[SiteName]:
 
 
 def stop_attempt(state: State, attempt: Attempt, now: Instant) -> None:
+    """Stop all claims of an attempt and cancel its copies."""
     for member in attempt.members:
         stop_member(state, member)
         for transfer in member.transfers:
@@ -172,12 +175,14 @@ def stop_attempt(state: State, attempt: Attempt, now: Instant) -> None:
 
 
 def stop_member(state: State, member: Member) -> None:
+    """Stop a member's claim, unless it is gone or its stop is pending."""
     claim = claim_of(state, member)
     if claim is not None and not isinstance(claim.phase, Stopped):
         stop_claim(state, claim)
 
 
 def stop_claim(state: State, claim: Claim, *, is_silent: bool = False) -> None:
+    """Order the stop of a claim; it stays in the ledger until it is gone."""
     claim.phase = Stopped(
         grant=claim.grant, passed_at=claim.passed_at, may_run=claim.may_run, is_silent=is_silent
     )
@@ -185,6 +190,7 @@ def stop_claim(state: State, claim: Claim, *, is_silent: bool = False) -> None:
 
 
 def drop_member(state: State, attempt: Attempt, member: Member, reason: str, now: Instant) -> None:
+    """Drop a member from its attempt: stop its claim, cancel its copies, announce the reason."""
     job = state.jobs[attempt.job]
     member.is_dropped = True
     stop_member(state, member)
@@ -234,6 +240,7 @@ def finish_if_over(state: State, attempt: Attempt, now: Instant) -> None:
 
 
 def finish(state: State, attempt: Attempt, text: str, now: Instant) -> None:
+    """End a job as Finished, and publish the outputs of this attempt."""
     end(state, state.jobs[attempt.job], Finished(at=now, attempt=attempt), text, now)
     state.actions.append(PublishOutputs(job=attempt.job, attempt=attempt.number))
 
@@ -244,6 +251,7 @@ def deciding_members(attempt: Attempt) -> list[Member]:
 
 
 def cancel_transfer(state: State, wanted: TransferId, now: Instant) -> None:
+    """Cancel a copy at both sites; one that was slow lowers the estimate of its link."""
     transfer = state.files.transfers.pop(wanted, None)
     if transfer is not None:
         default_bps = state.parameters.bandwidth_default_bps

@@ -236,6 +236,8 @@ def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
 def ask_placement(
     state: State, job: Job, request: PlacementRequest, view: GridView
 ) -> Placement | None:
+    """Ask the placement policy and record its answer; None if it finds no place."""
+
     def ask() -> Placement | None:
         answer = placement_policy(state, job)(request, view)
         return answer if isinstance(answer, Placement) else None

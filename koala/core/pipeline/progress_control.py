@@ -88,6 +88,7 @@ def controlled_members(attempt: Attempt) -> list[Member]:
 def ask_policy(
     state: State, job: Job, history: ProgressHistory, cycle: int, reports: list[MemberReport]
 ) -> ProgressQuestion:
+    """Make the policy's question from the reports of a cycle and the shares in force."""
     cycle_s = state.parameters.progress_cycle_s
     spec = job.spec
     members = []
@@ -134,6 +135,7 @@ def large_changes(history: ProgressHistory, corrections: list[Correction]) -> di
 
 
 def pace(state: State, member: Member, history: ProgressHistory, share: float) -> None:
+    """Set a component's share of the time, and tell its site."""
     if share < 1.0:
         history.shares[member.component] = share
     else:

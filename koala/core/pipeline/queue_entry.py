@@ -14,6 +14,7 @@ cancelled, and thousands of jobs with distant deadlines may be over and evicted 
 
 
 def enter_queue(state: State, job: Job, text: str, now: Instant) -> None:
+    """Put a job into its placement queue and request a placement try."""
     state.enter(job, Placing(queued_at=now), text, now)
     enqueue(state, job)
     if job.deadline_at is None:

@@ -126,6 +126,8 @@ def adopt_discipline(state: State) -> None:
 
 
 def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
+    """Add a job to the state: queued, delayed while the queues are full, or behind its
+    predecessors."""
     if event.job in state.jobs:
         return
     has_room = state.has_room

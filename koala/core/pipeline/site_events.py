@@ -20,6 +20,7 @@ from koala.core.state import State
 
 
 def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant) -> None:
+    """Mark a copy as complete; its job proceeds when the last input file is there."""
     transfer = state.files.transfers.get(event.transfer)
     if transfer is None or transfer.is_done:
         return
@@ -59,6 +60,8 @@ def on_transfer_progressed(state: State, event: ev.TransferProgressed, now: Inst
 
 
 def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> None:
+    """Count a failed copy against the site at fault, and set its job back unless it was
+    released."""
     transfer = state.files.transfers.get(event.transfer)
     if transfer is None or transfer.is_done:
         return
@@ -83,6 +86,7 @@ def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> 
 
 
 def on_registered(state: State, event: ev.SiteRegistered, now: Instant) -> None:
+    """Mark a site as connected, with the facts that its agent reports, and request a scan."""
     site = state.sites.get(event.site)
     if site is None:
         site = Site(name=event.site, facts=event.facts)
@@ -100,6 +104,7 @@ def on_registered(state: State, event: ev.SiteRegistered, now: Instant) -> None:
 
 
 def on_disconnected(state: State, name: SiteName, now: Instant) -> None:
+    """Mark a site as disconnected; its silence starts the timer of the hold fence."""
     site = state.sites.get(name)
     if site is None or not site.is_connected:
         return
@@ -127,6 +132,7 @@ def on_silent(state: State, name: SiteName, now: Instant) -> None:
 
 
 def on_reported(state: State, event: ev.SiteReported) -> None:
+    """Update a site's figures; request a scan if more of it is idle than before."""
     site = state.sites.get(event.site)
     if site is None or not site.is_connected:
         return
@@ -139,6 +145,7 @@ def on_reported(state: State, event: ev.SiteReported) -> None:
 
 
 def on_drained(state: State, event: ev.SiteDrained, now: Instant) -> None:
+    """Stop new claims at a site."""
     site = state.sites.get(event.site)
     if site is not None and not site.is_drained:
         site.is_drained = True
@@ -147,6 +154,7 @@ def on_drained(state: State, event: ev.SiteDrained, now: Instant) -> None:
 
 
 def on_resumed(state: State, event: ev.SiteResumed, now: Instant) -> None:
+    """Allow new claims at a site again, reset its errors, and request a scan."""
     site = state.sites.get(event.site)
     if site is None:
         return
@@ -158,6 +166,8 @@ def on_resumed(state: State, event: ev.SiteResumed, now: Instant) -> None:
 
 
 def on_declared_lost(state: State, event: ev.SiteDeclaredLost, now: Instant) -> None:
+    """Fence all claims of a site at once, by an operator's word that nothing of Koala runs
+    there."""
     site = state.sites.get(event.site)
     if site is None:
         return
@@ -168,6 +178,7 @@ def on_declared_lost(state: State, event: ev.SiteDeclaredLost, now: Instant) -> 
 
 
 def on_rested(state: State, name: SiteName, now: Instant) -> None:
+    """Let the next claim probe a site whose rest after errors is over."""
     site = state.sites[name]
     is_due = site.unusable_until is not None and site.unusable_until <= now
     if is_due and not site.is_probing:

@@ -198,6 +198,8 @@ def peers_of(state: State, job: Job, claims: list[Claim]) -> tuple[Peer, ...]:
 
 
 def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
+    """Record a member's path test; the start goes on after the last one, or is blocked by a
+    problem."""
     claim = state.ledger.get(event.claim)
     if claim is None or member_of(state, claim) is None:
         return
@@ -216,6 +218,7 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
 
 
 def on_armed(state: State, event: ev.ClaimArmed, now: Instant) -> None:
+    """Record a member's promise; release the attempt when all have armed in time."""
     claim = state.ledger.get(event.claim)
     found = member_of(state, claim) if claim is not None else None
     if claim is None or found is None or not isinstance(claim.phase, Granted | Armed):
@@ -265,6 +268,8 @@ def choose_release_at(state: State, starting: Starting, arming: Arming, now: Ins
 
 
 def on_passed(state: State, event: ev.ClaimPassed, now: Instant) -> None:
+    """Record the pass of a claim and refund the rest of its hold; the job runs once all have
+    passed."""
     claim = state.ledger.get(event.claim)
     if claim is None or claim.passed_at is not None or not claim.may_run:
         return
@@ -289,6 +294,7 @@ def on_passed(state: State, event: ev.ClaimPassed, now: Instant) -> None:
 
 
 def run_if_passed(state: State, attempt: Attempt, now: Instant) -> None:
+    """Enter Running once all members with a barrier have passed it."""
     job = state.jobs[attempt.job]
     if not isinstance(job.phase, Releasing):
         return

@@ -75,6 +75,7 @@ def wanted(state: State, site: SiteName) -> Wanted:
 
 
 def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
+    """Make the ClaimProcessors of a claim, as its site's agent must know it now."""
     job = state.jobs[claim.job]
     member = attempt.members[claim.component]
     files = job.spec.inputs_of(claim.component)
