@@ -444,7 +444,8 @@ class ClaimDriver:
         self._inbox.put_nowait(Collected(claim=claim.id, reason=reason))
 
     def _machines(self, claim: ClaimId) -> int:
-        """Number of machines of a claim, as its first starter reports it; each has a processor."""
+        """Return the number of machines of a claim, as its first starter reports it; each has a
+        processor."""
         known = self._table.claims.get(claim)
         return 1 if known is None else max(1, min(len(known.hosts), known.hold.processors))
 

@@ -159,9 +159,9 @@ class ClaimFolders:
 
 
 def _last_written_at(path: Path) -> float:
-    """Wall-clock time of the starter's last write; the creation time of anything but a claim's
-    folder. Uses the change time (ctime), because programs can set the others, even to a future
-    year."""
+    """Return the wall-clock time of the starter's last write; the creation time of anything but a
+    claim's folder. Uses the change time (ctime), because programs can set the others, even to a
+    future year."""
     status = path.lstat()
     state = path / STATE_FOLDER
     if stat.S_ISDIR(status.st_mode) and state.is_dir():

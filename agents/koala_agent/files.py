@@ -225,7 +225,7 @@ class Files:
         self._incoming.retain(kept)
 
     def path(self, transfer: str) -> Path | None:
-        """The finished copy; None as long as it is not complete and checked."""
+        """Return the finished copy; None as long as it is not complete and checked."""
         fetch = self._fetches.get(transfer)
         return self._incoming.path(transfer) if fetch is not None and fetch.is_finished else None
 
@@ -248,11 +248,12 @@ class Files:
         return self._incoming.path(transfer)
 
     def local_path(self, name: str) -> Path:
-        """The site's own replica. Raises SpecError, UnusableFileError."""
+        """Return the site's own replica. Raises SpecError, UnusableFileError."""
         return self._store.find(name)
 
     def inventory(self) -> tuple[Report, ...]:
-        """Everything that was reported and still holds: files held, copies finished or failed."""
+        """Return everything that was reported and still holds: files held, copies finished or
+        failed."""
         ends = (fetch.report for fetch in self._fetches.values())
         return (*self._held.values(), *(report for report in ends if report is not None))
 

@@ -79,8 +79,8 @@ NAMES = {"JOB": "job", "SITE": "site", "USER": "user"}
 
 
 def offered(*words: str, names_of: str = "") -> dict[str, Any]:
-    """Attributes of an option or argument that the shell completes: with these words, or with the
-    names of jobs, sites or users that the daemon knows."""
+    """Return the attributes of an option or argument that the shell completes: with these words, or
+    with the names of jobs, sites or users that the daemon knows."""
 
     def complete(context: click.Context, _one: click.Parameter, begun: str) -> list[str]:
         from koala.cli import completion
@@ -193,7 +193,7 @@ def read_text(source: str) -> bytes:
 
 
 def chosen_component(name: str | None) -> str:
-    """Component name of a request, where an empty text means all. Raises SpecError."""
+    """Return the component name of a request, where an empty text means all. Raises SpecError."""
     if name == "":  # typical of an unset shell variable
         raise SpecError(
             "--component '': allowed is an index or a label; leave it out for all components"

@@ -67,6 +67,6 @@ class LazyGroup(click.Group):
             formatter.write_dl(self.lines(ctx, self.places, formatter.width))
 
     def lines(self, ctx: click.Context, names: Iterable[str], width: int) -> list[tuple[str, str]]:
-        """Names and short descriptions of commands."""
+        """Return the names and short descriptions of commands."""
         commands = ((name, self.get_command(ctx, name)) for name in names)
         return [(name, one.get_short_help_str(width)) for name, one in commands if one]

@@ -75,7 +75,7 @@ def print_answer(document: Mapping[str, object], text: Callable[[], str], *, as_
 
 
 def terminal_width() -> int | None:
-    """Width of the terminal, None where standard output is not a terminal."""
+    """Return the width of the terminal, None where standard output is not a terminal."""
     if not sys.stdout.isatty():
         return None
     import shutil
@@ -84,5 +84,5 @@ def terminal_width() -> int | None:
 
 
 def is_coloured() -> bool:
-    """True if standard output is a terminal and NO_COLOR is not set."""
+    """Return True if standard output is a terminal and NO_COLOR is not set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

@@ -28,7 +28,8 @@ FAILING_S = 0.3  # time limit for a channel that is already in TRANSIENT_FAILURE
 
 
 def no_answer_text(address: str) -> str:
-    """Error text for an unreachable daemon; lists this account's daemons on this machine."""
+    """Return the error text for an unreachable daemon; lists this account's daemons on this
+    machine."""
     others = [other for other in own_daemons() if other != address]
     here = (
         f"yours on this machine: {', '.join(others)}" if others else "you run none on this machine"

@@ -326,7 +326,7 @@ class Notice(Record):
     text: str = ""
 
     def __bool__(self) -> bool:
-        """True except for a mark, which has the number 0."""
+        """Return True except for a mark, which has the number 0."""
         return self.number > 0
 
 

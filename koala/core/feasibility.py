@@ -52,7 +52,8 @@ class Requirement(NamedTuple):
 
 
 def capacities_of(sites: Iterable[Site], owner: UserName, most: float) -> list[Capacity]:
-    """Capacities of the sites open to this user's jobs, for at most `most` components each."""
+    """Return the capacities of the sites open to this user's jobs, for at most `most` components
+    each."""
     return [
         Capacity(
             site.name,
@@ -96,7 +97,8 @@ def empty_view(
 
 
 def components_per_site_max(place: PlacementPolicy) -> float:
-    """Number of components of a job that a policy puts at one site: one, or any number."""
+    """Return the number of components of a job that a policy puts at one site: one, or any
+    number."""
     site = SiteView(name=SiteName("one"), processors=2, idle=2)
     answers = []
     for count in (1, 2):
@@ -108,7 +110,8 @@ def components_per_site_max(place: PlacementPolicy) -> float:
 
 
 def requirements_of(spec: JobSpec, only_at: SiteName | None = None) -> list[Requirement]:
-    """Components of a job; `only_at` is the site of its local queue, if it has one component."""
+    """Return the components of a job; `only_at` is the site of its local queue, if it has one
+    component."""
     return [
         Requirement(
             one.processors,
@@ -120,14 +123,15 @@ def requirements_of(spec: JobSpec, only_at: SiteName | None = None) -> list[Requ
 
 
 def gpu_requirements_of(spec: JobSpec) -> list[Requirement]:
-    """GPUs that the job needs, as requirements; empty if it can start without some of them."""
+    """Return the GPUs that the job needs, as requirements; empty if it can start without some of
+    them."""
     if spec.needed < len(spec.components):
         return []
     return [Requirement(one.gpus, one.site) for one in spec.components if one.gpus]
 
 
 def gpu_capacities_of(sites: Iterable[Site]) -> list[Capacity]:
-    """GPUs of the sites, idle or not, as capacities."""
+    """Return the GPUs of the sites, idle or not, as capacities."""
     return [Capacity(site.name, site.facts.resources.gpus) for site in sites]
 
 
@@ -239,12 +243,13 @@ class _Search:
         return False if self._looks <= LOOKS_MAX else None
 
     def _remaining(self) -> list[tuple[float, float]]:
-        """Remaining capacities as a search key; the order matters only if sites are named."""
+        """Return the remaining capacities as a search key; the order matters only if sites are
+        named."""
         capacities = list(zip(self._left, self._slots, strict=True))
         return capacities if self._is_by_name else sorted(capacities)
 
     def _places_for(self, need: Requirement) -> list[int]:
-        """Sites where a need fits, the fullest first; only one of several equal ones."""
+        """Return the sites where a need fits, the fullest first; only one of several equal ones."""
         self._looks += len(self._left)
         if need.site is not None:
             place = self._place_of(need)

@@ -92,12 +92,12 @@ class Leases:
         hold_fence_s: Seconds,
         now: Instant,
     ) -> Instant:
-        """Instant after which the claim is certainly dead, as far as is known now."""
+        """Return the instant after which the claim is certainly dead, as far as is known now."""
         lease_s = max(fence_s, claim.fence_s) if claim.may_run else hold_fence_s
         return self._alive_until(claim, sites, now) + lease_s
 
     def _alive_until(self, claim: Claim, sites: Mapping[SiteName, Site], now: Instant) -> Instant:
-        """The last instant at which a lease of the claim can have begun."""
+        """Return the last instant at which a lease of the claim can have begun."""
         begun_at = max(self._started_at, claim.asked_at, self._answered.get(claim.id, 0.0))
         if claim.grant is not None:
             return max(begun_at, claim.grant.at)

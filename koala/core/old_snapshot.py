@@ -32,7 +32,7 @@ Old: TypeAlias = dict[str, Any]
 
 
 def _fill_claim(claim: Claim, old: Old) -> None:
-    """Cores 1 and 2: the phase was a word, and its data were optional fields of the claim."""
+    """Convert a claim of cores 1 and 2: the phase was a word, its data optional fields of the claim."""
     granted_at, passed_at = old.pop("granted_at", None), old.pop("passed_at", None)
     name, may_run, is_silent = (old.pop(key, False) for key in ("phase", "released", "is_silent"))
     check_in = {
@@ -77,7 +77,7 @@ def _fill_phase(cls: type) -> Callable[[Any, Old], None]:
 
 
 def _fill_job(job: Job, old: Old) -> None:
-    """Cores 1 and 2: the job had an attempt beside its phase, with the data of all phases."""
+    """Convert a job of cores 1 and 2: it had an attempt beside its phase, with data of all phases."""
     for name in ("largest", "processors", "needed", "deadline_at"):
         old.pop(name, None)
     saved: Old = old.pop("attempt", _OldAttempt()).__dict__
@@ -111,7 +111,7 @@ _PHASES = (Claiming, Starting, Releasing, Running, Stopping, Finished, Failed, C
 
 
 def live_attempts(placed: Mapping[JobId, Attempt | Job]) -> dict[JobId, Attempt]:
-    """Cores 1 and 2: the jobs with a live attempt, instead of the attempts."""
+    """Return the live attempts; cores 1 and 2 saved the jobs that have one."""
     found = {name: one.attempt if isinstance(one, Job) else one for name, one in placed.items()}
     return {name: attempt for name, attempt in found.items() if attempt is not None}
 

@@ -17,8 +17,8 @@ from koala.core.state import State
 
 
 def fixed_site(job: Job, component: int) -> SiteName | None:
-    """The only site where the component may run: the one it asks for, or that of the local queue
-    which a job of one component has joined (Multiple queues 2.5)."""
+    """Return the only site where the component may run: the one it asks for, or that of the local
+    queue which a job of one component has joined (Multiple queues 2.5)."""
     asked = job.spec.components[component].site
     if asked is None and len(job.spec.components) == 1:
         return local_site(job.queue)
@@ -41,7 +41,7 @@ def placement_policy(state: State, job: Job) -> PlacementPolicy:
 
 
 def part_of_file(state: State, job: Job, component: int) -> tuple[int, int]:
-    """Offset and size of the part of the input files that a component reads."""
+    """Return the offset and size of the part of the input files that a component reads."""
     size_bytes = sum([_size_of(state, file) for file in job.spec.inputs_of(component)])
     if job.spec.input_mode is InputMode.WHOLE:
         return 0, size_bytes
@@ -54,7 +54,7 @@ def _size_of(state: State, file: InputFile) -> int:
 
 
 def demand_of(spec: JobSpec, parameters: Parameters) -> Demand:
-    """Demand of a job on processors and links, completed by the parameters."""
+    """Return the demand of a job on processors and links, completed by the parameters."""
     preferred = parameters.preferred_mips if spec.preferred_mips is None else spec.preferred_mips
     hint = spec.hint
     said = None if hint is None else hint.deviation
@@ -67,8 +67,8 @@ def demand_of(spec: JobSpec, parameters: Parameters) -> Demand:
 
 
 def booked_bandwidth(state: State) -> dict[Link, float]:
-    """Bytes a second that are booked on each link: by copies until they are done, and on a site's
-    own link by members that read there, until the attempt is over."""
+    """Return the bytes a second that are booked on each link: by copies until they are done, and on
+    a site's own link by members that read there, until the attempt is over."""
     sums: dict[Link, float] = {}
     for transfer in state.files.transfers.values():
         if transfer.booked_bps and not transfer.is_done:
@@ -83,7 +83,7 @@ def booked_bandwidth(state: State) -> dict[Link, float]:
 
 
 def free_bandwidth(state: State) -> dict[Link, float]:
-    """Bandwidth that is still free on each bookable link."""
+    """Return the bandwidth that is still free on each bookable link."""
     if not state.files.bookable:
         return {}
     sums = booked_bandwidth(state)
@@ -91,7 +91,7 @@ def free_bandwidth(state: State) -> dict[Link, float]:
 
 
 def free_slots(state: State) -> dict[SiteName, int]:
-    """Number of further claims that each site with a limit takes."""
+    """Return the number of further claims that each site with a limit takes."""
     left = {s.name: s.facts.slots for s in state.sites.values() if s.facts.slots is not None}
     for claim in state.ledger.values() if left else ():
         if claim.site in left:
@@ -105,8 +105,9 @@ def hold_max_s(state: State, job: Job) -> float:
 
 
 def hold_before_start_s(state: State, job: Job) -> float:
-    """Longest time before its JST at which a job may be claimed. A starter promises to wait until D
-    only within its hold, so the rest of the hold at the JST must outlast the arming."""
+    """Return the longest time before its JST at which a job may be claimed. A starter promises to
+    wait until D only within its hold, so the rest of the hold at the JST must outlast the
+    arming."""
     hold_s = hold_max_s(state, job)
     arming_s = state.parameters.lead_max_s + state.parameters.late_max_s
     return hold_s - min(arming_s, hold_s / 2)
@@ -119,7 +120,7 @@ def starts_early(state: State, job: Job) -> bool:
 
 
 def files_arrive_at(state: State, job: Job, attempt: Attempt) -> Instant:
-    """Estimated arrival of all input files of a job's attempt; the JST at the latest."""
+    """Return the estimated arrival of all input files of a job's attempt; the JST at the latest."""
     lacking = [member for member in attempt.present if member.lacks_file]
     if not lacking:
         there_at = attempt.placed_at if attempt.fetched_at is None else attempt.fetched_at
@@ -138,25 +139,25 @@ def describe(job: Job, member: Member) -> str:
 
 
 def live_attempt(state: State, job: JobId, number: int) -> Attempt | None:
-    """The live attempt of a job, if it has this number."""
+    """Return the live attempt of a job, if it has this number."""
     attempt = state.placed.get(job)
     return attempt if attempt is not None and attempt.number == number else None
 
 
 def member_of(state: State, claim: Claim) -> tuple[Attempt, Member] | None:
-    """The attempt and member of a claim; None if one of them is not the current one."""
+    """Return the attempt and member of a claim; None if one of them is not the current one."""
     attempt = live_attempt(state, claim.job, claim.attempt)
     member = attempt.members[claim.component] if attempt is not None else None
     return (attempt, member) if attempt and member and member.claim == claim.id else None
 
 
 def claim_of(state: State, member: Member) -> Claim | None:
-    """The newest claim of a member, if it is not gone."""
+    """Return the newest claim of a member, if it is not gone."""
     return state.ledger.get(member.claim) if member.claim is not None else None
 
 
 def claims_of(state: State, members: list[Member]) -> list[Claim]:
-    """The newest claims of members, without those that are gone."""
+    """Return the newest claims of members, without those that are gone."""
     claims = [claim_of(state, member) for member in members]
     return [claim for claim in claims if claim is not None]
 
@@ -175,7 +176,8 @@ def is_held(state: State, member: Member) -> bool:
 
 
 def address_of(state: State, claim: Claim) -> str:
-    """Address of the claim's programs for other sites: that of its site, else of its starter."""
+    """Return the address of the claim's programs for other sites: that of its site, else of its
+    starter."""
     return state.sites[claim.site].facts.address or (claim.grant.address if claim.grant else "")
 
 
@@ -201,7 +203,7 @@ def grid_view_of(state: State, asking: Job | None = None) -> GridView:
 
 
 def sites_with_full_window(state: State) -> list[SiteName]:
-    """Sites whose window of unanswered claims is full; no job is placed there now.
+    """Return the sites whose window of unanswered claims is full; no job is placed there now.
 
     A site that gets more claims than it can start within its grace time refuses some, which come
     back as new claims: such a grid could be busy and run nothing. As congestion control, the window
@@ -222,8 +224,8 @@ def sites_with_full_window(state: State) -> list[SiteName]:
 
 
 def placed_processors(state: State, own: JobId | None) -> dict[SiteName, tuple[int, int]]:
-    """Processors and GPUs that other jobs have placed and not yet claimed, by site (option
-    `count_placed`).
+    """Return the processors and GPUs that other jobs have placed and not yet claimed, by site
+    (option `count_placed`).
     """
     counts: dict[SiteName, tuple[int, int]] = {}
     for attempt in state.placed.values():

@@ -84,7 +84,7 @@ class Scheduler(State):
         return self.timers.next_at
 
     def wanted(self, site: SiteName) -> Wanted:
-        """All claims and transfers that the site must know of."""
+        """Return all claims and transfers that the site must know of."""
         return wanted(self, site)
 
     def _handle(self, event: ev.Event, now: Instant, answers: list[Any] | None) -> list[Action]:
@@ -228,5 +228,5 @@ class Scheduler(State):
 
 
 def _of_tries(facts: SiteFacts) -> tuple[object, ...]:
-    """The facts of a site that determine the instants of tries."""
+    """Return the facts of a site that determine the instants of tries."""
     return facts.grace_s, facts.owner, facts.users

@@ -353,7 +353,7 @@ def _shape_of(cls: type) -> _Shape:
 
 
 def _fields(cls: type) -> dict[str, object]:
-    """The fields of a class with their defaults, in order."""
+    """Return the fields of a class with their defaults, in order."""
     if dataclasses.is_dataclass(cls):
         return {field.name: _default(field) for field in dataclasses.fields(cls)}
     names = [name for base in reversed(cls.__mro__) for name in getattr(base, "__slots__", ())]

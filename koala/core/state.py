@@ -28,7 +28,7 @@ class QueueScanner(Protocol):
     """Queue discipline: chooses the queue of each job, and the jobs to try in a scan."""
 
     def queues(self, state: State) -> tuple[QueueName, ...]:
-        """Names of the queues that always exist."""
+        """Return the names of the queues that always exist."""
 
     def queue_for(self, state: State, job: Job) -> QueueName:
         """Choose the queue of a job that is to be placed."""

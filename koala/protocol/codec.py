@@ -85,7 +85,7 @@ class Direction(Generic[Wire, Value]):
         return decoded
 
     def descriptor(self, kind: str) -> Descriptor:
-        """Descriptor of the messages of a kind."""
+        """Return the descriptor of the messages of a kind."""
         found: Any = self._wire.DESCRIPTOR.fields_by_name[kind].message_type
         return cast(Descriptor, found)
 
@@ -223,7 +223,7 @@ class _Source:
     # Encoding
 
     def encoded(self, cls: type, descriptor: Descriptor, value: str, more: str = "") -> str:
-        """Expression of the message of a value."""
+        """Return the expression of the message of a value."""
         hints = get_type_hints(cls)
         arguments = ", ".join(
             f"{field.name}="
@@ -264,8 +264,8 @@ class _Source:
     # Decoding
 
     def decoded(self, field: Field[Any], hint: Any, descriptor: Descriptor) -> str:
-        """Expression of a field's value. A constraint on a field whose default is zero accepts
-        zero; another default stands for zero."""
+        """Return the expression of a field's value. A constraint on a field whose default is zero
+        accepts zero; another default stands for zero."""
         wire = descriptor.fields_by_name[field.name]
         value = f"value.{field.name}"
         read = self._decoded_value(field.name, hint, wire, value)

@@ -19,7 +19,7 @@ SENSIBLE = f"0 and numbers from {SENSIBLE_MIN:g} to {SENSIBLE_MAX:g}, also below
 
 
 def is_sensible(number: float) -> bool:
-    """True for 0, infinity and magnitudes that calculations can use; False for nan.
+    """Return True for 0, infinity and magnitudes that calculations can use; False for nan.
 
     Durations, loads and shares are never outside these bounds, and products of numbers outside
     would overflow. Settings that must be finite check that themselves.

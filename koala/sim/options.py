@@ -51,7 +51,7 @@ def require(is_right: bool, name: str, value: object, allowed: str) -> None:  # 
 
 
 def options_of(setting: type) -> dict[str, Option]:
-    """Options that a dataclass declares, by the names of their fields."""
+    """Return the options that a dataclass declares, by the names of their fields."""
     return {one.name: one.metadata["option"] for one in fields(setting) if "option" in one.metadata}
 
 

@@ -45,7 +45,7 @@ class Replications(Generic[Item, Result]):
         return tuple(result for _, result in self.finished)
 
     def has(self, item: Item) -> bool:
-        """True if this run was finished."""
+        """Return True if this run was finished."""
         return any(item == one for one, _ in self.finished)
 
 

@@ -53,7 +53,7 @@ def trend(waiting: Sequence[float]) -> Trend:
 
 
 def is_saturated(trends: Sequence[Trend]) -> bool:
-    """True if the runs together ascend, hardly ever by chance, and by enough to matter."""
+    """Return True if the queues of the runs grow, significantly and by enough to matter."""
     variance = sum(t.windows * (t.windows - 1) * (2 * t.windows + 5) / 18 for t in trends)
     if not variance:
         return False

@@ -255,7 +255,8 @@ class ClaimTable:
             self._emit(Submit(claim=claim))
 
     def _grace_s(self, hold: Hold) -> float:
-        """Seconds that the claim may wait in the queue; longer when it preempts other jobs."""
+        """Return the seconds that the claim may wait in the queue; longer when it preempts other
+        jobs."""
         return self._limits.grace_s + (self._leases.kill_s if hold.is_preempting else 0.0)
 
     def _refusal(self, hold: Hold) -> str:
@@ -699,7 +700,8 @@ class ClaimTable:
             self._to_starter(claim.id, nonce, Stop(claim=claim.id))
 
     def _lease_s(self, claim: Claim) -> float:
-        """Seconds after which a starter that gets no answer has certainly ended itself."""
+        """Return the seconds after which a starter that gets no answer has certainly ended
+        itself."""
         may_run = claim.release is not None or passed_at_of(claim.state) is not None
         lease_s = self._leases.run_lease_s if may_run else self._leases.hold_lease_s
         return lease_s * (1 + CLOCK_RATE_ERROR) + self._leases.kill_s + PAUSE_MAX_S

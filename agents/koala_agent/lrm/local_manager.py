@@ -58,7 +58,7 @@ class Placeholder:
     account: str = ""
 
     def has_resource_requests(self) -> bool:
-        """True when a refusal of the manager may be the job's own fault."""
+        """Return True when a refusal of the manager may be the job's own fault."""
         return self.resources != NO_WISHES
 
 

@@ -56,5 +56,5 @@ class LaunchSettings:
         return self.shared and self.accounts is None and not self.executables
 
     def folder(self, claim: ClaimId) -> Path:
-        """The claim's folder."""
+        """Return the claim's folder."""
         return self.root / folder_name(claim)

@@ -96,7 +96,7 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _checksum(folder: Path) -> str:
-    """Checksum of all modules below a folder."""
+    """Return the checksum of all modules below a folder."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py*")):
         if path.parent.name == "__pycache__":
@@ -120,7 +120,7 @@ BY_FILES = "mailbox/"
 
 @cache
 def starter_archive(*, by_files: bool) -> str:
-    """The starter as an archive, for machines without a shared file system."""
+    """Return the starter as an archive, for machines without a shared file system."""
     modules = [
         (name, text)
         for name, text in _portable_modules()

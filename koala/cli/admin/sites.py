@@ -171,7 +171,7 @@ def queues(*, json: bool, address: str | None) -> None:
 
 
 def _chosen(site: str | None, every: bool) -> str | None:
-    """Chosen site; None means all. Raises SpecError."""
+    """Return the chosen site; None means all. Raises SpecError."""
     if (site is None) is not every:
         raise SpecError("give a SITE, or --all")
     return site

@@ -86,7 +86,7 @@ def watch(*, after: int, job: str, site: str, json: bool, address: str | None) -
 
 
 async def newest_notice(client: AsyncClient) -> int:
-    """Number of the newest notice; a watch after it misses no later notice."""
+    """Return the number of the newest notice; a watch after it misses no later notice."""
     return (await client.metrics()).notices
 
 

@@ -221,14 +221,15 @@ class LabelledLines:
 
 
 def _name(label: str, component: int) -> str:
-    """Displayed name of a component; different labels may have the same displayed name."""
+    """Return the displayed name of a component; different labels may have the same displayed
+    name."""
     from koala.cli.render.table import clean
 
     return clean(label) or str(component)
 
 
 def _shared_names(job: JobDetails) -> set[str]:
-    """Displayed names that several components have."""
+    """Return the displayed names that several components have."""
     uses = Counter(_name(part.label, part.component) for part in job.parts)
     return {name for name, count in uses.items() if count > 1}
 

@@ -227,7 +227,7 @@ def _as_rsl(text: str) -> str:
 
 
 def _unanswered(key: str | None) -> str:
-    """Message for a Ctrl-C between the submission and its answer."""
+    """Return the message for a Ctrl-C between the submission and its answer."""
     if key:
         again = f"run it again with --key {shlex.quote(key)}: it prints that job, or submits it"
     else:

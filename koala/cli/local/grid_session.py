@@ -150,7 +150,7 @@ async def _start_daemon(folder: GridFolder, processes: Processes) -> str:
 
 
 def _file_version(path: Path) -> tuple[int, int] | None:
-    """Inode and modification time of a file, None if there is none."""
+    """Return the inode and modification time of a file, None if there is none."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -139,5 +139,6 @@ def bar(site: Mapping[str, Any]) -> Text:
 
 
 def _cells(count: int, processors: int) -> int:
-    """Cells of the bar for a number of processors, at least one unless the number is 0."""
+    """Return the cells of the bar for a number of processors, at least one unless the number is
+    0."""
     return min(BAR_CELLS, max(round(count * BAR_CELLS / processors), 1 if count else 0))

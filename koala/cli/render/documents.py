@@ -250,7 +250,7 @@ COSTS_LEGEND = "(RUN, HELD and WASTED in processor-seconds)"
 
 
 def _costs() -> tuple[Column, ...]:
-    """Columns of processor-seconds."""
+    """Return the columns of processor-seconds."""
 
     def amount(key: str) -> Callable[[Document], str]:
         return lambda row: f"{row[key]:,.1f}"

@@ -89,7 +89,7 @@ def _run(kind: BarKind | None, *, coloured: bool) -> str:
 
 
 def _letters(chart: Gantt) -> list[Mark]:
-    """Points A to E, and a `!` for each attempt that was given up, in order of time."""
+    """Return the points A to E, and a `!` for each attempt that was given up, in order of time."""
     given_up = [Mark(place=setback.place, text="!") for setback in chart.setbacks]
     return sorted((*chart.marks, *given_up), key=lambda mark: mark.place)
 

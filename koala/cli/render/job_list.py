@@ -58,7 +58,7 @@ def jobs_text(
 
 
 def job_columns(*, now: float | None = None, zone: tzinfo | None = None) -> tuple[Column, ...]:
-    """Columns of `koala list`; `now` is for the time that running jobs have run."""
+    """Return the columns of `koala list`; `now` is for the time that running jobs have run."""
     return (
         column("JOB", "job"),
         column("NAME", lambda job: job.get("name"), rank=1, is_optional=True),

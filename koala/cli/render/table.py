@@ -132,7 +132,7 @@ def table(
 
 
 def _least(shown: Sequence[int], widths: Sequence[int], heads: Sequence[Column]) -> int:
-    """Width that these columns need; a text in the last one may be cut."""
+    """Return the width that these columns need; a text in the last one may be cut."""
     last = shown[-1]
     needed = [widths[index] for index in shown]
     if not heads[last].is_number:

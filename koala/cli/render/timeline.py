@@ -58,7 +58,7 @@ def timeline_text(
 
 
 def reached(timeline: Mapping[str, Any]) -> list[Point]:
-    """Points that the job has reached so far."""
+    """Return the points that the job has reached so far."""
     named = (
         ("A", "submitted", timeline["submitted_at"]),
         ("B", "placed", timeline["placed_at"]),
@@ -82,7 +82,7 @@ def places(points: Sequence[Point], width: int) -> list[int]:
 
 
 def _spans(timeline: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Named times of the figure, each between two points."""
+    """Return the named times of the figure, each between two points."""
     times = {point.letter: point.at for point in reached(timeline)}
 
     def between(start: str, end: str) -> str:

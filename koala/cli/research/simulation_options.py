@@ -196,7 +196,8 @@ def check_distinct(read: Iterable[Path | None], written: Mapping[str, Path | Non
 
 
 def is_rereadable(log: Path) -> bool:
-    """True unless the log is a pipe. A missing file counts as rereadable: its reader reports it."""
+    """Return True unless the log is a pipe. A missing file counts as rereadable: its reader reports
+    it."""
     return str(log) != STANDARD_INPUT and (log.is_file() or log.is_dir() or not log.exists())
 
 

@@ -72,6 +72,6 @@ def _fits(job: Document, words: Sequence[str]) -> bool:
 
 
 def waited_s(job: Document, now_at: float) -> float:
-    """Seconds from the submission of a job to its start, its end, or now."""
+    """Return the seconds from the submission of a job to its start, its end, or now."""
     until = job["started_at"] or job["ended_at"] or now_at
     return float(max(0.0, until - job["submitted_at"]))

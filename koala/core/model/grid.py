@@ -106,13 +106,14 @@ class Site:
     narrowed_at_ask: int = 0  # the last ask number when a refusal decreased the window
 
     def idle(self) -> int:
-        """Idle processors of the last report minus the claims asked or granted since."""
+        """Return the idle processors of the last report minus the claims asked or granted since."""
         if not self.unreported:
             return self.reported_idle
         return self.reported_idle - sum([processors for _, processors in self.unreported.values()])
 
     def idle_gpus(self) -> int:
-        """Idle GPUs of the last report minus those of the claims asked or granted since."""
+        """Return the idle GPUs of the last report minus those of the claims asked or granted
+        since."""
         return self.reported_gpus - sum(self.unreported_gpus.values())
 
 
@@ -256,7 +257,8 @@ class GridView:
         ] = {}
 
     def idle(self, user: UserName | None = None) -> dict[SiteName, int]:
-        """Idle processors of the sites that `user` may use, in site order; a copy to modify."""
+        """Return the idle processors of the sites that `user` may use, in site order; a copy to
+        modify."""
         if not self._guarded:
             return dict(self._idle)
         shut = {name for name, site in self._guarded.items() if not site.admits(user)}
@@ -277,11 +279,11 @@ class GridView:
         return self._idle_sum
 
     def idle_at(self, site: SiteName) -> int:
-        """Idle processors of one site; 0 when it is not usable."""
+        """Return the idle processors of one site; 0 when it is not usable."""
         return self._idle.get(site, 0)
 
     def gpus_at(self, site: SiteName) -> int:
-        """Idle GPUs of one site."""
+        """Return the idle GPUs of one site."""
         return self._gpus.get(site, 0)
 
     def has_room(self, site: SiteName, *, processors: int, gpus: int = 0) -> bool:
@@ -289,15 +291,17 @@ class GridView:
         return self._idle.get(site, 0) >= processors and self._gpus.get(site, 0) >= gpus
 
     def slots(self) -> dict[SiteName, int]:
-        """Number of further parts that each site with a limit takes; a copy to modify."""
+        """Return the number of further parts that each site with a limit takes; a copy to
+        modify."""
         return dict(self._slots)
 
     def free(self) -> dict[Link, float]:
-        """Bytes a second that can still be booked on each bookable link; a copy."""
+        """Return the bytes a second that can still be booked on each bookable link; a copy."""
         return dict(self._free)
 
     def holders(self, file: Inputs | None) -> tuple[SiteName, ...]:
-        """The sites with a replica of a file, or of all of several files, usable ones or not."""
+        """Return the sites with a replica of a file, or of all of several files, usable ones or
+        not."""
         if isinstance(file, tuple):
             first, *others = [self.holders(one) for one in file]
             return tuple([site for site in first if all(site in sites for sites in others)])
@@ -309,7 +313,7 @@ class GridView:
         return site in self._idle and site not in self._excluded_sources
 
     def bandwidth(self, link: Link) -> float:
-        """The estimate of a link between two sites, in bytes a second."""
+        """Return the estimate of a link between two sites, in bytes a second."""
         return self._bandwidth.get(link, self._bandwidth_default)
 
     def copy(self) -> GridView:
@@ -381,8 +385,8 @@ class GridView:
     def routes(
         self, file: Inputs, user: UserName | None = None
     ) -> tuple[tuple[float, SiteName | None, SiteName], ...]:
-        """Routes of a file as (seconds a byte, file site, execution site), fastest first, among the
-        sites that `user` may use; ties in site order (KOALA 2.6).
+        """Return the routes of a file as (seconds a byte, file site, execution site), fastest
+        first, among the sites that `user` may use; ties in site order (KOALA 2.6).
 
         The file site is None where the execution site holds a replica itself. Sites that no usable
         replica can reach are left out. Several files take one after the other: their seconds a byte
@@ -399,13 +403,14 @@ class GridView:
     def source(
         self, file: FileName, target: SiteName, user: UserName | None = None
     ) -> SiteName | None:
-        """The site from which a file reaches `target` fastest; None if it is there already."""
+        """Return the site from which a file reaches `target` fastest; None if it is there
+        already."""
         return self._nearest(file, target, self.idle(user))[1]
 
     def _nearest_all(
         self, files: tuple[FileName, ...], target: SiteName, sites: Mapping[SiteName, int]
     ) -> tuple[float, SiteName | None]:
-        """Route of several files, as `routes` describes it."""
+        """Return the route of several files, as `routes` describes it."""
         sizes = [max(1, self._replicas[one].size_bytes) if one in self._replicas else 1
                  for one in files]  # fmt: skip
         ways = [self._nearest(one, target, sites) for one in files]

@@ -163,7 +163,7 @@ class JobSpec:
         return replace(self, input_file=files[0], more_files=files[1:])
 
     def deadline_at(self, submitted_at: Instant) -> Instant | None:
-        """Deadline D of a job submitted at this instant."""
+        """Return the deadline D of a job submitted at this instant."""
         if self.deadline is None or self.deadline.after_s is None:
             return None if self.deadline is None else self.deadline.at
         return submitted_at + self.deadline.after_s
@@ -208,5 +208,5 @@ class JobSpec:
         return replace(self, queue=site, components=components)
 
     def label(self, component: int) -> str:
-        """The component's label, or its index when it has none."""
+        """Return the component's label, or its index when it has none."""
         return self.components[component].label or str(component)

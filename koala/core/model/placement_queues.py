@@ -21,12 +21,12 @@ BY_PRIORITY = {Priority.HIGH: QueueName("*high"), Priority.LOW: QueueName("*low"
 
 
 def local_site(queue: QueueName | None) -> SiteName | None:
-    """The site whose local queue it is."""
+    """Return the site whose local queue it is."""
     return None if queue is None or queue.startswith("*") else SiteName(queue)
 
 
 def queue_label(queue: QueueName) -> str:
-    """Short name of a queue: high, low, global, or the name of its site."""
+    """Return a short name of a queue: high, low, global, or the name of its site."""
     return queue.removeprefix("*") or "global"
 
 
@@ -67,7 +67,7 @@ class Queues:
         self.freed: dict[SiteName, None] = {}  # sites that have more idle since the last of them
 
     def __len__(self) -> int:
-        """Number of queued jobs, timed ones included; delayed jobs do not count."""
+        """Return the number of queued jobs, timed ones included; delayed jobs do not count."""
         return sum(map(len, self.lines.values())) + len(self.timed)
 
     def append(self, job: Job, queue: QueueName) -> None:
@@ -83,11 +83,11 @@ class Queues:
         self.delayed.pop(job.id, None)
 
     def jobs(self, queue: QueueName) -> tuple[Job, ...]:
-        """The jobs of one queue, head first."""
+        """Return the jobs of one queue, head first."""
         return tuple(self.lines.get(queue, {}).values())
 
     def of(self, job: Job) -> QueueName:
-        """The queue of a queued job."""
+        """Return the queue of a queued job."""
         assert job.queue is not None, job.id
         return job.queue
 
@@ -100,7 +100,8 @@ class Queues:
         return jobs
 
     def order(self) -> list[list[JobId]]:
-        """Ids of the jobs in each queue, head first; the last list holds the delayed jobs."""
+        """Return the ids of the jobs in each queue, head first; the last list holds the delayed
+        jobs."""
         return [*(list(line) for line in self.lines.values()), list(self.delayed)]
 
     def has_aged(self, now: Instant, ageing_s: Seconds) -> bool:
@@ -109,8 +110,8 @@ class Queues:
         return any(head is not None and now - queued_at(head) >= ageing_s for head in heads)
 
     def aged(self, now: Instant, ageing_s: Seconds) -> list[Job]:
-        """Jobs that have waited for `ageing_s`, longest first. Jobs join at the tail, so the aged
-        ones are a prefix of each queue.
+        """Return the jobs that have waited for `ageing_s`, longest first. Jobs join at the tail, so
+        the aged ones are a prefix of each queue.
         """
         found: list[Job] = []
         for line in self.lines.values():
@@ -122,6 +123,6 @@ class Queues:
 
 
 def queued_at(job: Job) -> Instant:
-    """Instant at which a queued job joined its queue."""
+    """Return the instant at which a queued job joined its queue."""
     assert isinstance(job.phase, Placing)
     return job.phase.queued_at

@@ -18,14 +18,15 @@ class TcpPaths:
     entries: tuple[tuple[int | None, int | None, int], ...]
 
     def targets(self, source: int, target: int) -> tuple[int, ...]:
-        """The ports at which `source` must reach `target`. No component connects to itself."""
+        """Return the ports at which `source` must reach `target`. No component connects to
+        itself."""
         if source == target:
             return ()
         ports = [port for a, b, port in self.entries if a in (None, source) and b in (None, target)]
         return tuple(dict.fromkeys(ports))
 
     def listens(self, component: int) -> tuple[int, ...]:
-        """The ports at which other components must reach this one."""
+        """Return the ports at which other components must reach this one."""
         ports = [
             port
             for source, target, port in self.entries
@@ -35,7 +36,7 @@ class TcpPaths:
 
 
 def paths_of(spec: JobSpec) -> TcpPaths:
-    """The declared paths; submission has checked that they name components."""
+    """Return the declared paths; submission has checked that they name components."""
     names = names_of(spec)
     return TcpPaths(
         tuple(
@@ -75,7 +76,7 @@ def names_of(spec: JobSpec) -> dict[str, int]:
 
 
 def connection_count(spec: JobSpec) -> int:
-    """Upper bound of the connections that pre-flight tries."""
+    """Return an upper bound of the connections that pre-flight tries."""
     starting = sum(c.start_type is not StartType.NONE for c in spec.components)
     return sum(
         (starting if path.source == ALL else 1) * (starting if path.target == ALL else 1)

@@ -13,8 +13,8 @@ AT_DEADLINE_S: Seconds = 1e-9
 def first_claim_at(
     placed_at: Instant, transfer_s: Seconds, *, fraction: float, hold_max_s: Seconds
 ) -> Instant:
-    """JCT0 = JPT + L * FTT, but no earlier than `hold_max_s` before the JST, so that a claim holds
-    no longer than allowed.
+    """Compute JCT0 = JPT + L * FTT, but no earlier than `hold_max_s` before the JST, so that a
+    claim holds no longer than allowed.
     """
     start_at = placed_at + transfer_s
     return min(start_at, max(placed_at + fraction * transfer_s, start_at - hold_max_s))
@@ -23,16 +23,16 @@ def first_claim_at(
 def next_claim_at(
     claim_at: Instant, start_at: Instant, *, fraction: float, step_min_s: Seconds
 ) -> Instant:
-    """JCT(n+1) = JCT(n) + L * (JST - JCT(n)). The series only approaches the JST; a step below the
-    minimum goes to the JST itself.
+    """Compute JCT(n+1) = JCT(n) + L * (JST - JCT(n)). The series only approaches the JST; a step
+    below the minimum goes to the JST itself.
     """
     step_s = fraction * (start_at - claim_at)
     return claim_at + step_s if step_s >= step_min_s else start_at
 
 
 def considered_at(submitted_at: Instant, deadline_at: Instant, *, wait_s: Seconds) -> Instant:
-    """T = max(S, D - X). Wait-X ignores a job until T; with an infinite X, T is the submission
-    (Deadlines 2.2).
+    """Compute T = max(S, D - X). Wait-X ignores a job until T; with an infinite X, T is the
+    submission (Deadlines 2.2).
     """
     return max(submitted_at, deadline_at - wait_s)
 
@@ -40,8 +40,9 @@ def considered_at(submitted_at: Instant, deadline_at: Instant, *, wait_s: Second
 def next_try_at(
     try_at: Instant, deadline_at: Instant, *, fraction: float, step_min_s: Seconds = 0.0
 ) -> Instant:
-    """PT(m+1) = PT(m) + Lp * (D - PT(m)); PT(0) follows from T in the same way (Deadlines 2.2). The
-    series only approaches D; a try very close to it, or a step below the minimum, goes to D itself.
+    """Compute PT(m+1) = PT(m) + Lp * (D - PT(m)); PT(0) follows from T in the same way (Deadlines
+    2.2). The series only approaches D; a try very close to it, or a step below the minimum, goes to
+    D itself.
     """
     next_at = try_at + fraction * (deadline_at - try_at)
     is_near = deadline_at - next_at <= AT_DEADLINE_S or next_at - try_at < step_min_s
@@ -57,7 +58,7 @@ def tries(
     step_min_s: Seconds = 0.0,
     ends_at_deadline: bool = False,
 ) -> tuple[Instant, ...]:
-    """PT(0) to PT(Mp) of a job that is considered from T on, up to the first at D. With
+    """Compute PT(0) to PT(Mp) of a job that is considered from T on, up to the first at D. With
     `ends_at_deadline` the last one is always at D (Deadlines 2.2).
     """
     found: list[Instant] = []
@@ -71,7 +72,8 @@ def tries(
 
 
 def lowered_fraction(fraction: float, *, step: float, fraction_min: float) -> float:
-    """L after a job went back to its placement queue: one step less, but not below the minimum."""
+    """Compute L after a job went back to its placement queue: one step less, but not below the
+    minimum."""
     return max(fraction_min, fraction - step)
 
 
@@ -85,8 +87,8 @@ def lead_s(
 
 
 def chunk(processors: list[int], component: int, size_bytes: int) -> tuple[int, int]:
-    """Offset and size of a component's chunk of the input file, in proportion to processors, in the
-    job's order.
+    """Return the offset and size of a component's chunk of the input file, in proportion to
+    processors, in the job's order.
     """
     total = sum(processors)
     before = sum(processors[:component])

@@ -51,7 +51,8 @@ class TcpPath:
 
 
 def claim_id(job: JobId, *, attempt: int, component: int, n: int) -> ClaimId:
-    """`job/attempt/component/n`: the n-th claim for a component in an attempt, n from 1."""
+    """Make the id `job/attempt/component/n`: the n-th claim for a component in an attempt, n from
+    1."""
     return ClaimId(f"{job}/{attempt}/{component}/{n}")
 
 
@@ -62,5 +63,5 @@ def claim_numbers(claim: str) -> tuple[int, int, int]:
 
 
 def transfer_id(job: JobId, *, attempt: int, n: int) -> TransferId:
-    """`job/attempt/tN`: the n-th transfer of an attempt, n from 1."""
+    """Make the id `job/attempt/tN`: the n-th transfer of an attempt, n from 1."""
     return TransferId(f"{job}/{attempt}/t{n}")

@@ -76,7 +76,7 @@ class QueuesByKey(Protocol[_Key_contra]):
     """The queues: a list when they are numbered, a dict when they are named."""
 
     def __getitem__(self, key: _Key_contra, /) -> Sized:
-        """The queue with this key."""
+        """Return the queue with this key."""
 
 
 class Visiting(Generic[Key]):

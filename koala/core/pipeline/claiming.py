@@ -173,10 +173,10 @@ def claim_question(
 def reclaimable(
     state: State, job: Job, attempt: Attempt, view: GridView, now: Instant
 ) -> tuple[ReclaimableSite, ...]:
-    """Reclaimable sites for the last try before a deadline, at which local jobs may be killed.
-    Processors that neither a local job nor a claim holds are idle there, even if queued local jobs
-    wait for them. For a job on distinct sites, or with needs beside processors, no local job is
-    killed.
+    """Return the reclaimable sites for the last try before a deadline, at which local jobs may be
+    killed. Processors that neither a local job nor a claim holds are idle there, even if queued
+    local jobs wait for them. For a job on distinct sites, or with needs beside processors, no local
+    job is killed.
     """
     is_last = job.deadline_at is not None and next_try_at(state, job, attempt, now) is None
     if state.parameters.at_deadline != "kill" or not is_last or job.spec.distinct:
@@ -200,7 +200,8 @@ def reclaimable(
 
 
 def preemption_victims(state: State) -> tuple[Victim, ...]:
-    """Low-priority jobs that hold processors and are not in Releasing, latest JST first."""
+    """Return the low-priority jobs that hold processors and are not in Releasing, latest JST
+    first."""
     victims = []
     for attempt in state.placed.values():
         job = state.jobs[attempt.job]

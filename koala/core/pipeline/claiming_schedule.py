@@ -15,7 +15,7 @@ from koala.core.state import State
 
 
 def first_try_at(state: State, job: Job, attempt: Attempt) -> Instant:
-    """Instant of the first claiming try of a job that was placed just now."""
+    """Return the instant of the first claiming try of a job that was placed just now."""
     if job.deadline_at is not None:
         left = tries_left(state, job)
         return min(attempt.start_at, left[0]) if left else attempt.placed_at
@@ -28,7 +28,7 @@ def first_try_at(state: State, job: Job, attempt: Attempt) -> Instant:
 
 
 def next_try_at(state: State, job: Job, attempt: Attempt, now: Instant) -> Instant | None:
-    """Instant of the try after the one made just now; None if that was the last one."""
+    """Return the instant of the try after the one made just now; None if that was the last one."""
     if job.deadline_at is not None:
         return next((at for at in tries_left(state, job) if at > now), None)
     if now >= attempt.start_at:
@@ -42,8 +42,8 @@ def next_try_at(state: State, job: Job, attempt: Attempt, now: Instant) -> Insta
 
 
 def rescheduled_try_at(state: State, job: Job, claiming: Claiming) -> Instant:
-    """Instant of the next try, by the current estimate of the files' arrival. The series approaches
-    that arrival instead of the JST; once the files are there, it approaches the JST."""
+    """Return the instant of the next try, by the current estimate of the files' arrival. The series
+    approaches that arrival instead of the JST; once the files are there, it approaches the JST."""
     attempt = claiming.attempt
     there_at = files_arrive_at(state, job, attempt)
     if not claiming.is_tried or job.tried_at is None:
@@ -62,20 +62,20 @@ def rescheduled_try_at(state: State, job: Job, claiming: Claiming) -> Instant:
 
 
 def _step_min_s(state: State, attempt: Attempt) -> Seconds:
-    """Shortest useful step between two tries."""
+    """Return the shortest useful step between two tries."""
     sites = [state.sites[m.site] for m in attempt.present if m.site is not None]
     return max(state.parameters.claiming_step_min_s, *(site.facts.grace_s for site in sites), 0.0)
 
 
 def last_try_at(state: State, job: Job, attempt: Attempt) -> Instant:
-    """Instant of the last try, which does not wait for the answers of the one before."""
+    """Return the instant of the last try, which does not wait for the answers of the one before."""
     if job.deadline_at is None:
         return attempt.start_at
     return _series(state, job, job.deadline_at)[-1]
 
 
 def tries_left(state: State, job: Job) -> tuple[Instant, ...]:
-    """Tries of a job with a deadline that come after its newest one."""
+    """Return the tries of a job with a deadline that come after its newest one."""
     if job.deadline_at is None:
         return ()
     series = _series(state, job, job.deadline_at)
@@ -83,7 +83,8 @@ def tries_left(state: State, job: Job) -> tuple[Instant, ...]:
 
 
 def deadline_missed_at(state: State, job: Job) -> Instant:
-    """Instant after which a job cannot meet its deadline any more; FOREVER if it has none."""
+    """Return the instant after which a job cannot meet its deadline any more; FOREVER if it has
+    none."""
     return FOREVER if job.deadline_at is None else job.deadline_at + state.parameters.late_max_s
 
 
@@ -104,6 +105,6 @@ def _series(state: State, job: Job, deadline_at: Instant) -> tuple[Instant, ...]
 
 
 def _grace_s(state: State, job: Job) -> Seconds:
-    """Largest grace time of the sites that the job may use."""
+    """Return the largest grace time of the sites that the job may use."""
     facts = [site.facts for site in state.sites.values()]
     return max((f.grace_s for f in facts if f.admits(job.spec.owner)), default=0.0)

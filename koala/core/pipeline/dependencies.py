@@ -19,7 +19,7 @@ from koala.core.state import State
 
 
 def unfinished_predecessors(state: State, spec: JobSpec) -> tuple[JobId, ...]:
-    """Predecessors of a submitted job that are not over yet."""
+    """Return the predecessors of a submitted job that are not over yet."""
     if not spec.after:
         return ()
     known = (state.jobs.get(one.job) for one in spec.after)
@@ -63,7 +63,7 @@ def resolve_successors(state: State, ended: Job, now: Instant) -> None:
 
 
 def _go_on(state: State, job: Job, waiting: Waiting, before: JobId, now: Instant) -> None:
-    """Strike an ended predecessor off; the last one lets the job into its placement queue."""
+    """Remove an ended predecessor; after the last one the job enters its placement queue."""
     left = tuple(one for one in waiting.on if one != before)
     if left:
         state.enter(job, replace(waiting, on=left), "", now)

@@ -159,8 +159,8 @@ def invalidate_after_loss(state: State, now: Instant) -> None:
 
 
 def sites_by_allocation(job: Job, attempt: Attempt) -> list[SiteName]:
-    """Sites of a job's attempt in the order of allocation, that of the largest component first
-    (Multiple queues 2.5)."""
+    """Return the sites of a job's attempt in the order of allocation, that of the largest component
+    first (Multiple queues 2.5)."""
     sizes = [-component.processors for component in job.spec.components]
     members = sorted(attempt.members, key=lambda m: (sizes[m.component], m.component))
     return [member.site for member in members if member.site is not None]
@@ -246,7 +246,8 @@ def finish(state: State, attempt: Attempt, text: str, now: Instant) -> None:
 
 
 def deciding_members(attempt: Attempt) -> list[Member]:
-    """Members whose ends decide the job's: those with a barrier, or all if there are none."""
+    """Return the members whose ends decide the job's: those with a barrier, or all if there are
+    none."""
     return attempt.with_barrier or attempt.present
 
 

@@ -23,11 +23,11 @@ class OrderedScanner:
     """Discipline of one queue whose jobs are tried in the order of its policy."""
 
     def queues(self, _state: State) -> tuple[QueueName, ...]:
-        """The global queue."""
+        """Return the global queue."""
         return (GLOBAL,)
 
     def queue_for(self, _state: State, _job: Job) -> QueueName:
-        """The global queue."""
+        """Return the global queue."""
         return GLOBAL
 
     def try_arrived(self, state: State, job: Job, now: Instant) -> None:

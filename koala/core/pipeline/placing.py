@@ -207,7 +207,7 @@ def _shape(job: Job) -> Hashable:
 
 
 def _needs(component: ComponentSpec) -> Hashable:
-    """Part of a cache key: what a component needs beside processors."""
+    """Return the part of a cache key for what a component needs beside processors."""
     if not needs_resources(component):
         return None
     return tuple([getattr(component, name) for name in RESOURCES])

@@ -62,7 +62,7 @@ def on_progress(state: State, event: ev.ProgressReported, now: Instant) -> None:
     history = job.course
     if history is None or history.attempt != event.attempt:
         history = ProgressHistory(attempt=event.attempt, policy=job.spec.progress or "")
-    question = ask_policy(state, job, history, event.cycle, reports)
+    question = progress_question(state, job, history, event.cycle, reports)
     shares: dict[int, float] = {}
     if event.cycle % cycles_between_questions(event.cycle) == 0:
         recorded = state.recorder.ask(lambda: () if policy is None else policy(question))
@@ -81,11 +81,11 @@ def on_progress(state: State, event: ev.ProgressReported, now: Instant) -> None:
 
 
 def controlled_members(attempt: Attempt) -> list[Member]:
-    """Members whose progress counts: those that passed the barrier and still run."""
+    """Return the members whose progress counts: those that passed the barrier and still run."""
     return [member for member in attempt.at_barrier if member.passed_at is not None]
 
 
-def ask_policy(
+def progress_question(
     state: State, job: Job, history: ProgressHistory, cycle: int, reports: list[MemberReport]
 ) -> ProgressQuestion:
     """Make the policy's question from the reports of a cycle and the shares in force."""
@@ -122,7 +122,7 @@ def virtual_s(job: Job, report: MemberReport) -> Seconds:
 
 
 def large_changes(history: ProgressHistory, corrections: list[Correction]) -> dict[int, float]:
-    """New shares of the components whose change is large enough to send."""
+    """Return the new shares of the components whose change is large enough to send."""
     shares: dict[int, float] = {}
     for one in corrections:
         if not isfinite(one.weight):
@@ -155,7 +155,7 @@ def restore_full_speed(state: State, attempt: Attempt) -> None:
 
 
 def current_shares(state: State, attempt: Attempt) -> dict[int, float]:
-    """Shares of a controlled job by component; empty before its first report."""
+    """Return the shares of a controlled job by component; empty before its first report."""
     history = state.jobs[attempt.job].course
     if history is None or history.attempt != attempt.number:
         return {}

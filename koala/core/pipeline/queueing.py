@@ -25,11 +25,11 @@ class HighLowScanner:
     """Discipline that scans the high and low queue in the cycle of its policy."""
 
     def queues(self, _state: State) -> tuple[QueueName, ...]:
-        """The high and the low queue."""
+        """Return the high and the low queue."""
         return tuple(BY_PRIORITY.values())
 
     def queue_for(self, _state: State, job: Job) -> QueueName:
-        """The queue of the job's priority."""
+        """Return the queue of the job's priority."""
         return BY_PRIORITY[job.spec.priority]
 
     def try_arrived(self, state: State, job: Job, now: Instant) -> None:

@@ -128,7 +128,7 @@ def _counts(state: State, job: Job, site: SiteName) -> bool:
 
 
 def avoided_sites(state: State, job: Job, now: Instant) -> dict[SiteName, Refusal]:
-    """Sites from which the job backs off now, for any kind of trouble."""
+    """Return the sites from which the job backs off now, for any kind of trouble."""
     return {
         site: refusal
         for site, refusal in job.refusals.items()
@@ -137,7 +137,7 @@ def avoided_sites(state: State, job: Job, now: Instant) -> dict[SiteName, Refusa
 
 
 def sites_closed_to(state: State, job: Job, now: Instant) -> dict[SiteName, Refusal]:
-    """Sites at which the job is not placed now, because of back-off."""
+    """Return the sites at which the job is not placed now, because of back-off."""
     return {
         site: refusal
         for site, refusal in avoided_sites(state, job, now).items()

@@ -34,11 +34,11 @@ class RoundsScanner:
     """Discipline of a global queue and one for each site, visited in rounds."""
 
     def queues(self, state: State) -> tuple[QueueName, ...]:
-        """The global queue, and those of the known sites."""
+        """Return the global queue, and those of the known sites."""
         return (GLOBAL, *(QueueName(site) for site in state.sites))
 
     def queue_for(self, state: State, job: Job) -> QueueName:
-        """The queue that the policy chooses."""
+        """Return the queue that the policy chooses."""
         queue = state.recorder.ask(lambda: choose_queue(state, job))
         assert isinstance(queue, str), queue
         return QueueName(queue)
@@ -156,7 +156,7 @@ def try_head(
 
 
 def head_of(state: State, queue: QueueName, capacity: CapacityCheck, now: Instant) -> Job | None:
-    """First job of a queue that may be tried now."""
+    """Return the first job of a queue that may be tried now."""
     for job in state.queues.lines.get(queue, NO_JOBS).values():
         if job.not_before <= now and capacity.can_take(
             job, tuple(sites_closed_to(state, job, now))

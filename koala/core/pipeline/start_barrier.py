@@ -88,7 +88,7 @@ def with_open_paths(state: State, starting: Starting, now: Instant) -> Starting 
 
 
 def untried_members(starting: Starting) -> list[Member]:
-    """Members that have not reported the test of their paths yet."""
+    """Return the members that have not reported the test of their paths yet."""
     untried = starting.tests.waiting if starting.tests is not None else ()
     return [member for member in starting.attempt.at_barrier if member.claim in untried]
 
@@ -134,16 +134,16 @@ def release_lead_s(state: State, attempt: Attempt, *, round_trips: int, arms: in
 
 
 def latest_start_at(state: State, job: Job, release_at: Instant) -> Instant:
-    """D of an Arm: the latest Release. A deadline may not be missed by more, however often the job
-    was armed.
+    """Return D of an Arm: the latest Release. A deadline may not be missed by more, however often
+    the job was armed.
     """
     from_at = release_at if job.deadline_at is None else job.deadline_at
     return from_at + state.parameters.late_max_s
 
 
 def arm_expires_at(state: State, arming: Arming) -> Instant:
-    """Instant at which an Arm without all answers is repeated. It is after T, because the Release
-    may name a later one, and long before D."""
+    """Return the instant at which an Arm without all answers is repeated. It is after T, because
+    the Release may name a later one, and long before D."""
     limits = state.parameters
     return arming.release_at + min(limits.arm_wait_s, limits.late_max_s / 4)
 
@@ -178,8 +178,8 @@ def arm(state: State, starting: Starting, release_at: Instant, now: Instant) -> 
 
 
 def peers_of(state: State, job: Job, claims: list[Claim]) -> tuple[Peer, ...]:
-    """Members that meet at the barrier. Components without a barrier began before, each as its own
-    world; they are left out, or ranks would wait for processes outside of theirs."""
+    """Return the members that meet at the barrier. Components without a barrier began before, each
+    as its own world; they are left out, or ranks would wait for processes outside of theirs."""
     components = job.spec.components
     return tuple(
         Peer(

@@ -155,7 +155,8 @@ def try_paths(state: State, attempt: Attempt, claim: Claim) -> TryPaths:
 
 
 def _world_port(job: Job, attempt: Attempt, claim: Claim) -> tuple[int, int] | None:
-    """Component and port of the launcher of this component's MPI world; None if it is in none."""
+    """Return the component and port of the launcher of this component's MPI world; None if it is in
+    none."""
     components = job.spec.components
     world = [
         member.component

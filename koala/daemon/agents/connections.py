@@ -104,6 +104,6 @@ class SiteSessions:
             connection.send((message,))
 
     def is_live(self, site: SiteName) -> bool:
-        """True when the site has a live session."""
+        """Return True when the site has a live session."""
         connection = self._by_site.get(site)
         return connection is not None and connection.session.is_live

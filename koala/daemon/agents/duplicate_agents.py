@@ -65,7 +65,7 @@ class DuplicateAgents:
         return replaced.is_contended(now) and now < replaced.tried_at + CONTENDED_S
 
     def objection(self, site: SiteName, now: Instant) -> str:
-        """Reason to refuse a new session in favour of the open one; empty to accept it.
+        """Return the reason to refuse a new session in favour of the open one; empty to accept it.
 
         The text is constant while the open session stays, so the refused agent logs it once.
         """

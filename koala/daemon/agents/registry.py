@@ -130,7 +130,8 @@ class AgentRegistry:
         return self._allowlist.sites
 
     def trouble(self, site: SiteName) -> str:
-        """Problem of a site, for people: two agents contend for it, or it takes no new claims.
+        """Return the problem of a site, for people: two agents contend for it, or it takes no new
+        claims.
 
         Empty when there is none, or when the site is away.
         """
@@ -142,7 +143,7 @@ class AgentRegistry:
         return "" if report is None else report.trouble
 
     def version(self, site: SiteName) -> str | None:
-        """Version of the software of a site's agent; None while it is not connected."""
+        """Return the version of the software of a site's agent; None while it is not connected."""
         return None if self._sessions.of(site) is None else self._versions.get(site)
 
     def notice(self, site: SiteName) -> str:

@@ -33,11 +33,11 @@ class ReplicaReports:
         self._reported[site] = {}
 
     def is_reported(self, site: SiteName, file: FileName) -> bool:
-        """True when the site reports the file, with whatever content."""
+        """Return True when the site reports the file, with whatever content."""
         return file in self._reported.get(site, {})
 
     def objection(self, news: FileReports, site: SiteName, scheduler: Scheduler) -> str:
-        """Reason why a report does not count now; empty when it does."""
+        """Return the reason why a report does not count now; empty when it does."""
         reported = self._reported.get(site, {})
         if isinstance(news, FileRemoved):
             return ""

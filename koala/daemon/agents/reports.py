@@ -94,7 +94,7 @@ def report_events(
 
 
 def is_foreign(news: Report, site: SiteName, scheduler: Scheduler) -> bool:
-    """True when the claim belongs to another site."""
+    """Return True when the claim belongs to another site."""
     claim = scheduler.ledger.get(news.claim)
     return claim is not None and claim.site != site
 
@@ -166,7 +166,8 @@ def _of_site(
 def _of_copy(
     news: CopyReports, site: SiteName, scheduler: Scheduler, now: Instant
 ) -> Iterable[ev.Event]:
-    """Only the target knows how far a copy is; a repetition is no event."""
+    """Yield the event of a report of a copy; none for a repetition, or progress that is not the
+    target's."""
     transfer = scheduler.files.transfers.get(TransferId(news.transfer))
     if transfer is None or site not in (transfer.source, transfer.target):
         return ()

@@ -349,7 +349,8 @@ def _versions(newest: int, oldest: int) -> str:
 
 
 def _owner_mismatch(owner: UserName, registration: Register) -> str:
-    """Reason to refuse a site that does not admit its configured owner: it would have no user."""
+    """Return the reason to refuse a site that does not admit its configured owner: it would have no
+    user."""
     facts = registration.facts
     takes = f"those of {facts.owner}" if facts.owner else f"those of its {len(facts.users)} users"
     return (

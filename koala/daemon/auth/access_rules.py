@@ -36,7 +36,7 @@ class Role(StrEnum):
     ADMINISTRATOR = "administrator"
 
     def covers(self, other: Role) -> bool:
-        """True for the same role or one with fewer rights."""
+        """Return True for the same role or one with fewer rights."""
         order = tuple(Role)
         return order.index(self) >= order.index(other)
 
@@ -56,7 +56,7 @@ class Caller:
     peer: str = ""
 
     def sees(self, owner: str) -> bool:
-        """True when the caller may see jobs of this owner."""
+        """Return True when the caller may see jobs of this owner."""
         return self.role.covers(Role.OPERATOR) or (owner == self.name and owner != "")
 
     def require_change_of(self, name: str, facts: SiteFacts | None, verb: str) -> None:
@@ -80,7 +80,7 @@ _CALLER: ContextVar[Caller] = ContextVar("koala-caller", default=NOBODY)
 
 
 def caller_of_call() -> Caller:
-    """Caller of the call that this task answers."""
+    """Return the caller of the call that this task answers."""
     return _CALLER.get()
 
 

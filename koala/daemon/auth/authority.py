@@ -199,7 +199,7 @@ def read_certificate(pem: bytes) -> Certificate:
 
 
 def is_due(certificate: bytes) -> bool:
-    """True in the last third of a certificate's life: it must be renewed."""
+    """Return True in the last third of a certificate's life: it must be renewed."""
     return unix_now() > renew_at(certificate)
 
 

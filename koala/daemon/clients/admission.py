@@ -356,8 +356,8 @@ def _honoured(
     scheduler: Scheduler,
     listed: Mapping[SiteName, UserName | None],
 ) -> set[str] | None:
-    """Attributes honoured by the local managers of a component's eligible sites; None while any of
-    them is unknown."""
+    """Return the attributes honoured by the local managers of a component's eligible sites; None
+    while any of them is unknown."""
     seen = {known: s.facts.admits(owner) for known, s in scheduler.sites.items()}
     shown = {**{site: of in (None, owner) for site, of in listed.items()}, **seen}
     usable = [site for site, is_shown in shown.items() if is_shown and name in (None, site)]

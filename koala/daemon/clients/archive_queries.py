@@ -44,6 +44,6 @@ class ArchiveQueries:
 
 
 def owner_wanted(caller: Caller, owner: str) -> str | None:
-    """Owner whose jobs to read when a caller asks for those of `owner` (empty: all); None for all
-    owners."""
+    """Return the owner whose jobs to read when a caller asks for those of `owner` (empty: all);
+    None for all owners."""
     return (owner or None) if caller.sees(owner) else caller.name

@@ -96,7 +96,7 @@ class EventFeed:
         return self.watchers / LOTS_PER_S
 
     def _from_memory(self, after: int) -> list[Notice] | None:
-        """Next notices from memory; None when it does not reach back that far."""
+        """Return the next notices from memory; None when it does not reach back that far."""
         if after >= self.last:
             return []
         if not self._recent or self._recent[0].number > after + 1:

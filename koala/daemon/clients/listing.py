@@ -93,7 +93,7 @@ class Listing:
         return found, JobId(found[-1]["job"]) if is_full else None
 
     def _names(self, known: Mapping[JobId, Job]) -> list[JobId]:
-        """Ids of the jobs to read, in order of submission."""
+        """Return the ids of the jobs to read, in order of submission."""
         if not self.jobs:
             return list(known)
         return sorted((JobId(job) for job in self.jobs if job in known), key=_number)
@@ -113,7 +113,7 @@ class Listing:
 
 
 def damaged_document(job: str) -> dict[str, Any]:
-    """Placeholder in a list for an archived job that is damaged."""
+    """Return the placeholder, in a list, of an archived job that is damaged."""
     return {
         "job": job,
         "name": "",

@@ -132,7 +132,7 @@ class Logs:
         self._followed: Counter[str] = Counter()  # sources, of each user
 
     def is_awaited(self, site: SiteName | None, message: pb.FromAgent) -> bool:
-        """True for a site's answer to a pending request."""
+        """Return True for a site's answer to a pending request."""
         if message.WhichOneof("kind") != "log" or len(message.log.data) > PART_BYTES_MAX:
             return False
         asked, answer = self._pending.get(message.log.request, (None, None))
@@ -320,11 +320,11 @@ class Logs:
         return self._scheduler.ledger.get(claim) if claim is not None else None
 
     def _is_earlier(self, job: JobId, source: Source) -> bool:
-        """True when a newer attempt has begun."""
+        """Return True when a newer attempt has begun."""
         return source.attempt != self._job(job).attempts
 
     def _past_claim(self, identity: JobId, source: Source) -> tuple[SiteName, ClaimId] | None:
-        """Last claim of the component; its site keeps the folder for a while."""
+        """Return the last claim of the component; its site keeps the folder for a while."""
         job = self._job(identity)
         attempt = job.attempt
         if self._is_earlier(identity, source):

@@ -432,7 +432,7 @@ def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:
 
 
 def _shown(batch: BatchContext, caller: Caller) -> list[SiteName]:
-    """Sites visible to the caller: those that admit its jobs; all for an operator."""
+    """Return the sites visible to the caller: those that admit its jobs; all for an operator."""
     user = UserName(caller.name)
     sites = batch.scheduler.sites.values()
     return [site.name for site in sites if caller.sees("") or site.facts.admits(user)]

@@ -125,5 +125,5 @@ def _is_wanted(notice: Notice, request: pb.WatchRequest) -> bool:
 
 
 def _is_end(notice: Notice, job: str) -> bool:
-    """True for a job's last notice: there are none after its end."""
+    """Return True for a job's last notice: there are none after its end."""
     return bool(job) and notice.job == job and notice.phase in TERMINAL_PHASES

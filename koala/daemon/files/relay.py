@@ -436,7 +436,7 @@ def _append(descriptor: Descriptor, digest: Digest, content: bytes) -> None:
 
 
 def _site_of(context: _ReadContext | _StoreContext) -> str:
-    """Authenticated site at the other end; empty in plain text."""
+    """Return the authenticated site at the other end; empty in plain text."""
     uris = context.auth_context().get("peer_uri", ())
     return b" ".join(uris).decode("utf-8", "replace")
 

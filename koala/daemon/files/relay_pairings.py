@@ -93,7 +93,7 @@ class Pairings:
         return len(self._sources)
 
     def readers_of(self, reader: str, but: str) -> int:
-        """Number of one site's readers, without that of the transfer `but`."""
+        """Return the number of one site's readers, without that of the transfer `but`."""
         found = [name for name, one in self._readers.items() if one.reader == reader]
         return len(found) - (but in found)
 

@@ -109,19 +109,19 @@ class Spool:
             private_folder(made.resolve())
 
     def logs(self, place: AttemptComponent) -> Path:
-        """Folder of a component's logs."""
+        """Return the folder of a component's logs."""
         return self._component(place) / "log"
 
     def log(self, place: AttemptComponent, name: str) -> Path:
-        """Path of one log. Raises SpecError."""
+        """Return the path of one log. Raises SpecError."""
         return self.logs(place).joinpath(*check_name(name))
 
     def outputs(self, place: AttemptComponent) -> Path:
-        """Folder of a component's outputs, as received."""
+        """Return the folder of a component's outputs, as received."""
         return self._component(place) / "output"
 
     def published(self, job: str) -> Path:
-        """Folder of the outputs of a Finished job: `<label>/<name>`."""
+        """Return the folder of the outputs of a Finished job: `<label>/<name>`."""
         return self._job(job) / "output"
 
     def published_files(
@@ -204,7 +204,7 @@ class Spool:
                 shutil.rmtree(self.outputs(place))
 
     def free_bytes(self) -> int:
-        """Free space of the disk."""
+        """Return the free space of the disk."""
         return shutil.disk_usage(self._folder).free
 
     def sweep(self) -> None:
@@ -279,12 +279,13 @@ class Spool:
 
 
 def _visible_names(component: int, label: str) -> tuple[str, str]:
-    """Folder of a component's published outputs, and the one used when its label is not unique."""
+    """Return the folder of a component's published outputs, and the one used when its label is not
+    unique."""
     return escape(label), f"{escape(label)}.{component}"
 
 
 def _is_before(marked: str, attempt: int) -> bool:
-    """True when a marker is of an earlier attempt.
+    """Return True when a marker is of an earlier attempt.
 
     An attempt after a job's end exists only where the journal lost that end: the job then ran once
     more, and its new end counts.

@@ -248,7 +248,7 @@ class GroupCommit:
         return None if wake_at is None else max(wake_at, self._wake_not_before)
 
     def can_renew_leases(self, now: Instant) -> bool:
-        """True while commits work. A daemon that cannot commit must let leases expire."""
+        """Return True while commits work. A daemon that cannot commit must let leases expire."""
         since = self._committing_since
         return not self._has_failed and (since is None or now - since < COMMIT_S_MAX)
 

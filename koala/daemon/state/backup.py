@@ -174,7 +174,7 @@ def restore(backup: Path, state_dir: Path, *, progress: Progress | None = None) 
 
 
 def is_packed(path: Path) -> bool:
-    """True if the path is a backup in one file, and not the file of a journal."""
+    """Return True if the path is a backup in one file, and not the file of a journal."""
     with suppress(OSError, *_NO_TAR):
         return path.is_file() and (path.name.endswith(TAR) or tarfile.is_tarfile(path))
     return False
@@ -192,7 +192,7 @@ def open_packed(backup: Path) -> Iterator[JournalReader]:
 
 
 def _is_free(path: Path) -> bool:
-    """True if the path is an empty directory or does not exist."""
+    """Return True if the path is an empty directory or does not exist."""
     if path.is_dir():
         return not any(path.iterdir())
     return not os.path.lexists(path)

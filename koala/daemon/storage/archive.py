@@ -220,7 +220,7 @@ def check_jobs(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def is_good(row: Sequence[Any]) -> bool:
-    """True if a job or snapshot row matches its checksum."""
+    """Return True if a job or snapshot row matches its checksum."""
     *facts, body, checksum = row
     return bool(_sum(*facts, body) == checksum)
 

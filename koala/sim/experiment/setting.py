@@ -79,7 +79,7 @@ class Faults(Protocol):
     outages: Sequence[Outage]
 
     def claim_errs(self, site: SiteName, now: Instant) -> bool:
-        """True if the local manager errs on a claim."""
+        """Return True if the local manager errs on a claim."""
 
     def fails_after(self, site: SiteName, run_s: Seconds, now: Instant) -> Seconds | None:
         """Return the time after which a component that would run for `run_s` is lost; None: it is

@@ -95,7 +95,7 @@ class Usage:
             self._level[index] += sign * processors
 
     def used(self, site: SiteName) -> int:
-        """Processors in use at a site now."""
+        """Return the processors in use at a site now."""
         return sum(self._used[site])
 
     def advance(self, until: Instant) -> None:

@@ -32,8 +32,8 @@ Steps = list[tuple[Instant, int]]
 
 
 def is_unexplained_refusal(claim: ClaimNote, reports: list[SiteReport]) -> bool:
-    """True if the claim was refused although the site reported enough idle processors while it
-    waited: no load explains that."""
+    """Return True if the claim was refused although the site reported enough idle processors while
+    it waited: no load explains that."""
     if not claim.is_refused or claim.gone_at is None:
         return False
     return any(

@@ -39,7 +39,7 @@ class Column:
     guessed: Mapping[str, int]
 
     def rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Rows of its jobs and its sites."""
+        """Return the rows of its jobs and its sites."""
         return job_rows(self.scheduler), site_rows(self.chronicle)
 
 

@@ -16,8 +16,7 @@ _DAY_S = 86_400
 
 
 def draw(series: Series, found: Mapping[str, Any], path: Path) -> None:
-    """Busy and waited-for processors over time, and the distribution of waits, to a picture
-    file."""
+    """Draw busy and waited-for processors over time, and the distribution of waits, to a file."""
     drawing = Drawing(figsize=(7, 8), layout="constrained")
     busy, wanted, waited = drawing.subplots(3, 1)
     wanted.sharex(busy)

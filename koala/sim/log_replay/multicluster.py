@@ -75,7 +75,7 @@ def rule(text: str) -> SplitRule:
 
 
 def _fits(parts: Sizes, sites: Sequence[int]) -> bool:
-    """True if the empty grid holds all of them, each where most is left."""
+    """Return True if the empty grid holds all of them, each where most is left."""
     left = list(sites)
     for part in parts:
         most = max(range(len(left)), key=left.__getitem__)
@@ -239,7 +239,8 @@ class GridReplay:
         self._is_all_submitted = True
 
     def _fits_queue(self, job: GridJob, parts: Sizes) -> bool:
-        """True if a job of one component fits at the site of its queue, where alone it may run."""
+        """Return True if a job of one component fits at the site of its queue, where alone it may
+        run."""
         if job.queue is None:
             return True
         if job.queue not in self._processors:

@@ -53,11 +53,11 @@ class TrackedClaim:
     waited_for: str = ""  # the batch system's words for the wait of a claim that is withdrawn
 
     def needs_submission(self) -> bool:
-        """True when the claim has no batch job yet, and none is being submitted."""
+        """Return True when the claim has no batch job yet, and none is being submitted."""
         return not self.row.number and self.row.end is None and not self.is_submitting
 
     def is_waiting(self) -> bool:
-        """True for a wanted claim that the batch system's queue has."""
+        """Return True for a wanted claim that the batch system's queue has."""
         is_queued = self.is_listed and self.state is JobState.QUEUED
         return is_queued and not self.row.is_unwanted and self.row.end is None
 

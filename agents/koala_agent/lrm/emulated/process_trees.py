@@ -138,7 +138,7 @@ class ProcessTrees:
             self._wake.set()
 
     def _pause_s(self) -> float:
-        """Seconds until the next scan when nothing happens."""
+        """Return the seconds until the next scan when nothing happens."""
         if not self._trees:
             return math.inf
         deadlines = [

@@ -72,7 +72,7 @@ class ConservativeQueue(LocalQueue[Key]):
         return started
 
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
-        """Idle processors that are not reserved for the length of the estimate."""
+        """Return the idle processors that are not reserved for the length of the estimate."""
         return min(self.idle, self._profile.least(begin=now, end=now + estimate_s))
 
     @property

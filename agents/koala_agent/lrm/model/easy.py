@@ -79,7 +79,8 @@ class EASYQueue(LocalQueue[Key]):
         return started
 
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
-        """Idle processors that a job with this estimate may take without delaying the head."""
+        """Return the idle processors that a job with this estimate may take without delaying the
+        head."""
         if not self._waiting:
             return self.idle
         if not self.idle:

@@ -41,7 +41,7 @@ class FCFSQueue(LocalQueue[Key]):
         return started
 
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
-        """Nothing overtakes waiting jobs."""
+        """Return the idle processors; none while jobs wait, which nothing may overtake."""
         return 0 if self._waiting else self.idle
 
     def _queue(self, job: Waiting[Key]) -> None:

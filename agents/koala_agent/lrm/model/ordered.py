@@ -60,7 +60,7 @@ class OrderedQueue(LocalQueue[Key]):
         return started
 
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
-        """Nothing, while jobs wait: the place of another in the order is not known before."""
+        """Return the idle processors; none while jobs wait: another may sort before or after them."""
         return 0 if self._waiting else self.idle
 
     def _queued(self, now: float) -> dict[Key, QueuedJob]:

@@ -122,8 +122,8 @@ class Nodes:
         return sum(node.wire is not None for node in self._nodes.values())
 
     def is_known(self) -> bool:
-        """True when all have reported what is left since their main processes ended, or had the
-        time.
+        """Return True when all have reported what is left since their main processes ended, or had
+        the time.
         """
         if all(node.has_reported or node.is_lost for node in self._nodes.values()):
             return True

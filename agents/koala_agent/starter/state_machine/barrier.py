@@ -60,7 +60,7 @@ class Barrier:
         return dues if self.open_at is None else [*dues, self.open_at]
 
     def is_promising(self, now: float) -> bool:
-        """True while a promise forbids an abort."""
+        """Return True while a promise forbids an abort."""
         return self.promised_until is not None and now < self.promised_until
 
     def ready(self, now: float) -> tuple[float, ArmOrder] | None:
@@ -83,11 +83,11 @@ class Barrier:
             self.open_at = now
 
     def is_stale(self, number: tuple[int, int]) -> bool:
-        """True for an Arm that is older than the latest."""
+        """Return True for an Arm that is older than the latest."""
         return self.arming is not None and number < self.arming.number
 
     def is_promised(self, number: tuple[int, int]) -> bool:
-        """True when this very Arm was answered."""
+        """Return True when this very Arm was answered."""
         arming = self.arming
         return arming is not None and number == arming.number and arming.is_promised
 

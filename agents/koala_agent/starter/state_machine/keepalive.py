@@ -86,7 +86,7 @@ class Keepalive:
         return self.ping(now, lease_s)
 
     def is_alone(self, now: float, answered_at: float) -> bool:
-        """True when several pings in a row were not answered."""
+        """Return True when several pings in a row were not answered."""
         return now - answered_at > ALONE_PINGS * (self._ping_at - self._pinged_at)
 
     def tick(self, now: float, lease_s: float) -> list[Action]:
