@@ -32,7 +32,7 @@ Old: TypeAlias = dict[str, Any]
 
 
 def _fill_claim(claim: Claim, old: Old) -> None:
-    """Convert a claim of cores 1 and 2: the phase was a word, its data optional fields of the claim."""
+    """Convert a claim of cores 1 and 2: the phase was a word, its data were optional fields."""
     granted_at, passed_at = old.pop("granted_at", None), old.pop("passed_at", None)
     name, may_run, is_silent = (old.pop(key, False) for key in ("phase", "released", "is_silent"))
     check_in = {
@@ -77,7 +77,7 @@ def _fill_phase(cls: type) -> Callable[[Any, Old], None]:
 
 
 def _fill_job(job: Job, old: Old) -> None:
-    """Convert a job of cores 1 and 2: it had an attempt beside its phase, with data of all phases."""
+    """Convert a job of cores 1 and 2: it had an attempt beside its phase, for all phases."""
     for name in ("largest", "processors", "needed", "deadline_at"):
         old.pop(name, None)
     saved: Old = old.pop("attempt", _OldAttempt()).__dict__

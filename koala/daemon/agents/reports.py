@@ -166,8 +166,8 @@ def _of_site(
 def _of_copy(
     news: CopyReports, site: SiteName, scheduler: Scheduler, now: Instant
 ) -> Iterable[ev.Event]:
-    """Yield the event of a report of a copy; none for a repetition, or progress that is not the
-    target's."""
+    """Return the event of a report of a copy; none for a repetition. Either end may report a
+    failure, only the target anything else."""
     transfer = scheduler.files.transfers.get(TransferId(news.transfer))
     if transfer is None or site not in (transfer.source, transfer.target):
         return ()

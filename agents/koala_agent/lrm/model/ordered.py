@@ -60,7 +60,7 @@ class OrderedQueue(LocalQueue[Key]):
         return started
 
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
-        """Return the idle processors; none while jobs wait: another may sort before or after them."""
+        """Return the idle processors; none while jobs wait, which may sort before the new one."""
         return 0 if self._waiting else self.idle
 
     def _queued(self, now: float) -> dict[Key, QueuedJob]:
