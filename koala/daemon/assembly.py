@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from koala.core.model.actions import Action
-from koala.core.model.job import Finished
+from koala.core.model.job import Cancelled, Failed, Finished
 from koala.core.model.values import JobId
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.connections import SiteSessions
@@ -55,7 +55,7 @@ from koala.runtime.disk import Disk
 from koala.runtime.software import software_version
 from koala.runtime.structured_log import get_logger
 from koala.views.digest import digest
-from koala.wire import connection_limits as strangers
+from koala.wire import connection_limits
 from koala.wire.interceptors import Readable
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from koala.daemon.notifications.mqtt import MqttPublisher
     from koala.daemon.traces.export import DaemonTraces
 
-ENDS_WITHOUT_FINISHING = ("Failed", "Cancelled")
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
@@ -227,8 +226,11 @@ class _OutputQueue:
     def publish(self, notices: Sequence[Notice]) -> None:
         """Enqueue the jobs that ended without finishing."""
         for notice in notices:
-            if notice.job in self.scheduler.jobs and notice.phase in ENDS_WITHOUT_FINISHING:
-                self.enqueue(JobId(notice.job))
+            job = self.scheduler.jobs.get(JobId(notice.job))
+            if job is None or notice.phase != job.phase_name:
+                continue
+            if isinstance(job.phase, Failed | Cancelled):
+                self.enqueue(job.id)
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -456,7 +458,7 @@ def _service(
 
 def _server(listeners: Listeners, first: Sequence[grpc.aio.ServerInterceptor]) -> grpc.aio.Server:
     return grpc.aio.server(
-        options=SERVER_OPTIONS + strangers.options(listeners.ports),
+        options=SERVER_OPTIONS + connection_limits.options(listeners.ports),
         interceptors=(*first, Readable(listeners.flood_guard), listeners.interceptor()),
     )
 

@@ -23,7 +23,7 @@ from koala.daemon.state.initialization import INIT, require_initialized
 from koala.errors import ConfigError, DiskError, KoalaError
 from koala.runtime.standard_streams import log_stream, open_standard_streams
 from koala.runtime.structured_log import configure_logging, get_logger
-from koala.wire import connection_limits as strangers
+from koala.wire import connection_limits
 from koala.wire.grpc_shutdown import run_and_drain
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
@@ -41,7 +41,7 @@ def run(config_path: Path, *, accept_loss: bool = False, may_begin: bool = False
     os.umask(0o077)  # all files are private, whatever the inherited mask
     require_initialized(config.state_dir, may_begin=may_begin)
     configure_logging(config.log_level)
-    strangers.raise_limit()
+    connection_limits.raise_limit()
 
     async def until_signal() -> None:
         stop = asyncio.Event()

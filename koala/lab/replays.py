@@ -15,7 +15,7 @@ from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
 from koala.lab.workloads import Log, format_of
 from koala.runtime.own_functions import name_of
-from koala.sim.log_replay import replay as traces
+from koala.sim.log_replay import replay
 from koala.sim.options import policy_name
 from koala.workload.arrivals import Overrun
 
@@ -58,7 +58,7 @@ class Replay:
     ) -> Result:
         """Replay it. `progress` gets the number of bytes that were read. Raises WorkloadError."""
         path = Path(self.log.path)
-        setting = traces.ReplaySetting(
+        setting = replay.ReplaySetting(
             path=path,
             form=format_of(path, self.log.format),
             discipline=self._policy(),
@@ -68,7 +68,7 @@ class Replay:
         )
         with TemporaryDirectory(prefix="koala-") as folder:
             jobs = Path(folder) / "jobs.csv" if has_jobs else None
-            document = traces.Replay(setting, jobs_out=jobs).run(progress or _ignore)
+            document = replay.Replay(setting, jobs_out=jobs).run(progress or _ignore)
             rows = Rows(()) if jobs is None else _rows(jobs)
         return Result(
             name=str(self), seed=seed, metrics=dict(flat(document)), jobs=rows, document=document

@@ -30,13 +30,13 @@ from typing import TypeAlias
 from urllib.parse import unquote
 
 from koala.runtime.structured_log import get_logger
-from koala.wire import connection_limits as strangers
+from koala.wire import connection_limits
 
 STRANGER_BYTES = 2**20
 """Most bytes of an unauthenticated connection. Its first call is answered before the body
 is read, so this is for the handshake, headers, and gRPC's own frames (64 kB)."""
 
-STRANGER_S = strangers.IDLE_S + 30
+STRANGER_S = connection_limits.IDLE_S + 30
 """Longest life of such a connection. gRPC closes an idle one before."""
 
 KNOWN_BYTES = 64 * 2**20

@@ -11,7 +11,7 @@ from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
 
 
-def news(scheduler: Scheduler, now: Instant) -> Iterator[ev.Event]:
+def next_events(scheduler: Scheduler, now: Instant) -> Iterator[ev.Event]:
     """Generate events of all claims and copies, each once; none when all wait for an instant."""
     for claim in list(scheduler.ledger.values()):
         found = _of_claim(scheduler, claim, now)

@@ -36,7 +36,7 @@ from koala.core.snapshot import load, save
 from koala.policies import chosen
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.views.digest import digest
-from tests.core.fair import news, report
+from tests.core.fair import next_events, report
 from tests.harness.builders import a_component, a_spec
 
 SITES = [SiteName(name) for name in ("a", "b", "c")]
@@ -370,7 +370,7 @@ class Machine(RuleBasedStateMachine):
         self.submit(spec=a_spec(4, 4, file="f"), again=False, before={})
         for _ in range(STEPS_MAX):
             said = 0
-            for event in news(scheduler, self.now):
+            for event in next_events(scheduler, self.now):
                 self.tell(event)
                 said += 1
             for site in SITES:

@@ -103,10 +103,10 @@ def test_whatever_bytes_an_agent_sends_are_a_value_or_an_error_of_ours(data: byt
 def test_a_registration_says_what_its_local_manager_acts_on() -> None:
     facts = pb.Facts(processors=4, grace_s=1.0, honours=["queue", "project"], may_kill_local=True)
     message = pb.FromAgent(register=pb.Register(protocol=PROTOCOL, site="delft", facts=facts))
-    news = FROM_AGENT.decode(message)
-    assert isinstance(news, messages.Register)
-    assert news.facts.honours == ("queue", "project")
-    assert news.facts.may_kill_local
+    decoded = FROM_AGENT.decode(message)
+    assert isinstance(decoded, messages.Register)
+    assert decoded.facts.honours == ("queue", "project")
+    assert decoded.facts.may_kill_local
 
 
 @pytest.mark.parametrize(
@@ -142,11 +142,11 @@ def test_facts_that_no_site_can_have_are_refused(facts: dict[str, Any], words: s
 )
 def test_where_a_site_is_reached_is_taken_as_it_is(address: str, serves: str) -> None:
     facts = pb.Facts(processors=4, address=address, serves=serves)
-    news = FROM_AGENT.decode(
+    decoded = FROM_AGENT.decode(
         pb.FromAgent(register=pb.Register(protocol=PROTOCOL, site="delft", facts=facts))
     )
-    assert isinstance(news, messages.Register)
-    assert (news.facts.address, news.facts.serves) == (address, serves)
+    assert isinstance(decoded, messages.Register)
+    assert (decoded.facts.address, decoded.facts.serves) == (address, serves)
 
 
 texts = st.text(max_size=12)
@@ -216,15 +216,15 @@ def test_what_is_read_can_be_journaled(message: pb.FromAgent) -> None:
     import msgspec
 
     try:
-        news = FROM_AGENT.decode(message)
+        decoded = FROM_AGENT.decode(message)
     except SpecError:
         return
-    if news is None:
+    if decoded is None:
         return
-    if isinstance(news, messages.Ping):  # its instant is the starter's own and only given back
+    if isinstance(decoded, messages.Ping):  # its instant is the starter's own and only given back
         return
-    text = msgspec.json.encode(news)
-    assert msgspec.json.decode(text, type=type(news)) == news
+    text = msgspec.json.encode(decoded)
+    assert msgspec.json.decode(text, type=type(decoded)) == decoded
 
 
 def test_a_claims_end_is_read_whole() -> None:
@@ -237,19 +237,23 @@ def test_a_claims_end_is_read_whole() -> None:
             end=pb.End(kind="wall-time", reason="over", statuses=[-15, 0], ended_at=20.0),
         )
     )
-    news = FROM_AGENT.decode(message)
-    assert isinstance(news, messages.Report)
-    assert (news.claim, news.state, news.passed_at) == ("j1/2/0/1", messages.ReportState.GONE, 12.5)
-    assert news.end is not None
-    assert (news.end.kind, news.end.statuses) == (EndKind.WALL_TIME, (-15, 0))
+    decoded = FROM_AGENT.decode(message)
+    assert isinstance(decoded, messages.Report)
+    assert (decoded.claim, decoded.state, decoded.passed_at) == (
+        "j1/2/0/1",
+        messages.ReportState.GONE,
+        12.5,
+    )
+    assert decoded.end is not None
+    assert (decoded.end.kind, decoded.end.statuses) == (EndKind.WALL_TIME, (-15, 0))
 
 
 def test_the_machines_of_an_allocation_are_read() -> None:
     report = pb.ClaimReport(claim="j1/1/0/1", state=pb.CLAIM_STATE_GRANTED, address="10.0.0.7")
     report.hosts.add(name="n7", processors=2)
-    news = FROM_AGENT.decode(pb.FromAgent(claim=report))
-    assert isinstance(news, messages.Report)
-    assert (news.address, news.hosts) == ("10.0.0.7", (("n7", 2),))
+    decoded = FROM_AGENT.decode(pb.FromAgent(claim=report))
+    assert isinstance(decoded, messages.Report)
+    assert (decoded.address, decoded.hosts) == ("10.0.0.7", (("n7", 2),))
 
 
 def test_an_agent_cannot_say_that_a_claim_was_fenced() -> None:
@@ -325,6 +329,6 @@ def test_numbers_and_addresses_arrive_as_they_left() -> None:
             armed=pb.ArmNumber(epoch=4, counter=9),
         )
     )
-    news = FROM_AGENT.decode(armed)
-    assert isinstance(news, messages.Report)
-    assert news.armed == ArmNumber(epoch=4, counter=9)
+    decoded = FROM_AGENT.decode(armed)
+    assert isinstance(decoded, messages.Report)
+    assert decoded.armed == ArmNumber(epoch=4, counter=9)

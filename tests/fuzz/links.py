@@ -94,21 +94,23 @@ def check_upward(case: list[bytes]) -> None:
     assert others, "the grid of this test has a claim elsewhere"
     for data in case:
         try:
-            news = FROM_AGENT.decode(pb.FromAgent.FromString(data))
+            message = FROM_AGENT.decode(pb.FromAgent.FromString(data))
         except DecodeError:
             continue
         except SpecError as error:
             require_readable(str(error))
             continue
-        if news is None:
+        if message is None:
             continue
-        if isinstance(news, Register):
-            if news.spoken is None or news.site != site:
+        if isinstance(message, Register):
+            if message.spoken is None or message.site != site:
                 continue
-            events = list(reports.registration_events(news, (), scheduler, ReplicaReports(), now))
+            events = list(
+                reports.registration_events(message, (), scheduler, ReplicaReports(), now)
+            )
         else:
-            events = [*_events(news, site, scheduler, replicas, now)]
-        if isinstance(news, Report) and news.claim in others:
+            events = [*_events(message, site, scheduler, replicas, now)]
+        if isinstance(message, Report) and message.claim in others:
             assert not events, f"{events} of another site's claim"
         for event in events:
             now += 1.0
@@ -119,16 +121,16 @@ def check_upward(case: list[bytes]) -> None:
 
 
 def _events(
-    news: FromAgent, site: SiteName, scheduler: Scheduler, replicas: ReplicaReports, now: float
+    message: FromAgent, site: SiteName, scheduler: Scheduler, replicas: ReplicaReports, now: float
 ) -> Iterator[ev.Event]:
     """The events of what is no registration."""
-    match news:
+    match message:
         case FileFound() | FileRemoved():
-            return replicas.events_of(news, site, scheduler)
+            return replicas.events_of(message, site, scheduler)
         case Register() | InventoryEnd() | Beat() | Goodbye():
             return iter(())
         case _:
-            return reports.report_events(news, site, scheduler, rtt_s=0.0, now=now)
+            return reports.report_events(message, site, scheduler, rtt_s=0.0, now=now)
 
 
 def check_downward(case: list[bytes]) -> None:

@@ -98,26 +98,30 @@ class Life:
         self.now = until
 
     def hear(self, site: SiteName, data: bytes) -> None:
-        """Do with news what the daemon does with what a live session says."""
+        """Do with a message what the daemon does with what a live session says."""
         try:
-            news = FROM_AGENT.decode(pb.FromAgent.FromString(data))
+            message = FROM_AGENT.decode(pb.FromAgent.FromString(data))
         except DecodeError:
             return
         except SpecError as error:
             require_readable(str(error))
             return
-        if isinstance(news, Register):
-            if news.spoken is not None and news.site == site:
+        if isinstance(message, Register):
+            if message.spoken is not None and message.site == site:
                 for event in reports.registration_events(
-                    news, (), self.scheduler, self.replicas, self.now
+                    message, (), self.scheduler, self.replicas, self.now
                 ):
                     self.happen(event)
-        elif isinstance(news, FileFound | FileRemoved):
-            for event in self.replicas.events_of(news, site, self.scheduler):
+        elif isinstance(message, FileFound | FileRemoved):
+            for event in self.replicas.events_of(message, site, self.scheduler):
                 self.happen(event)
-        elif isinstance(news, Report | SiteFigures | TransferFinished | TransferFailed):
-            is_foreign = isinstance(news, Report) and reports.is_foreign(news, site, self.scheduler)
-            for event in reports.report_events(news, site, self.scheduler, rtt_s=0.0, now=self.now):
+        elif isinstance(message, Report | SiteFigures | TransferFinished | TransferFailed):
+            is_foreign = isinstance(message, Report) and reports.is_foreign(
+                message, site, self.scheduler
+            )
+            for event in reports.report_events(
+                message, site, self.scheduler, rtt_s=0.0, now=self.now
+            ):
                 assert not is_foreign, f"{event} of another site's claim"
                 self.happen(event)
 

@@ -36,7 +36,7 @@ from koala_agent.claims.events import (
     ToStarter,
 )
 from koala_agent.claims.folder import StarterRecord
-from koala_agent.starter import messages as line
+from koala_agent.starter import messages as starter_messages
 
 Message = dict[str, object]
 
@@ -45,25 +45,25 @@ NONCE_BYTES_MAX = 64
 
 def encode(message: ToStarter) -> Message:
     """Encode a message to a starter."""
-    return line.to_message(_message(message))
+    return starter_messages.to_message(_message(message))
 
 
-def _message(message: ToStarter) -> line.Message:  # noqa: C901 - a line a kind
+def _message(message: ToStarter) -> starter_messages.Message:  # noqa: C901 - a line a kind
     match message:
         case Adopted(leases=leases, clock=clock, boot=boot):
-            return line.AdoptOrder(
+            return starter_messages.AdoptOrder(
                 hold_lease_s=leases.hold_lease_s,
                 run_lease_s=leases.run_lease_s,
                 kill_s=leases.kill_s,
                 clock=None if clock is None else _clock_sample(clock, boot),
             )
         case Dismissed(reason=reason):
-            return line.DismissOrder(reason=reason)
+            return starter_messages.DismissOrder(reason=reason)
         case EndNoted():
-            return line.EndAcknowledged()
+            return starter_messages.EndAcknowledged()
         case messages.TryPaths(label=label, address=address, listens=listens, limit_s=limit_s):
             targets = tuple((t.label, t.address, t.port, t.claim) for t in message.targets)
-            return line.PathsOrder(
+            return starter_messages.PathsOrder(
                 label=label,
                 address=address,
                 listens=tuple(listens),
@@ -71,7 +71,7 @@ def _message(message: ToStarter) -> line.Message:  # noqa: C901 - a line a kind
                 limit_s=limit_s,
             )
         case messages.Arm(claim=claim, number=number, peers=peers):
-            return line.ArmOrder(
+            return starter_messages.ArmOrder(
                 number=(number.epoch, number.counter),
                 release_at=message.release_at,
                 late_s=message.late_s,
@@ -79,35 +79,37 @@ def _message(message: ToStarter) -> line.Message:  # noqa: C901 - a line a kind
             )
         case messages.Release(number=number, release_at=release_at):
             said = (number.epoch, number.counter)
-            return line.ReleaseOrder(number=said, release_at=release_at)
+            return starter_messages.ReleaseOrder(number=said, release_at=release_at)
         case messages.Pace(share=share):
-            return line.PaceOrder(share=share)
+            return starter_messages.PaceOrder(share=share)
         case messages.Stop():
-            return line.StopOrder()
+            return starter_messages.StopOrder()
         case messages.Pong(sent_at=sent_at, now=now):
-            return line.PingAnswered(sent_at=sent_at, now=now)
+            return starter_messages.PingAnswered(sent_at=sent_at, now=now)
         case messages.KvAnswer(request=request, ok=ok, value=value, error=error):
-            return line.RequestAnswered(request=request, ok=ok, value=value, error=error)
+            return starter_messages.RequestAnswered(
+                request=request, ok=ok, value=value, error=error
+            )
 
 
 def _clock_sample(clock: tuple[float, float, float], boot: str) -> Message:
     at, half_s, offset_s = clock
-    sample = line.ClockSample(boot=boot, at=at, half_s=half_s, offset_s=offset_s)
-    return line.to_json(sample)
+    sample = starter_messages.ClockSample(boot=boot, at=at, half_s=half_s, offset_s=offset_s)
+    return starter_messages.to_json(sample)
 
 
 def decode(claim: ClaimId, nonce: str, message: Message) -> Event:
     """Decode a starter's message. Raises ValueError with what is wrong and what is allowed."""
     match message.get("kind"):
-        case line.ArmAnswered.KIND:
-            armed = line.read(line.ArmAnswered, message)
+        case starter_messages.ArmAnswered.KIND:
+            armed = starter_messages.read(starter_messages.ArmAnswered, message)
             return StarterArmed(claim=claim, nonce=nonce, number=_arm_number(armed.number))
-        case line.PassReported.KIND:
-            passed = line.read(line.PassReported, message)
+        case starter_messages.PassReported.KIND:
+            passed = starter_messages.read(starter_messages.PassReported, message)
             passed_at = _passed_at(passed.passed_at)
             return StarterPassed(claim=claim, nonce=nonce, passed_at=passed_at)
-        case line.EndReported.KIND:
-            ended = line.read(line.EndReported, message)
+        case starter_messages.EndReported.KIND:
+            ended = starter_messages.read(starter_messages.EndReported, message)
             return StarterEnded(claim=claim, nonce=nonce, end=_end(ended.end))
         case _:
             return StarterSaid(nonce=nonce, message=_for_daemon(claim, nonce, message))
@@ -118,15 +120,15 @@ def _for_daemon(
 ) -> Ping | PathsReport | Progress | KvPut | KvGet:
     """Decode a message that the daemon gets. Raises ValueError."""
     match message.get("kind"):
-        case line.PingSent.KIND:
-            ping = line.read(line.PingSent, message)
+        case starter_messages.PingSent.KIND:
+            ping = starter_messages.read(starter_messages.PingSent, message)
             sent_at = _bounded("sent_at", ping.sent_at, least=-AMOUNT_MAX)
             return Ping(claim=claim, nonce=nonce, sent_at=sent_at)
-        case line.PathsTried.KIND:
-            tried = line.read(line.PathsTried, message)
+        case starter_messages.PathsTried.KIND:
+            tried = starter_messages.read(starter_messages.PathsTried, message)
             return PathsReport(claim=claim, problem=_text("problem", tried.problem, most=2000))
-        case line.ProgressReported.KIND:
-            report = line.read(line.ProgressReported, message)
+        case starter_messages.ProgressReported.KIND:
+            report = starter_messages.read(starter_messages.ProgressReported, message)
             return Progress(
                 claim=claim,
                 cycle=_whole("cycle", report.cycle),
@@ -134,16 +136,16 @@ def _for_daemon(
                 is_told=report.is_told,
                 can_pace=report.can_pace,
             )
-        case line.ValuePut.KIND:
-            put = line.read(line.ValuePut, message)
+        case starter_messages.ValuePut.KIND:
+            put = starter_messages.read(starter_messages.ValuePut, message)
             return KvPut(
                 claim=claim,
                 request=_whole("request", put.request),
                 name=_text("name", put.name, most=256),
                 value=_text("value", put.value, most=4096),
             )
-        case line.ValueAsked.KIND:
-            asked = line.read(line.ValueAsked, message)
+        case starter_messages.ValueAsked.KIND:
+            asked = starter_messages.read(starter_messages.ValueAsked, message)
             return KvGet(
                 claim=claim,
                 request=_whole("request", asked.request),
@@ -156,9 +158,9 @@ def _for_daemon(
 
 def checked_in(message: Message, address: str = "") -> CheckedIn:
     """Decode a hello that came from this address. Raises ValueError."""
-    if message.get("kind") != line.Hello.KIND:
+    if message.get("kind") != starter_messages.Hello.KIND:
         raise ValueError(f"{str(message.get('kind'))[:40]!r} instead of a hello")
-    hello = line.read(line.Hello, message)
+    hello = starter_messages.read(starter_messages.Hello, message)
     if not is_claim_id(hello.claim):
         raise ValueError(f"{hello.claim[:80]!r} is no claim")
     return CheckedIn(
@@ -175,8 +177,10 @@ def checked_in(message: Message, address: str = "") -> CheckedIn:
 def record_of(passed: Message | None, ended: Message | None) -> StarterRecord | None:
     """Decode a starter's two record files; None for unreadable ones."""
     try:
-        pass_ = None if passed is None else line.read(line.PassRecord, passed)
-        end = None if ended is None else line.read(line.EndRecord, ended)
+        pass_ = (
+            None if passed is None else starter_messages.read(starter_messages.PassRecord, passed)
+        )
+        end = None if ended is None else starter_messages.read(starter_messages.EndRecord, ended)
         if pass_ is not None and end is not None and pass_.nonce != end.nonce:
             end = None  # of a second start by the batch system, which never passed
         written = pass_ or end
@@ -193,7 +197,7 @@ def record_of(passed: Message | None, ended: Message | None) -> StarterRecord | 
 
 def _end(reported: Message) -> ClaimEnd:
     """Decode an end as starters report it. Raises ValueError that names what is wrong."""
-    end = line.read(line.End, reported)
+    end = starter_messages.read(starter_messages.End, reported)
     if len(end.statuses) > STATUSES_MAX or not all(-256 < status < 256 for status in end.statuses):
         raise ValueError(
             f"statuses = {str(end.statuses)[:200]}: allowed are exit statuses and signals"

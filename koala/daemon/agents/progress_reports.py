@@ -27,9 +27,11 @@ class ProgressGatherer:
     def __init__(self) -> None:
         self._jobs: dict[tuple[JobId, int], _Cycles] = {}
 
-    def add(self, news: Progress, site: SiteName, scheduler: Scheduler) -> ProgressReported | None:
+    def add(
+        self, report: Progress, site: SiteName, scheduler: Scheduler
+    ) -> ProgressReported | None:
         """Add a component's report; return the event when it completes its cycle."""
-        claim = scheduler.ledger.get(news.claim)
+        claim = scheduler.ledger.get(report.claim)
         if claim is None or claim.site != site:
             return None
         attempt = live_attempt(scheduler, claim.job, claim.attempt)
@@ -42,22 +44,22 @@ class ProgressGatherer:
         if key not in self._jobs:
             self._drop_ended(scheduler)
         cycles = self._jobs.setdefault(key, {})
-        reported = cycles.setdefault(news.cycle, {})
+        reported = cycles.setdefault(report.cycle, {})
         reported[claim.component] = MemberReport(
             component=claim.component,
-            work=news.work,
-            is_told=news.is_told,
-            can_pace=news.can_pace,
+            work=report.work,
+            is_told=report.is_told,
+            can_pace=report.can_pace,
         )
         if any(member.component not in reported for member in controlled_members(attempt)):
             while len(cycles) > CYCLES_MAX:
                 del cycles[min(cycles)]
             return None
-        for cycle in [cycle for cycle in cycles if cycle <= news.cycle]:
+        for cycle in [cycle for cycle in cycles if cycle <= report.cycle]:
             del cycles[cycle]
         members = tuple(reported[component] for component in sorted(reported))
         return ProgressReported(
-            job=job.id, attempt=claim.attempt, cycle=news.cycle, members=members
+            job=job.id, attempt=claim.attempt, cycle=report.cycle, members=members
         )
 
     def _drop_ended(self, scheduler: Scheduler) -> None:

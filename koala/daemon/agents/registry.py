@@ -65,7 +65,7 @@ REGISTRATIONS_PER_S = 1.0
 all the site's facts, and recomputes the tries of all jobs with a deadline."""
 RTT_NEWS_RATIO = 2.0
 """A round trip that grew or shrank by so much is reported to the core at once."""
-RTT_NEWS_MIN_S = 0.005  # no change below is news
+RTT_CHANGE_MIN_S = 0.005  # a smaller change is not passed on
 
 log = get_logger()
 
@@ -207,12 +207,13 @@ class AgentRegistry:
         """Handle a message of an agent."""
         session = connection.session
         try:
-            news = codec.FROM_AGENT.decode(message)
+            decoded = codec.FROM_AGENT.decode(message)
         except SpecError as error:
             outputs = session.reject_message(str(error))
         else:
             size_bytes = 0 if session.is_live else message.ByteSize()
-            outputs = [] if news is None else session.receive(news, self._clock.now(), size_bytes)
+            now = self._clock.now()
+            outputs = [] if decoded is None else session.receive(decoded, now, size_bytes)
         self._carry_out(connection, outputs)
 
     def wake(self, connection: AgentConnection) -> None:
@@ -247,8 +248,8 @@ class AgentRegistry:
                     connection.send(messages)
                 case JoinSession():
                     self._join(connection, output)
-                case DeliverMessage(news):
-                    self._handle(connection, news)
+                case DeliverMessage(report):
+                    self._handle(connection, report)
                 case RoundTripMeasured(rtt_s):
                     self._measure(connection, rtt_s)
                 case JournalForked(site=site, mark=mark):
@@ -331,19 +332,19 @@ class AgentRegistry:
             *self._links.additions.orders(site),
         ]
         self._carry_out(connection, connection.session.join(messages, now))
-        for news in inventory:
-            if isinstance(news, Report):
-                if news.end is not None and news.claim not in self._scheduler.ledger:
-                    self._sessions.send(site, Acknowledge(claim=news.claim))
+        for report in inventory:
+            if isinstance(report, Report):
+                if report.end is not None and report.claim not in self._scheduler.ledger:
+                    self._sessions.send(site, Acknowledge(claim=report.claim))
             else:
-                self._links.answer(site, news)
-                self._links.additions.note(site, news, self._objection(site, news))
+                self._links.answer(site, report)
+                self._links.additions.note(site, report, self._objection(site, report))
 
-    def _objection(self, site: SiteName, news: AgentReport) -> str:
+    def _objection(self, site: SiteName, report: AgentReport) -> str:
         """Return why a report of a file does not count; empty for any other."""
-        if not isinstance(news, FileFound):
+        if not isinstance(report, FileFound):
             return ""
-        return self._replica_reports.objection(news, site, self._scheduler)
+        return self._replica_reports.objection(report, site, self._scheduler)
 
     def _take_registration_token(self, connection: AgentConnection) -> bool:
         """Consume a registration token of the site; False when it registers too often."""
@@ -356,67 +357,67 @@ class AgentRegistry:
         bucket.consume(1)
         return True
 
-    def _handle(self, connection: AgentConnection, news: AgentReport) -> None:
+    def _handle(self, connection: AgentConnection, report: AgentReport) -> None:
         """Answer a request, or post a report to the event loop."""
         site = connection.site
         assert site is not None
-        if self._links.answer(site, news):
+        if self._links.answer(site, report):
             return
-        if isinstance(news, SiteFigures):
-            connection.report = news
+        if isinstance(report, SiteFigures):
+            connection.report = report
             connection.reported_rtt_s = connection.session.rtt_s or 0.0
             known = self._scheduler.sites.get(site)
-            is_other = known is not None and reports.contradicts_facts(news, known.facts)
+            is_other = known is not None and reports.contradicts_facts(report, known.facts)
             if known and is_other and not self._take_registration_token(connection):
                 # Its next report repeats the change.
-                news = replace(news, processors=0, resources=known.facts.resources)
+                report = replace(report, processors=0, resources=known.facts.resources)
 
         def handle_report(batch: BatchContext) -> bool:
-            is_known = not isinstance(news, Report) or news.claim in batch.scheduler.ledger
-            self._handle_report(connection, site, news, batch)
+            is_known = not isinstance(report, Report) or report.claim in batch.scheduler.ledger
+            self._handle_report(connection, site, report, batch)
             return is_known
 
         def answer(is_known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - post's form
             connection.reports -= 1
             connection.stream.report_committed()
-            self._links.additions.note(site, news, self._objection(site, news))
-            if isinstance(news, Report) and not is_known:
+            self._links.additions.note(site, report, self._objection(site, report))
+            if isinstance(report, Report) and not is_known:
                 # Acknowledge the end of an unknown claim; stop one that still lives.
-                is_gone = news.end is not None
-                self._sessions.send(site, (Acknowledge if is_gone else Stop)(claim=news.claim))
+                is_gone = report.end is not None
+                self._sessions.send(site, (Acknowledge if is_gone else Stop)(claim=report.claim))
 
         connection.reports += 1
         self._event_loop.post(handle_report, answer)
 
     def _handle_report(
-        self, connection: AgentConnection, site: SiteName, news: AgentReport, batch: BatchContext
+        self, connection: AgentConnection, site: SiteName, report: AgentReport, batch: BatchContext
     ) -> None:
         """Emit the events of a report into a batch."""
         scheduler = batch.scheduler
-        match news:
+        match report:
             case Progress():
-                reported = self._progress_reports.add(news, site, scheduler)
+                reported = self._progress_reports.add(report, site, scheduler)
                 if reported is not None:
                     batch.emit(reported)
             case FileFound() | FileRemoved():
-                objection = self._replica_reports.objection(news, site, scheduler)
+                objection = self._replica_reports.objection(report, site, scheduler)
                 if objection:
-                    log.warning("file.not_counted", site=site, file=news.file, reason=objection)
-                for event in self._replica_reports.events_of(news, site, scheduler):
+                    log.warning("file.not_counted", site=site, file=report.file, reason=objection)
+                for event in self._replica_reports.events_of(report, site, scheduler):
                     batch.emit(event)
             case _:
-                if isinstance(news, Report) and reports.is_foreign(news, site, scheduler):
-                    log.warning("claim.foreign", site=site, claim=news.claim)
+                if isinstance(report, Report) and reports.is_foreign(report, site, scheduler):
+                    log.warning("claim.foreign", site=site, claim=report.claim)
                 rtt_s = connection.reported_rtt_s
                 for event in reports.report_events(
-                    news, site, scheduler, rtt_s=rtt_s, now=batch.now
+                    report, site, scheduler, rtt_s=rtt_s, now=batch.now
                 ):
                     batch.emit(event)
 
     def _measure(self, connection: AgentConnection, rtt_s: Seconds) -> None:
         """Report a round trip that is far from the one from which the core derives leads."""
         site, report, known_s = connection.site, connection.report, connection.reported_rtt_s
-        shorter_s, longer_s = sorted(max(value, RTT_NEWS_MIN_S) for value in (known_s, rtt_s))
+        shorter_s, longer_s = sorted(max(value, RTT_CHANGE_MIN_S) for value in (known_s, rtt_s))
         if site is None or report is None or longer_s <= RTT_NEWS_RATIO * shorter_s:
             return
         connection.reported_rtt_s = rtt_s

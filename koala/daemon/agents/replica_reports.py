@@ -36,48 +36,53 @@ class ReplicaReports:
         """Return True when the site reports the file, with whatever content."""
         return file in self._reported.get(site, {})
 
-    def objection(self, news: FileReports, site: SiteName, scheduler: Scheduler) -> str:
+    def objection(self, report: FileReports, site: SiteName, scheduler: Scheduler) -> str:
         """Return the reason why a report does not count now; empty when it does."""
         reported = self._reported.get(site, {})
-        if isinstance(news, FileRemoved):
+        if isinstance(report, FileRemoved):
             return ""
-        file = FileName(news.file)
+        file = FileName(report.file)
         if file not in reported and len(reported) >= self._files_max:
             return f"the site has {self._files_max} files already: no more are taken"
         known = scheduler.replicas.get(file)
-        if known is None or (known.size_bytes, known.checksum) == (news.size_bytes, news.checksum):
+        if known is None or (known.size_bytes, known.checksum) == (
+            report.size_bytes,
+            report.checksum,
+        ):
             return ""
         others = ", ".join(other for other in known.sites if other != site)
         return f"another content is held by {others}: remove it there first" if others else ""
 
-    def events_of(self, news: FileReports, site: SiteName, scheduler: Scheduler) -> Iterator[Event]:
+    def events_of(
+        self, report: FileReports, site: SiteName, scheduler: Scheduler
+    ) -> Iterator[Event]:
         """Record a report and yield its events; handle each before asking for the next."""
-        file = FileName(news.file)
-        objection = self.objection(news, site, scheduler)
+        file = FileName(report.file)
+        objection = self.objection(report, site, scheduler)
         reported = self._reported.setdefault(site, {})
-        if isinstance(news, FileRemoved):
+        if isinstance(report, FileRemoved):
             reported.pop(file, None)
         elif not objection or len(reported) < self._files_max:
-            reported[file] = news
+            reported[file] = report
         known = scheduler.replicas.get(file)
         is_listed = known is not None and site in known.sites
-        if isinstance(news, FileRemoved) or objection:
+        if isinstance(report, FileRemoved) or objection:
             if is_listed:
                 yield ReplicaRemoved(file=file, site=site)
                 yield from self._successors(file, scheduler)
             return
         is_same = known is not None and (
-            (known.size_bytes, known.checksum) == (news.size_bytes, news.checksum)
+            (known.size_bytes, known.checksum) == (report.size_bytes, report.checksum)
         )
         if not (is_listed and is_same):
             yield ReplicaAdded(
-                file=file, site=site, size_bytes=news.size_bytes, checksum=news.checksum
+                file=file, site=site, size_bytes=report.size_bytes, checksum=report.checksum
             )
 
     def _successors(self, file: FileName, scheduler: Scheduler) -> Iterator[Event]:
         """Yield the events of other sites' reports that count once the former content is gone."""
         for site in sorted(self._reported):
             if file not in scheduler.replicas or site not in scheduler.replicas[file].sites:
-                news = self._reported[site].get(file)
-                if news is not None and not self.objection(news, site, scheduler):
-                    yield from self.events_of(news, site, scheduler)
+                report = self._reported[site].get(file)
+                if report is not None and not self.objection(report, site, scheduler):
+                    yield from self.events_of(report, site, scheduler)

@@ -59,126 +59,126 @@ def registration_events(
         facts = replace(facts, resources=site.facts.resources)
     yield ev.SiteRegistered(site=name, facts=facts, idle=min(registration.idle, facts.processors))
     replica_reports.reset(name)
-    for news in inventory:
-        if isinstance(news, FileFound | FileRemoved):
-            yield from replica_reports.events_of(news, name, scheduler)
+    for report in inventory:
+        if isinstance(report, FileFound | FileRemoved):
+            yield from replica_reports.events_of(report, name, scheduler)
         else:
-            yield from report_events(news, name, scheduler, rtt_s=0.0, now=now)
+            yield from report_events(report, name, scheduler, rtt_s=0.0, now=now)
     for file, replica in tuple(scheduler.replicas.items()):
         if name in replica.sites and not replica_reports.is_reported(name, file):
             yield from replica_reports.events_of(FileRemoved(file=file), name, scheduler)
 
 
 def report_events(
-    news: AgentReport, site: SiteName, scheduler: Scheduler, *, rtt_s: Seconds, now: Instant
+    report: AgentReport, site: SiteName, scheduler: Scheduler, *, rtt_s: Seconds, now: Instant
 ) -> Iterator[ev.Event]:
     """Yield the events of one report; handle each before asking for the next.
 
     Reports of files are `ReplicaReports`' part.
     """
-    match news:
+    match report:
         case Report():
-            claim = scheduler.ledger.get(news.claim)
+            claim = scheduler.ledger.get(report.claim)
             if claim is not None and claim.site == site:
-                yield from _of_claim(_plausible(news, claim, now), claim)
+                yield from _of_claim(_plausible(report, claim, now), claim)
         case PathsReport():
-            claim = scheduler.ledger.get(news.claim)
+            claim = scheduler.ledger.get(report.claim)
             if claim is not None and claim.site == site:
-                yield ev.PathsTried(claim=claim.id, problem=news.problem)
+                yield ev.PathsTried(claim=claim.id, problem=report.problem)
         case SiteFigures():
-            yield from _of_site(news, site, scheduler, rtt_s)
+            yield from _of_site(report, site, scheduler, rtt_s)
         case TransferProgress() | TransferFinished() | TransferFailed():
-            yield from _of_copy(news, site, scheduler, now)
+            yield from _of_copy(report, site, scheduler, now)
         case _:
             pass
 
 
-def is_foreign(news: Report, site: SiteName, scheduler: Scheduler) -> bool:
+def is_foreign(report: Report, site: SiteName, scheduler: Scheduler) -> bool:
     """Return True when the claim belongs to another site."""
-    claim = scheduler.ledger.get(news.claim)
+    claim = scheduler.ledger.get(report.claim)
     return claim is not None and claim.site != site
 
 
-def _plausible(news: Report, claim: Claim, now: Instant) -> Report:
+def _plausible(report: Report, claim: Claim, now: Instant) -> Report:
     """Clamp the instants of a report to between claiming and now, give or take clock errors, and
     its statuses to the number of processes."""
-    end = news.end
+    end = report.end
     if end is not None:
         end = replace(end, statuses=end.statuses[: claim.processors])
     if end is not None and end.ended_at is not None:
         end = replace(end, ended_at=_between(claim.asked_at, end.ended_at, now))
-    passed_at = news.passed_at
+    passed_at = report.passed_at
     if passed_at is not None:
         passed_at = _between(claim.asked_at, passed_at, now)
-    return replace(news, passed_at=passed_at, end=end)
+    return replace(report, passed_at=passed_at, end=end)
 
 
 def _between(asked_at: Instant, at: Instant, now: Instant) -> Instant:
     return min(max(at, asked_at - CLOCK_ERROR_S), now + CLOCK_ERROR_S)
 
 
-def _of_claim(news: Report, claim: Claim) -> Iterator[ev.Event]:
-    is_held = news.state in (ReportState.GRANTED, ReportState.ARMED, ReportState.PASSED)
-    if (is_held or news.passed_at is not None) and isinstance(claim.phase, Asked):
+def _of_claim(report: Report, claim: Claim) -> Iterator[ev.Event]:
+    is_held = report.state in (ReportState.GRANTED, ReportState.ARMED, ReportState.PASSED)
+    if (is_held or report.passed_at is not None) and isinstance(claim.phase, Asked):
         yield ev.ClaimGranted(
             claim=claim.id,
-            nonce=news.nonce,
-            batch_job=news.batch_job,
-            address=news.address,
-            hosts=news.hosts,
+            nonce=report.nonce,
+            batch_job=report.batch_job,
+            address=report.address,
+            hosts=report.hosts,
         )
-    if news.state is ReportState.ARMED and news.armed is not None:
-        yield ev.ClaimArmed(claim=claim.id, number=news.armed)
-    if news.passed_at is not None and claim.passed_at is None:
-        yield ev.ClaimPassed(claim=claim.id, passed_at=news.passed_at)
-    if news.end is not None:
-        yield ev.ClaimGone(claim=claim.id, end=news.end, batch_job=news.batch_job)
+    if report.state is ReportState.ARMED and report.armed is not None:
+        yield ev.ClaimArmed(claim=claim.id, number=report.armed)
+    if report.passed_at is not None and claim.passed_at is None:
+        yield ev.ClaimPassed(claim=claim.id, passed_at=report.passed_at)
+    if report.end is not None:
+        yield ev.ClaimGone(claim=claim.id, end=report.end, batch_job=report.batch_job)
 
 
-def contradicts_facts(news: SiteFigures, facts: SiteFacts) -> bool:
+def contradicts_facts(report: SiteFigures, facts: SiteFacts) -> bool:
     """Return True if a site's figures name another size, or other resources, than its facts."""
-    return news.processors not in (0, facts.processors) or news.resources != facts.resources
+    return report.processors not in (0, facts.processors) or report.resources != facts.resources
 
 
 def _of_site(
-    news: SiteFigures, name: SiteName, scheduler: Scheduler, rtt_s: Seconds
+    report: SiteFigures, name: SiteName, scheduler: Scheduler, rtt_s: Seconds
 ) -> Iterator[ev.Event]:
     site = scheduler.sites.get(name)
     # An agent whose batch system has not answered yet knows its configuration alone.
-    is_silent = bool(news.trouble) and news.resources == NO_RESOURCES
+    is_silent = bool(report.trouble) and report.resources == NO_RESOURCES
     if site is not None and is_silent:
-        news = replace(news, resources=site.facts.resources)
-    if site is not None and contradicts_facts(news, site.facts):
-        processors = news.processors or site.facts.processors
-        facts = replace(site.facts, processors=processors, resources=news.resources)
-        yield ev.SiteRegistered(site=name, facts=facts, idle=news.idle)
+        report = replace(report, resources=site.facts.resources)
+    if site is not None and contradicts_facts(report, site.facts):
+        processors = report.processors or site.facts.processors
+        facts = replace(site.facts, processors=processors, resources=report.resources)
+        yield ev.SiteRegistered(site=name, facts=facts, idle=report.idle)
     yield ev.SiteReported(
         site=name,
-        idle=news.idle,
-        through=news.through,
+        idle=report.idle,
+        through=report.through,
         rtt_s=rtt_s,
-        local=news.local_processors,
-        idle_gpus=min(news.idle_gpus, news.resources.gpus),
+        local=report.local_processors,
+        idle_gpus=min(report.idle_gpus, report.resources.gpus),
         tells_resources=not is_silent,
     )
 
 
 def _of_copy(
-    news: CopyReports, site: SiteName, scheduler: Scheduler, now: Instant
+    report: CopyReports, site: SiteName, scheduler: Scheduler, now: Instant
 ) -> Iterable[ev.Event]:
     """Return the event of a report of a copy; none for a repetition. Either end may report a
     failure, only the target anything else."""
-    transfer = scheduler.files.transfers.get(TransferId(news.transfer))
+    transfer = scheduler.files.transfers.get(TransferId(report.transfer))
     if transfer is None or site not in (transfer.source, transfer.target):
         return ()
-    if isinstance(news, TransferFailed):
-        at = next((end for end in (transfer.source, transfer.target) if end == news.at), None)
-        return (ev.TransferFailed(transfer=transfer.id, at=at, reason=news.reason),)
-    took_s = _possible(news.took_s, transfer, now)
-    size_bytes = min(news.size_bytes, transfer.size_bytes)
+    if isinstance(report, TransferFailed):
+        at = next((end for end in (transfer.source, transfer.target) if end == report.at), None)
+        return (ev.TransferFailed(transfer=transfer.id, at=at, reason=report.reason),)
+    took_s = _possible(report.took_s, transfer, now)
+    size_bytes = min(report.size_bytes, transfer.size_bytes)
     if site != transfer.target:
         return ()
-    if isinstance(news, TransferFinished):
+    if isinstance(report, TransferFinished):
         return (ev.TransferFinished(transfer=transfer.id, size_bytes=size_bytes, took_s=took_s),)
     if transfer.is_done or size_bytes == transfer.moved_bytes:
         return ()

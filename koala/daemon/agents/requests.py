@@ -69,17 +69,17 @@ class RequestHandler:
         self._kvstore = KeyValueStore()
         self._rounds = 0
 
-    def answer(self, site: SiteName, news: AgentReport) -> bool:
+    def answer(self, site: SiteName, report: AgentReport) -> bool:
         """Answer a request; return False for a report, which is the core's to handle."""
-        match news:
+        match report:
             case Ping():
-                self._answer_ping(site, news)
+                self._answer_ping(site, report)
             case KvPut():
-                self._put_value(site, news)
+                self._put_value(site, report)
             case KvGet():
-                self._get_value(site, news)
+                self._get_value(site, report)
             case LogChunk():
-                self._deliver_log(site, news)
+                self._deliver_log(site, report)
             case _:
                 return False
         return True

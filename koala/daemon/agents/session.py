@@ -89,7 +89,7 @@ class JoinSession:
 class DeliverMessage:
     """Message of a live session, for the core or the request handler."""
 
-    news: AgentReport
+    report: AgentReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,24 +207,24 @@ class Session:
             case _:
                 return min(self._beat_at, self._received_at + self._timing.silence_s)
 
-    def receive(self, news: FromAgent, now: Instant, size_bytes: int = 0) -> list[Output]:
+    def receive(self, message: FromAgent, now: Instant, size_bytes: int = 0) -> list[Output]:
         """Handle a message of `size_bytes` bytes."""
         self._received_at = now
         self._kept_bytes += size_bytes
         if isinstance(self.state, Over):
             return []
-        match news:
+        match message:
             case Goodbye(reason=reason):
                 self.state = Over()
                 return [EndSession(reason=f"the agent said goodbye: {reason}", is_fault=False)]
             case Register():
-                return self._register(news)
+                return self._register(message)
             case Beat(number=number):
                 return self._measure(number, now)
             case InventoryEnd():
                 return self._complete()
             case _:
-                return self._handle(news)
+                return self._handle(message)
 
     def join(self, messages: Iterable[ToAgent], now: Instant) -> list[Output]:
         """Go live after the core has handled the inventory, by Welcome and the wanted state."""
@@ -234,7 +234,7 @@ class Session:
         self.state = Live(self.state.registration)
         self._beat_at = now
         sent: list[Output] = [Send((*messages, WantedEnd())), *self._beat(now)]
-        return [*sent, *(DeliverMessage(news) for news in later)]
+        return [*sent, *(DeliverMessage(report) for report in later)]
 
     def wake(self, now: Instant) -> list[Output]:
         """Time out a silent session, or send a beat that is due."""
@@ -304,10 +304,10 @@ class Session:
         self.state = Joining(registration=state.registration, later=[])
         return [JoinSession(registration=state.registration, inventory=state.inventory)]
 
-    def _handle(self, news: AgentReport) -> list[Output]:
+    def _handle(self, report: AgentReport) -> list[Output]:
         match self.state:
             case Registering(inventory=gathered) | Joining(later=gathered):
-                gathered.append(news)
+                gathered.append(report)
                 if len(gathered) > INVENTORY_MAX:
                     return self._refuse(f"more than {INVENTORY_MAX} reports", is_final=False)
                 if self._kept_bytes > INVENTORY_BYTES_MAX:
@@ -315,9 +315,9 @@ class Session:
                     return self._refuse(reason, is_final=False)
                 return []
             case Live():
-                return [DeliverMessage(news)]
+                return [DeliverMessage(report)]
             case Opened() | Over():
-                return self._refuse(f"{type(news).__name__} before Register", is_final=False)
+                return self._refuse(f"{type(report).__name__} before Register", is_final=False)
 
     def _refuse(self, reason: str, *, is_final: bool) -> list[Output]:
         self.state = Over()

@@ -112,24 +112,24 @@ class Additions:
         """Return the orders for a site that registers."""
         return [self._addressed(one.order) for one in self._open.values() if one.site == site]
 
-    def note(self, site: SiteName, news: AgentReport, objection: str = "") -> None:
+    def note(self, site: SiteName, report: AgentReport, objection: str = "") -> None:
         """Note a report of a site that is durable now. `objection` is why a file does not count."""
-        match news:
+        match report:
             case FileRemoved(file=file) if event := self._removals.get((site, file)):
                 event.set()
             case TransferProgress() | TransferFailed():
-                if (addition := self._open.get((site, news.transfer))) is not None:
-                    if isinstance(news, TransferFailed):
-                        addition.problem = news.reason
+                if (addition := self._open.get((site, report.transfer))) is not None:
+                    if isinstance(report, TransferFailed):
+                        addition.problem = report.reason
                     else:
-                        addition.moved_bytes = news.size_bytes
+                        addition.moved_bytes = report.size_bytes
                     addition.changed.set()
             case FileFound():
                 for addition in list(self._open.values()):
                     order = addition.order
-                    is_same = news.checksum == order.checksum or order.path
-                    if addition.site == site and news.file == order.keep_as and is_same:
-                        addition.moved_bytes = news.size_bytes
+                    is_same = report.checksum == order.checksum or order.path
+                    if addition.site == site and report.file == order.keep_as and is_same:
+                        addition.moved_bytes = report.size_bytes
                         addition.problem = objection
                         addition.is_found = not objection
                         addition.changed.set()

@@ -2,8 +2,6 @@
 import { announce } from "./live.js";
 import { duration, showTimes } from "./times.js";
 
-const ENDED = ["Finished", "Failed", "Cancelled"];
-
 export function jobs() {
   const filter = document.getElementById("filter").dataset;
   const body = document.getElementById("jobs");
@@ -15,7 +13,7 @@ export function jobs() {
     if (filter.owner && job.owner !== filter.owner) return false;
     if (filter.site && !job.places.includes(filter.site)) return false;
     if (filter.phase === "alive" || filter.phase === "over") {
-      if (ENDED.includes(job.phase) !== (filter.phase === "over")) return false;
+      if ((job.ended_at !== null) !== (filter.phase === "over")) return false;
     } else if (filter.phase && job.phase !== filter.phase) return false;
     return words.every((word) => job.haystack.includes(word));
   }

@@ -329,14 +329,14 @@ def test_progress_and_the_share_that_it_brings_cross_the_link_whole() -> None:
     assert isinstance(order, session_events.Order)
     assert order.body == messages.Pace(claim=ClaimId(CLAIM), share=0.25)
     report = messages.Progress(claim=ClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True)
-    news = FROM_AGENT.decode(codec.encode(report, lambda: FACTS))
-    assert news == messages.Progress(
+    decoded = FROM_AGENT.decode(codec.encode(report, lambda: FACTS))
+    assert decoded == messages.Progress(
         claim=CoreClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True
     )
 
 
 def test_paths_and_what_became_of_them_cross_the_link_whole() -> None:
-    """From the daemon's action to the agent's order, and from its report to the daemon's news."""
+    """From the daemon's action to the agent's order, and from its report back to the daemon."""
     target = PathTarget(label="b1", address="there", port=29500, claim=CoreClaimId("j1/1/1/1"))
     action = TryPaths(
         claim=CoreClaimId(CLAIM),
@@ -356,5 +356,5 @@ def test_paths_and_what_became_of_them_cross_the_link_whole() -> None:
         messages.PathTarget(label="b1", address="there", port=29500, claim=ClaimId("j1/1/1/1")),
     )
     report = messages.PathsReport(claim=ClaimId(CLAIM), problem="a1 -> b1:29500 refused")
-    news = FROM_AGENT.decode(codec.encode(report, lambda: FACTS))
-    assert news == messages.PathsReport(claim=CoreClaimId(CLAIM), problem=report.problem)
+    decoded = FROM_AGENT.decode(codec.encode(report, lambda: FACTS))
+    assert decoded == messages.PathsReport(claim=CoreClaimId(CLAIM), problem=report.problem)

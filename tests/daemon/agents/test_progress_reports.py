@@ -24,7 +24,7 @@ def begun(script: Script, **more: object) -> list[str]:
     return script.running("j1")
 
 
-def news(claim: str, cycle: int, work: float = 1.0) -> Progress:
+def report(claim: str, cycle: int, work: float = 1.0) -> Progress:
     return Progress(claim=ClaimId(claim), cycle=cycle, work=work, is_told=False, can_pace=True)
 
 
@@ -36,18 +36,18 @@ def take(gathering: ProgressGatherer, script: Script, told: Progress) -> Progres
 def test_the_last_report_of_a_cycle_completes_it(script: Script) -> None:
     one, other = begun(script)
     gathering = ProgressGatherer()
-    assert take(gathering, script, news(one, 1)) is None
-    assert take(gathering, script, news(one, 2)) is None
-    event = take(gathering, script, news(other, 2, 0.5))
+    assert take(gathering, script, report(one, 1)) is None
+    assert take(gathering, script, report(one, 2)) is None
+    event = take(gathering, script, report(other, 2, 0.5))
     assert event is not None
     assert (event.cycle, [member.work for member in event.members]) == (2, [1.0, 0.5])
-    assert take(gathering, script, news(other, 1)) is None  # older ones are history
+    assert take(gathering, script, report(other, 1)) is None  # older ones are history
 
 
 def test_a_component_that_ended_is_not_waited_for(script: Script) -> None:
     one, other = begun(script)
     script.exits(one)
-    event = take(ProgressGatherer(), script, news(other, 3))
+    event = take(ProgressGatherer(), script, report(other, 3))
     assert event is not None
     assert [member.component for member in event.members] == [1]
 
@@ -55,24 +55,24 @@ def test_a_component_that_ended_is_not_waited_for(script: Script) -> None:
 def test_reports_of_nobody_are_dropped(script: Script) -> None:
     one, other = begun(script)
     gathering = ProgressGatherer()
-    assert gathering.add(news(other, 1), SiteName("a"), script.scheduler) is None
-    assert take(gathering, script, news("j1/2/0/1", 1)) is None
-    assert take(gathering, script, news(one, 1)) is None
+    assert gathering.add(report(other, 1), SiteName("a"), script.scheduler) is None
+    assert take(gathering, script, report("j1/2/0/1", 1)) is None
+    assert take(gathering, script, report(one, 1)) is None
     for _ in range(2):
-        assert take(gathering, script, news(one, 2)) is None
+        assert take(gathering, script, report(one, 2)) is None
 
 
 def test_a_job_that_is_not_controlled_is_not_gathered(script: Script) -> None:
     one, other = begun(script, progress=None)
     gathering = ProgressGatherer()
-    assert take(gathering, script, news(one, 1)) is None
-    assert take(gathering, script, news(other, 1)) is None
+    assert take(gathering, script, report(one, 1)) is None
+    assert take(gathering, script, report(other, 1)) is None
 
 
 def test_what_is_never_completed_does_not_grow(script: Script) -> None:
     one, other = begun(script)
     gathering = ProgressGatherer()
     for cycle in range(1, 1000):
-        assert take(gathering, script, news(one, cycle)) is None
-    assert take(gathering, script, news(other, 999 - CYCLES_MAX)) is None
-    assert take(gathering, script, news(other, 999)) is not None
+        assert take(gathering, script, report(one, cycle)) is None
+    assert take(gathering, script, report(other, 999 - CYCLES_MAX)) is None
+    assert take(gathering, script, report(other, 999)) is not None

@@ -202,13 +202,13 @@ async def test_a_message_that_is_too_large_or_too_deep_ends_its_session_only(
 
 
 def told(
-    news: Any, site: SiteName, script: Script, replicas: ReplicaReports | None = None
+    report: Any, site: SiteName, script: Script, replicas: ReplicaReports | None = None
 ) -> list[Any]:
     """The events that come of a report, handled one by one."""
-    if isinstance(news, FileFound | FileRemoved):
-        events = (replicas or ReplicaReports()).events_of(news, site, script.scheduler)
+    if isinstance(report, FileFound | FileRemoved):
+        events = (replicas or ReplicaReports()).events_of(report, site, script.scheduler)
     else:
-        events = reports.report_events(news, site, script.scheduler, rtt_s=0.0, now=script.now)
+        events = reports.report_events(report, site, script.scheduler, rtt_s=0.0, now=script.now)
     found = []
     for event in events:
         script.scheduler.handle(event, script.now)
@@ -250,8 +250,8 @@ def test_it_has_so_many_files_and_no_more() -> None:
     script, replicas = Script(), ReplicaReports(files_max=3)
     script.tell(a_site(DELFT))
     for number in range(5):
-        news = FileFound(file=f"f{number}", size_bytes=1, checksum="")
-        told(news, DELFT, script, replicas)
+        report = FileFound(file=f"f{number}", size_bytes=1, checksum="")
+        told(report, DELFT, script, replicas)
     assert sorted(script.scheduler.replicas) == ["f0", "f1", "f2"]
     gone = FileRemoved(file="f1")
     told(gone, DELFT, script, replicas)
@@ -274,8 +274,8 @@ def test_a_copy_that_failed_is_the_fault_of_one_of_its_ends(
     script.tell(a_fetching_job())
     (transfer,) = script.scheduler.files.transfers.values()
     assert (transfer.source, transfer.target) == (LEIDEN, DELFT)
-    news = TransferFailed(transfer=transfer.id, reason="r", at=said or "")
-    (event,) = told(news, DELFT, script)
+    report = TransferFailed(transfer=transfer.id, reason="r", at=said or "")
+    (event,) = told(report, DELFT, script)
     assert event.at == blamed
 
 
@@ -293,8 +293,8 @@ def test_a_link_is_no_faster_and_no_slower_than_can_be(took_s: float) -> None:
     script.tell(a_fetching_job())
     (transfer,) = script.scheduler.files.transfers.values()
     script.now += 10.0
-    news = TransferFinished(transfer=transfer.id, size_bytes=2**62, took_s=took_s)
-    told(news, DELFT, script)
+    report = TransferFinished(transfer=transfer.id, size_bytes=2**62, took_s=took_s)
+    told(report, DELFT, script)
     bandwidth = script.scheduler.files.bandwidth[LEIDEN, DELFT]
     assert 0.99 * size / 10.0 <= bandwidth <= size / reports.TOOK_S_MIN
 
@@ -311,7 +311,7 @@ def test_how_far_a_copy_is_only_its_target_tells_and_no_more_than_can_be() -> No
     assert told(said, LEIDEN, script) == []
     expected = ev.TransferProgressed(transfer=transfer, size_bytes=1000, took_s=10.0)
     assert told(said, DELFT, script) == [expected]
-    assert told(said, DELFT, script) == [], "the same again is no news"
+    assert told(said, DELFT, script) == [], "a repetition is no event"
     gone = TransferProgress(transfer=TransferId("j1/9/t1"), size_bytes=1, took_s=1.0)
     assert told(gone, DELFT, script) == []
 
@@ -322,7 +322,7 @@ def test_nobody_is_charged_for_instants_that_a_site_makes_up(lie: Instant) -> No
     scheduler = a_grid()
     claim = next(claim for claim in scheduler.ledger.values() if claim.site == DELFT)
     claim.phase = Released(grant=Grant(at=1.0, nonce="n"))
-    news = messages.Report(
+    report = messages.Report(
         claim=ClaimId(claim.id), state=ReportState.PASSED, nonce="n", passed_at=lie
     )
     end = ClaimEnd(kind=EndKind.EXITED, statuses=(0,), ended_at=2e11)
@@ -330,7 +330,7 @@ def test_nobody_is_charged_for_instants_that_a_site_makes_up(lie: Instant) -> No
         claim=ClaimId(claim.id), state=ReportState.GONE, nonce="n", passed_at=lie, end=end
     )
     now = 10.0
-    for said in (news, over):
+    for said in (report, over):
         for event in reports.report_events(said, DELFT, scheduler, rtt_s=0.0, now=now):
             scheduler.handle(event, now)
     rows = Report(scheduler, By.CLAIM, Period(), now).document()["rows"]

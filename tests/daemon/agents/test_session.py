@@ -158,8 +158,8 @@ def test_words_at_a_wrong_place_end_the_session() -> None:
     )
     for script in scripts:
         machine = session()
-        for news in script[:-1]:
-            machine.receive(news, 0.0)
+        for message in script[:-1]:
+            machine.receive(message, 0.0)
         assert kinds(machine.receive(script[-1], 0.0)) == ["reject", "EndSession"]
         assert machine.receive(GRANTED, 0.0) == []
         assert machine.wake_at is None

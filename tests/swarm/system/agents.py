@@ -138,7 +138,7 @@ class Agent(Process):
         link_events = self._link_events = LinkEvents(self)
         local_reports: asyncio.Queue[Listed | Idle] = asyncio.Queue()
         manager = SimulatedManager(self, restored=tuple(self.claims))
-        self.batch.news = lambda ended: self.run(lambda: local_reports.put_nowait(ended))
+        self.batch.on_ended = lambda ended: self.run(lambda: local_reports.put_nowait(ended))
         self.batch.changed = lambda: self.run(lambda: local_reports.put_nowait(self._idle()))
         machine = session.Session(
             epoch=store.epoch,
@@ -181,7 +181,7 @@ class Agent(Process):
         self.is_up = False
         self.life += 1
         self.disk.crashed()
-        self.batch.news = self.batch.changed = None
+        self.batch.on_ended = self.batch.changed = None
         for end in self._ends:
             end.reset()
         self._ends.clear()

@@ -78,7 +78,7 @@ class Room(Protocol):
 
 
 class BatchSystem:
-    """One site's batch system. `news` is set by the running agent, and receives ends."""
+    """One site's batch system. `on_ended` is set by the running agent, and receives ends."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class BatchSystem:
         self.queue: LocalQueue[str] = local_queue(processors=processors, discipline=discipline)
         self.jobs: dict[str, Job] = {}
         self.away_until: Instant = 0.0
-        self.news: Callable[[Ended], None] | None = None
+        self.on_ended: Callable[[Ended], None] | None = None
         self.changed: Callable[[], None] | None = None
         self._engine = engine
         self._plan = plan
@@ -284,8 +284,8 @@ class BatchSystem:
     def _tell(self, job: Job, ended: Ended) -> None:
         """Report to the current agent; an absent one finds it in a listing. The end of a forgotten
         job is not reported for another job of the same claim."""
-        if self.news is not None and self.jobs.get(job.claim, job) is job:
-            self.news(ended)
+        if self.on_ended is not None and self.jobs.get(job.claim, job) is job:
+            self.on_ended(ended)
 
     # --- what the site does ---
 

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from koala_agent.claims.bundle import build_bundle
-from koala_agent.starter import connection as lines
 from koala_agent.starter.challenge_response import helper_name
-from koala_agent.starter.connection import Connection, Watch
+from koala_agent.starter.connection import Connection, JsonSocket, Watch
 from koala_agent.starter.events import Connected, Disconnected, MachineLost, Received
 from koala_agent.starter.node.remote_nodes import STRANGERS_MAX, Nodes
 from koala_agent.starter.program import Program
@@ -58,13 +57,13 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.setenv("SLURM_JOB_NODELIST", "a[1-2]")
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "2(x2)")
     said: list[str] = []
-    send = lines.JsonSocket.send
+    send = JsonSocket.send
 
-    def recorded(wire: lines.JsonSocket, message: dict[str, object]) -> None:
+    def recorded(wire: JsonSocket, message: dict[str, object]) -> None:
         said.append(json.dumps(message))
         send(wire, message)
 
-    monkeypatch.setattr(lines.JsonSocket, "send", recorded)
+    monkeypatch.setattr(JsonSocket, "send", recorded)
     with opened(tmp_path) as (nodes, watch):
         yield Stage(nodes, watch, said)
 
