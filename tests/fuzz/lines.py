@@ -14,13 +14,13 @@ from typing import Any
 from koala_agent.claims.events import BatchEnded, BatchUnlisted, StarterLost
 from koala_agent.lrm.local_manager import EndCause
 from koala_agent.starter.events import (
-    Asked,
     Connected,
     Disconnected,
     Ready,
     Received,
     Send,
     Settings,
+    ValueRequested,
     Woken,
 )
 from koala_agent.starter.node.state_machine import NodeMachine
@@ -182,7 +182,7 @@ def check_agent(case: list[bytes]) -> None:
     machine.handle(Connected(), 0.1)
     machine.handle(Received(message=dict(TO_STARTER[0])), 0.1)
     machine.handle(Ready(), 0.1)
-    machine.handle(Asked(question=1, name="a", wait_s=1.0), 0.1)
+    machine.handle(ValueRequested(question=1, name="a", wait_s=1.0), 0.1)
     _hear_all(machine, case)
     wake_at = machine.wake_at
     assert wake_at is None or not math.isnan(wake_at)

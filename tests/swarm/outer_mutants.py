@@ -295,7 +295,7 @@ def a_hold_without_an_end() -> Patches:
 @mutant
 def an_end_before_the_program_is_dead() -> Patches:
     """A starter that sent TERM assumes that its program is dead."""
-    real = state_machine.StarterMachine._looked
+    real = state_machine.StarterMachine._processes_counted
 
     def looked(self: Any, event: Any) -> None:
         phase = self.phase
@@ -303,7 +303,7 @@ def an_end_before_the_program_is_dead() -> Patches:
             event = type(event)(left=0, cpu_s=event.cpu_s, memory_bytes=event.memory_bytes)
         real(self, event)
 
-    with replaced((state_machine.StarterMachine, "_looked"), by=looked):
+    with replaced((state_machine.StarterMachine, "_processes_counted"), by=looked):
         yield
 
 

@@ -13,25 +13,25 @@ from koala_agent.starter.events import (
     QUESTION_BITS,
     Answer,
     ClosePaths,
-    Continue,
     Deliver,
     Delivered,
     Dial,
     Exit,
     Fork,
-    Halt,
-    Looked,
     MachineLost,
-    Measure,
+    MeasureProgress,
     Open,
     Opened,
+    PauseProgram,
     Prepare,
+    ProbePaths,
+    ProcessesCounted,
     Ready,
+    ResumeProgram,
     Send,
     Settings,
     Signal,
     TooLate,
-    TryPaths,
     Unexecutable,
     Woken,
     WriteEnd,
@@ -175,7 +175,7 @@ class StarterDriver:
             self._connection.dial()
         elif isinstance(action, Answer):
             self._answer(action)
-        elif isinstance(action, TryPaths):
+        elif isinstance(action, ProbePaths):
             from koala_agent.starter.path_probes import PathProbes  # noqa: PLC0415 - late: few jobs need it
 
             self._paths = PathProbes(action.order, self._claim, self.watch)
@@ -201,12 +201,12 @@ class StarterDriver:
             return self._open(action.not_after)
         if isinstance(action, Signal):
             self._signal(action.number)
-        elif isinstance(action, Measure):
+        elif isinstance(action, MeasureProgress):
             host = self._process_host
             return [*host.reap(), host.work_meter.measure(self._excluded())]
-        elif isinstance(action, Halt):
+        elif isinstance(action, PauseProgram):
             self._process_host.work_meter.halt()
-        elif isinstance(action, Continue):
+        elif isinstance(action, ResumeProgram):
             self._process_host.work_meter.resume()
         elif isinstance(action, Deliver):
             log("nothing is left; what was written goes to the agent")
@@ -296,7 +296,7 @@ class StarterDriver:
             left += nodes.left
             cpu_s += nodes.cpu_s
             memory_bytes = max(memory_bytes, nodes.memory_bytes)
-        looked = Looked(
+        looked = ProcessesCounted(
             left=left,
             is_known=nodes is None or nodes.is_known(),
             cpu_s=cpu_s,

@@ -138,7 +138,7 @@ class SiteSignalled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looked:
+class ProcessesCounted:
     """Number and resource usage of the processes left of all that was started.
 
     Unless `is_known` another machine has not reported yet.
@@ -151,7 +151,7 @@ class Looked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ValueRequested:
     """A process puts a value (`value` is set) or gets one."""
 
     question: int
@@ -161,7 +161,7 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class ProgressMeasured:
     """Progress of the program: processor-seconds, or its own report (`is_told`)."""
 
     work: float
@@ -170,7 +170,7 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tried:
+class PathsProbed:
     """The TCP paths were probed; `problem` is empty when all are open."""
 
     problem: str
@@ -228,8 +228,8 @@ class Prepare:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TryPaths:
-    """Probe TCP paths as ordered, and answer Tried."""
+class ProbePaths:
+    """Probe TCP paths as ordered, and answer PathsProbed."""
 
     order: PathsOrder
 
@@ -254,8 +254,8 @@ class Signal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """Count the processes that are left, and answer Looked."""
+class CountProcesses:
+    """Count the processes that are left, and answer ProcessesCounted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,17 +266,17 @@ class Deliver:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure:
-    """Measure the progress, and answer Measured."""
+class MeasureProgress:
+    """Measure the progress, and answer ProgressMeasured."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Halt:
-    """Stop the program for a moment."""
+class PauseProgram:
+    """Stop the program for the rest of the time that it may not run."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Continue:
+class ResumeProgram:
     """Continue the stopped program."""
 
 
@@ -303,10 +303,11 @@ class Exit:
 if TYPE_CHECKING:
     Event: TypeAlias = (
         "Connected | Disconnected | Received | Ready | Unexecutable | ProcessEnded | RankEnded"
-        " | MachineLost | Opened | OpenedEverywhere | TooLate | SiteSignalled | Looked | Asked"
-        " | Measured | Tried | Delivered | Woken"
+        " | MachineLost | Opened | OpenedEverywhere | TooLate | SiteSignalled | ProcessesCounted"
+        " | ValueRequested | ProgressMeasured | PathsProbed | Delivered | Woken"
     )
     Action: TypeAlias = (
-        "Dial | Send | Begin | Fork | Prepare | TryPaths | ClosePaths | Open | Signal | Look"
-        " | Deliver | Measure | Halt | Continue | WriteEnd | Answer | Exit"
+        "Dial | Send | Begin | Fork | Prepare | ProbePaths | ClosePaths | Open | Signal"
+        " | CountProcesses | Deliver | MeasureProgress | PauseProgram | ResumeProgram | WriteEnd"
+        " | Answer | Exit"
     )

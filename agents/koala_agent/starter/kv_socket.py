@@ -11,7 +11,7 @@ import stat
 import time
 
 from koala_agent.starter.compat import log, to_number, to_whole
-from koala_agent.starter.events import Asked, RankEnded
+from koala_agent.starter.events import RankEnded, ValueRequested
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class KeyValueSocket:
         self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.path = self._bind(folder, nonce)
-        self.received: list[Asked | RankEnded] = []
+        self.received: list[ValueRequested | RankEnded] = []
         self._watch = watch
         self._callers: dict[int, _Caller] = {}
         self._numbers: dict[int, _Caller] = {}
@@ -131,7 +131,7 @@ class KeyValueSocket:
             caller.is_waiting = True
             self._numbers[received.question] = caller
 
-    def _parse(self, line: bytes) -> Asked | RankEnded:
+    def _parse(self, line: bytes) -> ValueRequested | RankEnded:
         """Parse a request. Raises ValueError that names the error and what is allowed."""
         request = json.loads(line)
         if isinstance(request, dict) and request.get("op") == "ended":  # from our own launcher
@@ -148,9 +148,11 @@ class KeyValueSocket:
             value = request.get("value")
             if not isinstance(value, str):
                 raise ValueError(f"value = {value!r}: allowed is a text")
-            return Asked(question=self._asked, name=name, value=value)
+            return ValueRequested(question=self._asked, name=name, value=value)
         wait_s = to_number(request, "wait_s") if "wait_s" in request else 30.0
-        return Asked(question=self._asked, name=name, wait_s=max(0.0, min(wait_s, WAIT_MAX_S)))
+        return ValueRequested(
+            question=self._asked, name=name, wait_s=max(0.0, min(wait_s, WAIT_MAX_S))
+        )
 
     def _send(self, caller: _Caller, answer: dict[str, object]) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koala_agent.starter.compat import boot_now, log
-from koala_agent.starter.events import Look, MachineLost, Received, Unexecutable, Woken
+from koala_agent.starter.events import CountProcesses, MachineLost, Received, Unexecutable, Woken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class MachineDriver:
                 # Look at the clock after an invalid message, too: a peer may send nothing else.
                 actions = self._machine.handle(Woken(), boot_now())
             for action in actions:
-                if isinstance(action, Look):
+                if isinstance(action, CountProcesses):
                     self._is_poll_due = True
                     continue
                 followed = self._world.carry_out(action)

@@ -117,7 +117,7 @@ class PassReported:
 
 @dataclass(frozen=True, kw_only=True)
 class ProgressReported:
-    """Progress of the program at the end of a cycle; see `Measured`."""
+    """Progress of the program at the end of a cycle; see `ProgressMeasured`."""
 
     KIND = "progress"
     cycle: int

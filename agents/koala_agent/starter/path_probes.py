@@ -9,7 +9,7 @@ import struct
 
 from koala_agent.starter.compat import boot_now
 from koala_agent.starter.connection import listen_everywhere, open_listener
-from koala_agent.starter.events import Tried
+from koala_agent.starter.events import PathsProbed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class PathProbes:
         self._is_over = True
         self._open.clear()
         self._again_at.clear()
-        self.events.append(Tried(problem=problem))
+        self.events.append(PathsProbed(problem=problem))
 
     def _reason(self, index: int, why: str) -> str:
         label, _address, port, _claim = self._order.targets[index]

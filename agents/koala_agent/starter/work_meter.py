@@ -13,7 +13,7 @@ import math
 import os
 import signal
 
-from koala_agent.starter.events import Measured
+from koala_agent.starter.events import ProgressMeasured
 from koala_agent.starter.process_tree import offspring, started_at, used_by
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ class WorkMeter:
         self._held: list[tuple[Callable[[int, int], None], int]] = []
         self._reported: dict[int, float] = {}  # by process: its last report
 
-    def measure(self, excluded: Collection[int] = ()) -> Measured:
+    def measure(self, excluded: Collection[int] = ()) -> ProgressMeasured:
         """Measure the work: the program's own report, else the processor-seconds used here.
 
         Processes that are the starter's own are `excluded`.
@@ -52,7 +52,7 @@ class WorkMeter:
             if work is not None:
                 self._reported[process] = work
         everywhere = sum(map(len, self._program.layout)) / max(1, len(self._program.mains))
-        return Measured(
+        return ProgressMeasured(
             work=sum(self._reported.values())
             if self._reported
             else (self._processes.cpu_s + used_s) * everywhere,

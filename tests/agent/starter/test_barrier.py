@@ -6,11 +6,11 @@ import pytest
 
 from koala_agent.starter.events import (
     Connected,
-    Looked,
     MachineLost,
     Open,
     Opened,
     Prepare,
+    ProcessesCounted,
     Ready,
     TooLate,
 )
@@ -120,7 +120,7 @@ def test_at_d_it_aborts_and_a_release_after_that_is_in_vain() -> None:
     script.arm(1.0, late_s=3.0)
     assert ends(script.woken(4.0))
     assert not opens(script.release(4.0))
-    assert the_end(script.tell(Looked(left=0), 4.1))["kind"] == "late"
+    assert the_end(script.tell(ProcessesCounted(left=0), 4.1))["kind"] == "late"
 
 
 def test_what_went_wrong_meanwhile_is_told_at_d_and_nothing_is_promised_any_more() -> None:
@@ -131,7 +131,7 @@ def test_what_went_wrong_meanwhile_is_told_at_d_and_nothing_is_promised_any_more
     assert not ends(script.tell(lost, 1.0))
     assert said(script.arm(2.0, counter=2, late_s=9.0)) == []
     assert ends(script.woken(4.0))
-    end = the_end(script.tell(Looked(left=0), 4.1))
+    end = the_end(script.tell(ProcessesCounted(left=0), 4.1))
     assert (end["kind"], end["reason"]) == (lost.kind, lost.reason)
 
 
@@ -197,7 +197,7 @@ def test_a_stop_before_t_keeps_it_from_passing() -> None:
     script.release(1.5)
     assert ends(script.hear(1.6, "stop"))
     assert not opens(script.woken(2.0))
-    assert the_end(script.tell(Looked(left=0), 2.0))["kind"] == "stopped"
+    assert the_end(script.tell(ProcessesCounted(left=0), 2.0))["kind"] == "stopped"
 
 
 def test_without_a_barrier_it_passes_when_the_daemon_answers_its_ping() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala_agent.starter.events import Connected, Disconnected, Looked, Opened
+from koala_agent.starter.events import Connected, Disconnected, Opened, ProcessesCounted
 from tests.agent.starter.starter_script import StarterScript, ends, the_end
 
 
@@ -12,7 +12,7 @@ def test_the_lease_counts_from_the_sending_of_the_newest_answered_ping() -> None
     script.pong(20.0, sent_at=10.0)
     assert not ends(script.woken(69.9))
     assert ends(script.woken(70.0))
-    assert the_end(script.tell(Looked(left=0), 70.1))["kind"] == "lease"
+    assert the_end(script.tell(ProcessesCounted(left=0), 70.1))["kind"] == "lease"
 
 
 def test_an_answer_out_of_order_does_not_shorten_the_lease() -> None:
@@ -28,7 +28,7 @@ def test_the_hold_deadline_ends_it_though_its_lease_goes_on() -> None:
     script.adopted()
     script.pong(40.0, sent_at=40.0)
     assert ends(script.woken(50.0))
-    assert the_end(script.tell(Looked(left=0), 50.0))["kind"] == "hold"
+    assert the_end(script.tell(ProcessesCounted(left=0), 50.0))["kind"] == "hold"
 
 
 def test_after_the_pass_the_run_lease_counts() -> None:
@@ -37,7 +37,7 @@ def test_after_the_pass_the_run_lease_counts() -> None:
     script.tell(Disconnected(), 3.0)
     assert not ends(script.woken(599.0))
     assert ends(script.woken(600.0))
-    assert the_end(script.tell(Looked(left=0), 600.0))["kind"] == "lease"
+    assert the_end(script.tell(ProcessesCounted(left=0), 600.0))["kind"] == "lease"
 
 
 def test_a_lease_that_an_administrator_made_shorter_counts_from_the_next_answer() -> None:

@@ -9,30 +9,30 @@ import pytest
 
 from koala_agent.starter.events import (
     Answer,
-    Asked,
     ClosePaths,
     Connected,
+    CountProcesses,
     Deliver,
     Delivered,
     Dial,
     Disconnected,
     Exit,
     Fork,
-    Look,
-    Looked,
     MachineLost,
     Opened,
     OpenedEverywhere,
+    PathsProbed,
+    ProbePaths,
     ProcessEnded,
+    ProcessesCounted,
     RankEnded,
     Ready,
     Received,
     Send,
     Signal,
     SiteSignalled,
-    Tried,
-    TryPaths,
     Unexecutable,
+    ValueRequested,
     Woken,
 )
 from koala_agent.starter.messages import PathsOrder
@@ -62,7 +62,7 @@ def test_a_dismissed_one_ends_and_exits_without_a_word() -> None:
     script = StarterScript()
     script.tell(Connected(), 0.1)
     assert ends(script.hear(0.2, "dismissed", reason="withdrawn"))
-    actions = script.tell(Looked(left=0), 0.2)
+    actions = script.tell(ProcessesCounted(left=0), 0.2)
     assert said(actions) == []
     assert Exit() in actions
 
@@ -74,7 +74,7 @@ def test_one_that_was_dismissed_brings_no_files_though_its_program_could_not_sta
     script.tell(ProcessEnded(index=0, status=127), 3.0)
     script.hear(3.1, "dismissed", reason="withdrawn")
     script.tell(Unexecutable(reason="no such file"), 3.2)
-    actions = script.tell(Looked(left=0), 3.3)
+    actions = script.tell(ProcessesCounted(left=0), 3.3)
     assert not any(isinstance(action, Deliver) for action in actions)
     assert Exit() in actions
 
@@ -151,8 +151,8 @@ def test_another_machines_or_a_bad_measurement_spares_no_pings(boot: str, half_s
 def test_the_end_is_told_until_it_is_noted() -> None:
     script = StarterScript()
     script.running()
-    assert Look() in script.tell(ProcessEnded(index=0, status=0), 5.0)
-    actions = script.tell(Looked(left=0, cpu_s=1.0, memory_bytes=7), 5.0)
+    assert CountProcesses() in script.tell(ProcessEnded(index=0, status=0), 5.0)
+    actions = script.tell(ProcessesCounted(left=0, cpu_s=1.0, memory_bytes=7), 5.0)
     assert said(actions) == ["ended"]
     assert the_end(actions)["statuses"] == [0]
     script.tell(Disconnected(), 5.1)
@@ -167,7 +167,7 @@ def test_an_end_that_nobody_hears_is_not_told_for_ever() -> None:
     script.running()
     script.tell(Disconnected(), 4.0)
     script.tell(ProcessEnded(index=0, status=0), 5.0)
-    script.tell(Looked(left=0), 5.0)
+    script.tell(ProcessesCounted(left=0), 5.0)
     assert Exit() in script.woken(5.0 + 60.0)
 
 
@@ -185,10 +185,10 @@ def test_what_outlives_the_main_processes_is_ended_by_term_and_then_kill() -> No
     script = StarterScript()
     script.running()
     script.tell(ProcessEnded(index=0, status=0), 5.0)
-    assert Signal(number=signal.SIGTERM) in script.tell(Looked(left=2), 5.0)
-    assert script.tell(Looked(left=1), 9.9) == [] or not ends(script.woken(9.9))
-    assert Signal(number=signal.SIGKILL) in script.tell(Looked(left=1), 10.0)
-    assert the_end(script.tell(Looked(left=0), 10.1))["kind"] == "exited"
+    assert Signal(number=signal.SIGTERM) in script.tell(ProcessesCounted(left=2), 5.0)
+    assert script.tell(ProcessesCounted(left=1), 9.9) == [] or not ends(script.woken(9.9))
+    assert Signal(number=signal.SIGKILL) in script.tell(ProcessesCounted(left=1), 10.0)
+    assert the_end(script.tell(ProcessesCounted(left=0), 10.1))["kind"] == "exited"
 
 
 def test_a_failed_process_ends_the_others() -> None:
@@ -196,7 +196,7 @@ def test_a_failed_process_ends_the_others() -> None:
     script.running()
     assert ends(script.tell(ProcessEnded(index=1, status=3), 5.0))
     script.tell(ProcessEnded(index=0, status=-signal.SIGTERM), 5.1)
-    end = the_end(script.tell(Looked(left=0), 5.1))
+    end = the_end(script.tell(ProcessesCounted(left=0), 5.1))
     assert (end["kind"], end["statuses"]) == ("exited", [-15, 3])
 
 
@@ -211,7 +211,7 @@ def test_the_wall_time_counts_from_the_pass() -> None:
     script.running()
     assert not ends(script.woken(11.9))
     assert ends(script.woken(12.0))
-    assert the_end(script.tell(Looked(left=0), 12.0))["kind"] == "wall-time"
+    assert the_end(script.tell(ProcessesCounted(left=0), 12.0))["kind"] == "wall-time"
 
 
 def test_the_sites_signal_ends_it_even_when_armed() -> None:
@@ -219,13 +219,13 @@ def test_the_sites_signal_ends_it_even_when_armed() -> None:
     script.adopted()
     script.arm(1.0)
     assert ends(script.tell(SiteSignalled(reason="SIGTERM from the site"), 1.1))
-    assert the_end(script.tell(Looked(left=0), 1.1))["kind"] == "site"
+    assert the_end(script.tell(ProcessesCounted(left=0), 1.1))["kind"] == "site"
 
 
 def test_an_unexecutable_program_is_told_with_the_check_in() -> None:
     script = StarterScript()
     script.tell(Unexecutable(reason="/nowhere: no such file"), 0.0)
-    script.tell(Looked(left=0), 0.0)
+    script.tell(ProcessesCounted(left=0), 0.0)
     (hello, *_) = script.tell(Connected(), 0.1)
     assert isinstance(hello, Send)
     end = hello.message["end"]
@@ -245,9 +245,9 @@ def test_a_blocked_process_that_dies_is_forked_again() -> None:
 def test_questions_are_asked_again_after_a_reconnection() -> None:
     script = StarterScript()
     script.running()
-    assert said(script.tell(Asked(question=1, name="a", value="x"), 3.0)) == ["put"]
+    assert said(script.tell(ValueRequested(question=1, name="a", value="x"), 3.0)) == ["put"]
     script.tell(Disconnected(), 3.1)
-    assert said(script.tell(Asked(question=2, name="b", wait_s=30.0), 3.2)) == []
+    assert said(script.tell(ValueRequested(question=2, name="b", wait_s=30.0), 3.2)) == []
     assert said(script.adopted(4.0)) == ["put", "get"]
     answers = script.hear(4.1, "answer", request=2, ok=True, value="y", error="")
     assert Answer(question=2, answer={"ok": True, "value": "y"}) in answers
@@ -256,8 +256,8 @@ def test_questions_are_asked_again_after_a_reconnection() -> None:
 def test_a_question_without_an_answer_gets_one_in_the_end() -> None:
     script = StarterScript()
     script.running()
-    script.tell(Asked(question=1, name="a", value="x"), 3.0)
-    script.tell(Asked(question=2, name="b", wait_s=1.0), 3.0)
+    script.tell(ValueRequested(question=1, name="a", value="x"), 3.0)
+    script.tell(ValueRequested(question=2, name="b", wait_s=1.0), 3.0)
     (late,) = [a for a in script.woken(6.0) if isinstance(a, Answer)]
     assert late.answer == {"ok": False, "error": "no value for 'b' after 1 s"}
     assert any(isinstance(a, Answer) for a in script.woken(3.0 + PUT_LIMIT_S))
@@ -268,7 +268,7 @@ def test_half_a_pair_of_surrogates_is_refused_here(name: str, value: str | None)
     """JSON can say it; the agent's store and the wire cannot hold it."""
     script = StarterScript()
     script.running()
-    (answer,) = script.tell(Asked(question=1, name=name, value=value, wait_s=1.0), 3.0)
+    (answer,) = script.tell(ValueRequested(question=1, name=name, value=value, wait_s=1.0), 3.0)
     assert isinstance(answer, Answer)
     assert "no text that UTF-8 can hold" in str(answer.answer["error"])
 
@@ -276,7 +276,7 @@ def test_half_a_pair_of_surrogates_is_refused_here(name: str, value: str | None)
 def test_a_value_that_is_too_long_is_refused_here() -> None:
     script = StarterScript()
     script.running()
-    (answer,) = script.tell(Asked(question=1, name="a", value="x" * 4097), 3.0)
+    (answer,) = script.tell(ValueRequested(question=1, name="a", value="x" * 4097), 3.0)
     assert isinstance(answer, Answer)
     assert "4097 bytes: 4096 are allowed" in str(answer.answer["error"])
 
@@ -286,9 +286,9 @@ def test_a_death_that_the_sites_signal_explains_is_the_sites() -> None:
     script = StarterScript()
     script.running()
     script.tell(ProcessEnded(index=0, status=-signal.SIGTERM), 5.0)
-    assert said(script.tell(Looked(left=0), 5.0)) == []
+    assert said(script.tell(ProcessesCounted(left=0), 5.0)) == []
     script.tell(SiteSignalled(reason="SIGTERM from the site"), 5.1)
-    end = the_end(script.tell(Looked(left=0), 5.3))
+    end = the_end(script.tell(ProcessesCounted(left=0), 5.3))
     assert (end["kind"], end["statuses"]) == ("site", [-15])
 
 
@@ -296,9 +296,9 @@ def test_a_death_by_a_signal_that_nothing_explains_is_the_programs() -> None:
     script = StarterScript()
     script.running()
     script.tell(ProcessEnded(index=0, status=-signal.SIGKILL), 5.0)
-    script.tell(Looked(left=0), 5.0)
-    assert Look() in script.woken(5.3)
-    assert the_end(script.tell(Looked(left=0), 5.3))["kind"] == "exited"
+    script.tell(ProcessesCounted(left=0), 5.0)
+    assert CountProcesses() in script.woken(5.3)
+    assert the_end(script.tell(ProcessesCounted(left=0), 5.3))["kind"] == "exited"
 
 
 # Paths --------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def test_paths_are_tried_once_and_the_answer_is_always_the_same() -> None:
     script = StarterScript()
     script.adopted()
     assert script.hear(1.0, "paths", **PATHS) == [
-        TryPaths(
+        ProbePaths(
             order=PathsOrder(
                 label="a1",
                 address="here",
@@ -328,7 +328,7 @@ def test_paths_are_tried_once_and_the_answer_is_always_the_same() -> None:
     ]
     assert script.hear(1.1, "paths", **PATHS) == []
     answer = Send(message={"kind": "tried", "problem": "a1 -> b1:29500 refused"})
-    assert answer in script.tell(Tried(problem="a1 -> b1:29500 refused"), 2.0)
+    assert answer in script.tell(PathsProbed(problem="a1 -> b1:29500 refused"), 2.0)
     assert answer in script.hear(3.0, "paths", **PATHS)
 
 
@@ -337,7 +337,7 @@ def test_the_ports_are_given_up_before_the_promise() -> None:
     script = StarterScript()
     script.adopted()
     script.hear(1.0, "paths", **PATHS)
-    script.tell(Tried(problem=""), 1.5)
+    script.tell(PathsProbed(problem=""), 1.5)
     actions = script.arm(2.0)
     armed = Send(message={"kind": "armed", "number": [1, 1]})
     assert actions.index(ClosePaths()) < actions.index(armed)
@@ -396,7 +396,7 @@ def test_a_lost_machine_ends_the_component_but_not_between_armed_and_d() -> None
     script.release(1.5)
     assert opens(script.woken(2.0))
     assert ends(script.tell(Opened(at=2.0), 2.0))
-    end = the_end(script.tell(Looked(left=0), 2.1))
+    end = the_end(script.tell(ProcessesCounted(left=0), 2.1))
     assert (end["kind"], end["reason"]) == ("vanished", "a2 is lost")
 
 
@@ -408,7 +408,7 @@ def test_the_statuses_of_ranks_count_where_they_were_told() -> None:
     assert ends(actions)
     for main in range(2):
         script.tell(ProcessEnded(index=main, status=4), 3.1)
-    end = the_end(script.tell(Looked(left=0), 3.2))
+    end = the_end(script.tell(ProcessesCounted(left=0), 3.2))
     assert end["statuses"] == [0, -signal.SIGKILL, 4]
     assert end["reason"] == "process 2 ended with status 4"
 
@@ -417,7 +417,7 @@ def test_what_a_program_wrote_is_delivered_before_its_end_is_told() -> None:
     script = running_on_machines(delivers=True)
     script.tell(Opened(at=2.0), 2.0)
     script.tell(ProcessEnded(index=0, status=0), 3.0)
-    actions = script.tell(Looked(left=0), 3.0)
+    actions = script.tell(ProcessesCounted(left=0), 3.0)
     assert Deliver(is_whole=True) in actions
     assert "ended" not in said(actions)
     end = the_end(script.tell(Delivered(problem=""), 9.0))
@@ -429,7 +429,7 @@ def delivering(*, status: int = 0, has_outputs: bool = True) -> StarterScript:
     script = running_on_machines(delivers=True, has_outputs=has_outputs)
     script.tell(Opened(at=2.0), 2.0)
     script.tell(ProcessEnded(index=0, status=status), 3.0)
-    assert Deliver(is_whole=True) in script.tell(Looked(left=0), 3.0)
+    assert Deliver(is_whole=True) in script.tell(ProcessesCounted(left=0), 3.0)
     return script
 
 

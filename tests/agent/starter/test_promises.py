@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from koala_agent.starter.events import (
     Connected,
+    CountProcesses,
     Disconnected,
     Exit,
     Fork,
-    Look,
-    Looked,
     MachineLost,
     Open,
     Opened,
     ProcessEnded,
+    ProcessesCounted,
     Ready,
     Received,
     Send,
@@ -157,8 +157,8 @@ def answers(actions: list[Action], at: float, slip_s: float, *, is_quick: bool) 
         if isinstance(action, Open):
             is_late = at + slip_s > action.not_after
             events.append(TooLate() if is_late else Opened(at=at + slip_s))
-        elif isinstance(action, Look):
-            events.append(Looked(left=0))
+        elif isinstance(action, CountProcesses):
+            events.append(ProcessesCounted(left=0))
         elif isinstance(action, Fork) and is_quick:
             events.append(Ready())
     return events

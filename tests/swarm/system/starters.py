@@ -21,28 +21,28 @@ from koala_agent.starter.driver import settings_of
 from koala_agent.starter.events import (
     ClosePaths,
     Connected,
-    Continue,
+    CountProcesses,
     Dial,
     Disconnected,
     Exit,
     Fork,
-    Halt,
-    Look,
-    Looked,
-    Measure,
-    Measured,
+    MeasureProgress,
     Open,
     Opened,
+    PathsProbed,
+    PauseProgram,
     Prepare,
+    ProbePaths,
     ProcessEnded,
+    ProcessesCounted,
+    ProgressMeasured,
     Ready,
     Received,
+    ResumeProgram,
     Send,
     Signal,
     SiteSignalled,
     TooLate,
-    Tried,
-    TryPaths,
     Unexecutable,
     Woken,
     WriteEnd,
@@ -313,19 +313,19 @@ class Starter(Process):
         elif isinstance(action, Prepare):
             members: Any = action.bundle.get("members", ())
             self.named = tuple(member["component"] for member in members)
-        elif isinstance(action, TryPaths):
+        elif isinstance(action, ProbePaths):
             self._try_paths(action.order.limit_s)
         elif isinstance(action, Open):
             return self._open(action.not_after)
         elif isinstance(action, Signal):
             assert not self.is_held, f"{self.claim}: a program that is held does not hear TERM"
             self._signal(action.number)
-        elif isinstance(action, Measure):
+        elif isinstance(action, MeasureProgress):
             return [self._measure()]
-        elif isinstance(action, Halt | Continue):
-            self._hold(is_held=isinstance(action, Halt))
-        elif isinstance(action, Look):
-            return [Looked(left=int(self._runs) + self._blocked, cpu_s=1.0)]
+        elif isinstance(action, PauseProgram | ResumeProgram):
+            self._hold(is_held=isinstance(action, PauseProgram))
+        elif isinstance(action, CountProcesses):
+            return [ProcessesCounted(left=int(self._runs) + self._blocked, cpu_s=1.0)]
         elif isinstance(action, WriteEnd):
             self._write_end(action.end)
         elif isinstance(action, Exit):
@@ -336,13 +336,13 @@ class Starter(Process):
 
     # --- its progress ---
 
-    def _measure(self) -> Measured:
+    def _measure(self) -> ProgressMeasured:
         """Draw the program's speed; it makes no progress while it is held."""
         assert self.passed_at is not None
         held_s = self.held_s + (self.engine.now - self._held_at if self.is_held else 0.0)
         speed = 0.2 + sum(map(ord, self.claim)) % 5 / 5
         work = max(0.0, self.engine.now - self.passed_at - held_s) * speed
-        return Measured(work=work, is_told=False, can_pace=True)
+        return ProgressMeasured(work=work, is_told=False, can_pace=True)
 
     def _hold(self, *, is_held: bool) -> None:
         assert self.is_held != is_held, f"{self.claim}: held or let go twice"
@@ -440,7 +440,7 @@ class Starter(Process):
 
         def tried() -> None:
             self.tried = problem
-            self._handle(Tried(problem=problem))
+            self._handle(PathsProbed(problem=problem))
 
         self.after(took_s, tried)
 

@@ -24,14 +24,14 @@ class EASYQueue(LocalQueue[Key]):
     unless something ended or the head changed. The shadow is computed when a job behind the head
     fits, which is rare on a busy site. It stays when a job ends, unless the head could then start
     earlier. So expected ends are sorted only when they are needed: to keep them in order would cost
-    more. A deep queue is searched a block at a time, or a group of blocks (`line`).
+    more. A deep queue is searched a block at a time, or a group of blocks (`backfill_queue`).
     """
 
     discipline = Discipline.EASY
 
     def __init__(self, *, processors: int) -> None:
         super().__init__(processors=processors)
-        self._line: BackfillQueue[Key] = BackfillQueue()
+        self._queued: BackfillQueue[Key] = BackfillQueue()
         self._newcomers: list[Waiting[Key]] = []
         self._is_open = True
         """Something ended, or the head changed, since all jobs were visited."""
@@ -64,7 +64,7 @@ class EASYQueue(LocalQueue[Key]):
         started: list[Key] = []
         waiting = self._waiting
         if self.idle and waiting:
-            if self._is_open and self._line.head[1] <= self.idle:
+            if self._is_open and self._queued.head[1] <= self.idle:
                 self._start_from_head(now, started)
             if self.idle and len(waiting) > 1:
                 kept = self._reservation
@@ -91,7 +91,7 @@ class EASYQueue(LocalQueue[Key]):
     # How --------------------------------------------------------------------------------------
 
     def _start_from_head(self, now: float, started: list[Key]) -> None:
-        for job in self._line.take_from_head(self.idle):
+        for job in self._queued.take_from_head(self.idle):
             self._start(job, now + job[2], started)
         self._is_open = True
         self._reservation = None
@@ -106,12 +106,12 @@ class EASYQueue(LocalQueue[Key]):
     def _choose_from_all(self, now: float, started: list[Key]) -> None:
         """Start eligible jobs of the whole queue. The head is visited too: it does not fit."""
         self._is_open = False
-        fitting = self._line.fitting(self.idle)
+        fitting = self._queued.fitting(self.idle)
         if fitting is not None:
             self._choose(fitting, now, started)
             return
         shadow_at, extra, lacking = self._reserved(now)
-        chosen, extra = self._line.take(idle=self.idle, extra=extra, now=now, shadow_at=shadow_at)
+        chosen, extra = self._queued.take(idle=self.idle, extra=extra, now=now, shadow_at=shadow_at)
         for job in chosen:
             until = now + job[2]
             lacking += job[1] if until >= shadow_at else 0
@@ -134,7 +134,7 @@ class EASYQueue(LocalQueue[Key]):
                         continue
                     extra -= processors
                 lacking += processors
-            self._line.remove(job)
+            self._queued.remove(job)
             self._start(job, until, started)
         self._reservation = (shadow_at, extra, lacking)
 
@@ -147,7 +147,7 @@ class EASYQueue(LocalQueue[Key]):
 
     def _reserve(self, now: float) -> tuple[float, int, float]:
         """Compute the reservation for the head of the queue, which does not fit now."""
-        needed = self._line.head[1]
+        needed = self._queued.head[1]
         releases = sorted(self._running.values())
         free = [*accumulate([processors for _, processors in releases], initial=self.idle)]
         ends = bisect_left(free, needed, 1)
@@ -168,19 +168,19 @@ class EASYQueue(LocalQueue[Key]):
         started.append(key)
 
     def _queue(self, job: Waiting[Key]) -> None:
-        self._line.append(job)
+        self._queued.append(job)
         self._newcomers.append(job)
         if len(self._waiting) == 1:  # it is the head
             self._is_open = True
 
     def _queue_first(self, job: Waiting[Key]) -> None:
-        self._line.prepend(job)
+        self._queued.prepend(job)
         self._disturb()
 
     def _unqueue(self, job: Waiting[Key]) -> None:
-        if job is self._line.head:
+        if job is self._queued.head:
             self._disturb()
-        self._line.remove(job)
+        self._queued.remove(job)
 
     def _hold(self, release: tuple[float, int]) -> None:
         """Nothing to record: expected ends are sorted when they are needed."""

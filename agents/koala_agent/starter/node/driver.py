@@ -20,10 +20,10 @@ from koala_agent.starter.events import (
     Dial,
     Exit,
     Fork,
-    Looked,
     Open,
     Opened,
     Prepare,
+    ProcessesCounted,
     Send,
     Signal,
     TooLate,
@@ -126,7 +126,10 @@ class NodeDriver:
         used = self._process_host.processes
         left = len(used.left(self._process_host.excluded))
         events = self._process_host.reap()
-        return [*events, Looked(left=left, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes)]
+        return [
+            *events,
+            ProcessesCounted(left=left, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes),
+        ]
 
     def _begin(self, order: dict[str, object]) -> None:
         machine = to_count(order["machine"])

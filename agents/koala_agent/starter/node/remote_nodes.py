@@ -29,7 +29,6 @@ from koala_agent.starter.compat import boot_now, log, to_count, to_number, to_ob
 from koala_agent.starter.connection import JsonSocket, listen_everywhere
 from koala_agent.starter.events import (
     QUESTION_BITS,
-    Asked,
     Delivered,
     MachineLost,
     OpenedEverywhere,
@@ -37,6 +36,7 @@ from koala_agent.starter.events import (
     RankEnded,
     Ready,
     Unexecutable,
+    ValueRequested,
 )
 from koala_agent.starter.process_tree import is_alive
 from koala_agent.starter.program import again
@@ -368,7 +368,7 @@ class Nodes:
     def _ask(self, node: Node, message: dict[str, object]) -> None:
         value = message.get("value")
         self._events.append(
-            Asked(
+            ValueRequested(
                 question=node.machine << QUESTION_BITS | to_count(message.get("question")),
                 name=str(message.get("name")),
                 value=None if value is None else str(value),

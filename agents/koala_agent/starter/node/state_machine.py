@@ -19,21 +19,20 @@ from koala_agent.starter.compat import dataclass, to_count, to_list, to_number, 
 from koala_agent.starter.daemon_clock import CLOCK_RATE_ERROR, DaemonClock
 from koala_agent.starter.events import (
     Answer,
-    Asked,
     Begin,
     Connected,
+    CountProcesses,
     Deliver,
     Delivered,
     Dial,
     Disconnected,
     Exit,
     Fork,
-    Look,
-    Looked,
     Open,
     Opened,
     Prepare,
     ProcessEnded,
+    ProcessesCounted,
     RankEnded,
     Ready,
     Received,
@@ -42,6 +41,7 @@ from koala_agent.starter.events import (
     SiteSignalled,
     TooLate,
     Unexecutable,
+    ValueRequested,
 )
 
 TYPE_CHECKING = False
@@ -226,9 +226,9 @@ class NodeMachine:
             self._begin_end()
         elif isinstance(event, SiteSignalled):
             self._begin_end()
-        elif isinstance(event, Looked):
-            self._looked(event)
-        elif isinstance(event, Asked):
+        elif isinstance(event, ProcessesCounted):
+            self._processes_counted(event)
+        elif isinstance(event, ValueRequested):
             self._ask(event)
         elif isinstance(event, Delivered):
             self._send("delivered", problem=event.problem, is_lost=event.is_lost)
@@ -240,7 +240,7 @@ class NodeMachine:
             if not self._running or isinstance(self.phase, HelperEnding):
                 self._poll_at = self._now
 
-    def _looked(self, event: Looked) -> None:
+    def _processes_counted(self, event: ProcessesCounted) -> None:
         """Report the processes left, each time: the starter decides their fate."""
         self._send("left", left=event.left, cpu_s=event.cpu_s, memory_bytes=event.memory_bytes)
         if event.left > 0:
@@ -248,7 +248,7 @@ class NodeMachine:
         elif not self._is_connected:
             self._exit()
 
-    def _ask(self, event: Asked) -> None:
+    def _ask(self, event: ValueRequested) -> None:
         fields: dict[str, object] = {"question": event.question, "name": event.name}
         self._send("ask", **fields, value=event.value, wait_s=event.wait_s)
 
@@ -280,7 +280,7 @@ class NodeMachine:
             self._poll_at = None
             if isinstance(self.phase, HelperEnding) and self._now >= self.phase.kill_at:
                 self._emit(Signal(number=signal.SIGKILL))
-            self._emit(Look())
+            self._emit(CountProcesses())
 
     def _tick_dialling(self, phase: Dialling) -> None:
         if self._now >= phase.until:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from koala_agent.starter.compat import dataclass
-from koala_agent.starter.events import ClosePaths, Open, Prepare, Send, TryPaths
+from koala_agent.starter.events import ClosePaths, Open, Prepare, ProbePaths, Send
 from koala_agent.starter.messages import ArmAnswered, PathsTried, to_message
 
 TYPE_CHECKING = False
@@ -189,7 +189,7 @@ class PathProbing:
             if not 1 <= port <= PORT_MAX:
                 raise ValueError(f"{port} is no port: allowed is 1 to {PORT_MAX}")
         self._is_listening = True
-        return [TryPaths(order=order)]
+        return [ProbePaths(order=order)]
 
     def end(self, problem: str) -> None:
         """Note the result; empty when all paths are open."""

@@ -7,7 +7,7 @@ from koala_agent.starter.messages import ValueAsked, ValuePut, to_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from koala_agent.starter.events import Action, Asked
+    from koala_agent.starter.events import Action, ValueRequested
     from koala_agent.starter.messages import RequestAnswered
 
 VALUE_MAX_BYTES = 4096
@@ -41,7 +41,7 @@ class KvRequests:
         """The instants at which requests fail."""
         return [question.until for question in self._open.values()]
 
-    def refusal(self, event: Asked) -> str:
+    def refusal(self, event: ValueRequested) -> str:
         """Return why a request may not be made; empty when it may."""
         if len(self._open) >= REQUESTS_MAX:
             return f"{len(self._open)} requests are under way: no more are taken"
@@ -55,7 +55,7 @@ class KvRequests:
             return f"the value of {event.name!r} has {size} bytes: {VALUE_MAX_BYTES} are allowed"
         return ""
 
-    def ask(self, event: Asked, now: float) -> dict[str, object]:
+    def ask(self, event: ValueRequested, now: float) -> dict[str, object]:
         """Add a request; return its message for the agent."""
         request: ValuePut | ValueAsked
         if event.value is None:

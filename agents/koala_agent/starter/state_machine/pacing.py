@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 
-from koala_agent.starter.events import Continue, Halt, Measure
+from koala_agent.starter.events import MeasureProgress, PauseProgram, ResumeProgram
 from koala_agent.starter.messages import ProgressReported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from koala_agent.starter.events import Action, Measured
+    from koala_agent.starter.events import Action, ProgressMeasured
 
 PERIOD_S = 0.1
 RUN_MIN_S = 0.005
@@ -57,14 +57,14 @@ class Pacing:
         actions: list[Action] = []
         if now >= self._measure_at:
             self._measure_at = math.inf  # until that is answered
-            actions.append(Measure())
+            actions.append(MeasureProgress())
         if is_alone:
             self.set_share(1.0, now)
         if now >= self._turn_at:
             actions += self._turn(now)
         return actions
 
-    def measured(self, event: Measured, now: float) -> ProgressReported | None:
+    def measured(self, event: ProgressMeasured, now: float) -> ProgressReported | None:
         """Return the report of this cycle; None when it comes too late to stand for its end."""
         due_at = self._passed_at + self._cycle * self._cycle_s
         report = ProgressReported(
@@ -84,7 +84,7 @@ class Pacing:
         if not self._is_held:
             return []
         self._is_held = False
-        return [Continue()]
+        return [ResumeProgram()]
 
     def _next_cycle(self, now: float) -> None:
         """Schedule the next measurement.
@@ -101,9 +101,9 @@ class Pacing:
             if not self._is_held:
                 return []
             self._is_held = False
-            return [Continue()]
+            return [ResumeProgram()]
         run_s = max(RUN_MIN_S, self._share * PERIOD_S)
         hold_s = min(HOLD_MAX_S, run_s / self._share - run_s)
         self._is_held = not self._is_held
         self._turn_at = now + (hold_s if self._is_held else run_s)
-        return [Halt() if self._is_held else Continue()]
+        return [PauseProgram() if self._is_held else ResumeProgram()]

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from koala_agent.starter.events import Looked
+    from koala_agent.starter.events import ProcessesCounted
     from koala_agent.starter.messages import End
 
 
@@ -43,7 +43,7 @@ class Delivering:
 
     kind: str
     reason: str
-    used: Looked
+    used: ProcessesCounted
     until: float
     ended_at: float
 

@@ -20,21 +20,21 @@ import signal
 
 from koala_agent.starter.daemon_clock import EVEN_S, EXACT_S, DaemonClock
 from koala_agent.starter.events import (
-    Asked,
     Connected,
+    CountProcesses,
     Deliver,
     Delivered,
     Disconnected,
     Exit,
     Fork,
-    Look,
-    Looked,
     MachineLost,
-    Measured,
     Opened,
     OpenedEverywhere,
+    PathsProbed,
     Prepare,
     ProcessEnded,
+    ProcessesCounted,
+    ProgressMeasured,
     RankEnded,
     Ready,
     Received,
@@ -43,8 +43,8 @@ from koala_agent.starter.events import (
     Signal,
     SiteSignalled,
     TooLate,
-    Tried,
     Unexecutable,
+    ValueRequested,
     Woken,
     WriteEnd,
 )
@@ -128,7 +128,7 @@ class StarterMachine:
         self._actions = []
         if isinstance(self.phase, Exited):
             return []
-        if isinstance(event, (Connected, Disconnected, Received, Asked)):
+        if isinstance(event, (Connected, Disconnected, Received, ValueRequested)):
             self._on_message(event)
         elif not isinstance(event, Woken):
             self._on_process(event)
@@ -154,10 +154,10 @@ class StarterMachine:
 
     # Messages ------------------------------------------------------------------------------------
 
-    def _on_message(self, event: Connected | Disconnected | Received | Asked) -> None:
+    def _on_message(self, event: Connected | Disconnected | Received | ValueRequested) -> None:
         if isinstance(event, Received):
             self._receive(event.message)
-        elif isinstance(event, Asked):
+        elif isinstance(event, ValueRequested):
             self._ask(event)
         elif isinstance(event, Connected):
             self._keepalive.connect(self._now)
@@ -291,7 +291,7 @@ class StarterMachine:
         elif isinstance(phase, (Holding, Running)):
             self._begin_end("stopped", reason, is_dismissed=True)
 
-    def _ask(self, event: Asked) -> None:
+    def _ask(self, event: ValueRequested) -> None:
         refusal = self._kv_requests.refusal(event)
         if refusal:
             self._emit(refused(event.question, refusal))
@@ -311,15 +311,15 @@ class StarterMachine:
             self._process_ended(event)
         elif isinstance(event, RankEnded):
             self._rank_ended(event)
-        elif isinstance(event, Measured):
+        elif isinstance(event, ProgressMeasured):
             report = self._pacing.measured(event, self._now)
             if report is not None and isinstance(self.phase, Running):
                 self._send(to_message(report))
         elif isinstance(event, SiteSignalled):
             self._signalled_by_site(event.reason)
-        elif isinstance(event, Looked):
-            self._looked(event)
-        elif isinstance(event, Tried):
+        elif isinstance(event, ProcessesCounted):
+            self._processes_counted(event)
+        elif isinstance(event, PathsProbed):
             self._paths.end(event.problem)
             self._send(self._paths.report)
         elif isinstance(event, Delivered) and isinstance(self.phase, Delivering):
@@ -402,7 +402,7 @@ class StarterMachine:
             return
         statuses.note(event.index, event.status)
         if isinstance(phase, Ending):
-            self._emit(Look())
+            self._emit(CountProcesses())
         elif isinstance(phase, Running):
             statuses.defer_if_foreign(event.status, self._now)
             if event.status != 0 and self._settings.processes > 1:
@@ -422,7 +422,7 @@ class StarterMachine:
             reason = f"process {event.rank} ended with {status_text(event.status)}"
             self._begin_end("exited", reason)
 
-    def _looked(self, event: Looked) -> None:
+    def _processes_counted(self, event: ProcessesCounted) -> None:
         phase = self.phase
         if not isinstance(phase, Ending):
             return
@@ -449,7 +449,7 @@ class StarterMachine:
             is_dismissed=is_dismissed,
         )
 
-    def _deliver(self, phase: Ending, used: Looked) -> None:
+    def _deliver(self, phase: Ending, used: ProcessesCounted) -> None:
         """Start the delivery of logs and outputs, which precedes the report of the end."""
         is_whole = phase.kind in PROGRAM_ENDS
         until = self._now + (DELIVER_S if is_whole else DELIVER_LOGS_S)
@@ -558,7 +558,7 @@ class StarterMachine:
 
     def _poll_again(self, phase: Ending) -> None:
         self.phase = changed(phase, poll_at=self._now + POLL_S)
-        self._emit(Look())
+        self._emit(CountProcesses())
 
     def _lease_s(self) -> float:
         return self._leases.length_s(is_held=self.passed_at is None)

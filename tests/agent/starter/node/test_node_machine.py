@@ -16,11 +16,11 @@ from koala_agent.starter.events import (
     Disconnected,
     Exit,
     Fork,
-    Looked,
     Open,
     Opened,
     Prepare,
     ProcessEnded,
+    ProcessesCounted,
     Ready,
     Received,
     Send,
@@ -139,9 +139,9 @@ def test_it_ends_what_it_runs_when_the_line_is_lost() -> None:
     script = NodeScript()
     script.running()
     assert ends(script.tell(Disconnected(), 2.0))
-    script.tell(Looked(left=1), 2.0)
+    script.tell(ProcessesCounted(left=1), 2.0)
     assert Signal(number=signal.SIGKILL) in script.tell(Woken(), 7.0)
-    assert Exit() in script.tell(Looked(left=0), 7.1)
+    assert Exit() in script.tell(ProcessesCounted(left=0), 7.1)
 
 
 def test_it_ends_what_it_runs_at_the_end_of_the_lease_though_the_line_seems_to_live() -> None:
@@ -166,9 +166,9 @@ def test_what_is_left_is_told_until_nothing_is() -> None:
     script.running()
     assert list(said(script.tell(ProcessEnded(index=2, status=0), 2.0))) == ["ended"]
     script.tell(ProcessEnded(index=3, status=0), 2.0)
-    assert list(said(script.tell(Looked(left=1), 2.0))) == ["left"]
+    assert list(said(script.tell(ProcessesCounted(left=1), 2.0))) == ["left"]
     assert script.machine.wake_at == 2.05
-    assert list(said(script.tell(Looked(left=0), 2.05))) == ["left"]
+    assert list(said(script.tell(ProcessesCounted(left=0), 2.05))) == ["left"]
     assert Exit() in script.hear(3.0, "bye")
 
 
