@@ -60,7 +60,7 @@ from koala_agent.claims.events import (
     Woken,
 )
 from koala_agent.claims.folder import StarterRecord
-from koala_agent.claims.settings import Leases, Limits
+from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.states import Claim
 from koala_agent.claims.table import ClaimTable
 from koala_agent.lrm.claim_processes import boot_id
@@ -247,7 +247,7 @@ class ClaimDriver:
         else:
             self._inbox.put_nowait(order)
 
-    def set_leases(self, leases: Leases) -> None:
+    def set_leases(self, leases: LeaseTimes) -> None:
         """Store the leases of a new session and hand them to the table."""
         self._store.set_leases(leases)
         self._leases = leases

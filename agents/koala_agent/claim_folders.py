@@ -19,7 +19,7 @@ from koala.runtime import clock
 from koala.runtime.structured_log import get_logger
 from koala_agent.claims import states
 from koala_agent.claims.folder import StarterRecord, folder_name
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Claim
 from koala_agent.lrm.local_manager import Ended, Placeholder
 from koala_agent.placeholders import starter_installation
@@ -43,7 +43,7 @@ class Preparation:
 
     claim: Claim
     port: int
-    leases: Leases
+    leases: LeaseTimes
     input_path: str
     archive: Path | None = None
 

@@ -32,7 +32,7 @@ from koala.runtime.disk import Disk
 from koala.runtime.structured_log import get_logger
 from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_surroundings import ClaimSurroundings
-from koala_agent.claims.settings import Leases, Limits
+from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.states import Claim
 from koala_agent.link.enrolment import Renewal
 from koala_agent.link.session import Session
@@ -260,7 +260,7 @@ class Site:
         self._input_references.begin_session()
         self._session_status.begin_session(welcome.relay)
         self._claims.set_leases(
-            Leases(
+            LeaseTimes(
                 hold_lease_s=welcome.hold_lease_s,
                 run_lease_s=welcome.run_lease_s,
                 kill_s=welcome.kill_s,

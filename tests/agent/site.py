@@ -35,7 +35,7 @@ from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread, no_archive, no_input
 from koala_agent.claims.events import Forget, StoreClaim
-from koala_agent.claims.settings import Leases, Limits
+from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.store import Store
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
@@ -203,7 +203,7 @@ class Site:
 async def a_site(
     folder: Path,
     *,
-    leases: Leases | None = None,
+    leases: LeaseTimes | None = None,
     limits: Limits | None = None,
     daemon: Daemon | None = None,
     processors: int = 8,
@@ -219,7 +219,7 @@ async def a_site(
     `scratch` starters see nothing of the agent's and work there; they take the local manager for
     one of this kind."""
     daemon = daemon or Daemon()
-    leases = leases or Leases(kill_s=1.0)
+    leases = leases or LeaseTimes(kill_s=1.0)
     told: list[Callable[[Listed | Idle], None]] = []
     commits: list[int] = []
     lines = InheritedConnections()

@@ -10,7 +10,7 @@ import pytest
 
 from koala.protocol.names import ClaimId
 from koala_agent.claim_folders import ClaimFolders, Preparation
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Asked, Claim
 from koala_agent.lrm.local_manager import Placeholder
 from koala_agent.placeholders import starter_installation
@@ -36,7 +36,7 @@ def test_a_claim_gets_a_whole_starter_whatever_became_of_the_installed_one(
     claim = Claim(hold=hold, secret="s", state=Asked(grace_until=0.0))
 
     def prepare() -> None:
-        order = Preparation(claim=claim, port=1, leases=Leases(), input_path="")
+        order = Preparation(claim=claim, port=1, leases=LeaseTimes(), input_path="")
         (placeholder,) = folders.prepare([order])
         assert isinstance(placeholder, Placeholder)
 
@@ -70,7 +70,7 @@ def test_claims_of_one_call_share_a_look_at_the_starter_and_not_their_errors(
         Preparation(
             claim=Claim(hold=a_shell_hold("true", claim), secret="s", state=Asked(grace_until=0.0)),
             port=1,
-            leases=Leases(),
+            leases=LeaseTimes(),
             input_path="",
         )
         for claim in claims

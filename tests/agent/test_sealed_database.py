@@ -18,7 +18,7 @@ import pytest
 from koala.errors import DamagedError, DiskError, KoalaError
 from koala.protocol.names import ClaimId
 from koala_agent.claims.events import Forget, StoreClaim
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.store import Store
 from koala_agent.lrm.job_table import JobTable
 from tests.agent.claims.test_store import a_claim
@@ -50,7 +50,7 @@ class Kind:
 def write_store(folder: Path) -> Callable[[], None]:
     store = Store(folder)
     store.set_epoch(7)
-    store.set_leases(Leases(hold_lease_s=1.0, run_lease_s=2.0, kill_s=0.5))
+    store.set_leases(LeaseTimes(hold_lease_s=1.0, run_lease_s=2.0, kill_s=0.5))
     for number in range(1, 6):
         store.commit([StoreClaim(claim=a_claim(f"j{number}/1/0/1"))])
     store.commit([StoreClaim(claim=a_claim("j1/1/0/1")), Forget(claim=ClaimId("j2/1/0/1"))])

@@ -22,7 +22,7 @@ from koala_agent.claims.events import (
     StarterArmed,
     StoreClaim,
 )
-from koala_agent.claims.settings import Leases, Limits
+from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.states import Claim, inventory_of
 from koala_agent.claims.table import ClaimTable
 from koala_agent.link import codec
@@ -41,7 +41,7 @@ class Table:
     """A table whose outputs are collected."""
 
     def __init__(self) -> None:
-        self.machine = ClaimTable(limits=Limits(), leases=Leases(), now=0.0)
+        self.machine = ClaimTable(limits=Limits(), leases=LeaseTimes(), now=0.0)
         self._now = 0.0
 
     def hold(self, hold: Hold) -> list[Output]:

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from koala_agent.lrm.claim_processes import Identity, members, scan
+from koala_agent.lrm.claim_processes import ProcessIdentity, members, scan
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.local_manager import (
     EndCause,
@@ -31,7 +31,7 @@ def boot_clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def find_by_claim(claim: str, *, scope: str | None = None) -> tuple[Identity, ...]:
+def find_by_claim(claim: str, *, scope: str | None = None) -> tuple[ProcessIdentity, ...]:
     """The processes of a claim by their environment, and their descendants."""
     belongs = members(scan().seen, {claim: ()}, scope=scope)
     return tuple(process.identity for process in belongs[claim])

@@ -14,7 +14,7 @@ import pytest
 from koala_agent.lrm.claim_processes import (
     CLAIM_VARIABLE,
     SCOPE_VARIABLE,
-    Identity,
+    ProcessIdentity,
     Seen,
     brand_in,
     brand_of,
@@ -43,7 +43,7 @@ def a_process(
     brand: int | None = None,
 ) -> Seen:
     return Seen(
-        identity=Identity(pid, 10 * pid),
+        identity=ProcessIdentity(pid, 10 * pid),
         parent=parent,
         group=group or pid,
         brand=brand,
@@ -76,7 +76,7 @@ def test_descendants_belong_to_the_claim_whatever_they_did_to_their_environment(
 
 def test_a_process_seen_before_belongs_to_its_claim_and_a_recycled_pid_does_not() -> None:
     seen = [a_process(10), a_process(11)]
-    found = members(seen, {"a": [Identity(10, 100), Identity(11, 7)]}, scope=None)
+    found = members(seen, {"a": [ProcessIdentity(10, 100), ProcessIdentity(11, 7)]}, scope=None)
     assert pids(found["a"]) == [10]
 
 
@@ -173,7 +173,7 @@ def test_a_signal_never_reaches_a_process_with_another_start() -> None:
     own = identify(os.getpid())
     assert own is not None
     assert is_alive(own)
-    impostor = Identity(own.pid, own.start_ticks + 1)
+    impostor = ProcessIdentity(own.pid, own.start_ticks + 1)
     assert not is_alive(impostor)
     assert not send(impostor, signal.SIGKILL)
 

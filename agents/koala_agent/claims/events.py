@@ -31,7 +31,7 @@ from koala.protocol.messages import (
 )
 from koala.protocol.names import ClaimId
 from koala_agent.claims.folder import StarterRecord
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Claim
 from koala_agent.lrm.local_manager import EndCause
 
@@ -56,7 +56,7 @@ class WantedComplete(msgspec.Struct, frozen=True, kw_only=True):
 class LeasesSet(msgspec.Struct, frozen=True, kw_only=True):
     """Leases of the daemon's Welcome. A session has begun: pending requests are sent again."""
 
-    leases: Leases
+    leases: LeaseTimes
 
 
 class CheckedIn(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,7 +234,7 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True):
     """To a starter: you own this claim, with these leases. `clock` is what the agent has measured
     of the daemon's clock: instant, error and offset; it is that of machines with this `boot`."""
 
-    leases: Leases
+    leases: LeaseTimes
     clock: tuple[float, float, float] | None = None
     boot: str = ""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leases:
+class LeaseTimes:
     """Leases of a starter before and after the barrier, and the time from TERM to KILL.
 
     The daemon sends them with Welcome.

@@ -23,7 +23,7 @@ from koala.protocol.names import ClaimId, is_claim_id
 from koala.runtime.disk_formats import CLAIMS
 from koala.runtime.sqlite_store import Database, Schema, lock_folder
 from koala_agent.claims.events import Forget, StoreClaim
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Claim
 from koala_agent.claims.table import FORGOTTEN_MAX
 from koala_agent.sealed_database import ADVICE, SealedDatabase
@@ -150,11 +150,13 @@ class Store:
             self._set_fact("port", str(port))
 
     @property
-    def leases(self) -> Leases:
+    def leases(self) -> LeaseTimes:
         """The leases that a daemon set last."""
-        return self._read("leases", "{}", lambda text: msgspec.convert(json.loads(text), Leases))
+        return self._read(
+            "leases", "{}", lambda text: msgspec.convert(json.loads(text), LeaseTimes)
+        )
 
-    def set_leases(self, leases: Leases) -> None:
+    def set_leases(self, leases: LeaseTimes) -> None:
         """Store the leases durably."""
         if leases != self.leases:
             text = {

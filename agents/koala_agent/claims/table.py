@@ -85,7 +85,7 @@ from koala_agent.claims.events import (
 )
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.pending_requests import PendingRequests
-from koala_agent.claims.settings import Leases, Limits
+from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.states import (
     BOUND,
     Armed,
@@ -134,7 +134,7 @@ class ClaimTable:
         self,
         *,
         limits: Limits,
-        leases: Leases,
+        leases: LeaseTimes,
         now: float,
         boot: str = "",
         restored: Iterable[Claim] = (),
@@ -365,7 +365,7 @@ class ClaimTable:
             if _is_collected(claim.state):
                 self._to_daemon(Ping(claim=claim.id, nonce=claim.state.nonce, sent_at=self._now))
 
-    def _set_leases(self, leases: Leases) -> None:
+    def _set_leases(self, leases: LeaseTimes) -> None:
         self._ping_at = self._now
         for pending in self._pending:
             self._to_daemon(pending)

@@ -11,10 +11,10 @@ process group, a session and a parent are not enough: a daemon that forks twice 
 leaves them all; an environment can be dropped or overwritten. A program can lose its brand only on
 purpose (`ulimit -x`, or as root), and is then found by the other criteria.
 
-A process is never addressed by its pid alone: an `Identity` also has its start time, and signals go
-through a pidfd that was checked against it, so a recycled pid is never hit; process groups are
-signalled only within milliseconds of being seen. One scan reads /proc once for all claims, because
-an agent scans most when hundreds of jobs end in a second.
+A process is never addressed by its pid alone: a `ProcessIdentity` also has its start time, and
+signals go through a pidfd that was checked against it, so a recycled pid is never hit; process
+groups are signalled only within milliseconds of being seen. One scan reads /proc once for all
+claims, because an agent scans most when hundreds of jobs end in a second.
 
 Linux only. CPU time is in seconds, memory in bytes of resident set.
 """
@@ -47,7 +47,7 @@ _KERNEL_THREAD = 0x00200000
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Identity:
+class ProcessIdentity:
     """Unique process: its pid and its start in clock ticks since `boot_id()`."""
 
     pid: int
@@ -62,7 +62,7 @@ class Seen:
     `cpu_s` includes that of children it has waited for.
     """
 
-    identity: Identity
+    identity: ProcessIdentity
     parent: int
     group: int
     brand: int | None
@@ -83,18 +83,18 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def identify(pid: int) -> Identity | None:
+def identify(pid: int) -> ProcessIdentity | None:
     """Identify the living process that has this pid now."""
     stat = Stat(procfs.read(pid, "stat"))
-    return None if stat.is_over else Identity(pid, stat.start_ticks)
+    return None if stat.is_over else ProcessIdentity(pid, stat.start_ticks)
 
 
-def identify_child(pid: int) -> Identity:
+def identify_child(pid: int) -> ProcessIdentity:
     """Identify our child that has this pid now, even when it is already a zombie."""
-    return Identity(pid, Stat(procfs.read(pid, "stat")).start_ticks)
+    return ProcessIdentity(pid, Stat(procfs.read(pid, "stat")).start_ticks)
 
 
-def is_alive(identity: Identity) -> bool:
+def is_alive(identity: ProcessIdentity) -> bool:
     """Check that this very process is still alive."""
     return identify(identity.pid) == identity
 
@@ -146,7 +146,7 @@ def scan() -> Scan:
 
 
 def members(
-    seen: Iterable[Seen], known: Mapping[str, Iterable[Identity]], *, scope: str | None
+    seen: Iterable[Seen], known: Mapping[str, Iterable[ProcessIdentity]], *, scope: str | None
 ) -> dict[str, tuple[Seen, ...]]:
     """Assign these processes to the claims in `known`.
 
@@ -190,7 +190,7 @@ def _add_descendants(owner: dict[int, str], processes: Iterable[Seen]) -> None:
                 unvisited.append(child)
 
 
-def send(identity: Identity, number: signal.Signals) -> bool:
+def send(identity: ProcessIdentity, number: signal.Signals) -> bool:
     """Send a signal to this very process; False when it is gone. Raises PermissionError."""
     with suppress(ProcessLookupError):
         descriptor = os.pidfd_open(identity.pid)
@@ -225,7 +225,7 @@ def kill_group(group: int) -> None:
 def _seen(pid: int, stat: Stat, environment: bytes) -> Seen:
     claim, scope = _claim_and_scope(environment)
     return Seen(
-        identity=Identity(pid, stat.start_ticks),
+        identity=ProcessIdentity(pid, stat.start_ticks),
         parent=stat.parent,
         group=stat.group,
         brand=_brand(pid),

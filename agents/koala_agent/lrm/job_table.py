@@ -22,7 +22,7 @@ import msgspec
 from koala.errors import JournalError
 from koala.runtime.disk_formats import LOCAL_JOBS
 from koala.runtime.sqlite_store import Run, Schema
-from koala_agent.lrm.claim_processes import Identity
+from koala_agent.lrm.claim_processes import ProcessIdentity
 from koala_agent.lrm.local_manager import EndCause, Ended, Listed, Placeholder, Queued, Running
 from koala_agent.sealed_database import ADVICE, SealedDatabase
 
@@ -55,7 +55,7 @@ class Starting(msgspec.Struct, frozen=True, tag="Starting"):
 class Alive(msgspec.Struct, frozen=True, tag="Alive"):
     """Its first process was started at `started_at`; `earlier_cpu_s` were for earlier claims."""
 
-    leader: Identity
+    leader: ProcessIdentity
     started_at: float
     earlier_cpu_s: float = 0.0
 
@@ -66,7 +66,7 @@ class Leaving(msgspec.Struct, frozen=True, tag="Leaving"):
     cause: EndCause
     reason: str
     exit_status: int | None
-    leader: Identity | None
+    leader: ProcessIdentity | None
     """Its first process, if there was one."""
 
 

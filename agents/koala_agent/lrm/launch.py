@@ -12,7 +12,7 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.claim_processes import (
     CLAIM_VARIABLE,
     SCOPE_VARIABLE,
-    Identity,
+    ProcessIdentity,
     brand_of,
     identify_child,
 )
@@ -60,7 +60,7 @@ def spawn(
     scope: str,
     umask: int = -1,
     entry: AccountSwitch | None = None,
-) -> Identity:
+) -> ProcessIdentity:
     """Start the first process of a job, in a session of its own; as the account of an entry, if
     there is one, and with this umask (-1: ours). Raises OSError.
 

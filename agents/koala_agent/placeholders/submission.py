@@ -25,7 +25,7 @@ from koala.protocol.names import ClaimId, visible_name
 from koala.runtime.disk_formats import STARTER
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.claims.folder import StarterRecord
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Claim
 from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Ended, Placeholder
 from koala_agent.placeholders.allowed_programs import check_program
@@ -48,7 +48,7 @@ def prepare(
     *,
     command: tuple[str, ...],
     port: int,
-    leases: Leases,
+    leases: LeaseTimes,
     input_path: str,
     archive: Path | None = None,
     gate: str = "",
@@ -106,7 +106,7 @@ def specification(
     *,
     program: Program,
     port: int,
-    leases: Leases,
+    leases: LeaseTimes,
     input_path: str,
     gate: str = "",
 ) -> dict[str, object]:
@@ -147,7 +147,7 @@ def specification(
     }
 
 
-def _by_name(value: Program | Leases) -> dict[str, object]:
+def _by_name(value: Program | LeaseTimes) -> dict[str, object]:
     """Return the fields of a value that are not None."""
     found = {field.name: getattr(value, field.name) for field in fields(value)}
     return {name: content for name, content in found.items() if content is not None}

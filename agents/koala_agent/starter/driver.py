@@ -42,7 +42,7 @@ from koala_agent.starter.process_host import ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK
 from koala_agent.starter.processes import Served
 from koala_agent.starter.procfs import boot_id
-from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER, Program, Specification
+from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER, ClaimProgram, Specification
 from koala_agent.starter.state_machine import StarterMachine
 from koala_agent.starter.subreaper import keep_for
 
@@ -69,7 +69,7 @@ class StarterDriver:
         """`inherited` is the descriptor of a socket that is connected to the agent."""
         now = boot_now()
         self._nonce = nonce
-        self._program = Program(spec)
+        self._program = ClaimProgram(spec)
         self._claim = self._program.spec.claim
         self._machine = StarterMachine(
             _settings(self._program, nonce), now=now, wall_offset_s=time.time() - now
@@ -316,7 +316,7 @@ LOG_FILE = "placeholder.out"
 """Log file of a starter that was carried by its batch script."""
 
 
-def _settings(program: Program, nonce: str) -> Settings:
+def _settings(program: ClaimProgram, nonce: str) -> Settings:
     return settings_of(
         program.spec,
         nonce,

@@ -34,7 +34,7 @@ from koala_agent.starter.compat import (
     to_shell,
     to_texts,
 )
-from koala_agent.starter.program import SPECIFICATION, Program, again, machines, rendezvous
+from koala_agent.starter.program import SPECIFICATION, ClaimProgram, again, machines, rendezvous
 from koala_agent.starter.state_machine.starter import POLL_S
 
 TYPE_CHECKING = False
@@ -106,7 +106,7 @@ def rank(claim_folder: ClaimFolder) -> int:
     process = _own_rank()
     # A launcher of the site has passed the environment on: its changes take precedence.
     os.environ.update({**_pairs(claim_folder.launch["environment"]), **os.environ})
-    program = Program(claim_folder.spec)
+    program = ClaimProgram(claim_folder.spec)
     environment = {**program.environment, **rendezvous(claim_folder.bundle, process)}
     environment["KOALA_BUNDLE"] = os.path.join(claim_folder.state, "bundle.json")
     kv = _own_kv(claim_folder)

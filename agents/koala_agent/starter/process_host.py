@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from koala_agent.starter.connection import Watch
     from koala_agent.starter.events import Event
     from koala_agent.starter.files.file_sync import FileSyncClient, SyncRequest
-    from koala_agent.starter.program import Program
+    from koala_agent.starter.program import ClaimProgram
     from koala_agent.starter.subreaper import Keeper
 
 DEATHS_MAX = 5
@@ -40,7 +40,7 @@ NOT_BROUGHT = "files could not be brought to the agent"
 
 
 def make_sync_request(
-    program: Program, nonce: str, *, own: tuple[str, ...] = ()
+    program: ClaimProgram, nonce: str, *, own: tuple[str, ...] = ()
 ) -> SyncRequest | None:
     """Make the request of file syncs between this machine and the agent; None where both see it.
 
@@ -77,7 +77,7 @@ class ProcessHost:
 
     def __init__(
         self,
-        program: Program,
+        program: ClaimProgram,
         nonce: str,
         watch: Watch,
         *,

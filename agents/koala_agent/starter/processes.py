@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from koala_agent.starter.program import Program
+    from koala_agent.starter.program import ClaimProgram
 
 _ERRORS = bytearray(65536)
 """Buffer of all reads of errors, as large as a pipe; a new one would be mapped for each."""
@@ -35,7 +35,7 @@ class Processes:
     the release.
     """
 
-    def __init__(self, program: Program, nonce: str) -> None:
+    def __init__(self, program: ClaimProgram, nonce: str) -> None:
         self.cpu_s = 0.0
         self.memory_bytes = 0
         self._others: list[tuple[int, int]] = []

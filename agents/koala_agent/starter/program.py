@@ -82,7 +82,7 @@ class Specification:
     staged: tuple[tuple[str, int], ...] = ()
 
 
-class Program:
+class ClaimProgram:
     """Program of a claim, from its specification, and the checks before the check-in.
 
     `machine` counts the machines of the component, 0 being the starter's. `hosts` are those

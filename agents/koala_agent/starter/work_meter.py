@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from koala_agent.starter.processes import Processes
-    from koala_agent.starter.program import Program
+    from koala_agent.starter.program import ClaimProgram
 
 REPORT_MAX_BYTES = 64
 
@@ -29,7 +29,7 @@ REPORT_MAX_BYTES = 64
 class WorkMeter:
     """Meter of the processes of one machine; pacing needs it to be the component's only one."""
 
-    def __init__(self, program: Program, processes: Processes) -> None:
+    def __init__(self, program: ClaimProgram, processes: Processes) -> None:
         self._program = program
         self._processes = processes
         self._strays: dict[int, int] = {}

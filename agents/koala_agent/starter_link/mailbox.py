@@ -23,7 +23,7 @@ from koala.errors import LocalManagerError
 from koala.protocol.names import ClaimId, is_claim_id
 from koala.runtime import clock
 from koala.runtime.structured_log import get_logger
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.starter.mailbox.layout import (
     DOWN,
     MESSAGE_MAX_BYTES,
@@ -67,7 +67,7 @@ class Mailbox:
         self.now = now
         self._owner = -1
         self._is_begun = False
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, MailboxSession] = {}
         self._strays: frozenset[str] = frozenset()
         self._tidied_at = self._tried_at = now()
         self._full = ""  # reason why nothing can be written; empty when something can
@@ -181,11 +181,11 @@ class Mailbox:
     def _open(self, name: str, accept: Accept, secret: Secret) -> None:
         claim = claim_of(name)
         assert claim is not None, name
-        session = Session(self, name, secret(claim) or "", accept())
+        session = MailboxSession(self, name, secret(claim) or "", accept())
         self._sessions[name] = session
         session.begin()
 
-    async def _receive(self, session: Session, numbers: Iterable[int]) -> None:
+    async def _receive(self, session: MailboxSession, numbers: Iterable[int]) -> None:
         """Read the messages of a session that are due."""
         async with self._slots:
             for number in numbers:
@@ -243,7 +243,7 @@ class Mailbox:
 
     # Calls of sessions ---------------------------------------------------------------------------
 
-    async def write(self, session: Session, number: int, lines: bytes) -> None:
+    async def write(self, session: MailboxSession, number: int, lines: bytes) -> None:
         """Write a message for a starter. Raises OSError and LocalManagerError."""
         content = seal(session.secret, DOWN, session.name, number, lines)
         path = f"{self.folder}/{DOWN}/{session.name}/{number}"
@@ -257,13 +257,13 @@ class Mailbox:
         else:
             self._tasks.create_task(work)
 
-    def forget(self, session: Session, *, is_removed: bool) -> None:
+    def forget(self, session: MailboxSession, *, is_removed: bool) -> None:
         """Forget a session. Its starter sees at once that its folder `is_removed`."""
         if self._sessions.pop(session.name, None) is not None and is_removed:
             self.start(self._remove_session(session.name))
 
 
-class Session(asyncio.Transport):
+class MailboxSession(asyncio.Transport):
     """Transport of a starter's connection over the mailbox."""
 
     def __init__(
@@ -393,7 +393,7 @@ def claim_of(session: str) -> ClaimId | None:
     return ClaimId(name) if len(parts) == 4 and is_claim_id(name) else None
 
 
-def too_short(leases: Leases) -> str:
+def too_short(leases: LeaseTimes) -> str:
     """Return why a mailbox connection cannot renew these leases in time; empty when it can."""
     shortest_s = min(leases.hold_lease_s, leases.run_lease_s)
     if shortest_s >= LEASE_MIN_S:

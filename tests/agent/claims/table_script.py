@@ -33,7 +33,7 @@ from koala_agent.claims.events import (
     StoreClaim,
     Woken,
 )
-from koala_agent.claims.settings import Leases, Limits
+from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.states import Claim
 from koala_agent.claims.table import ClaimTable
 from koala_agent.lrm.local_manager import EndCause
@@ -80,7 +80,7 @@ class TableScript:
         self.table = self._table(restored or [])
 
     def _table(self, restored: list[Claim]) -> ClaimTable:
-        return ClaimTable(limits=self.limits, leases=Leases(), now=self.at, restored=restored)
+        return ClaimTable(limits=self.limits, leases=LeaseTimes(), now=self.at, restored=restored)
 
     def tell(self, *events: Event) -> list[Output]:
         """The outputs of the last event but what is stored, which is kept apart."""

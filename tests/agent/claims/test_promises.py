@@ -49,7 +49,7 @@ from koala_agent.claims.events import (
     Woken,
 )
 from koala_agent.claims.folder import StarterRecord
-from koala_agent.claims.settings import Leases, Limits
+from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.states import Claim, Gone, Withdrawing
 from koala_agent.claims.table import ClaimTable
 from koala_agent.lrm.local_manager import EndCause
@@ -198,7 +198,7 @@ class Model:
 def test_a_table_keeps_its_promises(script: list[tuple[float, Event | str]]) -> None:
     model, now = Model(), 0.0
     limits = Limits()
-    table = ClaimTable(limits=limits, leases=Leases(), now=now)
+    table = ClaimTable(limits=limits, leases=LeaseTimes(), now=now)
     began: list[tuple[float, Event | str]] = [
         (0.0, a_hold(CLAIMS[0], is_granted=False)),
         (0.0, CheckedIn(claim=CLAIMS[0], nonce=NONCES[0])),
@@ -209,7 +209,7 @@ def test_a_table_keeps_its_promises(script: list[tuple[float, Event | str]]) -> 
             body = msgspec.json.encode(list(model.stored.values()))
             table = ClaimTable(
                 limits=limits,
-                leases=Leases(),
+                leases=LeaseTimes(),
                 now=now,
                 restored=msgspec.json.decode(body, type=list[Claim]),
                 forgotten=model.forgotten,
@@ -227,7 +227,7 @@ def test_a_table_keeps_its_promises(script: list[tuple[float, Event | str]]) -> 
 def ends_well(model: Model, table: ClaimTable, now: float) -> None:
     """Check that nothing is left when all is stopped and the local manager confirms: at once where
     no starter is connected, and after its lease where a machine did not answer."""
-    now += 2 * Leases().run_lease_s
+    now += 2 * LeaseTimes().run_lease_s
     for claim in CLAIMS:
         for nonce in NONCES:
             model.see(table.handle(StarterLost(claim=claim, nonce=nonce), now))

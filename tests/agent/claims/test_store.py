@@ -15,7 +15,7 @@ from koala.errors import ConfigError, DiskError, JournalError
 from koala.protocol.messages import ArmNumber, Hold, Program, Release, Watermark
 from koala.protocol.names import ClaimId
 from koala_agent.claims.events import Forget, StoreClaim
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Asked, Claim, Passed
 from koala_agent.claims.store import Store
 from tests.harness.failing_disk import failing_commits, limit_pages
@@ -42,7 +42,7 @@ def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
     store.set_epoch(7)
     store.set_epoch(5)
     store.set_port(4711)
-    leases = Leases(hold_lease_s=1.0, run_lease_s=float("inf"), kill_s=0.5)
+    leases = LeaseTimes(hold_lease_s=1.0, run_lease_s=float("inf"), kill_s=0.5)
     store.set_leases(leases)
     store.close()
     store = Store(tmp_path)

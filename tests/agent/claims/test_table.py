@@ -28,7 +28,7 @@ from koala_agent.claims.events import (
     Woken,
 )
 from koala_agent.claims.folder import StarterRecord
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.table import PAUSE_MAX_S
 from koala_agent.lrm.local_manager import EndCause
 from tests.agent.claims.table_script import (
@@ -68,7 +68,7 @@ def test_a_check_in_is_written_before_it_is_told(script: TableScript) -> None:
     assert [type(output) for output in outputs] == [StoreClaim, SendToDaemon, SendToStarter]
     (report,) = reports(outputs)
     assert (report.state, report.nonce) == (ReportState.GRANTED, "n")
-    assert told(outputs) == [Adopted(leases=Leases())]
+    assert told(outputs) == [Adopted(leases=LeaseTimes())]
 
 
 def test_another_starter_of_a_bound_claim_is_sent_away(script: TableScript) -> None:
@@ -327,11 +327,11 @@ def test_a_claim_on_a_machine_that_does_not_answer_is_gone_after_its_lease(
     assert script.tell(LOST, silent) == []
     if is_restarted:
         script.restarted()
-    while script.at < Leases().run_lease_s:
+    while script.at < LeaseTimes().run_lease_s:
         assert script.wake() == [Withdraw(claim=CLAIM)]
-        if script.at < Leases().run_lease_s:
+        if script.at < LeaseTimes().run_lease_s:
             assert script.tell(silent) == []
-    script.at += Leases().kill_s + PAUSE_MAX_S + 1.0
+    script.at += LeaseTimes().kill_s + PAUSE_MAX_S + 1.0
     end = gone(script.tell(silent))
     assert (end.kind, end.reason) == (EndKind.VANISHED, "NODE_FAIL")
 
@@ -349,5 +349,5 @@ def test_a_starter_that_comes_back_from_a_silent_machine_is_stopped(script: Tabl
 def test_a_hold_on_a_silent_machine_ends_with_its_shorter_lease(script: TableScript) -> None:
     script.held()
     script.tell(LOST, batch_ended(EndCause.UNREACHABLE))
-    script.at += Leases().hold_lease_s + Leases().kill_s + PAUSE_MAX_S + 1.0
+    script.at += LeaseTimes().hold_lease_s + LeaseTimes().kill_s + PAUSE_MAX_S + 1.0
     assert gone(script.tell(batch_ended(EndCause.UNREACHABLE))).kind is EndKind.VANISHED

@@ -37,7 +37,7 @@ from koala_agent.claims.events import (
 )
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.pending_requests import REQUESTS_MAX
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.lrm.local_manager import EndCause
 from tests.agent.claims.table_script import (
     CLAIM,
@@ -115,7 +115,7 @@ def test_while_outputs_are_on_their_way_the_agent_pings_for_the_claim(script: Ta
         assert script.wake() == [SendToDaemon(message=ping)]
         assert script.at == at
     script.at = 190.0
-    script.tell(LeasesSet(leases=Leases(run_lease_s=40.0)))  # a new session, of a new daemon
+    script.tell(LeasesSet(leases=LeaseTimes(run_lease_s=40.0)))  # a new session, of a new daemon
     assert [type(output) for output in script.wake()] == [SendToDaemon]
     assert script.at == 190.0
     script.wake()
@@ -222,7 +222,7 @@ def test_starters_get_what_answered_pings_measured_here_whatever_they_say_of_the
 
 def test_new_leases_reach_the_starters_that_are_there(script: TableScript) -> None:
     script.held()
-    leases = Leases(hold_lease_s=10.0, run_lease_s=20.0, kill_s=1.0)
+    leases = LeaseTimes(hold_lease_s=10.0, run_lease_s=20.0, kill_s=1.0)
     assert told(script.tell(LeasesSet(leases=leases))) == [Adopted(leases=leases)]
     assert script.tell(LeasesSet(leases=leases)) == []
 
@@ -250,7 +250,7 @@ def test_questions_are_asked_again_in_the_next_session(script: TableScript) -> N
         StarterSaid(nonce="n", message=KvGet(claim=CLAIM, request=1, name="a", wait_s=5.0))
     )
     assert asked == SendToDaemon(message=KvGet(claim=CLAIM, request=1, name="a", wait_s=5.0))
-    assert script.tell(LeasesSet(leases=Leases())) == [asked]
+    assert script.tell(LeasesSet(leases=LeaseTimes())) == [asked]
 
 
 def test_a_question_that_a_starter_repeats_is_asked_and_counted_once(script: TableScript) -> None:
@@ -259,7 +259,7 @@ def test_a_question_that_a_starter_repeats_is_asked_and_counted_once(script: Tab
     get = StarterSaid(nonce="n", message=KvGet(claim=CLAIM, request=1, name="a", wait_s=5.0))
     (asked,) = script.tell(get)
     assert [script.tell(get) for _ in range(REQUESTS_MAX)] == [[]] * REQUESTS_MAX
-    assert script.tell(LeasesSet(leases=Leases())) == [asked]
+    assert script.tell(LeasesSet(leases=LeaseTimes())) == [asked]
     script.tell(KvAnswer(claim=CLAIM, request=1, ok=True))
     assert len(script.tell(get)) == 1, "the answer may have been lost"
 

@@ -31,7 +31,7 @@ from koala_agent.claims.events import (
     Withdraw,
 )
 from koala_agent.claims.folder import StarterRecord
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.lrm.local_manager import EndCause
 from tests.agent.claims.table_script import (
     CLAIM,
@@ -65,7 +65,7 @@ def test_a_release_waits_here_for_a_starter_that_is_away(script: TableScript) ->
     script.tell(StarterLost(claim=CLAIM, nonce="n"), RELEASE)
     script.restarted()
     back = CheckedIn(claim=CLAIM, nonce="n", armed=NUMBER)
-    assert told(script.tell(back)) == [Adopted(leases=Leases()), RELEASE]
+    assert told(script.tell(back)) == [Adopted(leases=LeaseTimes()), RELEASE]
 
 
 def test_a_pass_is_heard_from_a_starter_that_comes_back(script: TableScript) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent.lrm.claim_processes import Identity, identify, is_alive
+from koala_agent.lrm.claim_processes import ProcessIdentity, identify, is_alive
 from tests.agent.live.agent_process import AgentProcess, a_job, agent_process
 from tests.agent.live.fake_daemon import (
     GONE,
@@ -80,7 +80,7 @@ def ear(tmp_path: Path) -> Iterator[Ear]:
     opened.close()
 
 
-async def left_alone(ear: Ear, agent: AgentProcess) -> tuple[int, Identity]:
+async def left_alone(ear: Ear, agent: AgentProcess) -> tuple[int, ProcessIdentity]:
     """The starter, and the program that has made itself unknown."""
     program = identify(int(await ear.line()))
     assert program is not None

@@ -20,7 +20,7 @@ from koala.protocol.messages import ClaimEnd, EndKind, LogRequest, ReportState, 
 from koala.protocol.names import ClaimId
 from koala_agent import claim_driver
 from koala_agent.claims.folder import StarterRecord
-from koala_agent.claims.settings import Leases, Limits
+from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.placeholders import submission as placeholders
 from koala_agent.placeholders.cleanup import remove_all
 from koala_agent.placeholders.launch_settings import LaunchSettings
@@ -98,7 +98,7 @@ async def test_exit_statuses_and_signals_are_told_as_they_are(tmp_path: Path) ->
 async def test_a_process_that_fails_ends_the_others_of_its_component(tmp_path: Path) -> None:
     """A process of a busy machine takes a while to die of TERM: KILL comes long after."""
     script = 'if [ "$RANK" = 1 ]; then exit 3; fi; exec sleep 600'
-    async with a_site(tmp_path, leases=Leases(kill_s=20.0)) as site:
+    async with a_site(tmp_path, leases=LeaseTimes(kill_s=20.0)) as site:
         await site.passed(a_shell_hold(script, processes=3))
         end = await end_of(site)
     assert end.kind is EndKind.EXITED
@@ -130,7 +130,7 @@ async def test_a_program_that_the_system_refuses_is_unexecutable(tmp_path: Path)
 async def test_the_wall_time_ends_what_ignores_term(tmp_path: Path) -> None:
     """By then also a shell on a busy machine has begun to."""
     script = "trap '' TERM; while :; do sleep 600; done"
-    async with a_site(tmp_path, leases=Leases(kill_s=0.3)) as site:
+    async with a_site(tmp_path, leases=LeaseTimes(kill_s=0.3)) as site:
         await site.passed(a_shell_hold(script, own_claim(), wall_time_s=2.0))
         end = await end_of(site, own_claim())
     assert end.kind is EndKind.WALL_TIME
@@ -146,7 +146,7 @@ async def test_the_end_of_the_run_lease_ends_an_escaped_daemon_as_well(
         await site.passed(a_shell_hold(script))
         escaped = int(await ear.line())
         before = site.daemon.answered
-        site.claims.set_leases(Leases(hold_lease_s=1.0, run_lease_s=1.0, kill_s=0.5))
+        site.claims.set_leases(LeaseTimes(hold_lease_s=1.0, run_lease_s=1.0, kill_s=0.5))
         await until(lambda: site.daemon.answered > before)  # it counts from an answer on
         site.daemon.is_answering = False
         await process_ended(escaped)

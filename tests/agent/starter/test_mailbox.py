@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from koala.protocol.names import ClaimId
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.starter.mailbox.client import Mailbox as NodesMailbox
 from koala_agent.starter.mailbox.client import MailboxClient, MailboxConnector
 from koala_agent.starter.mailbox.layout import MESSAGE_MAX_BYTES, UP, seal, session_of
@@ -332,9 +332,9 @@ async def test_a_starter_talks_to_its_postman_as_to_the_agent(tmp_path: Path) ->
 
 
 def test_leases_that_files_cannot_renew_are_told() -> None:
-    kept = Leases(hold_lease_s=60.0, run_lease_s=600.0, kill_s=5.0)
+    kept = LeaseTimes(hold_lease_s=60.0, run_lease_s=600.0, kill_s=5.0)
     assert too_short(kept) == ""
-    assert "leases of 2 s" in too_short(Leases(hold_lease_s=60.0, run_lease_s=2.0, kill_s=5.0))
+    assert "leases of 2 s" in too_short(LeaseTimes(hold_lease_s=60.0, run_lease_s=2.0, kill_s=5.0))
 
 
 def put(folder: Path, name: str, content: bytes, *, mode: int = 0o600) -> None:

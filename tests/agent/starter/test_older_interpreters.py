@@ -15,7 +15,7 @@ import pytest
 import koala_agent.starter
 from koala.protocol.messages import EndKind
 from koala.protocol.names import ClaimId
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.portable_source import narrow, portable, without_annotations
 from koala_agent.placeholders.starter_installation import install_starter
@@ -90,7 +90,7 @@ async def test_leases_end_programs(tmp_path: Path, python: Path, scratch: Path |
     async with a_site(tmp_path, python=python, scratch=scratch) as site:
         await site.passed(a_shell_hold(script, own_claim()))
         before = site.daemon.answered
-        site.claims.set_leases(Leases(hold_lease_s=1.0, run_lease_s=1.0, kill_s=0.3))
+        site.claims.set_leases(LeaseTimes(hold_lease_s=1.0, run_lease_s=1.0, kill_s=0.3))
         await until(lambda: site.daemon.answered > before)
         site.daemon.is_answering = False
         end = (await site.gone(own_claim())).end

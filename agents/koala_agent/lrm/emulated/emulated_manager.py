@@ -32,7 +32,7 @@ from typing import assert_never
 
 from koala.errors import LocalManagerError
 from koala.protocol.messages import SiteResources
-from koala_agent.lrm.claim_processes import Identity, boot_id, brand_of, scan
+from koala_agent.lrm.claim_processes import ProcessIdentity, boot_id, brand_of, scan
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, JobCallbacks
 from koala_agent.lrm.emulated.gpu_pool import VARIABLE, GpuPool
@@ -358,7 +358,7 @@ class EmulatedLocalManager:
         job.is_launching = True
         self._first.start(self._with_gpus(job))
 
-    def _started(self, claim: str, leader: Identity, earlier_cpu_s: float) -> None:
+    def _started(self, claim: str, leader: ProcessIdentity, earlier_cpu_s: float) -> None:
         job = self._jobs[claim]
         job.is_launching = False
         alive = Alive(leader, self._clock(), earlier_cpu_s)

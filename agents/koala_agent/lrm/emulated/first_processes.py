@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.claim_processes import SCOPE_VARIABLE, Identity, is_alive
+from koala_agent.lrm.claim_processes import SCOPE_VARIABLE, ProcessIdentity, is_alive
 from koala_agent.lrm.emulated.idle_starters import OpenConnection, no_connection
 from koala_agent.lrm.emulated.process_trees import Usage
 from koala_agent.lrm.emulated.resident_starters import (
-    Exit,
+    ProcessExit,
     ResidentStarters,
     StarterCallbacks,
     is_starter,
@@ -48,17 +48,17 @@ class JobCallbacks:
     first process can be taken. Only the latter is always called from the loop. With `started` comes
     the processor time that its process had used for earlier claims."""
 
-    started: Callable[[str, Identity, float], None]
+    started: Callable[[str, ProcessIdentity, float], None]
     failed: Callable[[str, Failure], None]
     exited: Callable[[str], None]
 
 
 @dataclass(slots=True)
 class _Watched:
-    leader: Identity
+    leader: ProcessIdentity
     descriptor: int | None = None
     """A pidfd that the loop watches; None for a starter whose parent reports its end."""
-    exit: Exit | None = None
+    exit: ProcessExit | None = None
 
 
 class FirstProcesses:
@@ -121,7 +121,7 @@ class FirstProcesses:
         else:
             self._failed_unseen(placeholder.claim)
 
-    def adopt(self, claim: str, leader: Identity) -> None:
+    def adopt(self, claim: str, leader: ProcessIdentity) -> None:
         """Watch a process that was started earlier. Raises ProcessLookupError when it is gone."""
         descriptor = os.pidfd_open(leader.pid)
         if not is_alive(leader):
@@ -129,7 +129,7 @@ class FirstProcesses:
             raise ProcessLookupError(leader.pid)
         self._watch(claim, leader, descriptor)
 
-    def take_exit(self, claim: str) -> Exit | None:
+    def take_exit(self, claim: str) -> ProcessExit | None:
         """Take the exit of a job's first process; None when it lives, or its exit was taken. Call
         it when the process is over."""
         watched = self._watched.get(claim)
@@ -163,7 +163,7 @@ class FirstProcesses:
         spec = placeholder.argv[-1]
         try:
             if is_starter(placeholder) and not take_launch(spec, f"agent-{os.getpid()}"):
-                leader = Identity(*launched_by(spec))
+                leader = ProcessIdentity(*launched_by(spec))
                 self._callbacks.started(placeholder.claim, leader, 0.0)
                 self._adopt_or_end(placeholder.claim, leader)
                 return
@@ -213,7 +213,7 @@ class FirstProcesses:
         except LocalManagerError as error:
             raise OSError(f"as {account}: {error}") from error
 
-    def _watch(self, claim: str, leader: Identity, descriptor: int) -> None:
+    def _watch(self, claim: str, leader: ProcessIdentity, descriptor: int) -> None:
         self._watched[claim] = _Watched(leader, descriptor)
         loop = asyncio.get_running_loop()
         loop.add_reader(descriptor, self._exit_seen, claim, descriptor)
@@ -230,7 +230,7 @@ class FirstProcesses:
 
     # Processes that the resident parent forks -----------------------------------------------------
 
-    def _started(self, claim: str, leader: Identity, earlier_cpu_s: float) -> None:
+    def _started(self, claim: str, leader: ProcessIdentity, earlier_cpu_s: float) -> None:
         del self._starting[claim]
         self._watched[claim] = _Watched(leader)
         self._callbacks.started(claim, leader, earlier_cpu_s)
@@ -240,7 +240,7 @@ class FirstProcesses:
         failure = Failure(cause=EndCause.LOST, reason=f"start failed: {reason}")
         self._callbacks.failed(claim, failure)
 
-    def _ended(self, claim: str, end: Exit) -> None:
+    def _ended(self, claim: str, end: ProcessExit) -> None:
         watched = self._watched.get(claim)
         if watched is not None:
             watched.exit = end
@@ -254,20 +254,20 @@ class FirstProcesses:
         for claim in sorted(ordered):
             self.resume(self._starting.pop(claim))
 
-    def _adopt_or_end(self, claim: str, leader: Identity) -> None:
+    def _adopt_or_end(self, claim: str, leader: ProcessIdentity) -> None:
         try:
             self.adopt(claim, leader)
         except ProcessLookupError:
-            self._watched[claim] = _Watched(leader, exit=Exit())
+            self._watched[claim] = _Watched(leader, exit=ProcessExit())
             self._callbacks.exited(claim)
 
 
-def _wait_for(leader: Identity) -> Exit:
+def _wait_for(leader: ProcessIdentity) -> ProcessExit:
     """Return the exit of a process that is over, with its status if it is our child."""
     try:
         waited, status, used = os.wait4(leader.pid, os.WNOHANG)
     except ChildProcessError:
-        return Exit()  # an earlier agent's child
+        return ProcessExit()  # an earlier agent's child
     assert waited == leader.pid, leader
     usage = Usage(cpu_s=used.ru_utime + used.ru_stime, peak_memory_bytes=used.ru_maxrss * 1024)
-    return Exit(status=os.waitstatus_to_exitcode(status), usage=usage)
+    return ProcessExit(status=os.waitstatus_to_exitcode(status), usage=usage)

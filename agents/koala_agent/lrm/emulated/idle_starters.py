@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from koala_agent.lrm.claim_processes import Identity
+from koala_agent.lrm.claim_processes import ProcessIdentity
 
 IDLE_MAX = 32
 """Most starters that are kept without a claim; each has two to three megabytes of its own."""
@@ -30,7 +30,7 @@ def no_connection() -> None:
 class ForkedStarter:
     """Fork of the resident parent, with our end of its socket pair."""
 
-    identity: Identity
+    identity: ProcessIdentity
     control: socket.socket
     cpu_s: float = 0.0
     """Processor time that it had used when its last claim was over."""

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from koala_agent.lrm.claim_processes import (
-    Identity,
+    ProcessIdentity,
     Scan,
     Seen,
     groups_of,
@@ -43,14 +43,14 @@ class Usage:
 
 @dataclass(slots=True)
 class _Tree:
-    known: set[Identity]
+    known: set[ProcessIdentity]
     earlier_cpu_s: float = 0.0
     """Used by its first process for earlier claims."""
     usage: Usage = field(default_factory=Usage)
     kill_at: float | None = None
     """Instant at which TERM becomes KILL; None while the claim runs."""
-    signalled: set[Identity] = field(default_factory=set)
-    script: Identity | None = None
+    signalled: set[ProcessIdentity] = field(default_factory=set)
+    script: ProcessIdentity | None = None
     """Process that cleans up when the others have ended."""
     empty_looks: int = 0
     is_gone: bool = False
@@ -79,13 +79,15 @@ class ProcessTrees:
         self._scan_at = math.inf
         self._gap_s = _GAP_MIN_S
 
-    def watch(self, claim: str, leader: Identity, earlier_cpu_s: float = 0.0) -> None:
+    def watch(self, claim: str, leader: ProcessIdentity, earlier_cpu_s: float = 0.0) -> None:
         """Sample the processes of a claim, of which `leader` is the first. It had used so much
         processor time for earlier claims."""
         self._trees[claim] = _Tree(known={leader}, earlier_cpu_s=earlier_cpu_s)
         self._scan_within(self._sample_s)
 
-    def end(self, claim: str, leader: Identity | None = None, *, is_script: bool = False) -> None:
+    def end(
+        self, claim: str, leader: ProcessIdentity | None = None, *, is_script: bool = False
+    ) -> None:
         """End all processes of a claim, also of one that was never watched; `gone` follows. A
         leader that `is_script` cleans up after the others.
 
@@ -200,7 +202,7 @@ def _is_cleaning_up(process: Seen, tree: _Tree) -> bool:
     return is_new or process.identity == tree.script
 
 
-def _send_all(identities: Iterable[Identity], number: signal.Signals) -> None:
+def _send_all(identities: Iterable[ProcessIdentity], number: signal.Signals) -> None:
     for identity in sorted(identities):
         # We may not end processes of another user (sudo); they keep the processors.
         with suppress(PermissionError):

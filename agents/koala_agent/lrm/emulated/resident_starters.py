@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from koala.runtime.structured_log import get_logger
-from koala_agent.lrm.claim_processes import Identity
+from koala_agent.lrm.claim_processes import ProcessIdentity
 from koala_agent.lrm.emulated.idle_starters import (
     ForkedStarter,
     IdleStarters,
@@ -45,7 +45,7 @@ END_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
+class ProcessExit:
     """End of a job's first process; the status is None when nobody saw it. `is_empty`: nothing that
     it had started was left."""
 
@@ -60,9 +60,9 @@ class StarterCallbacks:
     (`unstarted`), or has `ended` its service; the parent was `lost` before it answered an order.
     With `started` comes the processor time that the starter had used for earlier claims."""
 
-    started: Callable[[str, Identity, float], None]
+    started: Callable[[str, ProcessIdentity, float], None]
     unstarted: Callable[[str, str], None]
-    ended: Callable[[str, Exit], None]
+    ended: Callable[[str, ProcessExit], None]
     lost: Callable[[frozenset[str]], None]
 
 
@@ -236,7 +236,9 @@ class ResidentStarters:
         match answer:
             case {"started": str(claim), "pid": int(pid), "start_ticks": int(ticks)}:
                 self._pause_s = AGAIN_MIN_S
-                starter = ForkedStarter(Identity(pid, ticks), self._ordered.pop(claim).control)
+                starter = ForkedStarter(
+                    ProcessIdentity(pid, ticks), self._ordered.pop(claim).control
+                )
                 asyncio.get_running_loop().add_reader(starter.control, self._hear, starter)
                 self._serve(claim, starter)
             case {"unstarted": str(claim), "error": str(error)}:
@@ -265,7 +267,7 @@ class ResidentStarters:
         usage = Usage(
             cpu_s=cpu_s - starter.cpu_s, peak_memory_bytes=peak_memory_bytes if is_first else 0
         )
-        self._tell.ended(claim, Exit(status=status, usage=usage))
+        self._tell.ended(claim, ProcessExit(status=status, usage=usage))
 
     def _hear(self, starter: ForkedStarter) -> None:
         """Handle what a starter says: that its claim is over, or the end of its socket."""
@@ -285,7 +287,7 @@ class ResidentStarters:
         starter.cpu_s = cpu_s
         del self._serving[claim], self._claims[starter.identity.pid]
         self._over[claim] = starter
-        self._tell.ended(claim, Exit(status=0, usage=usage, is_empty=True))
+        self._tell.ended(claim, ProcessExit(status=0, usage=usage, is_empty=True))
 
     def _check_later(self) -> None:
         if self._check is None and self._ordered:

@@ -10,11 +10,11 @@ from koala_agent.starter.compat import to_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from koala_agent.starter.program import Main, Program
+    from koala_agent.starter.program import ClaimProgram, Main
 
 
 def spawn(
-    program: Program, main: Main, orders: int, errors: int, *, signals: tuple[str, ...]
+    program: ClaimProgram, main: Main, orders: int, errors: int, *, signals: tuple[str, ...]
 ) -> int:
     """Start a gate with the default actions for these signals; return its pid. Raises OSError, and
     ValueError for words that no program can be given.

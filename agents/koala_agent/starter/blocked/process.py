@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from koala_agent.starter.program import Main, Program
+    from koala_agent.starter.program import ClaimProgram, Main
 
 RELEASE = bytes(4)
 SITE_SIGNALS = ("SIGTERM", "SIGINT", "SIGXCPU", "SIGUSR2")
@@ -41,7 +41,7 @@ def to_order(environment: dict[str, str]) -> bytes:
     return len(content).to_bytes(4, "little") + content if content else b""
 
 
-def start(program: Program, main: Main, orders: int, errors: int) -> int:
+def start(program: ClaimProgram, main: Main, orders: int, errors: int) -> int:
     """Start a process that reads orders and writes its errors at these descriptors; return its pid.
     Raises OSError when the machine has no room for a process.
     """
@@ -60,7 +60,7 @@ def start(program: Program, main: Main, orders: int, errors: int) -> int:
     return pid
 
 
-def _become(program: Program, main: Main, orders: int, errors: int) -> NoReturn:
+def _become(program: ClaimProgram, main: Main, orders: int, errors: int) -> NoReturn:
     """Run the forked process: prepare, wait for the release, exec the program. Never returns."""
     what = "fork"
     try:

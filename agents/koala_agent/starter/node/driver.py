@@ -33,7 +33,7 @@ from koala_agent.starter.machine_driver import MachineDriver
 from koala_agent.starter.node.state_machine import NodeMachine
 from koala_agent.starter.process_host import ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK
-from koala_agent.starter.program import SPECIFICATION, Program
+from koala_agent.starter.program import SPECIFICATION, ClaimProgram
 from koala_agent.starter.subreaper import keep
 
 TYPE_CHECKING = False
@@ -140,7 +140,7 @@ class NodeDriver:
         spec = {**to_object(order["spec"]), "secret": self._claim_secret}
         if self._folder:
             spec["folder"] = self._folder
-        program = Program(
+        program = ClaimProgram(
             spec,
             machine=machine,
             hosts=tuple((str(name), to_count(count)) for name, count in hosts),

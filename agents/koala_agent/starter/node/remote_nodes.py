@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from koala_agent.starter.connection import Watch
     from koala_agent.starter.events import Event
-    from koala_agent.starter.program import Program
+    from koala_agent.starter.program import ClaimProgram
 
 REPORT_S = 2.0
 """Time limit for another machine's report of processes left, before all is ended."""
@@ -80,7 +80,7 @@ class Nodes:
     """All other machines of the component."""
 
     def __init__(
-        self, spec: dict[str, object], program: Program, watch: Watch, *, nonce: str
+        self, spec: dict[str, object], program: ClaimProgram, watch: Watch, *, nonce: str
     ) -> None:
         self.cpu_s = 0.0
         self.lease_until = 0.0

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from koala_agent.starter.events import Settings
 
 
-class Leases:
+class StarterLeases:
     """Times that a starter may go on without an answer: the hold lease before its pass, the run
     lease after it. They count from the sending of the newest answered ping.
     """

@@ -72,7 +72,7 @@ from koala_agent.starter.state_machine.barrier import Barrier, PathProbing, has_
 from koala_agent.starter.state_machine.exit_statuses import ExitStatuses, status_text
 from koala_agent.starter.state_machine.keepalive import Keepalive
 from koala_agent.starter.state_machine.kv_requests import KvRequests, refused
-from koala_agent.starter.state_machine.leases import Leases
+from koala_agent.starter.state_machine.leases import StarterLeases
 from koala_agent.starter.state_machine.pacing import Pacing
 from koala_agent.starter.state_machine.phases import (
     Delivering,
@@ -113,7 +113,7 @@ class StarterMachine:
         self._now = now
         self._actions: list[Action] = []
         self._kill_s = settings.kill_s
-        self._leases = Leases(settings, now)
+        self._leases = StarterLeases(settings, now)
         self._keepalive = Keepalive(now, settings.answer_s)
         self._barrier = Barrier(settings, now)
         self._paths = PathProbing()

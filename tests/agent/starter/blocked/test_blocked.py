@@ -21,7 +21,7 @@ import pytest
 from koala_agent.placeholders.gate_compiler import find_gate
 from koala_agent.starter.blocked.process import RELEASE, start, to_order
 from koala_agent.starter.process_tree import BRAND
-from koala_agent.starter.program import Program
+from koala_agent.starter.program import ClaimProgram
 from tests.agent.site import own_claim
 
 pytestmark = pytest.mark.live
@@ -87,7 +87,7 @@ def blocked(
         "gate": gate,
         **spec,
     }
-    program = Program(given, environment={"PATH": "/bin", "OLD": "1", BRAND: str(A_BRAND)})
+    program = ClaimProgram(given, environment={"PATH": "/bin", "OLD": "1", BRAND: str(A_BRAND)})
     reading, orders = pipe or os.pipe()
     errors, errors_in = os.pipe()
     pid = start(program, program.mains[0], reading, errors_in)

@@ -18,7 +18,7 @@ import pytest
 from koala.files.archives import pack
 from koala.protocol.messages import EndKind, Hold, LogRequest, Stop
 from koala.protocol.names import ClaimId
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.placeholders.logs import read_log
 from koala_agent.starter.files.file_sync import ANSWER_S, SyncRequest, _Worker
 from tests.agent.live.agent_process import until
@@ -61,7 +61,7 @@ async def a_far_site(
     async def archive(_hold: Hold) -> Path | None:
         return staged
 
-    leases = Leases(hold_lease_s=20.0, run_lease_s=60.0, kill_s=0.5)
+    leases = LeaseTimes(hold_lease_s=20.0, run_lease_s=60.0, kill_s=0.5)
     async with a_site(
         folder,
         scratch=scratch,

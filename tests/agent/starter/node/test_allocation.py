@@ -13,7 +13,7 @@ from koala.protocol import messages
 from koala.protocol.messages import Peer
 from koala.protocol.names import ClaimId
 from koala_agent.claims.bundle import build_bundle
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Asked, Claim
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.submission import specification
@@ -71,7 +71,7 @@ def test_a_component_without_a_barrier_knows_its_machines(
     """Its bundle was written before they were known, and no Arm ever brings another one."""
     monkeypatch.setenv("SLURM_JOB_NODELIST", "a[1-2]")
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "2(x2)")
-    found = program.Program(whole_spec(tmp_path, "/bin/true"))
+    found = program.ClaimProgram(whole_spec(tmp_path, "/bin/true"))
     assert [len(mains) for mains in found.layout] == [2, 2]
     assert program.rendezvous(found.solo, 3)["NODE_RANK"] == "1"
 
@@ -89,7 +89,7 @@ def test_why_a_program_cannot_be_started(tmp_path: Path, executable: str, told: 
     (tmp_path / "folder").mkdir()
     (tmp_path / "text").touch(mode=0o600)
     path = tmp_path / executable  # an absolute name stays what it is
-    problem = program.Program(whole_spec(tmp_path, str(path))).problem()
+    problem = program.ClaimProgram(whole_spec(tmp_path, str(path))).problem()
     assert problem == (f"{tmp_path}/{told}" if told else "")
 
 
@@ -99,7 +99,9 @@ def test_the_agent_tells_all_that_a_specification_reads(tmp_path: Path) -> None:
     hold = messages.Hold(claim=ClaimId("j1/1/0/1"), processors=1, hold_s=1.0, program=asked)
     claim = Claim(hold=hold, secret="s", state=Asked(grace_until=1.0))
     settings = LaunchSettings(root=tmp_path, site="delft")
-    told = specification(claim, settings, program=asked, port=1, leases=Leases(), input_path="data")
+    told = specification(
+        claim, settings, program=asked, port=1, leases=LeaseTimes(), input_path="data"
+    )
     fields = {field.name for field in dataclasses.fields(asked)}
     read = set(program.Specification.__annotations__)
     assert read <= {*told, *fields, "staged"}  # `prepare` adds the files that it has staged

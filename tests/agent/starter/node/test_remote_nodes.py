@@ -16,7 +16,7 @@ from koala_agent.starter.challenge_response import helper_name
 from koala_agent.starter.connection import Connection, JsonSocket, Watch
 from koala_agent.starter.events import Connected, Disconnected, MachineLost, Received
 from koala_agent.starter.node.remote_nodes import STRANGERS_MAX, Nodes
-from koala_agent.starter.program import Program
+from koala_agent.starter.program import ClaimProgram
 from tests.agent.starter.node.test_allocation import peer, spec
 
 SECRET = "0123456789abcdef"
@@ -86,7 +86,7 @@ def opened(folder: Path) -> Iterator[tuple[Nodes, Watch]]:
         "bundle": build_bundle(itself.claim, (itself,)),
     }
     watch = Watch()
-    nodes = Nodes(given, Program(given), watch, nonce="n1")
+    nodes = Nodes(given, ClaimProgram(given), watch, nonce="n1")
     nodes._listen()
     try:
         yield nodes, watch

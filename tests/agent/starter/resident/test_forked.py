@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from koala.protocol.messages import EndKind
-from koala_agent.claims.settings import Leases
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.lrm.claim_processes import (
     CLAIM_VARIABLE,
-    Identity,
+    ProcessIdentity,
     Scan,
     Seen,
     boot_id,
@@ -38,7 +38,7 @@ from tests.lrm.harness import find_by_claim
 
 pytestmark = pytest.mark.live
 
-LONG = Leases(hold_lease_s=120.0, run_lease_s=120.0)
+LONG = LeaseTimes(hold_lease_s=120.0, run_lease_s=120.0)
 SAY_AND_WAIT = "echo $PPID > {path}; read line < {path}.go"
 
 
@@ -247,7 +247,7 @@ async def test_a_stored_process_belongs_to_one_claim(
         assert starter is None or starter.identity not in leaders(), stored
         return starter
 
-    def leaders() -> list[Identity]:
+    def leaders() -> list[ProcessIdentity]:
         states = stored.values()
         found = [one.leader for one in states if isinstance(one, Alive | Leaving)]
         return [leader for leader in found if leader is not None]

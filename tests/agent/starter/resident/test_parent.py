@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from koala.protocol.messages import EndKind, ReportState
-from koala_agent.claims.settings import Leases
-from koala_agent.lrm.claim_processes import Identity, identify, scan
+from koala_agent.claims.settings import LeaseTimes
+from koala_agent.lrm.claim_processes import ProcessIdentity, identify, scan
 from koala_agent.lrm.emulated import resident_starters
 from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, JobCallbacks
 from koala_agent.lrm.launch import spawn
@@ -33,7 +33,7 @@ from tests.lrm.harness import find_by_claim
 
 pytestmark = pytest.mark.live
 
-LONG = Leases(hold_lease_s=120.0, run_lease_s=120.0)
+LONG = LeaseTimes(hold_lease_s=120.0, run_lease_s=120.0)
 OWN_MEMORY_MAX_BYTES = 12 * 1024 * 1024
 
 
@@ -266,7 +266,7 @@ async def test_a_start_that_an_earlier_agent_ordered_in_vain_is_made(tmp_path: P
     story = Story(tmp_path)
     story.processes.resume(story.placeholder)
     leader, end = await story.until(2)
-    assert isinstance(leader, Identity)
+    assert isinstance(leader, ProcessIdentity)
     assert getattr(end, "status", None) == 0
     assert (tmp_path / "ran").read_text() == "ran "
     assert not take_launch(str(story.spec), "late")  # a forked starter that comes late
@@ -275,7 +275,7 @@ async def test_a_start_that_an_earlier_agent_ordered_in_vain_is_made(tmp_path: P
 async def test_a_starter_that_an_earlier_agent_ordered_is_adopted(tmp_path: Path) -> None:
     story = Story(tmp_path)
     sleeper = await asyncio.create_subprocess_exec("sleep", "600")
-    leader = Identity(sleeper.pid, started_at(sleeper.pid))
+    leader = ProcessIdentity(sleeper.pid, started_at(sleeper.pid))
     assert take_launch(str(story.spec), f"{leader.pid} {leader.start_ticks}")
     story.processes.resume(story.placeholder)
     assert await story.until(1) == [leader]
@@ -290,7 +290,7 @@ async def test_a_starter_that_has_ended_meanwhile_has_ended(tmp_path: Path) -> N
     take_launch(str(story.spec), f"{os.getpid()} 1")  # not our start
     story.processes.resume(story.placeholder)
     leader, end = await story.until(2)
-    assert leader == Identity(os.getpid(), 1)
+    assert leader == ProcessIdentity(os.getpid(), 1)
     assert getattr(end, "status", 0) is None
 
 
