@@ -4,7 +4,8 @@ The modules of the starter use no function and no syntax that is newer than 3.6,
 which a type checker reads as those of our own Python. So annotations are removed on the way, with
 comments, docstrings and imports for type checkers. Annotations of classes become texts, as
 `from __future__ import annotations` makes them from 3.7 on: the starter's `dataclass` and
-`read_fields` read them. Indentation is one space, because batch systems limit a script's size.
+`read_fields` read them. Indentation is one space and blank lines go, because batch systems limit a
+script's size.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import Any
 
 
 def portable(text: str) -> str:
-    """Return a module without comments, docstrings and annotations, and with narrow indentation.
+    """Return a module without comments, docstrings and annotations, and with little white space.
 
-    Narrow indentation would change a string of several lines; the starter has none (tested).
+    That would change a string of several lines; the starter has none (tested).
     """
-    return narrow(without_annotations(text))
+    return compact(without_annotations(text))
 
 
 def without_annotations(text: str) -> str:
@@ -27,8 +28,9 @@ def without_annotations(text: str) -> str:
     return ast.unparse(ast.fix_missing_locations(_Portable().visit(ast.parse(text))))
 
 
-def narrow(text: str) -> str:
-    """Return a module that is indented by one space in place of four."""
+def compact(text: str) -> str:
+    """Return a module without blank lines, indented by one space in place of four."""
+    text = re.sub(r"\n{2,}", "\n", text)
     return re.sub(r"(?m)^(?: {4})+", lambda found: " " * (len(found[0]) // 4), text)
 
 

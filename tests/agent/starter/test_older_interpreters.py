@@ -17,7 +17,7 @@ from koala.protocol.messages import EndKind
 from koala.protocol.names import ClaimId
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.placeholders.launch_settings import LaunchSettings
-from koala_agent.placeholders.portable_source import narrow, portable, without_annotations
+from koala_agent.placeholders.portable_source import compact, portable, without_annotations
 from koala_agent.placeholders.starter_installation import install_starter
 from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_shell_hold, a_site, an_arm, own_claim
@@ -190,11 +190,9 @@ class Record:
         "LIMIT = 3",
         "TYPE_CHECKING = False",
         "OTHER = 4",
-        "",
         "class Record:",
         " names: 'tuple[str, ...]'",
         " size: 'int' = 0",
-        "",
         " def total(self, *given, more=None):",
         "  pass",
         "  left = [*given]",
@@ -203,11 +201,11 @@ class Record:
     ]
 
 
-def test_no_module_means_something_else_with_narrow_indentation() -> None:
-    """A string of several lines would: the indentation is a part of its value."""
+def test_no_module_means_something_else_when_it_is_compact() -> None:
+    """A string of several lines would: its indentation and blank lines are part of its value."""
     (folder,) = koala_agent.starter.__path__
     paths = sorted(Path(folder).rglob("*.py"))
     assert paths
     for path in paths:
         wide = without_annotations(path.read_text(encoding="utf-8"))
-        assert ast.dump(ast.parse(narrow(wide))) == ast.dump(ast.parse(wide)), path
+        assert ast.dump(ast.parse(compact(wide))) == ast.dump(ast.parse(wide)), path
