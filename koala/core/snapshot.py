@@ -5,7 +5,7 @@ without a full replay.
   `koala.core` by tag (`TAGS`) and field names. Empty values that equal the default are left out.
 - An object that is reached twice is saved once, and is shared again after loading.
 - The form is JSON lists; the first entry of a list gives its kind.
-- Most queued jobs are flat rows (`queued_rows`), and each description is kept once beside them.
+- Most queued jobs are flat rows (`snapshot_rows`), and each description is kept once beside them.
 - A field that a later version adds gets its default, or the value in `parameters.BEFORE`.
 - An unknown field is an error. A class that loses or moves a field gets another tag; the old one
   is read by `koala.core.old_snapshot`.
@@ -47,8 +47,8 @@ from koala.core.old_snapshot import OLD, OLD_ENUMS, live_attempts
 from koala.core.pipeline.dependencies import add_dependencies
 from koala.core.pipeline.queueing import SCANNERS
 from koala.core.policy_api import Policies
-from koala.core.queued_rows import QueuedRow, job_of, row_of
 from koala.core.scheduler import Scheduler
+from koala.core.snapshot_rows import QueuedRow, job_of, row_of
 from koala.core.state import State
 from koala.protocol.messages import SiteResources
 

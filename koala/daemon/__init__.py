@@ -1,7 +1,7 @@
 """The daemon: one asyncio process around the core.
 
-- `assembly` builds the parts from the configuration; `life` starts and ends them; `main` is the
-  process around them.
+- `assembly` builds the parts from the configuration; `lifecycle` starts and ends them; `main` is
+  the process around them.
 - The event loop alone owns the scheduler.
 - The registry holds the agents' links.
 - The service answers clients.

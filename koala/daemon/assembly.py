@@ -106,7 +106,7 @@ class Foundation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
-    """The parts that a daemon starts and ends (`koala.daemon.life`)."""
+    """The parts that a daemon starts and ends (`koala.daemon.lifecycle`)."""
 
     server: grpc.aio.Server
     address: str  # where clients and agents reach it

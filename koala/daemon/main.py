@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from koala.daemon.config import read_config
-from koala.daemon.life import Daemon
+from koala.daemon.lifecycle import Daemon
 from koala.daemon.state.initialization import INIT, require_initialized
 from koala.errors import ConfigError, DiskError, KoalaError
 from koala.runtime.standard_streams import log_stream, open_standard_streams

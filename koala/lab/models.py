@@ -13,7 +13,7 @@ from koala.lab.experiments import job_rows, label
 from koala.lab.results import Result
 from koala.lab.rows import Rows
 from koala.papers.options import Declared
-from koala.runtime.own_functions import is_of_session, name_of
+from koala.runtime.plugins import is_of_session, name_of
 from koala.sim.options import option_name
 
 Measured = tuple[Mapping[str, float], bool, Sequence[Any]]

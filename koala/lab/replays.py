@@ -14,7 +14,7 @@ from koala.lab.fields import check_fields
 from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
 from koala.lab.workloads import Log, format_of
-from koala.runtime.own_functions import name_of
+from koala.runtime.plugins import name_of
 from koala.sim.log_replay import replay
 from koala.sim.options import policy_name
 from koala.workload.arrivals import Overrun

@@ -24,7 +24,7 @@ from koala.policies.progress.synchronous import synchronous, synchronous_as_prin
 from koala.policies.queueing.high_low import turn
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.protocol.ordering import ORDERS
-from koala.runtime.own_functions import argument_count, find_function, outside_names
+from koala.runtime.plugins import argument_count, find_function, outside_names
 
 DEFAULT_PLACEMENT = "CF"
 BUILT_IN: dict[str, dict[str, Any]] = {

@@ -1,11 +1,12 @@
 """Services of the operating system that every process of Koala uses.
 
 atomic_file          write a file beside its place and rename it at the end
+checkup              checks of `koala doctor` and `koala-agent doctor`
 child_lifetime       end workers with the process that made them
 clock                the clocks of this machine
 disk, disk_formats   free space; the version numbers of all formats on disk
 driver               drive a state machine: events and a timer in, outputs out
-own_functions        functions of users that settings name
+plugins              functions of users that settings name
 paths                paths as people write them in configuration files
 progress_bar         show how far a long operation is
 settings_file        parse settings files; name what is wrong in them

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from koala.core.ended_jobs import LOT, evict_ended_jobs
+from koala.core.eviction import LOT, evict_ended_jobs
 from koala.core.model.values import ClaimId, JobId
 from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler

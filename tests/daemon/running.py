@@ -7,7 +7,7 @@ from pathlib import Path
 
 from koala.daemon.config import Config, parse_config
 from koala.daemon.files.relay import serve
-from koala.daemon.life import Daemon
+from koala.daemon.lifecycle import Daemon
 
 ONE = "&(executable=/bin/true)(count=4)"
 FAST = "claiming_step_min_s = 0.05\n"

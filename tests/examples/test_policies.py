@@ -16,7 +16,7 @@ from koala.core.model.progress_reports import Correction, MemberProgress, Progre
 from koala.daemon.config import parse_config
 from koala.daemon.policy_sandbox import PolicySandbox, ProgressSandbox
 from koala.errors import ConfigError
-from koala.runtime.own_functions import outside_names
+from koala.runtime.plugins import outside_names
 from tests.examples.stage import EXAMPLES
 from tests.live.grid import live_grid
 

@@ -10,7 +10,7 @@ import json
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from koala.core.ended_jobs import evict_ended_jobs
+from koala.core.eviction import evict_ended_jobs
 from koala.core.invariants import check
 from koala.core.model import events as ev
 from koala.core.model.actions import (

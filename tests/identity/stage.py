@@ -26,7 +26,7 @@ from koala.client import AsyncClient
 from koala.daemon.auth.audit import FILE
 from koala.daemon.auth.authority import Authority
 from koala.daemon.config import Config
-from koala.daemon.life import Daemon
+from koala.daemon.lifecycle import Daemon
 from koala.identity.credentials import Credentials, read_credentials
 from koala.identity.keys import key_pem, make_request
 from koala.identity.tls import DAEMON_HOST, Identity, JoinToken, secure_channel, site_uri

@@ -15,7 +15,7 @@ from koala.daemon.policy_sandbox import OrderSandbox, replaced_policies
 from koala.errors import ConfigError
 from koala.policies import named
 from koala.protocol.ordering import QueuedJob
-from koala.runtime.own_functions import FOLDER_VARIABLE
+from koala.runtime.plugins import FOLDER_VARIABLE
 from koala.sim.journal_replay.changes import Changes
 from koala.sim.journal_replay.world import policies_of
 from koala_agent.lrm.model import local_scheduler

@@ -42,7 +42,7 @@ VIEWS = "koala.views"
 VIEWS_STANDARD = STANDARD | {"datetime"}
 """Views also format days; the calls of `datetime` that read the clock are found by name."""
 
-OWN_FUNCTIONS = "koala.runtime.own_functions"
+OWN_FUNCTIONS = "koala.runtime.plugins"
 ORDERS = "koala.protocol.ordering"
 REGISTRIES = ("koala.policies", "koala_agent.lrm.model.naming")
 """Only registries look for functions of other packages, and of users."""

@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING
 from koala.errors import KoalaError
 from koala.grid_file import GridFolder
 from koala.runtime import clock
-from koala.runtime.own_functions import FOLDER_VARIABLE
+from koala.runtime.plugins import FOLDER_VARIABLE
 
 if TYPE_CHECKING:
     import psutil

@@ -12,7 +12,7 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.storage.journal_reader import JournalReader, Step, replay
 from koala.errors import UnknownJobError
 from koala.runtime.progress_bar import progress
-from koala.sim.journal_replay.chronicle import Chronicle
+from koala.sim.journal_replay.run_history import RunHistory
 from koala.sim.journal_replay.story import Narrator, StoryEvent
 
 QUIET = ("Woken", "SiteReported")
@@ -24,14 +24,14 @@ class PastRun:
 
     def __init__(self, past: JournalReader, *, until_at: Instant | None) -> None:
         self.past = past
-        self.chronicle = Chronicle()
+        self.history = RunHistory()
         self.scheduler = Scheduler(Parameters(), NO_POLICIES)
         self._until_at = FOREVER if until_at is None else until_at
         if until_at is not None:
             deque(self._steps(FOREVER), maxlen=0)
         for step in self._steps(self._until_at):
             self.scheduler = step.scheduler
-            self.chronicle.note(step.record.event, step.record.at, step.actions)
+            self.history.note(step.record.event, step.record.at, step.actions)
 
     @property
     def missing(self) -> int:

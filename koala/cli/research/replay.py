@@ -90,7 +90,7 @@ def replay(
             told = [] if summary else [*run.story(since_at, job=only, is_whole=events)]
             document = _document(run, only, told)
             if claims:
-                document["claims"] = _claims(claim_rows(run.chronicle), only)
+                document["claims"] = _claims(claim_rows(run.history), only)
             print_json(document)
         else:
             _tell(run, since_at, only, is_whole=events, is_short=summary)
@@ -116,7 +116,7 @@ def _tell(
     from koala.cli.render.replay import head_text, run_text, told_text
 
     print(head_text(_head(run)))
-    first_at, day = run.chronicle.first_at, ""
+    first_at, day = run.history.first_at, ""
     if not is_short:
         print()
         for told in run.story(since_at, job=job, is_whole=is_whole):
@@ -136,7 +136,7 @@ def _job_text(run: PastRun, job: JobId) -> str:
     from koala.cli.render.timeline import timeline_text
     from koala.views.documents import timeline_document, whole_document
 
-    last_at = run.chronicle.last_at
+    last_at = run.history.last_at
     document = whole_document(run.scheduler, job, last_at)
     shown = job_text(document, width=terminal_width(), coloured=is_coloured())
     drawn = timeline_document(run.scheduler, job, last_at)
@@ -155,7 +155,7 @@ def _compare(
         def observe(name: str, recording: Recording) -> Callable[[Instant], None]:
             return _progress(bars, name, recording)
 
-        comparison = compare(run.chronicle, run.scheduler, changes, observe)
+        comparison = compare(run.history, run.scheduler, changes, observe)
     document = {**_head(run), **comparison.document()}
     if with_claims:
         rows = comparison.claims()
@@ -167,7 +167,7 @@ def _compare(
         return
     text = comparison_text if job is None else job_comparison_text
     print(f"{head_text(document)}\n")
-    print(text(document, first_at=run.chronicle.first_at, width=terminal_width()))
+    print(text(document, first_at=run.history.first_at, width=terminal_width()))
 
 
 def _claims(rows: list[dict[str, Any]], job: JobId | None) -> list[dict[str, Any]]:
@@ -189,9 +189,9 @@ def _head(run: PastRun) -> dict[str, Any]:
     return {
         "journal": str(run.past.source),
         "is_marked": run.past.mark is not None,
-        "events": run.chronicle.events,
-        "first_at": run.chronicle.first_at,
-        "last_at": run.chronicle.last_at,
+        "events": run.history.events,
+        "first_at": run.history.first_at,
+        "last_at": run.history.last_at,
         "digest": digest(run.scheduler),
     }
 
@@ -199,8 +199,8 @@ def _head(run: PastRun) -> dict[str, Any]:
 def _rows(run: PastRun) -> dict[str, Any]:
     from koala.sim.journal_replay.figures import job_rows, site_rows, totals
 
-    jobs, sites = job_rows(run.scheduler), site_rows(run.chronicle)
-    return {"jobs": jobs, "sites": sites, "figures": totals(run.chronicle, jobs, sites)}
+    jobs, sites = job_rows(run.scheduler), site_rows(run.history)
+    return {"jobs": jobs, "sites": sites, "figures": totals(run.history, jobs, sites)}
 
 
 def _document(run: PastRun, job: JobId | None, story: list[Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import grpc
 import msgspec
 
-from koala.core.ended_jobs import state_of_jobs
+from koala.core.eviction import state_of_jobs
 from koala.core.model.events import (
     JobCancelRequested,
     ReplicaRemoved,

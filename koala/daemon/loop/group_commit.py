@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from koala.core.ended_jobs import LOT, EvictedJob, evict_ended_jobs
+from koala.core.eviction import LOT, EvictedJob, evict_ended_jobs
 from koala.core.model.actions import Action, Announce
 from koala.core.model.events import Event, Woken
 from koala.core.model.job import Job

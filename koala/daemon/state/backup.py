@@ -37,7 +37,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from koala.core.ended_jobs import evict_ended_jobs
+from koala.core.eviction import evict_ended_jobs
 from koala.core.model.values import Instant
 from koala.daemon.auth.audit import record_local_operation
 from koala.daemon.state.folder import FILE, LOCK, MARK, RESTORED

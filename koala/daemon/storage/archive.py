@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from koala.core.ended_jobs import EvictedJob
+from koala.core.eviction import EvictedJob
 from koala.core.model.job import Job
 from koala.core.model.values import Instant, JobId
 from koala.core.snapshot import load_object, save_object

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from koala.core.ended_jobs import EvictedJob
+from koala.core.eviction import EvictedJob
 from koala.core.model.events import EVENTS, KINDS, Event, JobSubmitted, ParametersChanged
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.parameters import BEFORE

@@ -10,7 +10,7 @@ from koala.papers.multiqueue.simulation.runs import Setting
 from koala.papers.options import Declared
 from koala.policies import named
 from koala.policies.queueing.multiqueue import DISCIPLINES
-from koala.runtime.own_functions import outside_names
+from koala.runtime.plugins import outside_names
 from koala.sim.option_values import numbers, one_of
 from koala.sim.options import Option
 

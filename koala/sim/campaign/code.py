@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from koala.runtime.own_functions import GROUP
+from koala.runtime.plugins import GROUP
 from koala.sim.campaign.identity import Plain
 
 OWN = re.compile(r"(?P<module>[A-Za-z_][\w.]*):[A-Za-z_][\w.]*")

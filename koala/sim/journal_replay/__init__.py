@@ -1,6 +1,6 @@
 """Replay of a recorded journal: the story of a run, and what-if simulations.
 
-- `chronicle`: notes of claims, copies and sites, from a run or from a simulation.
+- `run_history`: notes of claims, copies and sites, from a run or from a simulation.
 - `recording`: inputs of a simulation, taken from the notes: submissions, other users' load, answers
   of sites, run times.
 - `world`, `site`: a fresh scheduler in that world.

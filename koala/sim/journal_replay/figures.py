@@ -9,7 +9,7 @@ from typing import Any
 from koala.core.model.job import SITE_FAULTS, TERMINAL_PHASES
 from koala.core.model.values import Instant, JobId, SiteName
 from koala.core.scheduler import Scheduler
-from koala.sim.journal_replay.chronicle import Chronicle, ClaimNote
+from koala.sim.journal_replay.run_history import ClaimNote, RunHistory
 from koala.views.documents import job_document
 
 Row = Mapping[str, Any]
@@ -39,14 +39,14 @@ def job_rows(scheduler: Scheduler) -> list[dict[str, Any]]:
     return [job_row(scheduler, job) for job in scheduler.jobs]
 
 
-def site_rows(chronicle: Chronicle) -> list[dict[str, Any]]:
+def site_rows(history: RunHistory) -> list[dict[str, Any]]:
     """Compute the rows of every site, in order of name."""
-    return [_site_row(chronicle, name) for name in sorted(chronicle.sites)]
+    return [_site_row(history, name) for name in sorted(history.sites)]
 
 
-def claim_rows(chronicle: Chronicle) -> list[dict[str, Any]]:
+def claim_rows(history: RunHistory) -> list[dict[str, Any]]:
     """List every claim with its instants, in order of asking; None where it did not reach one."""
-    claims = sorted(chronicle.claims.values(), key=lambda claim: claim.asked_at)
+    claims = sorted(history.claims.values(), key=lambda claim: claim.asked_at)
     return [
         {
             "claim": claim.id,
@@ -62,11 +62,11 @@ def claim_rows(chronicle: Chronicle) -> list[dict[str, Any]]:
     ]
 
 
-def totals(chronicle: Chronicle, jobs: Sequence[Row], sites: Sequence[Row]) -> dict[str, Any]:
+def totals(history: RunHistory, jobs: Sequence[Row], sites: Sequence[Row]) -> dict[str, Any]:
     """Compute the run's totals in one row. Means are over the jobs that have the figure."""
     phases = [job["phase"] for job in jobs]
     processors = sum(site["processors"] for site in sites)
-    span_s = chronicle.last_at - chronicle.first_at
+    span_s = history.last_at - history.first_at
     used_s = sum(site["held_processor_s"] + site["run_processor_s"] for site in sites)
     return {
         "jobs": len(jobs),
@@ -114,11 +114,11 @@ def fidelity(recorded: Sequence[Row], simulated: Sequence[Row]) -> dict[str, Any
     }
 
 
-def _site_row(chronicle: Chronicle, name: SiteName) -> dict[str, Any]:
-    note = chronicle.sites[name]
-    span_s = chronicle.last_at - chronicle.first_at
-    held_s = sum(_held_s(claim, chronicle.last_at) for claim in note.claims)
-    run_s = sum(_run_s(claim, chronicle.last_at) for claim in note.claims)
+def _site_row(history: RunHistory, name: SiteName) -> dict[str, Any]:
+    note = history.sites[name]
+    span_s = history.last_at - history.first_at
+    held_s = sum(_held_s(claim, history.last_at) for claim in note.claims)
+    run_s = sum(_run_s(claim, history.last_at) for claim in note.claims)
     whole_s = note.processors * span_s
     return {
         "site": name,

@@ -22,7 +22,7 @@ from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
 from koala.core.model.values import Instant, Seconds
-from koala.sim.journal_replay.chronicle import ClaimNote, SiteNote, SiteReport
+from koala.sim.journal_replay.run_history import ClaimNote, SiteNote, SiteReport
 
 REPORTED_S: Seconds = 0.5
 """Time after the end of a claim by which a site has reported the change."""

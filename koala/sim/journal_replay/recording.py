@@ -20,9 +20,9 @@ from koala.core.model.events import Event, JobSubmitted, ParametersChanged
 from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, JobId, Seconds, SiteName
-from koala.sim.journal_replay.chronicle import Chronicle, ClaimNote, SiteNote
 from koala.sim.journal_replay.load import REPORTED_S, Steps, is_unexplained_refusal, other_load
 from koala.sim.journal_replay.nearest import Nearest, Observation
+from koala.sim.journal_replay.run_history import ClaimNote, RunHistory, SiteNote
 
 LATENCY_S: Seconds = 0.05
 """Latency of an answer of a kind that is absent from the journal."""
@@ -171,11 +171,11 @@ class Recording:
         return ProgramRun(run_s=run_s, report_s=LATENCY_S, end=end)
 
 
-def recorded(chronicle: Chronicle) -> Recording:
+def recorded(history: RunHistory) -> Recording:
     """Extract the recording from the notes of a run."""
-    claims = list(chronicle.claims.values())
-    runs, ran_s = _runs(claims, chronicle.last_at)
-    sites = {name: _site(note) for name, note in sorted(chronicle.sites.items())}
+    claims = list(history.claims.values())
+    runs, ran_s = _runs(claims, history.last_at)
+    sites = {name: _site(note) for name, note in sorted(history.sites.items())}
     grants = [
         answer.after_s
         for site in sites.values()
@@ -185,13 +185,13 @@ def recorded(chronicle: Chronicle) -> Recording:
     passes = [one for site in sites.values() for one in site.passes.values()]
     lengths = [run.run_s for several in runs.values() for run in several]
     return Recording(
-        first_at=chronicle.first_at,
-        last_at=chronicle.last_at,
-        outside=chronicle.outside,
-        down=[_down(since, until, claims) for since, until in chronicle.down],
+        first_at=history.first_at,
+        last_at=history.last_at,
+        outside=history.outside,
+        down=[_down(since, until, claims) for since, until in history.down],
         sites=sites,
-        links=_links(chronicle),
-        policies=_policies(chronicle),
+        links=_links(history),
+        policies=_policies(history),
         runs=runs,
         ran_s=ran_s,
         grant_s=_typical(grants),
@@ -202,7 +202,7 @@ def recorded(chronicle: Chronicle) -> Recording:
         ),
         stop_s=_typical([s for site in sites.values() for s in site.stops.values()]),
         run_s=sum(lengths) / len(lengths) if lengths else RUN_S,
-        specs={e.job: e.spec for _, e in chronicle.outside if isinstance(e, JobSubmitted)},
+        specs={e.job: e.spec for _, e in history.outside if isinstance(e, JobSubmitted)},
     )
 
 
@@ -221,9 +221,9 @@ def _down(since: Instant, until: Instant, claims: list[ClaimNote]) -> Down:
     return Down(since=since, until=until, is_long=is_long)
 
 
-def _policies(chronicle: Chronicle) -> dict[str, str]:
+def _policies(history: RunHistory) -> dict[str, str]:
     named: dict[str, str] = {}
-    for _, event in chronicle.outside:
+    for _, event in history.outside:
         if isinstance(event, ParametersChanged) and event.policies:
             named = dict(event.policies)
     return named
@@ -332,9 +332,9 @@ def _loss(claim: ClaimNote) -> Loss | None:
     )
 
 
-def _links(chronicle: Chronicle) -> dict[Link, Nearest[Copy]]:
+def _links(history: RunHistory) -> dict[Link, Nearest[Copy]]:
     seen: dict[Link, list[Observation[Copy]]] = {}
-    for copy in chronicle.copies.values():
+    for copy in history.copies.values():
         order = copy.order
         if copy.ended_at is None:
             continue

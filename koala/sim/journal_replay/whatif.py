@@ -14,7 +14,6 @@ from typing import Any
 from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
 from koala.sim.journal_replay.changes import Changes, require_possible
-from koala.sim.journal_replay.chronicle import Chronicle
 from koala.sim.journal_replay.figures import (
     Row,
     claim_rows,
@@ -25,6 +24,7 @@ from koala.sim.journal_replay.figures import (
     totals,
 )
 from koala.sim.journal_replay.recording import Recording, recorded
+from koala.sim.journal_replay.run_history import RunHistory
 from koala.sim.journal_replay.world import DEFAULTS, ReplayWorld
 
 COLUMNS = ("recorded", "simulated", "what_if")
@@ -35,12 +35,12 @@ class Column:
     """One of the three columns."""
 
     scheduler: Scheduler
-    chronicle: Chronicle
+    history: RunHistory
     guessed: Mapping[str, int]
 
     def rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return the rows of its jobs and its sites."""
-        return job_rows(self.scheduler), site_rows(self.chronicle)
+        return job_rows(self.scheduler), site_rows(self.history)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +54,13 @@ class WhatIf:
 
     def claims(self) -> dict[str, list[dict[str, Any]]]:
         """Return the rows of all claims of each column."""
-        return {name: claim_rows(column.chronicle) for name, column in self.columns.items()}
+        return {name: claim_rows(column.history) for name, column in self.columns.items()}
 
     def document(self) -> dict[str, Any]:
         """Return all of it but the claims for `--json`, and for the text."""
         rows = {name: column.rows() for name, column in self.columns.items()}
         figures = {
-            name: totals(self.columns[name].chronicle, jobs, sites)
+            name: totals(self.columns[name].history, jobs, sites)
             for name, (jobs, sites) in rows.items()
         }
         by_job = {name: {job["job"]: job for job in jobs} for name, (jobs, _) in rows.items()}
@@ -90,23 +90,23 @@ class WhatIf:
 
 
 def compare(
-    chronicle: Chronicle,
+    history: RunHistory,
     scheduler: Scheduler,
     changes: Changes,
     progress: Callable[[str, Recording], Callable[[Instant], None]],
 ) -> WhatIf:
     """Run the two simulations; `progress` makes the progress callback of each. Raises ConfigError
     where recorded and changed parameters conflict."""
-    recording = recorded(chronicle)
+    recording = recorded(history)
     require_possible(recording, changes)
     policies = {**DEFAULTS, **recording.policies}
-    columns = {"recorded": Column(scheduler=scheduler, chronicle=chronicle, guessed={})}
+    columns = {"recorded": Column(scheduler=scheduler, history=history, guessed={})}
     for name, changed in (("simulated", Changes()), ("what_if", changes)):
         world = ReplayWorld(replace(recording, guessed=Counter()), changed)
         world.run(progress(name, recording))
         columns[name] = Column(
             scheduler=world.scheduler,
-            chronicle=world.chronicle,
+            history=world.history,
             guessed=world.recording.guessed,
         )
     return WhatIf(

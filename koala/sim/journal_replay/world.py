@@ -30,8 +30,8 @@ from koala.core.scheduler import Scheduler
 from koala.policies import BUILT_IN, chosen
 from koala.sim.engine import Engine, Entry, Rank
 from koala.sim.journal_replay.changes import Changes
-from koala.sim.journal_replay.chronicle import Chronicle
 from koala.sim.journal_replay.recording import Down, Part, Recording
+from koala.sim.journal_replay.run_history import RunHistory
 from koala.sim.journal_replay.site import ReplaySite
 
 PAST_END_S = 86_400.0
@@ -52,7 +52,7 @@ class ReplayWorld:
     def __init__(self, recording: Recording, changes: Changes) -> None:
         self.engine = Engine(recording.first_at)
         self.scheduler = Scheduler(Parameters(), policies_of({}, changes))
-        self.chronicle = Chronicle()
+        self.history = RunHistory()
         self.recording = recording
         self._changes = changes
         self._leases = Leases(recording.first_at)
@@ -138,7 +138,7 @@ class ReplayWorld:
     def _handle(self, event: Event) -> None:
         now = self.engine.now
         actions = self.scheduler.handle(event, now)
-        self.chronicle.note(event, now, actions)
+        self.history.note(event, now, actions)
         for action in actions:
             self._carry_out(action)
         if self._wake is not None:

@@ -1,6 +1,6 @@
 // The grid: new figures of sites, and jobs under way.
 import { announce } from "./live.js";
-import { showPart } from "./fresh.js";
+import { showPart } from "./refresh.js";
 
 export function grid() {
   const rows = new Map([...document.querySelectorAll("#sites [data-site]")].map((row) => [row.dataset.site, row]));

@@ -9,7 +9,7 @@ if (topic) {
   const parts = [];
   if (document.getElementById("sites")) parts.push((await import("./grid.js")).grid());
   if (document.getElementById("filter")) parts.push((await import("./jobs.js")).jobs());
-  if (document.getElementById("fresh")) parts.push((await import("./fresh.js")).fresh());
+  if (document.getElementById("fresh")) parts.push((await import("./refresh.js")).fresh());
   if (document.getElementById("log")) (await import("./logs.js")).logs();
   live(topic, Object.assign({}, ...parts));
 }

@@ -17,12 +17,12 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import AsyncClient, AsyncJobHandle, Submission
-from koala.core.ended_jobs import EvictedJob
+from koala.core.eviction import EvictedJob
 from koala.core.model.job import Cancelled, Job
 from koala.core.model.values import JobId, UserName
 from koala.daemon.auth.access_rules import Caller, CallerKind, Role
 from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
-from koala.daemon.life import Daemon
+from koala.daemon.lifecycle import Daemon
 from koala.daemon.loop.group_commit import Upkeep
 from koala.daemon.state.folder import FILE, MARK
 from koala.daemon.state.recovery import begin_life

@@ -10,7 +10,7 @@ import pytest
 
 from koala.client import AsyncClient
 from koala.client.records import LogPart
-from koala.core.ended_jobs import state_of_jobs
+from koala.core.eviction import state_of_jobs
 from koala.core.model.charges import Charge
 from koala.core.model.job import Job, Placing
 from koala.core.model.values import JobId, SiteName, claim_id

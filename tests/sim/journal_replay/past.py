@@ -23,7 +23,7 @@ from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice, Record
 from koala.policies import chosen
 from koala.sim.journal_replay.changes import Changes
-from koala.sim.journal_replay.chronicle import Chronicle
+from koala.sim.journal_replay.run_history import RunHistory
 from koala.sim.journal_replay.whatif import WhatIf, compare
 from koala.views.digest import digest
 from tests.swarm.run import Run
@@ -41,7 +41,7 @@ BANDWIDTH_BPS = 1_000_000.0
 class Told:
     """A recorded run: its notes, and the state that its replay gives."""
 
-    chronicle: Chronicle
+    history: RunHistory
     scheduler: Scheduler
 
     def compare(self, **changes: object) -> WhatIf:
@@ -49,7 +49,7 @@ class Told:
         policies = {k: str(v) for k, v in changes.items() if k in ("placement", "queueing")}
         others = {k: v for k, v in changes.items() if k not in policies}
         wanted = Changes(policies=policies, parameters=others)
-        return compare(self.chronicle, self.scheduler, wanted, lambda _n, _r: lambda _at: None)
+        return compare(self.history, self.scheduler, wanted, lambda _n, _r: lambda _at: None)
 
 
 class Blind:
@@ -178,11 +178,11 @@ def driven(events: Sequence[tuple[Instant, Event]], *, until: Instant) -> list[R
 
 def told(records: Sequence[Record]) -> Told:
     """The notes of a journal."""
-    scheduler, chronicle = Scheduler(Parameters(), NO_POLICIES), Chronicle()
+    scheduler, history = Scheduler(Parameters(), NO_POLICIES), RunHistory()
     for record in records:
         actions = scheduler.replay(record.event, record.at, record.answers)
-        chronicle.note(record.event, record.at, actions)
-    return Told(chronicle=chronicle, scheduler=scheduler)
+        history.note(record.event, record.at, actions)
+    return Told(history=history, scheduler=scheduler)
 
 
 def written(records: Sequence[Record], folder: Path) -> Path:

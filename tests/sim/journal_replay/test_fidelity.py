@@ -59,7 +59,7 @@ def test_a_simulation_without_changes_places_and_starts_as_it_was(seeds: range, 
     for seed in seeds:
         comparison = drawn(with_faults(seed, name)).compare()
         simulated = comparison.columns["simulated"]
-        check(simulated.scheduler, simulated.chronicle.last_at)
+        check(simulated.scheduler, simulated.history.last_at)
         found = comparison.document()["fidelity"]
         jobs += found["jobs"]
         same_sites += found["same_sites"]

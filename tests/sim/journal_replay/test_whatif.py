@@ -90,7 +90,7 @@ def test_any_discipline_may_have_been_in_force(queueing: str) -> None:
     grid.submit("j2", a_spec(8, 8), at=20.0)
     grid.submit("j3", a_spec(4), at=30.0)
     comparison = grid.told(1000.0).compare(queueing=queueing)
-    check(comparison.columns["what_if"].scheduler, comparison.columns["what_if"].chronicle.last_at)
+    check(comparison.columns["what_if"].scheduler, comparison.columns["what_if"].history.last_at)
     found = rows(comparison, "j3")
     assert found["simulated"]["started_at"] == pytest.approx(30.0, abs=1.0)
     assert found["what_if"]["phase"] == "Finished"

@@ -407,7 +407,7 @@ class Daemon(Process):
 
     def finish(self) -> None:
         """Finish on TERM: say goodbye to the agents, finish pending work, and leave a snapshot
-        (koala.daemon.life)."""
+        (koala.daemon.lifecycle)."""
         if self.is_up and self._is_assembled:
             self.run(self._finish)
 

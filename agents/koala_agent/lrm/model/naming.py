@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias, cast
 
 from koala.protocol.ordering import ORDERS, OrderPolicy
-from koala.runtime.own_functions import find_function
+from koala.runtime.plugins import find_function
 from koala_agent.lrm.model.queue import Discipline
 
 LocalScheduler: TypeAlias = Discipline | OrderPolicy

@@ -7,7 +7,7 @@ from math import inf, log
 
 from koala.core.model.values import Seconds
 from koala.policies import names_of
-from koala.runtime.own_functions import outside_names
+from koala.runtime.plugins import outside_names
 from koala.sim.option_values import one_of
 from koala.sim.options import JOBS_MAX, choice, number, policy_name, require, text
 

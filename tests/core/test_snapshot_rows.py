@@ -7,7 +7,7 @@ import pytest
 
 from koala.core.model.job import Delayed, Job, Phase, Placing
 from koala.core.model.values import JobId
-from koala.core.queued_rows import QueuedRow, job_of, row_of
+from koala.core.snapshot_rows import QueuedRow, job_of, row_of
 from tests.harness.builders import a_spec
 
 STORY = [(1.0, "submitted"), (2.5, "the placement queues are full"), (4.0, "queued")]

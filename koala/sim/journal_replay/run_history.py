@@ -106,7 +106,7 @@ class SiteNote:
         return self.facts[-1][1].processors if self.facts else 0
 
 
-class Chronicle:
+class RunHistory:
     """Notes of one run."""
 
     def __init__(self) -> None:
