@@ -12,7 +12,7 @@ KoalaError
 ├── ConfigError          a configuration file is wrong
 │   └── WorkloadError    a log of jobs is malformed
 ├── JournalError         the journal is damaged, of another format, or cannot be written
-│   ├── DamagedError     its content is not as it was written
+│   ├── DamagedError     its content does not match its checksum, or cannot be read
 │   └── DiskError        accepted work could not be made durable: the process must end at once
 ├── UnreachableError     the other side does not answer
 │   └── NoAnswerError    it did not answer within the time limit of the call; a TimeLimitError, too
@@ -112,7 +112,8 @@ class JournalError(KoalaError):
 
 
 class DamagedError(JournalError):
-    """The content of a database is not as it was written; `advice` says what an operator can do."""
+    """The content of a database does not match its checksums, or cannot be read; `advice` says what
+    an operator can do."""
 
     def __init__(self, what: str, advice: str = "") -> None:
         self.what = what

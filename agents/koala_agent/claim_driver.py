@@ -236,7 +236,7 @@ class ClaimDriver:
             async with asyncio.timeout(LISTING_S):
                 await self._reconciled.wait()
         except TimeoutError:
-            log.warning("claims.reported_unreconciled")
+            log.warning("claims.reported_without_listing")
 
     def order(self, order: Order, *, shortage: str = "") -> None:
         """Queue an order of the daemon. `shortage` is why a new claim is refused now."""
@@ -512,7 +512,7 @@ class ClaimDriver:
         try:
             old = await asyncio.to_thread(self._folders.find_old, self._keep_s)
         except OSError as error:  # no free descriptor, for instance: retried later
-            log.warning("claims.not_swept", reason=str(error))
+            log.warning("claim_folders.not_cleaned_up", reason=str(error))
             return
         # Read now, not earlier: a claim is in the table before its folder exists.
         known = tuple(self._table.claims)

@@ -367,7 +367,7 @@ class Files:
                 TransferFailed(transfer=order.transfer, reason=reason, at=self._settings.site)
             )
             return
-        log.info("file.taken", file=order.keep_as, path=order.path)
+        log.info("file.added_from_site", file=order.keep_as, path=order.path)
         self.rescan()
 
     async def _remove_replica(self, name: str) -> None:
@@ -450,7 +450,7 @@ class Files:
                 self._hold(await self._store.read(name))
             await in_thread(self._store.remember, listing)
         except OSError as error:
-            log.warning("store.not_read", site=self._settings.site, error=str(error))
+            log.warning("store.not_read", site=self._settings.site, reason=str(error))
 
     def _hold(self, found: FileFound | None) -> None:
         if found is not None and self._held.get(found.file) != found:

@@ -60,7 +60,7 @@ class SealedDatabase(Database):
         try:
             with reading(path, "it", schema.advice):
                 if self._run("SELECT sum FROM seal").fetchall() != [(self._total(),)]:
-                    raise self._damaged("its rows are not those that were written")
+                    raise self._damaged("its rows do not match their checksum")
                 is_expected = is_marked(self._run)
             self._database_inode = path.stat().st_ino  # to detect a replaced file
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC

@@ -241,7 +241,7 @@ class Site:
             async with asyncio.timeout(LISTED_WAIT_S):
                 await self._files.listed()
         except TimeoutError:
-            log.info("files.listed_later")
+            log.info("files.scan_unfinished")
 
     def inventory(self) -> tuple[object, ...]:
         """Return all claims, stored values, files and copies."""
@@ -300,7 +300,7 @@ class Site:
             case LogRequest() as request:
                 self._tasks.create_task(self._answer_log(request))
             case body:
-                raise AssertionError(f"an order nobody takes: {body!r}")
+                raise AssertionError(f"an order without a handler: {body!r}")
 
     def stop_others(self, *, claims: frozenset[str], transfers: frozenset[str]) -> None:
         """Stop everything that is not named. Files that a named claim reads are kept; a copy whose

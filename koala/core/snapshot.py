@@ -245,7 +245,7 @@ class _Reader:
         if not names:
             return dict(self.jobs)
         if len(names) != len(self.jobs):
-            raise UnreadableSnapshotError(f"{len(self.jobs)} jobs and an order of {len(names)}")
+            raise UnreadableSnapshotError(f"the order names {len(names)} jobs of {len(self.jobs)}")
         return {name: self.jobs[name] for name in names}
 
     def value(self, plain: Plain) -> Any:  # noqa: ANN401 - whatever was saved
@@ -384,5 +384,5 @@ def _enum(tag: str, value: str) -> object:
 
 def _class(tag: str) -> Any:  # noqa: ANN401 - a class of the core
     if tag not in TAGS:
-        raise UnreadableSnapshotError(f"there is no {tag!r}")
+        raise UnreadableSnapshotError(f"unknown class {tag!r}")
     return TAGS[tag]

@@ -162,7 +162,7 @@ class Listeners:
             found = Credentials(
                 address=address, user=name, token=token, authority=self.authority.certificate
             )
-            log.info("administrator.made", user=name, credentials=str(path))
+            log.info("administrator.created", user=name, credentials=str(path))
         write_private(path, credentials_text(found).encode())
         return path
 

@@ -121,7 +121,7 @@ class FileServer(files_pb2_grpc.FilesServicer):
         except RefusalError as refusal:
             await context.abort(refusal.code, refusal.reason)
         except aio.InternalError as error:  # how a write says that the reader is gone
-            log.debug("reader.lost", transfer=request.transfer, error=str(error))
+            log.debug("reader.lost", transfer=request.transfer, reason=str(error))
 
     async def _read(self, request: files_pb2.ReadRequest, context: _Context) -> None:
         order = self._place.orders.get(request.transfer)
@@ -159,7 +159,7 @@ class FileServer(files_pb2_grpc.FilesServicer):
             reason = "the reader takes nothing"
             raise RefusalError(grpc.StatusCode.DEADLINE_EXCEEDED, reason) from error
         except (SpecError, UnusableFileError, OSError) as error:
-            log.warning("serve.failed", transfer=order.transfer, error=str(error))
+            log.warning("serve.failed", transfer=order.transfer, reason=str(error))
             raise RefusalError(grpc.StatusCode.DATA_LOSS, str(error)) from error
 
 
@@ -213,7 +213,7 @@ class Offer:
             await call.read()  # the end of the call: the relay has passed all on
         except (aio.AioRpcError, asyncio.InvalidStateError) as error:
             # The latter is how grpc says that the call ended before the write.
-            log.debug("offer.cut", transfer=order.transfer, error=str(error))
+            log.debug("offer.cut", transfer=order.transfer, reason=str(error))
         finally:
             call.cancel()
         return has_served

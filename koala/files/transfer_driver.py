@@ -144,7 +144,7 @@ class Fetch:
         try:
             found = await in_thread(self._place.incoming.remains, order)
         except OSError as error:  # opening the part will say so, and that is tried again
-            log.warning("transfer.spool_failed", transfer=order.transfer, error=str(error))
+            log.warning("transfer.spool_failed", transfer=order.transfer, reason=str(error))
             found = Remains(have_bytes=0)
         if found.took_s is not None:
             self._earlier = TransferFinished(

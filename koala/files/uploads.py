@@ -83,7 +83,7 @@ async def upload(
         results.append(await sender.send(partial(_open, order, name, path)))
     for result in results:
         if result.error:
-            log.warning("output.failed", claim=order.claim, error=result.error)
+            log.warning("output.failed", claim=order.claim, reason=result.error)
     return tuple(results)
 
 

@@ -198,7 +198,7 @@ def test_rows_that_somebody_else_changed_are_refused(kind: Kind, tmp_path: Path)
         shutil.copytree(tmp_path / "whole", copy)
         with closing(sqlite3.connect(copy / kind.file)) as connection, connection:
             connection.execute(statement)
-        with pytest.raises(DamagedError, match="not those that were written"):
+        with pytest.raises(DamagedError, match="do not match their checksum"):
             kind.read(copy)
 
 

@@ -76,8 +76,8 @@ def test_what_was_in_force_before_a_parameter_was_known_still_is(busy: Script) -
     ("old", "new", "said"),
     [
         ('"submitted_at":', '"was_submitted_at":', "jobs.Job has no field 'was_submitted_at'"),
-        ('"jobs.Job"', '"job.Task"', "there is no 'job.Task'"),
-        ('"jobs.Job"', '"os.system"', "there is no 'os.system'"),
+        ('"jobs.Job"', '"job.Task"', "unknown class 'job.Task'"),
+        ('"jobs.Job"', '"os.system"', "unknown class 'os.system'"),
         ('"site_budgets":', '"site_purses":', "the state has no 'site_purses'"),
         ('["r", 1]', '["r", 999]', "IndexError"),
         ('["e", "job.', '["?", "job.', "KeyError"),

@@ -60,5 +60,5 @@ def test_descriptions_may_be_kept_beside_the_state(queued: Script) -> None:
 def test_an_order_that_lacks_a_job_is_refused(queued: Script) -> None:
     plain = save(queued.scheduler)
     plain["order"].pop()
-    with pytest.raises(UnreadableSnapshotError, match="5 jobs and an order of 4"):
+    with pytest.raises(UnreadableSnapshotError, match="the order names 4 jobs of 5"):
         load(plain, NO_POLICIES)

@@ -133,7 +133,7 @@ async def test_a_token_is_good_for_its_site_only(tmp_path: Path) -> None:
         await stage.token("leiden")
         with pytest.raises(ConfigError, match=r"is for site 'delft', agent\.site is 'leiden'"):
             await join(token, "leiden", tmp_path / "agent")
-        with pytest.raises(UnauthenticatedError, match="not good"):
+        with pytest.raises(UnauthenticatedError, match="not valid"):
             await join(replace(token, site="leiden"), "leiden", tmp_path / "agent")
 
 

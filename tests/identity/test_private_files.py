@@ -235,7 +235,7 @@ def test_a_spoilt_authority_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"ab", b"0" * 62, b"0" * 66, b"g" * 64, b"\xff" * 64])
-def test_a_spoilt_key_of_tokens_is_not_used(tmp_path: Path, text: bytes) -> None:
+def test_a_damaged_key_of_tokens_is_not_used(tmp_path: Path, text: bytes) -> None:
     """With a known key whoever likes makes tokens, and marks of the journal that end a daemon."""
     made = read_secret(tmp_path)
     assert len(made) == 32
@@ -245,7 +245,8 @@ def test_a_spoilt_key_of_tokens_is_not_used(tmp_path: Path, text: bytes) -> None
     with pytest.raises(JournalError) as refused:
         read_secret(tmp_path)
     said = str(refused.value)
-    assert said.startswith(f"{path}: the tokens' key is spoilt: {len(text)} bytes, and allowed are")
+    problem = f"{path}: the tokens' key is damaged: {len(text)} bytes, and allowed are"
+    assert said.startswith(problem)
     assert "Take it from a backup; or remove it, and the next start makes another." in said
     path.unlink()
     assert read_secret(tmp_path) != made

@@ -189,7 +189,7 @@ class SessionDriver:
             case StoreEpoch() | KeepWatermark() | BeginSession() | Apply() | StopOthers():
                 self._pass_to_handler(output)
             case Send():
-                raise AssertionError("what is said goes together, see _carry_out_all")
+                raise AssertionError("_carry_out_all sends messages")
 
     def _pass_to_handler(
         self, output: StoreEpoch | KeepWatermark | BeginSession | Apply | StopOthers
@@ -212,7 +212,7 @@ class SessionDriver:
                 self._handler.stop_others(claims=claims, transfers=transfers)
 
     def _hang_up(self, output: HangUp) -> None:
-        log.info("link.hung_up", reason=output.reason)
+        log.info("link.closed", reason=output.reason)
         if stream := self._streams.get(output.connection):
             stream.hang_up(is_orderly=output.is_orderly)
 

@@ -218,7 +218,7 @@ class _GrpcStream:
         try:
             decoded = self._wire.decode(message)
         except SpecError as error:
-            log.warning("link.misunderstood", reason=str(error))
+            log.warning("link.message_invalid", reason=str(error))
             self._reason = f"the daemon said what cannot be meant: {error}"
             self.hang_up(is_orderly=False)
         else:

@@ -113,7 +113,7 @@ def to_whole(message: dict[str, object], key: str) -> int:
     """Parse an integer of 64 bits. Raises ValueError."""
     value = to_count(message.get(key))
     if not -WHOLE_MAX <= value <= WHOLE_MAX:
-        raise ValueError(f"{key} is no number that can be meant")
+        raise ValueError(f"{key} = {value}: allowed are 64 bits")
     return value
 
 
@@ -167,7 +167,7 @@ def _to_real(value: object) -> float:
     except OverflowError:
         is_number = False
     if not is_number:
-        raise ValueError("no number that can be meant")
+        raise ValueError(f"{str(value)[:80]}: allowed is a number that a float can hold")
     return value
 
 

@@ -144,7 +144,7 @@ class Mailbox:
         for name in await self._files.list(f"{self.folder}/{DOWN}"):
             await self._remove_session(name)
         self._is_begun = True
-        log.info("mailbox.begun", folder=self.folder)
+        log.info("mailbox.opened", folder=self.folder)
 
     async def _remove(self, name: str) -> None:
         await self._files.remove(f"{self.folder}/{UP}/{name}")
@@ -303,7 +303,7 @@ class MailboxSession(asyncio.Transport):
         """Lose the connection."""
         if not self._is_lost:
             self._is_lost = self._is_closing = True
-            log.info("mailbox.session_over", session=self.name, reason=reason)
+            log.info("mailbox.session_ended", session=self.name, reason=reason)
             self._mailbox.forget(self, is_removed=True)
             asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
 

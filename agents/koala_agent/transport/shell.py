@@ -73,7 +73,9 @@ class Shell:
         entry = AccountSwitch()
         if account:
             if account not in self._switches:
-                raise LocalManagerError(f"as {account}: the configuration names it no more")
+                raise LocalManagerError(
+                    f"as {account}: the configuration does not name it any more"
+                )
             entry = self._switches[account]
         self._unkilled[account] = [
             left for left in self._unkilled.get(account, ()) if not has_ended(left)

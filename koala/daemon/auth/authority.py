@@ -120,7 +120,7 @@ class Authority:
         except FileNotFoundError:
             pass
         except InvalidIdentityError as error:
-            log.warning("certificate.spoilt", reason=str(error))  # clients check only its name
+            log.warning("certificate.unusable", reason=str(error))  # clients check only its name
         key = ec.generate_private_key(ec.SECP256R1())
         extensions: tuple[x509.ExtensionType, ...] = (
             x509.SubjectAlternativeName([x509.DNSName(DAEMON_HOST)]),

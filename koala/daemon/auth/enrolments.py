@@ -230,8 +230,8 @@ class Enrolments:
         is_right = hmac.compare_digest(known.encode(), _hash(secret).encode())
         if record is None or not known or not is_right:
             raise UnauthenticatedError(
-                f"the join token of site {name[:64]!r} is not good: it was used before, replaced or"
-                " revoked, or is of another daemon; an operator makes a new one: koala site add"
+                f"the join token of site {name[:64]!r} is not valid: it was used before, replaced"
+                " or revoked, or is of another daemon; an operator makes a new one: koala site add"
             )
         if not record.is_awaited:
             late_s = unix_now() - record.join_expires_at
@@ -330,7 +330,7 @@ class Enrolments:
         is_right = hmac.compare_digest(known.encode(), _hash(secret).encode())
         if record is None or not known or not is_right:
             raise UnauthenticatedError(
-                "the token is not good: it was replaced or revoked, or is of another daemon; an"
+                "the token is not valid: it was replaced or revoked, or is of another daemon; an"
                 " administrator makes a new one: koala user add"
             )
         if record.expires_at is not None and record.expires_at <= unix_now():

@@ -128,7 +128,7 @@ def damaged_document(job: str) -> dict[str, Any]:
         "started_at": None,
         "ended_at": None,
         "attempts": 0,
-        "reason": "it is not as it was archived: the journal is damaged",
+        "reason": "it does not match its checksum: the journal is damaged",
     }
 
 

@@ -142,7 +142,7 @@ class Logs:
         """Deliver an agent's answer to its request; ignore one that was not requested."""
         asked, answer = self._pending.get(part.request, (None, None))
         if asked != site or len(part.data) > PART_BYTES_MAX:
-            log.warning("log.not_asked_for", site=site, size_bytes=len(part.data))
+            log.warning("log.unrequested", site=site, size_bytes=len(part.data))
         elif answer is not None and not answer.done():
             answer.set_result(part)
 

@@ -110,7 +110,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         except RefusalError as refusal:
             await context.abort(refusal.code, refusal.reason)
         except aio.InternalError as error:  # raised by a write when the reader is gone
-            log.debug("reader.lost", transfer=request.transfer, error=str(error))
+            log.debug("reader.lost", transfer=request.transfer, reason=str(error))
 
     async def _read(self, request: files_pb2.ReadRequest, context: _ReadContext) -> None:
         self._check(request.token, Purpose.READ, request.transfer)
@@ -146,7 +146,10 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             raise RefusalError(grpc.StatusCode.NOT_FOUND, f"the upload is gone: {error}") from error
         try:
             if offset > part.size_bytes:
-                raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, f"offset {offset}: too high")
+                raise RefusalError(
+                    grpc.StatusCode.INVALID_ARGUMENT,
+                    f"offset {offset}: allowed is at most {part.size_bytes}",
+                )
             await in_steps(partial(part.skip, offset))
             async with asyncio.timeout(None) as limit:
                 while block := await in_thread(part.read, CHUNK_BYTES):
@@ -193,7 +196,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         except RefusalError as refusal:
             await context.abort(refusal.code, refusal.reason)
         except aio.InternalError as error:
-            log.debug("source.gone", error=str(error))
+            log.debug("source.gone", reason=str(error))
 
     async def _offer(
         self, messages: AsyncIterator[files_pb2.OfferUp], context: _OfferContext

@@ -60,7 +60,7 @@ class RelayProcess:
             except UnreachableError as error:
                 if not has_started and self._status > 0:
                     raise
-                log.warning("relay.not_started", error=str(error))
+                log.warning("relay.not_started", reason=str(error))
             await asyncio.sleep(pause_s)
             pause_s = min(_RESTART_S_MAX, 2 * pause_s)
 

@@ -152,7 +152,7 @@ class MqttPublisher:
             except (aiomqtt.MqttError, OSError) as error:
                 if self.published > published:
                     retry_s = RETRY_MIN_S
-                self._log.warning("bus.lost", error=str(error), again_in_s=retry_s)
+                self._log.warning("bus.lost", reason=str(error), again_in_s=retry_s)
             self._end_if_stopping()
             await asyncio.sleep(retry_s)
             retry_s = min(retry_s * 2, RETRY_MAX_S)

@@ -126,7 +126,7 @@ class Notifier:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            log.warning("notify.failed", error=str(error))
+            log.warning("notify.failed", reason=str(error))
             return
         try:
             async with asyncio.timeout(LIMIT_S):

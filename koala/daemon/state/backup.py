@@ -417,13 +417,16 @@ def _check_files(folder: Path, backup: Path, expected: dict[str, str]) -> None:
     """Check that each file is unchanged and that there is no other. Raises JournalError."""
     found = dict(_sums(folder))
     for names, what in (
-        (expected.keys() - found.keys(), "missing"),
-        (found.keys() - expected.keys(), "not of this backup"),
-        ({name for name in expected if expected[name] != found.get(name)}, "not as it was written"),
+        (expected.keys() - found.keys(), "is missing"),
+        (found.keys() - expected.keys(), "is not of this backup"),
+        (
+            {name for name in expected if expected[name] != found.get(name)},
+            "does not match its checksum",
+        ),
     ):
         if names:
             named = ", ".join(sorted(names)[:NAMED_MAX])
-            raise JournalError(f"{backup}: damaged: {named} is {what}. Take another backup")
+            raise JournalError(f"{backup}: damaged: {named} {what}. Take another backup")
 
 
 def _close(folder: Path) -> None:

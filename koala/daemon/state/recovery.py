@@ -173,7 +173,7 @@ def recover(
         events.insert(0, changed)
     last = journal.seq
     for seq in journal.ready(accept_loss=accept_loss):
-        log.warning("snapshot.dropped", after_event=seq, reason="it is not as it was written")
+        log.warning("snapshot.dropped", after_event=seq, reason="it does not match its checksum")
     settings = encode_event(changed)
     wrote = journal.core()
     jobs = facts.jobs + (LOST_JOBS_MAX if accept_loss else 0)
@@ -238,7 +238,7 @@ def _start(journal: Journal, config: CoreSettings) -> tuple[KeptSnapshot | None,
             problems.append(JournalError(reason))
             continue
         for problem in problems:
-            log.warning("snapshot.passed_over", reason=str(problem))
+            log.warning("snapshot.skipped", reason=str(problem))
         return kept, scheduler
     if journal.first_event > 1:
         gone = f"events before {journal.first_event} are not kept any longer"
@@ -305,10 +305,10 @@ def read_secret(state_dir: Path) -> bytes:
         raise JournalError(f"{path}: the tokens' key cannot be used: {error}") from error
     if not _KEY.fullmatch(text):
         raise JournalError(
-            f"{path}: the tokens' key is spoilt: {len(text)} bytes, and allowed are 64 hexadecimal"
+            f"{path}: the tokens' key is damaged: {len(text)} bytes, and allowed are 64 hexadecimal"
             " digits. Take it from a backup; or remove it, and the next start makes another. Then"
             " outputs and logs of claims from before are refused, so that a job with output files"
             " that runs now fails, and until sites have had new orders an older journal than they"
-            " know of is not noticed"
+            " know of is not detected"
         )
     return bytes.fromhex(text.decode())

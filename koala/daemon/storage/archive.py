@@ -160,7 +160,7 @@ def _snapshot(connection: sqlite3.Connection, seq: int) -> KeptSnapshot:
     row = connection.execute("SELECT * FROM snapshot WHERE seq = ?", (seq,)).fetchone()
     _, at, chain, core, body, _ = row
     if not is_good(row):
-        raise ValueError("it is not as it was written")
+        raise ValueError("it does not match its checksum")
     found = _BODIES.decode(zlib.decompress(body))
     read = SpecReader().spec
     return KeptSnapshot(
@@ -227,7 +227,7 @@ def is_good(row: Sequence[Any]) -> bool:
 
 def changed_row_error(path: Path, job: str) -> JournalError:
     """Create the error for a job whose row was changed."""
-    return unusable_error(path, f"job {job} is not as it was archived")
+    return unusable_error(path, f"archived job {job} does not match its checksum")
 
 
 def read_job(connection: sqlite3.Connection, path: Path, job: str) -> Job | None:

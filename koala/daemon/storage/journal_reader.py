@@ -183,7 +183,7 @@ def replay_event(path: Path, scheduler: Scheduler, record: Record) -> list[Actio
         kind = type(record.event).__name__
         raise JournalError(
             f"{path}: event {record.seq} ({kind}) cannot be replayed: {error!r}: this"
-            f" version of Koala decides otherwise than the one that wrote it. {REMEDY}"
+            f" version of Koala decides differently from the one that wrote it. {REMEDY}"
         ) from error
 
 
@@ -194,7 +194,7 @@ def require_digest(path: Path, scheduler: Scheduler, seq: int, expected: str) ->
         raise JournalError(
             f"{path}: the replay up to event {seq} gives another state than the one that"
             f" was recorded (digest {found[:16]}, recorded {expected[:16]}): this version of Koala"
-            f" decides otherwise than the one that wrote it, or the journal was changed."
+            f" decides differently from the one that wrote it, or the journal was changed."
             f" Both have core {CORE}, so this should not be: please report it. {ADVICE}"
         )
 

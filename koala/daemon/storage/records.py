@@ -205,7 +205,7 @@ def read_rows(
         except (UnicodeError, AttributeError, TypeError) as error:
             raise damaged_error(source, f"event {seq} cannot be read") from error
         if chain != found:
-            raise damaged_error(source, f"event {seq} is not as it was written")
+            raise damaged_error(source, f"event {seq} does not match its checksum")
         try:
             event = decode_event(kind, body, specs)
             given = _ANSWERS.decode(answers) if answers else []
@@ -224,7 +224,7 @@ def broken_rows(rows: Iterable[Row], mark: JournalPosition) -> Iterator[tuple[in
         if found_seq != seq + 1:
             yield found_seq, f"event {seq + 1} is missing"
         elif _chained(chain, found_seq, at, kind, body, answers) != found:
-            yield found_seq, f"event {found_seq} is not as it was written"
+            yield found_seq, f"event {found_seq} does not match its checksum"
         seq, chain = found_seq, found
 
 

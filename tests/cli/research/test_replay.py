@@ -188,7 +188,7 @@ def copied(journal: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("UPDATE event SET at = at + 1 WHERE seq = 9", "event 9 is not as it was written"),
+        ("UPDATE event SET at = at + 1 WHERE seq = 9", "event 9 does not match its checksum"),
         ("DELETE FROM event WHERE seq > 40", "ends with event 40, but event"),
         (
             "UPDATE digest SET digest = 'other'",

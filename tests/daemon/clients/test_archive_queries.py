@@ -143,11 +143,11 @@ async def test_a_row_of_the_archive_that_is_damaged_meanwhile_hides_no_other(
         jobs = await finished(client, JOBS)
         with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection, connection:
             connection.execute(f"UPDATE job SET {change} WHERE id = ?", (jobs[0],))
-        with pytest.raises(JournalError, match=f"job {jobs[0]} is not as it was archived"):
+        with pytest.raises(JournalError, match=f"job {jobs[0]} does not match its checksum"):
             await client.show(jobs[0])
-        with pytest.raises(JournalError, match=f"job {jobs[0]} is not as it was archived"):
+        with pytest.raises(JournalError, match=f"job {jobs[0]} does not match its checksum"):
             await client.submit(ONE, key="k0")
-        with pytest.raises(JournalError, match=f"job {jobs[0]} is not as it was archived"):
+        with pytest.raises(JournalError, match=f"job {jobs[0]} does not match its checksum"):
             await client.report("job")
         assert (await client.show(jobs[1]))["phase"] == "Finished"
         listed = {job["job"]: job["phase"] for job in await client.list_jobs(past=True)}

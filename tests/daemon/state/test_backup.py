@@ -244,7 +244,7 @@ async def test_what_cannot_be_read_back_is_no_backup(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection, connection:
         connection.execute("UPDATE event SET body = replace(body, 'delft', 'delfi') WHERE seq < 9")
     told = re.escape(f"{tmp_path / 'state' / FILE}: damaged: event ")
-    with pytest.raises(JournalError, match=f"^{told}.* is not as it was written"):
+    with pytest.raises(JournalError, match=f"^{told}.* does not match its checksum"):
         back_up(tmp_path / "state", tmp_path / "second", with_spool=False)
     assert not (tmp_path / "second").exists()
 
@@ -281,13 +281,13 @@ async def test_an_archived_job_that_is_damaged_is_found_before_the_backup_counts
     with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection, connection:
         row = ("j99", "ann", 1.0, 2.0, "", "", b"body", b"sum")
         connection.execute("INSERT INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-    with pytest.raises(JournalError, match="job j99 is not as it was archived"):
+    with pytest.raises(JournalError, match="job j99 does not match its checksum"):
         back_up(tmp_path / "state", tmp_path / "second", with_spool=False)
     assert not (tmp_path / "second").exists()
     with closing(sqlite3.connect(tmp_path / "first" / FILE)) as connection, connection:
         connection.execute("INSERT INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     make_of_an_earlier_release(tmp_path / "first")  # which has no checksums to notice it by
-    with pytest.raises(JournalError, match="job j99 is not as it was archived"):
+    with pytest.raises(JournalError, match="job j99 does not match its checksum"):
         restore(tmp_path / "first", tmp_path / "back")
     assert not (tmp_path / "back").exists()
 
@@ -447,7 +447,7 @@ def test_each_file_of_a_backup_that_was_changed_is_named(whole: Path, tmp_path: 
         spoilt = tmp_path / f"spoilt-{number}"
         shutil.copytree(whole / "backup", spoilt)
         flip(spoilt / name, -1)
-        with pytest.raises(JournalError, match=f"damaged: {name} is not as it was written"):
+        with pytest.raises(JournalError, match=f"damaged: {name} does not match its checksum"):
             restore(spoilt, tmp_path / "back")
         (spoilt / name).unlink()
         with pytest.raises(JournalError, match=f"damaged: {name} is missing"):
@@ -483,7 +483,7 @@ def test_a_file_that_was_changed_in_a_tar_file_is_named(whole: Path, tmp_path: P
     back_up(whole / "state", packed, with_spool=False)
     secret = (whole / "state" / SECRET).read_bytes()
     flip(packed, packed.read_bytes().index(secret))
-    with pytest.raises(JournalError, match=f"{SECRET} is not as it was written"):
+    with pytest.raises(JournalError, match=f"{SECRET} does not match its checksum"):
         restore(packed, tmp_path / "back")
 
 

@@ -16,7 +16,7 @@ from koala.daemon.storage.records import ADVICE, RESTORE
 from koala.errors import DamagedError, JournalError
 from tests.daemon.storage.corruption import State, config_of, jobs_of, make_state, spoil_history
 
-ROW = "event 12 is not as it was written"
+ROW = "event 12 does not match its checksum"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def started(state: Path, *, accept_loss: bool = False) -> Recovered:
         ("DELETE FROM event WHERE seq = (SELECT max(seq) FROM snapshot)", r"event \d+ is missing"),
         (
             "UPDATE event SET at = at + 1 WHERE seq = (SELECT max(seq) FROM snapshot)",
-            r"event \d+ is not as it was written",
+            r"event \d+ does not match its checksum",
         ),
     ],
 )

@@ -351,7 +351,9 @@ async def test_a_command_for_an_account_goes_behind_the_words_that_become_it() -
     told = Command(argv=("sh", "-c", "echo $WHO $HOME ${TMPDIR-none}; pwd"))
     assert (await shell.run(told, "anna1")).out.split() == ["anna1", "/home/anna1", "none", "/"]
     assert (await shell.run(told)).out.split()[:2] == ["/root", "/root/tmp"]
-    with pytest.raises(LocalManagerError, match="as bert1: the configuration names it no more"):
+    with pytest.raises(
+        LocalManagerError, match="as bert1: the configuration does not name it any more"
+    ):
         await shell.run(told, "bert1")
 
 

@@ -188,7 +188,7 @@ class TrackedClaims:
             verdict = (EndCause.CANCELLED_BY_SITE, "the batch system put it back into its queue")
         else:
             return
-        log.warning("claim.taken_out", claim=tracked.row.claim, reason=verdict[1])
+        log.warning("claim.withdrawn", claim=tracked.row.claim, reason=verdict[1])
         self.change(tracked, is_unwanted=True, verdict=verdict)
 
     def _mark_unwanted(self, jobs: list[BatchJob], account: str) -> None:
@@ -197,7 +197,7 @@ class TrackedClaims:
             if job.state is JobState.ENDED:
                 self.unwanted.pop(job.number, None)
             elif job.number not in self.unwanted:
-                log.warning("batch.unwanted_found", number=job.number, name=job.name)
+                log.warning("batch.unwanted_job_found", number=job.number, name=job.name)
                 self.unwanted[job.number] = account
 
     def end(self, tracked: TrackedClaim, job: BatchJob | None) -> None:

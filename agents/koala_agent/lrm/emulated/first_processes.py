@@ -207,7 +207,7 @@ class FirstProcesses:
         if not account:
             return None
         if account not in self._switches:
-            raise OSError(f"as {account}: accounts.map names it no more")
+            raise OSError(f"as {account}: accounts.map does not name it any more")
         try:
             return self._switches[account]
         except LocalManagerError as error:

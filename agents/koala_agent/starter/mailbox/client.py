@@ -90,7 +90,7 @@ class Mailbox:
             status = os.fstat(opened)
             require_own(status, path)
             if not stat.S_ISREG(status.st_mode):
-                raise PermissionError(errno.EPERM, "no file", path)
+                raise PermissionError(errno.EPERM, "not a regular file", path)
             return file.read(MESSAGE_MAX_BYTES + 1)
 
     def remove(self, number: int) -> None:

@@ -295,12 +295,12 @@ class Nodes:
             return None
         node = self._nodes.get(to_count(message.get("machine")))
         if message.get("kind") != "hello" or node is None or not caller.challenge:
-            raise ValueError("no hello")
+            raise ValueError(f"{str(message.get('kind'))[:40]}: allowed is a hello")
         said_here = (helper_name(node.machine), str(message.get("nonce")), caller.challenge)
         if not is_proof(message.get("proof"), self._secret, STARTER, *said_here):
-            raise ValueError("a stranger")
+            raise ValueError("wrong proof")
         if node.is_lost or node.wire is not None:
-            raise ValueError(f"{node.host} is lost, or here already")
+            raise ValueError(f"{node.host} is lost, or connected already")
         node.wire = caller.wire
         caller.on_message, caller.on_lost = self._on_message, self._on_hang_up
         mains = [main.index for main in self._program.layout[node.machine]]
