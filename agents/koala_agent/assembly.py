@@ -44,7 +44,7 @@ from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.local_users import LoadParameters
 from koala_agent.lrm.emulated.order_fallback import live_scheduler
-from koala_agent.lrm.local_manager import Idle, Listed, LocalManager, Tell
+from koala_agent.lrm.local_manager import Idle, Listed, LocalManager, OnReport
 from koala_agent.output_collection import OutputCollection
 from koala_agent.placeholders.input_files import InputPaths
 from koala_agent.placeholders.launch_settings import LaunchSettings
@@ -165,14 +165,14 @@ def _surroundings(
         metrics.restore(store.claims())
         commit = metrics.committing(thread.commit)
 
-    def tell_of_files(report: object) -> None:
+    def on_file_report(report: object) -> None:
         link_events.put_nowait(Reported(report))
         if metrics is not None:
             metrics.note_copy(report)
 
     files = Files(
         _files_settings(config, identity, disk, may_take_local=launch.shows_all),
-        tell_of_files,
+        on_file_report,
         relay=lambda: session_status.relay,
     )
     lines = InheritedConnections()
@@ -180,7 +180,7 @@ def _surroundings(
         config,
         site,
         disk=disk,
-        tell=local_reports.put_nowait,
+        on_report=local_reports.put_nowait,
         umask=umask,
         runner=transport,
         lines=lines,
@@ -299,7 +299,7 @@ def _local_manager(
     site: AcceptedUsers,
     *,
     disk: Disk,
-    tell: Tell,
+    on_report: OnReport,
     umask: int,
     runner: CommandRunner,
     lines: InheritedConnections,
@@ -324,7 +324,7 @@ def _local_manager(
                 make_room=disk.give_up_ballast,
             )
             return EmulatedLocalManager(
-                settings, tell=tell, clock=clock.now, open_connection=lines.open
+                settings, on_report=on_report, clock=clock.now, open_connection=lines.open
             )
         case _:
             is_far = config.transport.kind == "ssh"
@@ -346,7 +346,7 @@ def _local_manager(
                 batch,
                 dialect_of(config),
                 runner,
-                tell=tell,
+                on_report=on_report,
                 clock=clock.now,
             )
 

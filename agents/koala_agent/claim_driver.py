@@ -115,15 +115,15 @@ class ClaimDriver:
         self,
         *,
         surroundings: ClaimSurroundings,
-        tell: Callable[[ToDaemon], None],
+        send_report: Callable[[ToDaemon], None],
         changed: Callable[[], None] = lambda: None,
         limits: Limits,
         listen: str = "127.0.0.1",
         port: int = 0,
         keep_s: float = math.inf,
     ) -> None:
-        """`tell` receives reports. `changed` is called when `trouble` or `asked_through` may have
-        changed."""
+        """`send_report` receives reports. `changed` is called when `trouble` or `asked_through`
+        may have changed."""
         store, manager, folders = surroundings.store, surroundings.manager, surroundings.folders
         restored = store.claims()
         self.port = 0
@@ -131,7 +131,7 @@ class ClaimDriver:
         self._store = store
         self._manager = manager
         self._folders = folders
-        self._tell = tell
+        self._send_report = send_report
         self._changed = changed
         self._mailbox = surroundings.mailbox
         self._listen = listen
@@ -165,7 +165,7 @@ class ClaimDriver:
             batch_max=BATCH_MAX,
         )
         self._listener = StarterListener(
-            tell=self._inbox.put_nowait,
+            emit=self._inbox.put_nowait,
             secret=self._table.secret,
             now=surroundings.clock,
             ask=None if folders.is_shared else self._handle_file_request,
@@ -316,7 +316,7 @@ class ClaimDriver:
                 self._committed.apply(output)
                 self._call_locks.pop(claim_id, None)
             case SendToDaemon(message=message):
-                self._send_report(message)
+                self._report(message)
             case SendToStarter(claim=claim_id, nonce=nonce, message=to_starter):
                 self._listener.send(claim_id, nonce, to_starter)
             case Submit(claim=claim):
@@ -329,11 +329,11 @@ class ClaimDriver:
             case Collect(claim=claim):
                 self._tasks.create_task(self._collect(claim))
 
-    def _send_report(self, message: ToDaemon) -> None:
+    def _report(self, message: ToDaemon) -> None:
         if isinstance(message, Report):
             message = self._committed.with_batch_job(message)
             log.info("claim.reported", claim=message.claim, state=message.state.value)
-        self._tell(message)
+        self._send_report(message)
 
     # Calls ---------------------------------------------------------------------------------------
 

@@ -131,7 +131,7 @@ class Files:
             links=LinkLimits(settings.rates),
             limits=settings.transfers,
             places=asyncio.Semaphore(settings.fetches_max),
-            tell=on_report,
+            send_report=on_report,
             relay=self._relay,
             room_bytes=settings.room_bytes,
         )

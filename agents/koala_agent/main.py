@@ -201,7 +201,7 @@ async def _serve_site(
     log.info("agent.started", site=agent.site, daemon=agent.daemon, pid=os.getpid())
     with announced(Path(agent.state_dir)):
         async with asyncio.TaskGroup() as group:
-            helpers = [group.create_task(_tell_state(report, site, config))]
+            helpers = [group.create_task(_report_state(report, site, config))]
             if live.serve_metrics is not None:
                 helpers.append(group.create_task(live.serve_metrics()))
             finish = await site.run()
@@ -236,21 +236,21 @@ class StateReport:
         exit status says it."""
         self._refused.add(where)
         if len(self._refused) < self._sites:
-            self.tell(where, f"refused: {reason}")
+            self.update(where, f"refused: {reason}")
 
-    def tell(self, where: str, text: str) -> None:
+    def update(self, where: str, text: str) -> None:
         """Report the state of the site at this place."""
         self._texts[where] = text
         if len(self._texts) < self._sites:
             return
         # `koala-agent start` looks at the end for one that is not registered.
         ordered = sorted(self._texts, key=lambda one: self._texts[one] != REGISTERED)
-        tell = self._manager.status if self._is_ready else self._manager.ready
+        notify = self._manager.status if self._is_ready else self._manager.ready
         self._is_ready = True
-        tell("; ".join(f"{one}: {self._texts[one]}" for one in ordered))
+        notify("; ".join(f"{one}: {self._texts[one]}" for one in ordered))
 
 
-async def _tell_state(report: StateReport, site: Site, config: Config) -> None:
+async def _report_state(report: StateReport, site: Site, config: Config) -> None:
     """Report the state of a site after its first attempt to register, and each change afterwards.
     `koala-agent status` reads the last state from a file."""
     path = Path(config.agent.state_dir) / STATUS_FILE
@@ -261,7 +261,7 @@ async def _tell_state(report: StateReport, site: Site, config: Config) -> None:
         if text != told:
             with suppress(OSError):  # of a full disk
                 path.write_text(text, encoding="utf-8")
-            report.tell(_place(config), text)
+            report.update(_place(config), text)
             told = text
         trouble = await site.trouble_changed()
 

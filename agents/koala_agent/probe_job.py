@@ -111,11 +111,13 @@ async def run_probe(config: Config) -> str:
             await make_mailbox(site, mailbox)
             try:
                 async with asyncio.TaskGroup() as group:
-                    looking = group.create_task(_look(site, mailbox, token, said))
-                    heard = await _heard(config, placeholder, said, site=site, where=mailbox)
+                    looking = group.create_task(_poll_mailbox(site, mailbox, token, said))
+                    heard = await _await_call(config, placeholder, said, site=site, where=mailbox)
                     looking.cancel()
             except ExceptionGroup as errors:
-                raise errors.exceptions[0] from None  # the one of _heard: _look raises none
+                raise errors.exceptions[
+                    0
+                ] from None  # the one of _await_call: _poll_mailbox raises none
         return _judged(config, heard)
     async with (
         _listening(config, token, said) as port,
@@ -135,7 +137,7 @@ async def run_probe(config: Config) -> str:
         ]
         placeholder = a_placeholder(config, body=f"exec {shlex.join(words)}")
         where = f"{', '.join(endpoint.addresses)} port {endpoint.port}"
-        heard = await _heard(config, placeholder, said, site=site, where=where)
+        heard = await _await_call(config, placeholder, said, site=site, where=where)
     return _judged(config, heard)
 
 
@@ -151,7 +153,7 @@ def _judged(config: Config, heard: dict[str, object]) -> str:
     return node
 
 
-async def _look(
+async def _poll_mailbox(
     site: SiteFiles, mailbox: str, token: str, said: asyncio.Future[dict[str, object]]
 ) -> None:
     """Look for the file of the job with this token until it is there. An error is its answer."""
@@ -174,7 +176,7 @@ async def _listening(
 ) -> AsyncIterator[int]:
     """Listen where the agent would, for the call with this token."""
 
-    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def receive_call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ValueError, OSError):
             found = json.loads(await reader.readline())
             if isinstance(found, dict) and found.get("token") == token and not said.done():
@@ -183,7 +185,7 @@ async def _listening(
 
     listen, port = config.starter.listen, config.starter.port
     try:
-        server = await asyncio.start_server(hear, listen, port, limit=LINE_BYTES_MAX)
+        server = await asyncio.start_server(receive_call, listen, port, limit=LINE_BYTES_MAX)
     except OSError as error:
         raise ConfigError(
             f"starter.listen = {listen!r}, starter.port = {port}: {error.strerror or error}; the"
@@ -193,7 +195,7 @@ async def _listening(
         yield server.sockets[0].getsockname()[1]
 
 
-async def _heard(
+async def _await_call(
     config: Config,
     placeholder: Placeholder,
     said: asyncio.Future[dict[str, object]],

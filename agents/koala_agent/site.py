@@ -144,7 +144,7 @@ class Site:
         self._figures_due = asyncio.Event()
         self._claims = ClaimDriver(
             surroundings=surroundings.claims,
-            tell=self._send_claim_report,
+            send_report=self._send_claim_report,
             changed=self._figures_due.set,
             limits=settings.limits,
             listen=settings.listen,

@@ -167,11 +167,11 @@ class Offer:
     """Offer of one transfer to the relay, repeated after each cut until it is cancelled."""
 
     def __init__(
-        self, order: ServeOrder, place: ServeContext, tell: Callable[[TransferFailed], None]
+        self, order: ServeOrder, place: ServeContext, send_report: Callable[[TransferFailed], None]
     ) -> None:
         self._order = order
         self._place = place
-        self._tell = tell
+        self._send_report = send_report
 
     async def run(self) -> None:
         """Offer until cancelled, or until the file turns out not to be the ordered one."""
@@ -220,7 +220,7 @@ class Offer:
 
     def _fail(self, reason: str) -> None:
         log.warning("offer.failed", transfer=self._order.transfer, reason=reason)
-        self._tell(
+        self._send_report(
             TransferFailed(transfer=self._order.transfer, reason=reason, at=self._place.site)
         )
 

@@ -37,7 +37,7 @@ from koala.files.transfer_events import (
     Ordered,
     Read,
     Refused,
-    Tell,
+    SendReport,
     Ticked,
 )
 from koala.protocol.messages import FetchOrder, TransferFailed, TransferFinished, TransferProgress
@@ -324,7 +324,7 @@ class Transfer:
             took_s=self.state.took_s,
         )
         self.state = Finished(report=report)
-        return [Tell(report=report)]
+        return [SendReport(report=report)]
 
     def _fail(self, fault: Fault, reason: str) -> list[Action]:
         at = {Fault.SOURCE: self.order.source, Fault.TARGET: self._target}.get(fault, "")
@@ -334,7 +334,7 @@ class Transfer:
             at=at,
         )
         self.state = Failed(report=report)
-        return [Discard(), Tell(report=report)]
+        return [Discard(), SendReport(report=report)]
 
     def _cancel(self) -> list[Action]:
         if isinstance(self.state, Cancelled):

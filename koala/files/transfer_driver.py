@@ -48,7 +48,7 @@ from koala.files.transfer_events import (
     Ordered,
     Read,
     Refused,
-    Tell,
+    SendReport,
     Ticked,
 )
 from koala.protocol.messages import FetchOrder, TransferFailed, TransferFinished
@@ -86,7 +86,7 @@ class FetchContext:
     links: LinkLimits
     limits: TransferLimits
     places: asyncio.Semaphore
-    tell: Callable[[Report], None]
+    send_report: Callable[[Report], None]
     relay: Callable[[], str]
     """host:port of the relay, empty when unknown."""
     room_bytes: Callable[[], float]
@@ -129,7 +129,7 @@ class Fetch:
         """
         self._machine.redirect(order)
         if self.report is not None:
-            self._place.tell(self.report)
+            self._place.send_report(self.report)
 
     async def run(self) -> None:
         """Run the copy to its end; `over` is set then."""
@@ -150,7 +150,7 @@ class Fetch:
             self._earlier = TransferFinished(
                 transfer=order.transfer, size_bytes=order.size_bytes, took_s=found.took_s
             )
-            self._place.tell(self._earlier)
+            self._place.send_report(self._earlier)
             return
         pending = deque(self._handle(Ordered(have_bytes=found.have_bytes, spent_s=found.spent_s)))
         while pending or not self._machine.is_over:
@@ -194,10 +194,10 @@ class Fetch:
                 with suppress(OSError):  # what is left goes when the transfer is forgotten
                     await in_thread(self._place.incoming.discard_part, transfer)
                 return []
-            case Tell(report=report):
+            case SendReport(report=report):
                 if isinstance(report, TransferFailed):
                     log.warning("transfer.failed", transfer=transfer, reason=report.reason)
-                self._place.tell(report)
+                self._place.send_report(report)
                 return []
 
     async def _store(
@@ -297,7 +297,7 @@ class Fetch:
             await in_thread(part.write, chunk.data, self._machine.offset)
         wanted = self._handle(Arrived(size_bytes=size_bytes))
         if not wanted and (progress := self._machine.progress(clock.now())) is not None:
-            self._place.tell(progress)
+            self._place.send_report(progress)
         if not wanted and chunk.checksum:
             wanted = self._handle(Ended(checksum=chunk.checksum))
         if not wanted:

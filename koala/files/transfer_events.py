@@ -155,10 +155,10 @@ class Discard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
+class SendReport:
     """Send a report to the daemon."""
 
     report: TransferReport
 
 
-Action: TypeAlias = AskPlace | Read | HangUp | Check | Keep | Discard | Tell
+Action: TypeAlias = AskPlace | Read | HangUp | Check | Keep | Discard | SendReport

@@ -151,11 +151,11 @@ class FloodGuard:
         finally:
             caller.calls -= 1
 
-    def believe(self, peer: str) -> None:
+    def mark_known(self, peer: str) -> None:
         """Mark the other end as known."""
         self._caller(peer).is_known = True
 
-    def heard(self, peer: str) -> None:
+    def count_message(self, peer: str) -> None:
         """Count a message of the other end."""
         self._caller(peer)
 

@@ -112,7 +112,7 @@ class Readable(grpc.aio.ServerInterceptor):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _words(request.reason))
             peer = str(context.peer())
             if is_stream:
-                request = _Messages(context, lambda: guard.heard(peer))
+                request = _Messages(context, lambda: guard.count_message(peer))
             try:
                 with guard.call(peer):
                     return await behaviour(request, context)
@@ -129,9 +129,9 @@ class _Messages:
     is left before its end asyncio makes a task that closes it.
     """
 
-    def __init__(self, context: Context, heard: Callable[[], None]) -> None:
+    def __init__(self, context: Context, on_message: Callable[[], None]) -> None:
         self._context = context
-        self._heard = heard
+        self._on_message = on_message
 
     def __aiter__(self) -> _Messages:
         return self
@@ -140,7 +140,7 @@ class _Messages:
         request = await self._context.read()
         if request is grpc.aio.EOF:
             raise StopAsyncIteration
-        self._heard()
+        self._on_message()
         if isinstance(request, _Garbled):
             raise DecodeError(request.reason)
         return request

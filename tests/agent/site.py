@@ -225,7 +225,7 @@ async def a_site(
     lines = InheritedConnections()
     manager = EmulatedLocalManager(
         EmulatedSettings(processors=processors, state_directory=folder / "queue", kill_s=2.0),
-        tell=lambda entry: told[0](entry) if told else None,
+        on_report=lambda entry: told[0](entry) if told else None,
         clock=boot_now,
         open_connection=lines.open,
     )
@@ -257,7 +257,7 @@ async def a_site(
             room_bytes=room_bytes,
             lines=lines,
         ),
-        tell=daemon.hear,
+        send_report=daemon.hear,
         limits=limits or Limits(grace_s=60.0),
         keep_s=keep_s,
     )

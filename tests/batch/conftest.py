@@ -187,7 +187,7 @@ def serve(system: System, tmp_path: Path) -> Serve:
         )
         witness = Witness()
         shell = Shell(environment=plain_environment(system.environment), limit_s=4.0)
-        manager = BatchManager(settings, system.dialect, shell, tell=witness, clock=boot_clock)
+        manager = BatchManager(settings, system.dialect, shell, on_report=witness, clock=boot_clock)
         async with serving(manager, kill=kill):
             yield manager, witness
 

@@ -38,7 +38,7 @@ from koala.files.transfer_events import (
     Ordered,
     Read,
     Refused,
-    Tell,
+    SendReport,
     Ticked,
 )
 from koala.protocol.messages import FetchOrder, TransferFailed, TransferFinished, TransferProgress
@@ -91,7 +91,7 @@ def test_a_copy_without_trouble_finishes_and_counts_from_its_order(script: Trans
     script.tell(18, Ended(checksum="good"), Check())
     script.tell(19, Checked(checksum="good"), Keep(took_s=9))
     report = TransferFinished(transfer="j1/1/t1", size_bytes=100, took_s=9)
-    script.tell(20, Kept(), Tell(report=report))
+    script.tell(20, Kept(), SendReport(report=report))
     assert script.transfer.state == Finished(report=report)
     assert script.transfer.is_over
 
@@ -197,7 +197,9 @@ def test_tries_in_a_row_without_a_byte_are_limited_and_the_reason_says_the_last(
         reason="copy of 'input.dat' from delft: 3 tries without a byte; the last: no answer",
         at="delft",
     )
-    script.tell(20, Cut(fault=Fault.SOURCE, reason="no answer"), Discard(), Tell(report=report))
+    script.tell(
+        20, Cut(fault=Fault.SOURCE, reason="no answer"), Discard(), SendReport(report=report)
+    )
     assert script.failure() == report
 
 
@@ -222,7 +224,7 @@ def test_holding_back_for_the_rate_is_not_the_sources_silence(script: TransferSc
 
 def test_no_byte_for_too_long_ends_it_even_with_tries_left(script: TransferScript) -> None:
     script.read(0)
-    script.tell(101, CUT, Discard(), Tell(report=script_report(script, 101)))
+    script.tell(101, CUT, Discard(), SendReport(report=script_report(script, 101)))
     assert "no byte for 101 s" in script.failure().reason
 
 
@@ -266,7 +268,7 @@ def test_a_source_that_is_busy_for_ever_is_given_up(script: TransferScript) -> N
 def test_a_refusal_is_final(script: TransferScript) -> None:
     script.read(0)
     actions = script.transfer.handle(Refused(fault=Fault.SOURCE, reason="no such file"), 1)
-    assert actions == [Discard(), Tell(report=script.failure())]
+    assert actions == [Discard(), SendReport(report=script.failure())]
     assert script.failure().at == "delft"
 
 
@@ -279,7 +281,7 @@ def test_a_spoilt_copy_is_thrown_away_and_read_again_a_few_times(script: Transfe
     script.tell(4, Arrived(size_bytes=100))
     script.tell(4, Ended(checksum="good"), Check())
     actions = script.transfer.handle(Checked(checksum="bad"), 5)
-    assert actions == [Discard(), Tell(report=script.failure())]
+    assert actions == [Discard(), SendReport(report=script.failure())]
     assert script.failure().at == ""
     assert "2 spoilt copies" in script.failure().reason
 
@@ -305,7 +307,7 @@ def test_a_part_or_an_unknown_file_needs_only_the_sources_own_checksum(order: Fe
 def test_more_bytes_than_ordered_from_the_source_are_its_fault(script: TransferScript) -> None:
     script.read(0)
     actions = script.transfer.handle(Arrived(size_bytes=101), 1)
-    assert actions == [HangUp(), Discard(), Tell(report=script.failure())]
+    assert actions == [HangUp(), Discard(), SendReport(report=script.failure())]
     assert script.failure().at == "delft"
 
 
@@ -374,7 +376,7 @@ def test_whatever_comes_a_copy_is_told_finished_only_when_whole_and_checked_and_
         if isinstance(event, Checked):
             checked = event.checksum
         actions = transfer.handle(event, now)
-        told += sum(isinstance(action, Tell) for action in actions)
+        told += sum(isinstance(action, SendReport) for action in actions)
         if was_over:
             assert actions in ([], [Discard()])
         if isinstance(transfer.state, Finished):

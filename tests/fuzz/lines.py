@@ -93,7 +93,7 @@ class _Peer:
 
     def __init__(self) -> None:
         self.table = a_table(is_bound=False)
-        self._starters = starters.StarterListener(tell=self._told, secret=self.table.machine.secret)
+        self._starters = starters.StarterListener(emit=self._told, secret=self.table.machine.secret)
         self.connection = self._starters.accept()
         self._starters.later = lambda _delay_s, _call: _Never()
 

@@ -192,7 +192,7 @@ async def test_a_caller_is_forgotten_with_its_connection() -> None:
         guard = FloodGuard(is_open=False)
         guard.watch(listener.getsockname()[1])
         host, port = ours.getsockname()
-        guard.believe(f"ipv4:{host}:{port}")
+        guard.mark_known(f"ipv4:{host}:{port}")
         for _ in range(3):
             guard.poll(now())
         assert len(guard._callers) == 1

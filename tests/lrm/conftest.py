@@ -39,7 +39,7 @@ def serve(tmp_path: Path) -> Serve:
             }
         )
         witness = Witness()
-        manager = EmulatedLocalManager(settings, tell=witness, clock=boot_clock)
+        manager = EmulatedLocalManager(settings, on_report=witness, clock=boot_clock)
         async with serving(manager, kill=kill):
             yield manager, witness
 

@@ -115,8 +115,8 @@ async def test_a_brand_stays_on_what_leaves_everything_else_behind(pipe: Pipe) -
     claim = f"branded-{os.getpid()}"
     brand = brand_of(claim, scope="here")
     wear = (
-        "import os; from koala_agent.starter.process_tree import BRAND, pop_brand, take_on\n"
-        "take_on(pop_brand(os.environ))\n"
+        "import os; from koala_agent.starter.process_tree import BRAND, pop_brand, set_brand\n"
+        "set_brand(pop_brand(os.environ))\n"
         "assert BRAND not in os.environ\n"
         f"says = 'while read line; do echo $line; done < /proc/self/limits > {pipe.path};"
         " exec sleep 600'\n"

@@ -147,13 +147,13 @@ class Idle:
     resources: SiteResources = NO_RESOURCES
 
 
-Tell = Callable[[Listed | Idle], None]
+OnReport = Callable[[Listed | Idle], None]
 """Callback of a manager, called when a claim starts or ends and when the idle processors change; on
 the loop, never from within a call into the manager, and in order for each claim."""
 
 
 class LocalManager(Protocol):
-    """Local resource manager as the agent sees it; `Tell` is given at construction."""
+    """Local resource manager as the agent sees it; `OnReport` is given at construction."""
 
     @property
     def starts_after_stop(self) -> bool:

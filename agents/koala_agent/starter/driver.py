@@ -271,7 +271,7 @@ class StarterDriver:
         os.pwrite(self._passing, json.dumps(to_json(passed)).encode(), 0)
         if self._nodes is not None:  # first, as its way is longer
             self._nodes.broadcast("go", not_after=not_after)
-        self._process_host.processes.go()
+        self._process_host.processes.release()
         if self._nodes is not None:
             self._nodes.opened(boot_now())
         self._is_pass_unsynced = True

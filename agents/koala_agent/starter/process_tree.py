@@ -41,7 +41,7 @@ def pop_brand(environment: MutableMapping[str, str]) -> int:
     return brand
 
 
-def take_on(brand: int) -> None:
+def set_brand(brand: int) -> None:
     """Set a brand on this process, 0 for none; where that is impossible, `pop_brand` said so."""
     if not brand:
         return

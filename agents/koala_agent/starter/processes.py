@@ -79,7 +79,7 @@ class Processes:
             if index in self._go:
                 _write_quietly(self._go[index], order)
 
-    def go(self) -> None:
+    def release(self) -> None:
         """Release all blocked processes."""
         for writing in self._go.values():
             _write_quietly(writing, RELEASE)

@@ -90,7 +90,7 @@ class StarterListener:
     def __init__(
         self,
         *,
-        tell: Callable[[Event], None],
+        emit: Callable[[Event], None],
         secret: Callable[[ClaimId], str | None],
         later: Callable[[float, Callable[[], None]], ScheduledCall] = call_later,
         now: Callable[[], float] = clock.now,
@@ -100,7 +100,7 @@ class StarterListener:
         """`machines` returns the number of machines of a claim: each has a file sync."""
         self.later = later
         self.now = now
-        self._emit = tell
+        self._emit = emit
         self._secret = secret
         self._ask = ask
         self._machines = machines

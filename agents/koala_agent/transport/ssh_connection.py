@@ -111,7 +111,7 @@ class SSHConnection:
         self._agent_port = agent_port
         while True:
             try:
-                await self._look()
+                await self._check()
             except (LocalManagerError, OSError) as error:
                 self._lose(Failure(text=str(error), needs_person=False))
             self._attempted.set()
@@ -122,8 +122,8 @@ class SSHConnection:
 
     # The connection ------------------------------------------------------------------------------
 
-    async def _look(self) -> None:
-        found = await self._host.look()
+    async def _check(self) -> None:
+        found = await self._host.check()
         if found is None:
             self._lose(self._host.failure)  # before it is opened again, which takes its time
             found = await self._host.open()

@@ -72,7 +72,7 @@ class SSHHost:
 
     # The connection ------------------------------------------------------------------------------
 
-    async def look(self) -> Identity | None:
+    async def check(self) -> Identity | None:
         """Return the connection that is open; None, with a `failure` once it was lost."""
         found = await asyncio.to_thread(socket_identity, self.control)
         if found is not None:
@@ -87,7 +87,7 @@ class SSHHost:
         """Open the connection where no person is needed, and return it; None, with a `failure`,
         while there is none. One site does it for all."""
         async with self._opening:
-            found = await self.look()
+            found = await self.check()
             if found is None and self._clock() >= self._try_at:
                 try:
                     found = await self._open()

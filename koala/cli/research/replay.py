@@ -93,7 +93,7 @@ def replay(
                 document["claims"] = _claims(claim_rows(run.history), only)
             print_json(document)
         else:
-            _tell(run, since_at, only, is_whole=events, is_short=summary)
+            _print_story(run, since_at, only, is_whole=events, is_short=summary)
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def _opened(journal: Path) -> Iterator[JournalReader]:
         yield open_journal(journal)
 
 
-def _tell(
+def _print_story(
     run: PastRun, since_at: Instant | None, job: JobId | None, *, is_whole: bool, is_short: bool
 ) -> None:
     from koala.cli.render.replay import head_text, run_text, told_text

@@ -270,7 +270,7 @@ class AgentRegistry:
         if is_replacing and (objection := self._duplicate_agents.objection(site, now)):
             self.refuse(connection, objection)
             return
-        if not self._take_registration_token(connection):
+        if not self._consume_registration_token(connection):
             allowed = f"allowed is once in {1 / REGISTRATIONS_PER_S:g} s in the long run"
             self.refuse(connection, f"{site} registers again and again: {allowed}")
             return
@@ -346,7 +346,7 @@ class AgentRegistry:
             return ""
         return self._replica_reports.objection(report, site, self._scheduler)
 
-    def _take_registration_token(self, connection: AgentConnection) -> bool:
+    def _consume_registration_token(self, connection: AgentConnection) -> bool:
         """Consume a registration token of the site; False when it registers too often."""
         site, now = connection.session.bound_to, self._clock.now()
         if site is None:
@@ -368,7 +368,7 @@ class AgentRegistry:
             connection.reported_rtt_s = connection.session.rtt_s or 0.0
             known = self._scheduler.sites.get(site)
             is_other = known is not None and reports.contradicts_facts(report, known.facts)
-            if known and is_other and not self._take_registration_token(connection):
+            if known and is_other and not self._consume_registration_token(connection):
                 # Its next report repeats the change.
                 report = replace(report, processors=0, resources=known.facts.resources)
 

@@ -73,13 +73,13 @@ class EnrolmentService(EnrolmentServicer):
     async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.Issued:  # noqa: N802
         """Issue a further certificate for the site that calls."""
         site = caller_of_call().name
-        self._take_renewal_token(site)
+        self._consume_renewal_token(site)
         made = self._authority.sign_site(site, request.request, lifetime_s=self._lifetime_s)
         self._enrolments.add_renewal(site, made.serial, made.expires_at)
         log.info("site.renewed", site=site, peer=context.peer(), certificate=made.serial)
         return self._issued(made.pem)
 
-    def _take_renewal_token(self, site: str) -> None:
+    def _consume_renewal_token(self, site: str) -> None:
         """Consume a token of the rate limit. Raises ExhaustedError when a site renews too often."""
         now = asyncio.get_running_loop().time()
         bucket = self._renewals.of(site, now)

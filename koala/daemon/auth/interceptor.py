@@ -129,7 +129,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             self._refuse(call, caller, error)
             await abort(context, error)
         if caller.kind is not None:
-            self._flood_guard.believe(caller.peer)
+            self._flood_guard.mark_known(caller.peer)
         set_caller(caller)
         return caller
 

@@ -98,7 +98,7 @@ async def a_site_before(manager: SilentManager, folder: Path) -> AsyncIterator[C
             folders=ClaimFolders(LaunchSettings(root=folder / "claims", site="here")),
             prepare_input=manager.prepare_input,
         ),
-        tell=Daemon().hear,
+        send_report=Daemon().hear,
         limits=Limits(),
     )
     try:

@@ -64,7 +64,7 @@ async def an_agent(secret: str | None = SECRET) -> AsyncIterator[tuple[int, list
     """The port of an agent that knows one claim, or none; and what it heard."""
     heard: list[Event] = []
     starters = StarterListener(
-        tell=heard.append, secret=lambda claim: secret if claim == CLAIM else None
+        emit=heard.append, secret=lambda claim: secret if claim == CLAIM else None
     )
     port = await starters.listen("127.0.0.1", 0)
     try:
@@ -200,7 +200,7 @@ async def test_a_starter_of_an_earlier_version_is_still_heard() -> None:
 
 async def test_an_inherited_line_shows_the_secret_and_a_wrong_one_is_refused() -> None:
     heard: list[Event] = []
-    starters = StarterListener(tell=heard.append, secret=lambda _: SECRET)
+    starters = StarterListener(emit=heard.append, secret=lambda _: SECRET)
     right, wrong = connected(starters), connected(starters)
     try:
         async with asyncio.timeout(LIMIT_S):
@@ -221,7 +221,7 @@ async def test_an_inherited_line_shows_the_secret_and_a_wrong_one_is_refused() -
 
 async def test_a_closed_listener_takes_no_inherited_line() -> None:
     """Its starter would wait for the answers of an agent that has ended."""
-    starters = StarterListener(tell=lambda _: None, secret=lambda _: SECRET)
+    starters = StarterListener(emit=lambda _: None, secret=lambda _: SECRET)
     line = connected(starters)
     starters.close()
     with line:
@@ -253,7 +253,7 @@ async def test_a_sync_client_proves_itself_too() -> None:
         answer({"ok": True, "size": question["name"]})
 
     heard: list[Event] = []
-    starters = StarterListener(tell=heard.append, secret=lambda _: SECRET, ask=ask)
+    starters = StarterListener(emit=heard.append, secret=lambda _: SECRET, ask=ask)
     port = await starters.listen("127.0.0.1", 0)
     shown: dict[str, object] = {"claim": CLAIM, "secret": SECRET, "nonce": "n1"}
     try:

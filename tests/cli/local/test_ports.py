@@ -70,7 +70,7 @@ def test_a_grid_whose_port_is_taken_says_so_in_one_line_and_leaves_no_folder(
 
 
 async def test_a_port_of_the_starters_that_is_taken_is_told(taken: str) -> None:
-    starters = StarterListener(tell=lambda _: None, secret=lambda _: None)
+    starters = StarterListener(emit=lambda _: None, secret=lambda _: None)
     host, _, port = taken.rpartition(":")
     with pytest.raises(ConfigError, match=f"starter.port = '{taken}'.* port {port} is taken"):
         await starters.listen(host, int(port), is_fixed=True)

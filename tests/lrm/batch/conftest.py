@@ -34,7 +34,7 @@ def serve(cluster: Cluster, tmp_path: Path) -> Serve:
             unrecorded_s=UNRECORDED_S,
         )
         witness = Witness()
-        manager = BatchManager(settings, Slurm(), cluster, tell=witness, clock=cluster.clock)
+        manager = BatchManager(settings, Slurm(), cluster, on_report=witness, clock=cluster.clock)
         async with serving(manager):
             yield manager, witness
 

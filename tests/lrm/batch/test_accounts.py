@@ -16,7 +16,15 @@ from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.claim_tracking import idle_of
 from koala_agent.lrm.batch.dialect import Figures, job_name
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.local_manager import EndCause, Ended, Idle, Placeholder, Queued, Running, Tell
+from koala_agent.lrm.local_manager import (
+    EndCause,
+    Ended,
+    Idle,
+    OnReport,
+    Placeholder,
+    Queued,
+    Running,
+)
 from koala_agent.transport import shell as shell_module
 from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.shell import LEFT_MAX, AccountSwitch, Shell
@@ -80,7 +88,7 @@ def manager_of(
     cluster: Cluster,
     folder: Path,
     *,
-    tell: Tell | None = None,
+    on_report: OnReport | None = None,
     accounts: tuple[str, ...] = ACCOUNTS,
 ) -> BatchManager:
     settings = BatchSettings(
@@ -92,7 +100,9 @@ def manager_of(
         accounts=accounts,
         trouble_s=0.05,
     )
-    return BatchManager(settings, Slurm(), cluster, tell=tell or Witness(), clock=cluster.clock)
+    return BatchManager(
+        settings, Slurm(), cluster, on_report=on_report or Witness(), clock=cluster.clock
+    )
 
 
 def placeholder(claim: str, account: str, folder: Path) -> Placeholder:
@@ -148,7 +158,7 @@ async def test_a_job_under_another_account_s_name_is_neither_believed_nor_ended(
 async def test_an_account_that_cannot_be_asked_leaves_the_others_in_peace(tmp_path: Path) -> None:
     cluster = Shared()
     witness = Witness()
-    manager = manager_of(cluster, tmp_path, tell=witness)
+    manager = manager_of(cluster, tmp_path, on_report=witness)
     async with serving(manager):
         await manager.submit(placeholder(FIRST, "anna1", tmp_path))
         await manager.submit(placeholder(SECOND, "bert1", tmp_path))
@@ -239,7 +249,7 @@ async def test_an_account_that_was_taken_off_the_list_is_its_claims_trouble_alon
         assert await manager.listing() == (Running(claim=SECOND),)
     cluster.locked.add("bert1")  # as the shell does with one that the configuration does not name
     witness = Witness()
-    manager = manager_of(cluster, tmp_path, tell=witness, accounts=("anna1",))
+    manager = manager_of(cluster, tmp_path, on_report=witness, accounts=("anna1",))
     async with serving(manager):
         await manager.withdraw(SECOND)
         await cluster.polls(5)

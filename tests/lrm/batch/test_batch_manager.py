@@ -63,7 +63,7 @@ async def test_a_listing_that_began_before_a_submission_says_nothing_against_it(
         return jobs
 
     settings = BatchSettings(processors=16, state_directory=tmp_path / "lrm", scope="ab")
-    manager = BatchManager(settings, Slurm(), cluster, tell=Witness(), clock=cluster.clock)
+    manager = BatchManager(settings, Slurm(), cluster, on_report=Witness(), clock=cluster.clock)
     async with serving(manager):
         await manager.listing()
         monkeypatch.setattr(Slurm, "read_jobs", read_late)
@@ -86,7 +86,7 @@ async def test_a_claim_is_found_as_the_batch_system_shows_it_now(
     settings = BatchSettings(
         processors=16, state_directory=tmp_path / "lrm", scope="ab", poll_s=3600.0
     )
-    manager = BatchManager(settings, Slurm(), cluster, tell=Witness(), clock=cluster.clock)
+    manager = BatchManager(settings, Slurm(), cluster, on_report=Witness(), clock=cluster.clock)
     other = replace(placeholder, claim="j2/1/0/1")
     async with serving(manager):
         await manager.submit(other)
@@ -261,7 +261,7 @@ def telling_manager(cluster: Cluster, folder: Path, witness: Witness) -> BatchMa
         figures_s=0.01,
         accounts=("ann",),
     )
-    return BatchManager(settings, Telling(), cluster, tell=witness, clock=cluster.clock)
+    return BatchManager(settings, Telling(), cluster, on_report=witness, clock=cluster.clock)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -332,7 +332,7 @@ async def test_a_job_under_our_name_is_ours_if_it_is_our_accounts(
     )
     witness = Witness()
     dialect = GridEngine(parallel_environment="grid")
-    manager = BatchManager(settings, dialect, cell, tell=witness, clock=lambda: 0.0)
+    manager = BatchManager(settings, dialect, cell, on_report=witness, clock=lambda: 0.0)
     async with serving(manager):
         listed = await manager.listing()
         assert len(listed) == len(cancelled)

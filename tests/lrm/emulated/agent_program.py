@@ -26,7 +26,7 @@ def tell(value: Listed | Idle) -> None:
 async def main() -> None:
     settings = EmulatedSettings(processors=int(sys.argv[2]), state_directory=Path(sys.argv[1]))
     manager = EmulatedLocalManager(
-        settings, tell=tell, clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME)
+        settings, on_report=tell, clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME)
     )
     async with serving(manager):
         while line := await asyncio.to_thread(sys.stdin.readline):

@@ -34,7 +34,7 @@ from koala.files.transfer_events import (
     Ordered,
     Read,
     Refused,
-    Tell,
+    SendReport,
     Ticked,
 )
 from koala.protocol.messages import FetchOrder, ServeOrder, TransferFinished
@@ -140,7 +140,7 @@ class Copy:
                 process.after(0.01, lambda: self._keep(took_s))
             case Discard():
                 self._part.have_bytes, self._part.is_spoilt = 0, False
-            case Tell(report=report):
+            case SendReport(report=report):
                 self._copies.tell(report)
 
     def _tell(self, event: Event) -> None:

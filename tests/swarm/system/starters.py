@@ -467,7 +467,7 @@ class Starter(Process):
         mailbox = NodesMailbox(shared, str(self._spec["mailbox"]), session)
         secret = str(self._spec["secret"])
         client = MailboxClient(
-            cast("Mailbox", mailbox), session, secret, tell=lambda _problem: None
+            cast("Mailbox", mailbox), session, secret, warn=lambda _problem: None
         )
         try:
             mailbox.begin()

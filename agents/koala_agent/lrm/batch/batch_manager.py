@@ -43,7 +43,7 @@ from koala_agent.lrm.batch.dialect import BatchJob, Dialect, Figures, JobState, 
 from koala_agent.lrm.claim_processes import boot_id
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
-from koala_agent.lrm.local_manager import Idle, Listed, Placeholder, Queued, Tell
+from koala_agent.lrm.local_manager import Idle, Listed, OnReport, Placeholder, Queued
 from koala_agent.transport.interface import Answer, Command, CommandRunner, SiteAwayError
 
 TRIALS_MAX = 2
@@ -101,14 +101,14 @@ class BatchManager:
         dialect: Dialect,
         runner: CommandRunner,
         *,
-        tell: Tell,
+        on_report: OnReport,
         clock: Callable[[], float],
     ) -> None:
         """Open the job table. Raises JournalError when the state directory cannot be used."""
         self._settings = settings
         self._dialect = dialect
         self._breaker = AccountBreaker(runner)
-        self._report = tell
+        self._report = on_report
         self._clock = clock
         self._table: JobTable[ClaimRow] = JobTable(
             settings.state_directory,

@@ -55,10 +55,10 @@ from koala_agent.lrm.local_manager import (
     EndCause,
     Idle,
     Listed,
+    OnReport,
     Placeholder,
     RequestRefusedError,
     Running,
-    Tell,
 )
 from koala_agent.lrm.model import LocalQueue, local_queue
 
@@ -101,13 +101,13 @@ class EmulatedLocalManager:
         self,
         settings: EmulatedSettings,
         *,
-        tell: Tell,
+        on_report: OnReport,
         clock: Callable[[], float],
         open_connection: OpenConnection = no_connection,
     ) -> None:
         """`open_connection` opens connections that starters inherit."""
         self._settings = settings
-        self._report = tell
+        self._report = on_report
         self._clock = clock
         self._open_connection = open_connection
         self._rng = random.Random(settings.seed)
@@ -401,7 +401,7 @@ class EmulatedLocalManager:
     def _handle_exit(self, claim: str) -> None:
         """Handle the exit of the first process, once."""
         job = self._jobs.get(claim)
-        end = None if job is None else self._first.take_exit(claim)
+        end = None if job is None else self._first.reap(claim)
         if job is None or end is None:
             return
         job.usage = end.usage
@@ -414,7 +414,7 @@ class EmulatedLocalManager:
                 reason = "ended unseen" if end.status is None else ""
                 self._begin_end(job, EndCause.EXITED, reason, exit_status=end.status)
             case Leaving(cause=cause, reason=reason, leader=leader):
-                self._first.let_go(claim)  # its process is among those that are being ended
+                self._first.retire(claim)  # its process is among those that are being ended
                 self._change(job, Leaving(cause, reason, end.status, leader))
                 self._trees.end(job.claim)
             case Waiting() | Starting() | Over():
@@ -477,7 +477,7 @@ class EmulatedLocalManager:
     def _finish(self, job: _Job, over: Over) -> None:
         self._change(job, over)
         # After it is stored: no two stored claims that have not ended have the same process.
-        self._post(partial(self._first.over, job.claim))
+        self._post(partial(self._first.reuse, job.claim))
         self._gpus.release(job.claim)
         self._unfinished -= 1
         self._remember_end(job.claim)

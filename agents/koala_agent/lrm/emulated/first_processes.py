@@ -92,7 +92,7 @@ class FirstProcesses:
             umask=umask,
             clock=clock,
             open_connection=open_connection,
-            tell=StarterCallbacks(
+            callbacks=StarterCallbacks(
                 started=self._started,
                 unstarted=self._unstarted,
                 ended=self._ended,
@@ -129,9 +129,9 @@ class FirstProcesses:
             raise ProcessLookupError(leader.pid)
         self._watch(claim, leader, descriptor)
 
-    def take_exit(self, claim: str) -> ProcessExit | None:
-        """Take the exit of a job's first process; None when it lives, or its exit was taken. Call
-        it when the process is over."""
+    def reap(self, claim: str) -> ProcessExit | None:
+        """Return the exit of a job's first process, once; None while it lives, and later. Call it
+        when the process is over."""
         watched = self._watched.get(claim)
         if watched is not None and watched.descriptor is None and watched.exit is None:
             self._resident.receive()
@@ -141,14 +141,14 @@ class FirstProcesses:
         self._unwatch(claim)
         return watched.exit or _wait_for(watched.leader)
 
-    def over(self, claim: str) -> None:
+    def reuse(self, claim: str) -> None:
         """Let the starter of a claim serve another one, now that the claim is over in the job table
-        and its exit was taken."""
+        and its exit was reaped."""
         self._resident.reuse(claim)
 
-    def let_go(self, claim: str) -> None:
+    def retire(self, claim: str) -> None:
         """Have the starter of a claim exit when it has ended its service."""
-        self._resident.let_go(claim)
+        self._resident.retire(claim)
 
     def close(self) -> None:
         """Release this process's resources and leave jobs as they are."""

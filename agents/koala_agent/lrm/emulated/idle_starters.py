@@ -61,7 +61,7 @@ class IdleStarters:
         too many."""
         self._since[starter] = self._clock()
         if len(self._since) > IDLE_MAX:
-            self._let_go(next(iter(self._since)))
+            self._retire(next(iter(self._since)))
         self._check_later()
 
     def order(self, packet: bytes, inherited: Sequence[int] = ()) -> ForkedStarter | None:
@@ -85,9 +85,9 @@ class IdleStarters:
             self._check.cancel()
             self._check = None
         for starter in tuple(self._since):
-            self._let_go(starter)
+            self._retire(starter)
 
-    def _let_go(self, starter: ForkedStarter) -> None:
+    def _retire(self, starter: ForkedStarter) -> None:
         del self._since[starter]
         starter.hang_up()
 
@@ -101,5 +101,5 @@ class IdleStarters:
         self._check = None
         for starter, since in tuple(self._since.items()):
             if self._clock() >= since + IDLE_S:
-                self._let_go(starter)
+                self._retire(starter)
         self._check_later()

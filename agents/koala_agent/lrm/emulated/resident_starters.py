@@ -83,7 +83,7 @@ class ResidentStarters:
         *,
         umask: int,
         clock: Callable[[], float],
-        tell: StarterCallbacks,
+        callbacks: StarterCallbacks,
         open_connection: OpenConnection = no_connection,
     ) -> None:
         """`environment` and `umask` are those of the starters; `open_connection` opens their
@@ -91,7 +91,7 @@ class ResidentStarters:
         self._environment = {**environment, PADDING: " " * PADDING_BYTES}
         self._umask = umask
         self._clock = clock
-        self._tell = tell
+        self._callbacks = callbacks
         self._open_connection = open_connection
         self._command: tuple[str, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
@@ -139,9 +139,9 @@ class ResidentStarters:
         if claim in self._over and self._over[claim].may_serve:
             self._idle.add(self._over.pop(claim))
         else:
-            self.let_go(claim)
+            self.retire(claim)
 
-    def let_go(self, claim: str) -> None:
+    def retire(self, claim: str) -> None:
         """Have the starter of a claim exit if it has ended its service."""
         starter = self._over.pop(claim, None)
         if starter is not None:
@@ -229,7 +229,7 @@ class ResidentStarters:
     def _serve(self, claim: str, starter: ForkedStarter) -> None:
         self._serving[claim] = starter
         self._claims[starter.identity.pid] = claim
-        self._tell.started(claim, starter.identity, starter.cpu_s)
+        self._callbacks.started(claim, starter.identity, starter.cpu_s)
 
     def _handle(self, answer: dict[str, object]) -> None:
         """Handle an answer of the parent."""
@@ -239,11 +239,11 @@ class ResidentStarters:
                 starter = ForkedStarter(
                     ProcessIdentity(pid, ticks), self._ordered.pop(claim).control
                 )
-                asyncio.get_running_loop().add_reader(starter.control, self._hear, starter)
+                asyncio.get_running_loop().add_reader(starter.control, self._receive_from, starter)
                 self._serve(claim, starter)
             case {"unstarted": str(claim), "error": str(error)}:
                 self._ordered.pop(claim).control.close()
-                self._tell.unstarted(claim, error)
+                self._callbacks.unstarted(claim, error)
             case {
                 "exited": int(pid),
                 "status": int(status),
@@ -251,7 +251,7 @@ class ResidentStarters:
                 "memory_bytes": int(peak),
             }:
                 if pid in self._claims:
-                    self._hear(self._serving[self._claims[pid]])
+                    self._receive_from(self._serving[self._claims[pid]])
                 if pid in self._claims:
                     self._exited(pid, status, cpu_s, peak)
             case _:
@@ -267,9 +267,9 @@ class ResidentStarters:
         usage = Usage(
             cpu_s=cpu_s - starter.cpu_s, peak_memory_bytes=peak_memory_bytes if is_first else 0
         )
-        self._tell.ended(claim, ProcessExit(status=status, usage=usage))
+        self._callbacks.ended(claim, ProcessExit(status=status, usage=usage))
 
-    def _hear(self, starter: ForkedStarter) -> None:
+    def _receive_from(self, starter: ForkedStarter) -> None:
         """Handle what a starter says: that its claim is over, or the end of its socket."""
         try:
             packet = starter.control.recv(ORDER_MAX_BYTES)
@@ -287,7 +287,7 @@ class ResidentStarters:
         starter.cpu_s = cpu_s
         del self._serving[claim], self._claims[starter.identity.pid]
         self._over[claim] = starter
-        self._tell.ended(claim, ProcessExit(status=0, usage=usage, is_empty=True))
+        self._callbacks.ended(claim, ProcessExit(status=0, usage=usage, is_empty=True))
 
     def _check_later(self) -> None:
         if self._check is None and self._ordered:
@@ -311,7 +311,7 @@ class ResidentStarters:
         ordered, self._ordered = frozenset(self._ordered), {}
         log.warning("starters.parent_lost", unanswered=len(ordered))
         self._wait_longer()
-        self._tell.lost(ordered)
+        self._callbacks.lost(ordered)
 
     def _wait_longer(self) -> None:
         self._again_at = self._clock() + self._pause_s

@@ -159,7 +159,7 @@ class BackfillQueue(Generic[Key]):
             last_block = len(group.blocks) - 1 if number == last else -1
             for index, block in enumerate(group.blocks):
                 if index in (first_block, last_block) or search.may_find(block):
-                    search.look_into(block)
+                    search.take_from(block)
                     if not search.idle:
                         break
             if len(search.chosen) > before:
@@ -213,7 +213,7 @@ class _Search(Generic[Key]):
         is_short = self.now + part.least_estimates[fitting - 1] <= self.shadow_at
         return is_short or part.sizes[0] <= self.extra
 
-    def look_into(self, block: _Block[Key]) -> None:
+    def take_from(self, block: _Block[Key]) -> None:
         """Remove the jobs of a block that may start."""
         idle, extra, now, shadow_at = self.idle, self.extra, self.now, self.shadow_at
         found = []

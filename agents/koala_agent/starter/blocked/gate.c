@@ -75,7 +75,7 @@ static void set_limit(int kind, rlim_t wanted, int is_bounded)
 
 /* Take on the brand before anything can be forked. Under a lower limit that fails: then the claim's
    processes are found by their environment only, as the starter has noted. */
-static void take_on(rlim_t brand)
+static void set_brand(rlim_t brand)
 {
     struct rlimit limit = {brand, brand};
     if (brand != 0)
@@ -137,7 +137,7 @@ int main(int count, char **words)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != atoi(words[1]))
         return FAILED;
-    take_on(strtoull(words[13], NULL, 10));
+    set_brand(strtoull(words[13], NULL, 10));
     setsid();
     close_at_exec();
     if (chdir(words[4]) < 0)

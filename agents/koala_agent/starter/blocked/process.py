@@ -13,7 +13,7 @@ import os
 import signal
 
 from koala_agent.starter.compat import log, to_bytes
-from koala_agent.starter.process_tree import die_with_parent, take_on
+from koala_agent.starter.process_tree import die_with_parent, set_brand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _become(program: ClaimProgram, main: Main, orders: int, errors: int) -> NoRe
         signal.set_wakeup_fd(-1)
         for name in _OWN_SIGNALS:
             signal.signal(getattr(signal, name), signal.SIG_DFL)
-        take_on(program.brand)
+        set_brand(program.brand)
         os.setsid()
         orders, errors = _keep_only(orders, errors)
         what = program.directory

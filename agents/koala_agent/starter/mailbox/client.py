@@ -113,18 +113,18 @@ class Mailbox:
 class MailboxClient:
     """The starter's end of a session: turns bytes of the connection into messages, and back.
 
-    `deliver` and `collect` raise OSError when the connection is lost. `tell` logs what goes wrong.
+    `deliver` and `collect` raise OSError when the connection is lost. `warn` logs what goes wrong.
     """
 
     def __init__(
-        self, mailbox: Mailbox, session: str, secret: str, tell: Callable[[str], None] = log
+        self, mailbox: Mailbox, session: str, secret: str, warn: Callable[[str], None] = log
     ) -> None:
         self.is_over = False
         """True when the agent has ended the session."""
         self._mailbox = mailbox
         self._session = session
         self._secret = secret
-        self._tell = tell
+        self._warn = warn
         self._unsent = b""
         self._next_up = self._next_down = 0
         self._is_sealed = False
@@ -193,7 +193,7 @@ class MailboxClient:
     def _log_once(self, problem: str) -> None:
         if problem != self._problem:
             self._problem = problem
-            self._tell(f"mailbox: {problem}")
+            self._warn(f"mailbox: {problem}")
 
 
 class MailboxConnector:

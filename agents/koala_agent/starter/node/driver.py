@@ -110,7 +110,7 @@ class NodeDriver:
             at = boot_now()
             if at > action.not_after:
                 return [TooLate()]
-            host.processes.go()
+            host.processes.release()
             return [Opened(at=at)]
         elif isinstance(action, Signal):
             host.processes.signal(action.number, host.excluded)

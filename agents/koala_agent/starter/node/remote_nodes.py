@@ -277,11 +277,11 @@ class Nodes:
             return
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         known = [caller for caller in self._strangers if caller.is_stranger]
-        self._strangers = [*known, _Caller(connection, self._watch, self._greet)]
+        self._strangers = [*known, _Caller(connection, self._watch, self._authenticate)]
         if len(self._strangers) > STRANGERS_MAX + len(self._nodes):
             self._strangers.pop(0).wire.close()
 
-    def _greet(self, caller: _Caller, message: dict[str, object]) -> Node | None:
+    def _authenticate(self, caller: _Caller, message: dict[str, object]) -> Node | None:
         """Authenticate a caller; return its machine, None before its hello.
 
         Raises ValueError for a stranger, and for a helper that is connected already.
@@ -403,7 +403,7 @@ class _Caller:
         self.challenge = ""
         self.on_message: Callable[[Node, dict[str, object]], None] | None = None
         self.on_lost: Callable[[Node, str], None] | None = None
-        self._greet = greet
+        self._authenticate = greet
         self._node: Node | None = None
         self.wire = JsonSocket(connection, watch, on_message=self._on_message, on_lost=self._lost)
 
@@ -415,7 +415,7 @@ class _Caller:
     def _on_message(self, message: dict[str, object]) -> None:
         if self._node is None:
             try:
-                self._node = self._greet(self, message)
+                self._node = self._authenticate(self, message)
             except ValueError:
                 self.wire.close()
         elif self.on_message is not None:

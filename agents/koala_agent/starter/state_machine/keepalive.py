@@ -73,7 +73,7 @@ class Keepalive:
         """Send a ping after each of the next answers."""
         self._burst = BURST - 1
 
-    def hear(self, now: float) -> None:
+    def note_answer(self, now: float) -> None:
         """Note an answer."""
         self._unanswered = 0
         self._heard_at = now

@@ -213,7 +213,7 @@ class StarterMachine:
             return  # not a ping of ours
         self._leases.answer(sent_at)
         self._barrier.is_wanted = True
-        self._keepalive.hear(self._now)
+        self._keepalive.note_answer(self._now)
         self._barrier.open_unarmed(self._now)
         self.clock.sample(sent_at=sent_at, answered_at=answer.now, now=self._now)
         self._barrier.correct(self.clock.offset_s(self._now))

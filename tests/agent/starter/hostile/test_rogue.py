@@ -42,7 +42,7 @@ class Port:
     def __init__(self, **more: Any) -> None:
         self.heard: list[Event] = []
         self.changed = asyncio.Event()
-        self.starters = StarterListener(tell=self._tell, secret=SECRETS.get, **more)
+        self.starters = StarterListener(emit=self._tell, secret=SECRETS.get, **more)
         self.number = 0
 
     async def __aenter__(self) -> Port:

@@ -246,7 +246,7 @@ class Story:
             callbacks=JobCallbacks(
                 started=lambda _claim, leader, _earlier_cpu_s: self.hear(leader),
                 failed=lambda _claim, failure: self.hear(failure),
-                exited=lambda claim: self.hear(self.processes.take_exit(claim)),
+                exited=lambda claim: self.hear(self.processes.reap(claim)),
             ),
         )  # fmt: skip
 
