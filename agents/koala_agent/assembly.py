@@ -226,7 +226,7 @@ def _surroundings(
         session_status=session_status,
         identity=identity,
         log_source=folders.log_source,
-        lead_starters=ssh.run_beside if ssh else None,
+        forward_starters=ssh.run_beside if ssh else None,
         helpers=(site.switches.run,) if isinstance(site.switches, AccountSwitches) else (),
     )
 

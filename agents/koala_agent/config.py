@@ -96,7 +96,7 @@ def _by_transport(config: Config, source: str, tree: Tree) -> Config:
             "starter.listen",
             config.starter.listen,
             is_loopback(f"{config.starter.listen}:1"),
-            "a loopback address, to which ssh leads the starters",
+            "a loopback address, to which ssh forwards the starters",
         ),
         (
             "starter.shared",

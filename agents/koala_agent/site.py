@@ -98,8 +98,8 @@ class Surroundings:
     `link_events` and `local_reports` are the inboxes of the link and of the local manager's
     reports: files and manager were built with their ends. `stream` makes the stream of a
     connection. With an `identity` its certificate is renewed. `close` is called at the end,
-    `helpers` run meanwhile, and `lead_starters`, which gets the port of the agent to which it leads
-    starters from elsewhere.
+    `helpers` run meanwhile, and `forward_starters`, which gets the port of the agent to which it
+    forwards starters from elsewhere.
     """
 
     claims: ClaimSurroundings
@@ -113,7 +113,7 @@ class Surroundings:
     session_status: SessionStatus
     identity: IdentityFile | None = None
     log_source: Callable[[ClaimId, Claim | None], LogSource | None] = no_logs
-    lead_starters: Callable[[int], Coroutine[Any, Any, None]] | None = None
+    forward_starters: Callable[[int], Coroutine[Any, Any, None]] | None = None
     helpers: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
 
 
@@ -184,8 +184,8 @@ class Site:
                 ]
                 # Before the local manager, because it receives its reports.
                 await self._claims.opened()
-                if self._surroundings.lead_starters is not None:
-                    helpers.append(start(self._surroundings.lead_starters(self._claims.port)))
+                if self._surroundings.forward_starters is not None:
+                    helpers.append(start(self._surroundings.forward_starters(self._claims.port)))
                 start(self._manager.run())
                 helpers.append(start(self._files.run()))
                 await self._files.ready()

@@ -15,7 +15,7 @@ _SITE_SIGNALS = (-signal.SIGTERM, -signal.SIGKILL, -signal.SIGXCPU)
 
 
 def stopped_end(reason: str) -> ClaimEnd:
-    """End of a claim that is not wanted."""
+    """Return the end of a claim that is not wanted."""
     return ClaimEnd(kind=EndKind.STOPPED, reason=reason)
 
 
@@ -38,7 +38,7 @@ def was_killed(end: ClaimEnd) -> bool:
 
 
 def unbound_end(event: BatchEnded) -> ClaimEnd:
-    """End of a claim whose batch job was over before a starter checked in.
+    """Return the end of a claim whose batch job was over before a starter checked in.
 
     A local manager that dequeues it by itself has found that it can never start. That may be the
     job's fault: one user's impossible jobs must not count as faults of the site.
@@ -53,15 +53,15 @@ def unbound_end(event: BatchEnded) -> ClaimEnd:
 
 
 def withdrawn_end(ordered: ClaimEnd, event: BatchEnded) -> ClaimEnd:
-    """End of a claim that was withdrawn before a starter checked in: a refusal has the words of the
-    batch system for the wait."""
+    """Return the end of a claim that was withdrawn before a starter checked in: a refusal has the
+    words of the batch system for the wait."""
     if ordered.kind is not EndKind.REFUSED or not event.waited_for:
         return ordered
     return replace(ordered, reason=f"{ordered.reason}: {event.waited_for}")
 
 
 def bound_end(event: BatchEnded, claim: Claim) -> ClaimEnd:
-    """End of a claim whose batch job is over and whose starter left no record."""
+    """Return the end of a claim whose batch job is over and whose starter left no record."""
     kind, reason = EndKind.VANISHED, "the starter was lost"
     match event.cause:
         case EndCause.CANCELLED_BY_SITE:

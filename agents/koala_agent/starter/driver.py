@@ -205,7 +205,7 @@ class StarterDriver:
             host = self._process_host
             return [*host.reap(), host.work_meter.measure(self._excluded())]
         elif isinstance(action, PauseProgram):
-            self._process_host.work_meter.halt()
+            self._process_host.work_meter.pause()
         elif isinstance(action, ResumeProgram):
             self._process_host.work_meter.resume()
         elif isinstance(action, Deliver):

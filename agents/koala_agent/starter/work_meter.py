@@ -1,4 +1,4 @@
-"""Measure the program's progress on this machine, and stop and continue it for pacing.
+"""Measure the program's progress on this machine, and pause and resume it for pacing.
 
 Processor-seconds are those of all live processes that were started here, with their waited-for
 children, and of the reaped ones. A process may write its progress to its file instead.
@@ -60,8 +60,8 @@ class WorkMeter:
             can_pace=self._can_pace,
         )
 
-    def halt(self) -> None:
-        """Stop the program."""
+    def pause(self) -> None:
+        """Pause the program."""
         if self._can_pace:
             groups = [(os.killpg, pid) for pid in self._processes.mains]
             # Measured some time ago: a number may be another process's by now.
@@ -70,7 +70,7 @@ class WorkMeter:
             self._signal_held(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Continue what was stopped."""
+        """Resume what was paused."""
         self._signal_held(signal.SIGCONT)
         self._held = []
 

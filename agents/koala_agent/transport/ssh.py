@@ -60,7 +60,7 @@ class SSHTransport:
             raise failed
 
     async def run_beside(self, agent_port: int) -> None:
-        """Keep the connection until cancelled; starters are led to this port of this machine."""
+        """Keep the connection until cancelled; forward starters to this port of this machine."""
         async with asyncio.TaskGroup() as self._tasks:
             await self._connection.run(agent_port)
 

@@ -87,7 +87,7 @@ class SSHConnection:
             raise SiteAwayError(self.trouble)
 
     def suspect(self) -> None:
-        """Look at the connection now: a command could not use it."""
+        """Check the connection now: a command could not use it."""
         self._look_soon.set()
 
     @property
@@ -107,7 +107,7 @@ class SSHConnection:
                 await self._shell.run(Command(argv=self._forwarding("cancel", 0)))
 
     async def run(self, agent_port: int) -> None:
-        """Keep the connection until cancelled; starters are led to this local port, unless 0."""
+        """Keep the connection until cancelled; forward starters to this local port, unless 0."""
         self._agent_port = agent_port
         while True:
             try:

@@ -114,16 +114,16 @@ def _ended(argv: Sequence[str], limit_s: float) -> int:
 
 
 def open_tunnel(settings: SSHSettings, port: int) -> None:
-    """Lead a port of the host's loopback device to the same port here, through the connection. One
-    that is led already is left as it is. Raises UnreachableError."""
+    """Forward a port of the host's loopback device to the same port here, unless it is already.
+    Raises UnreachableError."""
     words = shared_connection(settings.options, settings.control_path())
     where = f"127.0.0.1:{port}:127.0.0.1:{port}"
     argv = (*words, "-O", "forward", "-R", where, "--", settings.host)
     done = subprocess.run(argv, capture_output=True, text=True, timeout=OPEN_S, check=False)
     if done.returncode:
         raise UnreachableError(
-            f"port {port} of {settings.host} cannot be led here: {last_line(done.stderr)}. Somebody"
-            " there may have it: choose other ports in the daemon's file"
+            f"port {port} of {settings.host} cannot be forwarded here: {last_line(done.stderr)}."
+            " Somebody there may have it: choose other ports in the daemon's file"
         )
 
 

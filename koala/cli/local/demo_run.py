@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from koala.cli.local.demo_scenario import PROCESSES_MAX, Planned
+from koala.cli.local.demo_scenario import PROCESSES_MAX, PlannedJob
 from koala.cli.local.demo_summary import summary_rows
 from koala.cli.local.live_view import LiveView, PlainView, Scene
 from koala.cli.output import say
@@ -24,7 +24,7 @@ POLL_S = 0.25
 class DemoRun:
     """Submits the stream of jobs, shows their progress, and returns the summary's rows."""
 
-    def __init__(self, planned: list[Planned], *, is_live: bool) -> None:
+    def __init__(self, planned: list[PlannedJob], *, is_live: bool) -> None:
         self._planned = planned
         self._begun_s = clock.now()
         self._scene = Scene(planned=len(planned))

@@ -45,7 +45,7 @@ STREAM = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedJob:
     """One job of the demo: submitted `gap_s` after the previous one, once there is room."""
 
     name: str
@@ -54,7 +54,7 @@ class Planned:
     gap_s: float
 
 
-def plan(examples: Path, *, seed: int, jobs: int) -> list[Planned]:
+def plan(examples: Path, *, seed: int, jobs: int) -> list[PlannedJob]:
     """Plan the demo's jobs. Beyond its length the stream repeats with other draws."""
     rng = random.Random(seed)
     return [_planned(examples, *STREAM[number % len(STREAM)], rng=rng) for number in range(jobs)]
@@ -74,7 +74,7 @@ def input_bytes(name: str, *, seed: int) -> bytes:
     return random.Random(f"{seed}/{name}").randbytes(FILE_BYTES)
 
 
-def _planned(examples: Path, path: str, file: str, *, rng: random.Random) -> Planned:
+def _planned(examples: Path, path: str, file: str, *, rng: random.Random) -> PlannedJob:
     definitions = {
         "HERE": str(examples.joinpath(path).parent),
         "PYTHON": sys.executable,
@@ -91,7 +91,7 @@ def _planned(examples: Path, path: str, file: str, *, rng: random.Random) -> Pla
                 for component, site in zip(spec.components, sites, strict=True)
             ),
         )
-    return Planned(
+    return PlannedJob(
         name=Path(path).stem,
         text=write_job(spec),
         processes=sum(component.processes for component in spec.components),

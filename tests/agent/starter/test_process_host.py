@@ -47,7 +47,7 @@ def test_who_has_the_number_of_a_process_that_was_measured_is_not_held() -> None
             ours.pid: measured[ours.pid],
             another.pid: measured[another.pid] - 1,
         }
-        meter.halt()
+        meter.pause()
         while state_of(ours.pid) != "T":
             os.sched_yield()
         assert state_of(another.pid) != "T"

@@ -102,7 +102,7 @@ class FirstProcesses:
 
     @property
     def is_starting(self) -> bool:
-        """True while a parent was not heard about a starter."""
+        """True while the parent has not answered an order of a starter."""
         return bool(self._starting)
 
     def start(self, placeholder: Placeholder) -> None:

@@ -10,9 +10,10 @@ from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue, Waiting
 
 
 class ConservativeQueue(LocalQueue[Key]):
-    """Every job gets a reservation at its arrival: the earliest instant at which its processors are
-    free for as long as its estimate, all running jobs being taken to leave at their start + their
-    estimate and all earlier reservations being kept. It starts then, never later.
+    """Queue with conservative backfilling: every job gets a reservation at its arrival, for the
+    earliest instant from which its processors are free for as long as its estimate. Running jobs
+    are taken to leave at their start + their estimate, and earlier reservations are kept. The job
+    starts then, never later.
 
     When a job ends early, or is withdrawn, the reservations are compressed: the waiting jobs are
     gone through once in queue order, and each is moved to the earliest instant that has become
@@ -52,7 +53,7 @@ class ConservativeQueue(LocalQueue[Key]):
         return self._wake_at
 
     def advance(self, now: float) -> list[Key]:
-        """One scheduling pass, as above."""
+        """Make one scheduling pass by the rule of the class."""
         self._profile.forget(now)
         for until, processors in self._ended:
             if until > now:

@@ -11,13 +11,15 @@ from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue, Waiting
 
 
 class EASYQueue(LocalQueue[Key]):
-    """As FCFS; then, for the head that does not fit, every running job is taken to leave at its
-    start + its *estimate*, or now when it has overrun that. The *shadow* is the earliest such
-    instant at which the head fits, counting all that leave by then; *extra* are the processors free
-    at the shadow less those of the head. The rest of the queue is visited in order: a job starts
-    now if it fits and either now + its estimate <= shadow, or it takes no more than extra (then
-    extra shrinks by it). A head for which too few processors are in order has no shadow: whatever
-    fits may pass it.
+    """Queue with EASY backfilling: jobs start as in FCFS, then others may pass a head that does not
+    fit, without delaying it.
+
+    Every running job is taken to leave at its start + its *estimate*, or now when it has overrun
+    that. The *shadow* is the earliest such instant at which the head fits, counting all that leave
+    by then; *extra* are the processors free at the shadow less those of the head. The rest of the
+    queue is visited in order: a job starts now if it fits and either now + its estimate <= shadow,
+    or it takes no more than extra (then extra shrinks by it). A head for which too few processors
+    are in order has no shadow: whatever fits may pass it.
 
     Cost. Between two completions idle processors, extra and what is left until the shadow can only
     shrink, so a job that was passed over once stays passed over: a pass looks at newcomers only
@@ -60,7 +62,7 @@ class EASYQueue(LocalQueue[Key]):
                 self._reservation = (shadow_at, extra, lacking) if lacking > 0 else None
 
     def advance(self, now: float) -> list[Key]:
-        """One scheduling pass, as above."""
+        """Make one scheduling pass by the rule of the class."""
         started: list[Key] = []
         waiting = self._waiting
         if self.idle and waiting:

@@ -9,7 +9,7 @@ from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue, Waiting
 
 
 class FCFSQueue(LocalQueue[Key]):
-    """Jobs start from the head of the queue; the first that does not fit ends the pass."""
+    """Queue whose jobs start from its head; the first that does not fit ends the pass."""
 
     discipline = Discipline.FCFS
 
@@ -26,7 +26,7 @@ class FCFSQueue(LocalQueue[Key]):
         return True
 
     def advance(self, now: float) -> list[Key]:
-        """One scheduling pass, as above."""
+        """Make one scheduling pass by the rule of the class."""
         started: list[Key] = []
         order = self._order
         while order:

@@ -9,8 +9,8 @@ from koala_agent.lrm.model.queue import Key, LocalQueue, Waiting
 
 
 class OrderedQueue(LocalQueue[Key]):
-    """The first job in the order that does not fit ends the pass. The function is asked in each
-    pass, since waiting times and the processors of users change."""
+    """Queue whose jobs start in the order of a function; the first that does not fit ends the pass.
+    The function is called in each pass: waiting times and the processors of users change."""
 
     def __init__(self, *, processors: int, order: OrderPolicy) -> None:
         super().__init__(processors=processors)
@@ -44,7 +44,7 @@ class OrderedQueue(LocalQueue[Key]):
         self._count(key, processors)
 
     def advance(self, now: float) -> list[Key]:
-        """One scheduling pass, as above."""
+        """Make one scheduling pass by the rule of the class."""
         started: list[Key] = []
         if not self._waiting or not self.idle:
             return started

@@ -1,18 +1,19 @@
 """Starter that is a fork of the resident parent, and serves one claim after the other.
 
-Its line is a socket to the agent, with a JSON object a packet:
+It gets its orders from the agent on a socket, one JSON object a packet:
 
     {"claim", "spec", "directory", "environment"}   serve this claim (the first is the parent's);
                                                     a socket connected to the agent may come along
     {"over": claim, "cpu_s", "memory_bytes"}        nothing is left of what it started for it
 
-- It is as one that was executed: session, working directory, standard streams, environment and
+- It looks like an executed one: session, working directory, standard streams, environment and
   signals are its own, and the process list shows its claim and specification.
 - It serves a claim when it has taken the claim's launch (`take_launch`).
-- It reports `over` only if it has seen the end of all that it started, and rests then: it shows no
-  claim, and a signal ends it. Only the agent that ordered the former claim can order the next one,
-  and does so when that claim is over in its job table. So a process is that of one claim at a time.
-- Without a line it ends when its claim has. `cpu_s` counts from its own start.
+- It reports `over` only if it has seen the end of all that it started, and is idle then: it shows
+  no claim, and a signal ends it. Only the agent that ordered the former claim can order the next
+  one, and does so when that claim is over in its job table. So a process is that of one claim at a
+  time.
+- Without that socket it ends when its claim has. `cpu_s` counts from its own start.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ ORDER_MAX_BYTES = 128 * 1024
 OUTPUT_FILE = "placeholder.out"
 LAUNCH = "launch"
 """Symbolic link in the state folder of a claim; its target names the process that launches it."""
-_LINE, _TALK = 3, 4
+_ORDERS, _AGENT = 3, 4
 DESCRIPTOR_BYTES = 4
 _SIGNALS = (*SITE_SIGNALS, *PAUSE_SIGNALS, "SIGCHLD", "SIGHUP")
 
@@ -74,12 +75,12 @@ def launched_by(spec: str) -> tuple[int, int]:
 def run(
     order: dict[str, object], received: list[int], title: ProcessTitle, serve: Serve
 ) -> NoReturn:
-    """Make the forked process a starter, serve the claim of this order and those that follow on the
-    line, and exit. The order came with the line and, maybe, a socket connected to the agent.
+    """Make the forked process a starter, serve the claim of this order and those of later
+    orders, and exit. `received` are the socket of orders and, maybe, a connection to the agent.
     """
     code = 0
     try:
-        _Starter(received, title, serve).run(order, _TALK if len(received) > 1 else None)
+        _Starter(received, title, serve).run(order, _AGENT if len(received) > 1 else None)
     except PermissionError as error:
         log(str(error))
         code = 126
@@ -106,32 +107,32 @@ class _Starter:
         signal.set_wakeup_fd(-1)
         set_action(int(signal.SIGCHLD), int(signal.SIG_DFL))
         os.setsid()
-        for number, descriptor in zip((_LINE, _TALK), received):
+        for number, descriptor in zip((_ORDERS, _AGENT), received):
             os.dup2(descriptor, number, inheritable=False)  # the later ones have higher numbers
-        os.closerange(_LINE + len(received), 256)
-        self._line = socket.socket(fileno=_LINE)
+        os.closerange(_ORDERS + len(received), 256)
+        self._orders = socket.socket(fileno=_ORDERS)
         os.environ.pop(PADDING, None)
         pid = os.getpid()
         self._name = f"{pid} {started_at(pid)}"
 
-    def run(self, order: dict[str, object], talk: int | None) -> None:
-        """Serve claims until there is no other one; `talk` is connected to the agent."""
+    def run(self, order: dict[str, object], agent: int | None) -> None:
+        """Serve claims until there is no other one; `agent` is connected to the agent."""
         while True:
             if not self._take(order):
                 return
-            served = self._serve(str(order["spec"]), talk)
+            served = self._serve(str(order["spec"]), agent)
             if not served.is_empty:
                 return
-            self._rest(order)
+            self._reset(order)
             try:
                 over = {"over": order["claim"], "memory_bytes": served.memory_bytes}
-                os.write(_LINE, json.dumps({**over, "cpu_s": self._cpu_s()}).encode())
-                packet, came = receive(self._line)
+                os.write(_ORDERS, json.dumps({**over, "cpu_s": self._cpu_s()}).encode())
+                packet, came = receive(self._orders)
             except (BrokenPipeError, ConnectionResetError):
                 packet, came = b"", []
             if not packet:
                 return
-            order, talk = to_object(json.loads(packet)), came[0] if came else None
+            order, agent = to_object(json.loads(packet)), came[0] if came else None
 
     def _take(self, order: dict[str, object]) -> bool:
         """Become the process of a claim; False when another one has its launch. Raises OSError."""
@@ -143,13 +144,13 @@ class _Starter:
         self._title.show(spec, str(order["claim"]))
         return take_launch(spec, self._name)
 
-    def _rest(self, order: dict[str, object]) -> None:
+    def _reset(self, order: dict[str, object]) -> None:
         """Drop all that belongs to a claim which is over."""
         signal.set_wakeup_fd(-1)
         for name in _SIGNALS:
             set_action(int(getattr(signal, name)), int(signal.SIG_DFL))
         gc.collect()  # before: a later one would close descriptors that the next claim has opened
-        os.closerange(_LINE + 1, 4096)
+        os.closerange(_ORDERS + 1, 4096)
         for number in (1, 2):
             os.dup2(0, number)
         os.chdir("/")

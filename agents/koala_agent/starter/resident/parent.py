@@ -4,7 +4,7 @@ each order of its agent. A fork takes a millisecond, an interpreter with these m
 Orders and answers are JSON objects, one a packet, on a socket that is the standard input:
 
     {"claim", "spec", "directory", "environment"}   fork a starter with these variables and ours;
-                                                    its end of a line to the agent comes along,
+                                                    its end of a socket of orders comes along,
                                                     and maybe a connection for the claim
     {"started": claim, "pid", "start_ticks"}        or {"unstarted": claim, "error"}
     {"exited": pid, "status", "cpu_s", "memory_bytes"}
