@@ -65,6 +65,20 @@ def test_when_something_was_placed_the_others_are_looked_at_again(
     """A policy's answer may depend on more than on what is idle."""
     script = begin(counted.policies)
     script.tell(a_site("a", 16, idle=8), a_site("b", 16, idle=5))
-    script.tell_together(a_job("j1", 6, 6), a_job("j2", 6, 6), a_job("j3", 1), a_job("j4", 6, 6))
+    alike = [a_job(f"j{n}", 6, 3, 3) for n in (1, 2, 4)]
+    script.tell_together(*alike[:2], a_job("j3", 1), alike[2])
     assert script.claimed("j3") == ["j3/1/0/1"]
     assert counted.asked == 4  # j1, j3, j4 beside it; one of the three alike in the next scan
+
+
+def test_no_policy_is_asked_when_the_largest_components_do_not_all_fit(
+    begin: Begin, counted: Counted
+) -> None:
+    """With 8 and 5 idle there is room for 12 processors, but for one component of 6 alone."""
+    script = begin(counted.policies)
+    script.tell(a_site("a", 16, idle=8), a_site("b", 16, idle=5))
+    script.tell_together(a_job("j1", 6, 6), a_job("j2", 6, 5))
+    assert script.claimed("j2")
+    assert counted.asked == 1
+    assert script.job("j1").placement_tries == 2
+    assert 1 in script.scheduler.answers  # recorded all the same: older journals have it

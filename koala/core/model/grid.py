@@ -245,6 +245,7 @@ class GridView:
         self._free = dict(free or {})
         self._idle_max: int | None = None  # worked out when asked
         self._idle_sum: int | None = None
+        self._places: dict[int, int] = {}
         self._guarded = {s.name: s for s in self.sites if s.owner is not None or s.users}
         self._refused: set[Hashable] = set()
         self._excluded_sources: frozenset[SiteName] = frozenset()
@@ -277,6 +278,12 @@ class GridView:
         if self._idle_sum is None:
             self._idle_sum = sum(self._idle.values())
         return self._idle_sum
+
+    def places(self, size: int) -> int:
+        """Return the number of parts of this size that fit at once, wherever they may run."""
+        if size not in self._places:
+            self._places[size] = sum([n // size for n in self._idle.values() if n >= size])
+        return self._places[size]
 
     def idle_at(self, site: SiteName) -> int:
         """Return the idle processors of one site; 0 when it is not usable."""
@@ -321,7 +328,7 @@ class GridView:
         other = copy(self)
         own = {"_idle": dict(self._idle), "_slots": self.slots(), "_free": self.free()}
         own["_gpus"] = dict(self._gpus)
-        vars(other).update(own, _refused=set())
+        vars(other).update(own, _refused=set(), _places={})
         return other
 
     def has_refused(self, shape: Hashable) -> bool:
@@ -336,6 +343,7 @@ class GridView:
     def _change(self) -> None:
         """Invalidate what was computed from the counts."""
         self._idle_max = self._idle_sum = None
+        self._places.clear()
         self._refused.clear()
 
     def take(self, site: SiteName, processors: int, gpus: int = 0) -> None:

@@ -176,16 +176,23 @@ def find_placement(
 
 
 def find_whole_placement(state: State, job: Job, view: GridView, now: Instant) -> Placement | None:
-    """Find sites for all components. If an equal request was refused in this scan, the policy is
-    not asked again; the answer is recorded all the same."""
+    """Find sites for all components. If its largest ones cannot all fit, or an equal request was
+    refused in this scan, the policy is not asked; the answer is recorded all the same."""
+    if view.places(job.largest) < job.largest_ones:
+        return _refused(state)
     shape = _shape(job)
     if view.has_refused(shape):
-        answer = state.recorder.ask(lambda: None)
-        assert answer is None or isinstance(answer, Placement), answer
-    else:
-        answer = ask_placement(state, job, whole_request(state, job, now), view)
+        return _refused(state)
+    answer = ask_placement(state, job, whole_request(state, job, now), view)
     if answer is None and job.deadline_at is None:
         view.refuse(shape)
+    return answer
+
+
+def _refused(state: State) -> Placement | None:
+    """Record a refusal that is known without the policy; in a replay, return what was recorded."""
+    answer = state.recorder.ask(lambda: None)
+    assert answer is None or isinstance(answer, Placement), answer
     return answer
 
 
