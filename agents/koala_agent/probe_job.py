@@ -46,9 +46,9 @@ for address in sys.argv[4:]:
     except OSError as error:
         tried.append(address + ": " + str(error))
         continue
-    said = {"token": token, "host": socket.gethostname(), "address": address, "tried": tried,
+    answer = {"token": token, "host": socket.gethostname(), "address": address, "tried": tried,
             "python": ".".join(map(str, sys.version_info[:3])), "sees": os.path.isdir(folder)}
-    call.sendall((json.dumps(said) + "\\n").encode())
+    call.sendall((json.dumps(answer) + "\\n").encode())
     call.close()
     sys.exit(0)
 sys.exit(3)
@@ -60,10 +60,10 @@ CALL_BY_FILES = """\
 import json, os, socket, sys
 token, folder, mailbox = sys.argv[1:]
 path = os.path.join(os.path.expanduser("~"), mailbox, "up", ".probe-" + token)
-said = {"token": token, "host": socket.gethostname(), "address": mailbox, "tried": [],
+answer = {"token": token, "host": socket.gethostname(), "address": mailbox, "tried": [],
         "python": ".".join(map(str, sys.version_info[:3])), "sees": os.path.isdir(folder)}
 with open(path + ".new", "w") as file:
-    json.dump(said, file)
+    json.dump(answer, file)
 os.rename(path + ".new", path)
 """
 """The same for a site whose starters dial nobody; it fails where the node cannot write there."""
@@ -101,7 +101,7 @@ async def run_probe(config: Config) -> str:
     if config.lrm.kind == "emulated":
         return "an emulated queue starts jobs on this machine: nothing to probe"
     token = secrets.token_hex(16)
-    said: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
     python = config.starter.python or sys.executable
     folder = config.agent.state_dir
     if mailbox := mailbox_of(config):
@@ -111,16 +111,16 @@ async def run_probe(config: Config) -> str:
             await make_mailbox(site, mailbox)
             try:
                 async with asyncio.TaskGroup() as group:
-                    looking = group.create_task(_poll_mailbox(site, mailbox, token, said))
-                    heard = await _await_call(config, placeholder, said, site=site, where=mailbox)
+                    looking = group.create_task(_poll_mailbox(site, mailbox, token, answer))
+                    found = await _await_call(config, placeholder, answer, site=site, where=mailbox)
                     looking.cancel()
             except ExceptionGroup as errors:
                 raise errors.exceptions[
                     0
                 ] from None  # the one of _await_call: _poll_mailbox raises none
-        return _judged(config, heard)
+        return _judged(config, found)
     async with (
-        _listening(config, token, said) as port,
+        _listening(config, token, answer) as port,
         reached(config, agent_port=port) as site,
     ):
         endpoint = agent_endpoint(config, site, agent_port=port)
@@ -137,24 +137,24 @@ async def run_probe(config: Config) -> str:
         ]
         placeholder = a_placeholder(config, body=f"exec {shlex.join(words)}")
         where = f"{', '.join(endpoint.addresses)} port {endpoint.port}"
-        heard = await _await_call(config, placeholder, said, site=site, where=where)
-    return _judged(config, heard)
+        found = await _await_call(config, placeholder, answer, site=site, where=where)
+    return _judged(config, found)
 
 
-def _judged(config: Config, heard: dict[str, object]) -> str:
-    node = f"node {heard['host']} reached {heard['address']} with Python {heard['python']}"
-    if config.starter.shared and not heard["sees"]:
+def _judged(config: Config, found: dict[str, object]) -> str:
+    node = f"node {found['host']} reached {found['address']} with Python {found['python']}"
+    if config.starter.shared and not found["sees"]:
         raise ConfigError(
             f"{node}, but does not see agent.state_dir = {config.agent.state_dir!r}: put it on a"
             " shared file system, or set starter.shared = false"
         )
-    if heard["tried"]:
-        raise NotableError(f"{node}; others of starter.addresses failed: {heard['tried']}")
+    if found["tried"]:
+        raise NotableError(f"{node}; others of starter.addresses failed: {found['tried']}")
     return node
 
 
 async def _poll_mailbox(
-    site: SiteFiles, mailbox: str, token: str, said: asyncio.Future[dict[str, object]]
+    site: SiteFiles, mailbox: str, token: str, answer: asyncio.Future[dict[str, object]]
 ) -> None:
     """Look for the file of the job with this token until it is there. An error is its answer."""
     path = f"{mailbox}/{UP}/.probe-{token}"
@@ -163,24 +163,24 @@ async def _poll_mailbox(
             await asyncio.sleep(POLL_S)
         content = await site.get(path, LINE_BYTES_MAX)
         await site.remove(path)
-        said.set_result(json.loads(content))
+        answer.set_result(json.loads(content))
     except KoalaError as error:
-        said.set_exception(error)
+        answer.set_exception(error)
     except (OSError, ValueError) as error:
-        said.set_exception(LocalManagerError(f"{path}: {error}"))
+        answer.set_exception(LocalManagerError(f"{path}: {error}"))
 
 
 @asynccontextmanager
 async def _listening(
-    config: Config, token: str, said: asyncio.Future[dict[str, object]]
+    config: Config, token: str, answer: asyncio.Future[dict[str, object]]
 ) -> AsyncIterator[int]:
     """Listen where the agent would, for the call with this token."""
 
     async def receive_call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ValueError, OSError):
             found = json.loads(await reader.readline())
-            if isinstance(found, dict) and found.get("token") == token and not said.done():
-                said.set_result(found)
+            if isinstance(found, dict) and found.get("token") == token and not answer.done():
+                answer.set_result(found)
         writer.close()
 
     listen, port = config.starter.listen, config.starter.port
@@ -198,7 +198,7 @@ async def _listening(
 async def _await_call(
     config: Config,
     placeholder: Placeholder,
-    said: asyncio.Future[dict[str, object]],
+    answer: asyncio.Future[dict[str, object]],
     *,
     site: CommandRunner,
     where: str,
@@ -215,20 +215,20 @@ async def _await_call(
     try:
         async with asyncio.timeout(LIMIT_S):
             polls = 0
-            while not said.done() and state not in OVER:
-                await asyncio.wait([said], timeout=config.lrm.poll_s)
+            while not answer.done() and state not in OVER:
+                await asyncio.wait([answer], timeout=config.lrm.poll_s)
                 polls += 1
                 state = await _state(dialect, site, number) or (
                     state if polls < POLLS_MIN else JobState.ENDED
                 )
-            await asyncio.wait([said], timeout=config.lrm.poll_s)  # its call may be on the way
+            await asyncio.wait([answer], timeout=config.lrm.poll_s)  # its call may be on the way
     except TimeoutError:
         pass
     finally:
         with suppress(KoalaError):
             await site.run(dialect.withdraw(number))
-    if said.done():
-        return said.result()
+    if answer.done():
+        return answer.result()
     if state is JobState.STUCK:
         raise LocalManagerError(f"job {number} can never start: ask the batch system why")
     if state is JobState.HELD:

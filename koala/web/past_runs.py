@@ -186,9 +186,9 @@ async def _replayed(journal: Path, changes: Words, time_max_s: float) -> Documen
     return found
 
 
-def _error(said: str) -> RejectedError | ConfigError:
+def _error(output: str) -> RejectedError | ConfigError:
     """Read the error that the command has written as JSON."""
-    line = said.strip().rpartition("\n")[2]
+    line = output.strip().rpartition("\n")[2]
     try:
         error = json.loads(line)["error"]
         text, is_wrong = _without_option(str(error["text"])), error["status"] == 2

@@ -15,6 +15,7 @@ from tests.tidy.words import (
     clock_readers,
     names_twice,
     retired_names,
+    retired_verbs,
     riddles,
 )
 
@@ -36,6 +37,7 @@ def test_docstrings_begin_with_what_a_thing_does() -> None:
 
 def test_no_name_is_retired_and_none_stands_twice_in_a_layer() -> None:
     assert [found for module in all_modules() for found in retired_names(module)] == []
+    assert [found for module in shipped_modules() for found in retired_verbs(module)] == []
     assert list(names_twice(shipped_modules())) == []
 
 
@@ -66,6 +68,7 @@ def test_a_docstring_that_names_no_action_is_found(text: str) -> None:
 
 def test_a_retired_name_and_a_name_that_stands_twice_are_found() -> None:
     assert len(list(retired_names(module_of("class Roster: pass")))) == 1
+    assert len(list(retired_verbs(module_of("def hear(_told): pass")))) == 2
     first = module_of("class A: pass", name="koala.daemon.one")
     second = module_of("class A: pass", name="koala.daemon.two")
     assert len(list(names_twice([first, second]))) == 1

@@ -100,11 +100,15 @@ def riddles(module: Module) -> Iterator[str]:
 
 
 RETIRED = {
-    "bell", "bodies", "book", "carrier", "courier", "desk", "door", "doors", "errand", "gate",
-    "gauge", "ground", "guard", "holdings", "losing", "marks", "mirror", "notices", "pump",
-    "roster", "standing", "strangers", "texts", "turnstile",
+    "bell", "bodies", "book", "carrier", "chronicle", "courier", "desk", "door", "doors", "errand",
+    "gate", "gauge", "ground", "guard", "holdings", "look", "looked", "losing", "marks",
+    "mirror", "news", "notices", "pump", "roster", "standing", "strangers", "tell", "texts",
+    "tidings", "turnstile",
 }  # fmt: skip
 """Names of an older private language; docs/glossary.md has the field's terms."""
+
+RETIRED_VERBS = {"hear", "look", "news", "said", "tell", "told"}
+"""Names of functions and parameters: the field says receive, check, report, answer and send."""
 
 
 ARCHAIC = re.compile(
@@ -121,12 +125,21 @@ def archaic_words(place: str, text: str) -> Iterator[str]:
 
 
 def retired_names(module: Module) -> Iterator[str]:
-    """Find modules and classes that bear a retired name."""
+    """Find modules and classes with a retired name."""
     if module.path.stem in RETIRED:
         yield f"{module.path}: the name is retired, see docs/glossary.md"
     for node in module.tree.body:
         if isinstance(node, ast.ClassDef) and node.name.strip("_").lower() in RETIRED:
             yield f"{module.at(node)}: the name {node.name} is retired, see docs/glossary.md"
+
+
+def retired_verbs(module: Module) -> Iterator[str]:
+    """Find functions and parameters with a retired name; scripts of tests may have them."""
+    for node in nodes(module):
+        name = node.arg if isinstance(node, ast.arg) else getattr(node, "name", None)
+        is_ours = isinstance(node, ast.arg | ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_ours and str(name).strip("_") in RETIRED_VERBS:
+            yield f"{module.at(node)}: the name {name} is retired, see docs/glossary.md"
 
 
 LAYERS_OF_NAMES = 2

@@ -19,16 +19,16 @@ def stopped_end(reason: str) -> ClaimEnd:
     return ClaimEnd(kind=EndKind.STOPPED, reason=reason)
 
 
-def merge_ends(ordered: ClaimEnd, told: ClaimEnd) -> ClaimEnd:
+def merge_ends(ordered: ClaimEnd, reported: ClaimEnd) -> ClaimEnd:
     """Merge the ordered end of a stopped claim with its starter's report.
 
     A program that ended by itself first keeps its own end. Otherwise the ordered end counts, with
     the starter's figures. (A withdrawal reaches a starter and its processes as signals of the site,
     which are our own in this case.)
     """
-    if told.kind in (EndKind.SITE, EndKind.STOPPED) or was_killed(told):
-        return replace(told, kind=ordered.kind, reason=ordered.reason)
-    return told
+    if reported.kind in (EndKind.SITE, EndKind.STOPPED) or was_killed(reported):
+        return replace(reported, kind=ordered.kind, reason=ordered.reason)
+    return reported
 
 
 def was_killed(end: ClaimEnd) -> bool:

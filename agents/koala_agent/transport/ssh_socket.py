@@ -74,15 +74,15 @@ def log_in(
     settings: SSHSettings,
     *,
     limit_s: float = LOGIN_S,
-    tell: Callable[[str], None] = lambda _text: None,
+    notify: Callable[[str], None] = lambda _text: None,
 ) -> bool:
     """Open the shared connection; a person answers the questions of ssh at the terminal. False when
-    it was open. `tell` gets the reason of a wait. Raises UnreachableError and ConfigError."""
+    it was open. `notify` gets the reason of a wait. Raises UnreachableError and ConfigError."""
     control = settings.control_path()
     with locked(control) as is_free:
         pass
     if not is_free:
-        tell(f"waiting for another login at {settings.host}, which has not ended")
+        notify(f"waiting for another login at {settings.host}, which has not ended")
     with locked(control, waits=True):
         if socket_identity(control) is not None:
             return False

@@ -44,7 +44,7 @@ def login(*, site: str, limit_s: float) -> None:
     from koala_agent.transport.ssh_socket import log_in, open_tunnel
 
     settings, tunnel = _connection_of(site)
-    is_new = log_in(settings, limit_s=limit_s, tell=note)
+    is_new = log_in(settings, limit_s=limit_s, notify=note)
     for port in tunnel:
         open_tunnel(settings, port)
     opened = f", with ports {', '.join(map(str, tunnel))} of this machine" if tunnel else ""
@@ -143,7 +143,7 @@ def connect(
     state_dir = str(Path.home() / STATE / name)
     control = shared_control(name, host, options) if where == "here" else ""
     record = SiteRecord(site=name, host=host, state_dir=state_dir, options=options, control=control)
-    log_in(record.settings(), tell=note)
+    log_in(record.settings(), notify=note)
     request = ConnectRequest(
         site=name,
         host=host,

@@ -61,21 +61,21 @@ def head_text(head: Document, zone: tzinfo | None = None) -> str:
     return "\n".join(lines)
 
 
-def told_text(
-    told: StoryEvent, *, first_at: float, day: str, zone: tzinfo | None = None
+def event_text(
+    event: StoryEvent, *, first_at: float, day: str, zone: tzinfo | None = None
 ) -> tuple[str, str]:
     """Format one event with its consequences; return the text and its date.
 
     The date is printed first if it differs from `day`.
     """
-    at = datetime.fromtimestamp(told.at, zone).astimezone(zone)
+    at = datetime.fromtimestamp(event.at, zone).astimezone(zone)
     lines = [f"{at:%Y-%m-%d}"] if f"{at:%Y-%m-%d}" != day else []
-    since = f"{told.at - first_at:+.3f}"
-    what = clean(f"{told.who}  {told.what}" if told.who else told.what)
+    since = f"{event.at - first_at:+.3f}"
+    what = clean(f"{event.who}  {event.what}" if event.who else event.what)
     lines.append(f"{at:%H:%M:%S}.{at.microsecond // 1000:03d} {since:>11}  {what}")
     indent = " " * 26
     lines += [
-        f"{indent}-> {clean(who)}{'  ' if who else ''}{clean(text)}" for who, text in told.came
+        f"{indent}-> {clean(who)}{'  ' if who else ''}{clean(text)}" for who, text in event.came
     ]
     return "\n".join(lines), f"{at:%Y-%m-%d}"
 

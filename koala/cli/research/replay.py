@@ -87,8 +87,8 @@ def replay(
         if wanted is not None:
             _compare(run, wanted, only, as_json=json, with_claims=claims)
         elif json:
-            told = [] if summary else [*run.story(since_at, job=only, is_whole=events)]
-            document = _document(run, only, told)
+            story = [] if summary else [*run.story(since_at, job=only, is_whole=events)]
+            document = _document(run, only, story)
             if claims:
                 document["claims"] = _claims(claim_rows(run.history), only)
             print_json(document)
@@ -113,14 +113,14 @@ def _opened(journal: Path) -> Iterator[JournalReader]:
 def _print_story(
     run: PastRun, since_at: Instant | None, job: JobId | None, *, is_whole: bool, is_short: bool
 ) -> None:
-    from koala.cli.render.replay import head_text, run_text, told_text
+    from koala.cli.render.replay import event_text, head_text, run_text
 
     print(head_text(_head(run)))
     first_at, day = run.history.first_at, ""
     if not is_short:
         print()
-        for told in run.story(since_at, job=job, is_whole=is_whole):
-            text, day = told_text(told, first_at=first_at, day=day)
+        for event in run.story(since_at, job=job, is_whole=is_whole):
+            text, day = event_text(event, first_at=first_at, day=day)
             print(text)
     print()
     if job is None:
@@ -207,7 +207,7 @@ def _document(run: PastRun, job: JobId | None, story: list[Any]) -> dict[str, An
     rows = _rows(run)
     if job is not None:
         rows["jobs"] = [row for row in rows["jobs"] if row["job"] == job]
-    told = [
+    story = [
         {
             "seq": one.seq,
             "at": one.at,
@@ -218,7 +218,7 @@ def _document(run: PastRun, job: JobId | None, story: list[Any]) -> dict[str, An
         }
         for one in story
     ]
-    return {**_head(run), **rows, "story": told}
+    return {**_head(run), **rows, "story": story}
 
 
 def _instant(option: str, text: str | None, past: JournalReader) -> Instant | None:

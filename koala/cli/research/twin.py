@@ -214,8 +214,8 @@ def report(
         _leave(f"{len(runs.rows())} of {reps} runs")
 
 
-def _leave(told: str) -> NoReturn:
-    print(f"interrupted: {told}", file=sys.stderr)
+def _leave(progress: str) -> NoReturn:
+    print(f"interrupted: {progress}", file=sys.stderr)
     raise Exit(shared.INTERRUPTED)
 
 

@@ -89,12 +89,12 @@ class Journal:
         self,
         place: JournalLocation,
         database: Database,
-        look: Callable[[], sqlite3.Connection] | None = None,
+        connect: Callable[[], sqlite3.Connection] | None = None,
         *,
         keep_s: Seconds = FOREVER,
         keep_jobs_s: Seconds = FOREVER,
     ) -> None:
-        """Take over the database; `look` opens the event loop's own connection (default: share).
+        """Take over the database; `connect` opens the event loop's own connection (default: share).
 
         `keep_s` is the retention of events that no start needs, `keep_jobs_s` of archived jobs.
         """
@@ -116,7 +116,7 @@ class Journal:
         self._questions = ReadConnection(place.path, "questions")
         self._lists = ReadConnection(place.path, "lists")  # pages of long lists
         self._loop_connection: sqlite3.Connection | None = None  # of the event loop
-        self._connect_for_loop = look or (lambda: database.connection)
+        self._connect_for_loop = connect or (lambda: database.connection)
 
     @classmethod
     def open(
@@ -138,9 +138,13 @@ class Journal:
             database = Database(path, SCHEMA, make_room=make_room)
             opened.callback(database.close)
             prepare(database)
-            look = partial(connect_reader, path)
+            connect = partial(connect_reader, path)
             journal = cls(
-                StateFolder(state_dir, lock), database, look, keep_s=keep_s, keep_jobs_s=keep_jobs_s
+                StateFolder(state_dir, lock),
+                database,
+                connect,
+                keep_s=keep_s,
+                keep_jobs_s=keep_jobs_s,
             )
             opened.pop_all()
         return journal

@@ -97,14 +97,14 @@ def _check_workers(client: Client) -> None:
     if not found:
         raise ConfigError("--on: the scheduler has no workers")
     own = _identity()
-    for worker, told in found.items():
-        if told != own:
-            raise _other_code(worker, told, own)
+    for worker, code in found.items():
+        if code != own:
+            raise _other_code(worker, code, own)
 
 
-def _other_code(worker: str, told: object, own: str) -> ConfigError:
+def _other_code(worker: str, code: object, own: str) -> ConfigError:
     return ConfigError(
-        f"--on: worker {worker} has other code ({told}), this machine {own}: allowed are"
+        f"--on: worker {worker} has other code ({code}), this machine {own}: allowed are"
         " workers with the same Koala and Python"
     )
 

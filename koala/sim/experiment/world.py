@@ -240,18 +240,20 @@ class World:
         if actions:
             for action in actions:
                 if isinstance(action, act.Announce):
-                    self._hear(action, now)
+                    self._note(action, now)
             self.grid.carry_out(actions)
         if self._watch is not None:
             self._watch(self.scheduler, event, actions, now)
 
-    def _hear(self, said: act.Announce, now: Instant) -> None:
-        if said.site is not None:  # something about a site may have changed whether it is usable
+    def _note(self, announced: act.Announce, now: Instant) -> None:
+        if (
+            announced.site is not None
+        ):  # something about a site may have changed whether it is usable
             for site in self.scheduler.sites.values():
                 self.grid.usage.set_usable(site.name, now, is_usable=is_usable(site))
-        elif said.job is not None and said.phase in TERMINAL_PHASES:
+        elif announced.job is not None and announced.phase in TERMINAL_PHASES:
             self.over += 1
-            self.grid.forget(said.job)
+            self.grid.forget(announced.job)
 
     def _await_submission(self) -> None:
         submission = next(self._arriving, None)
