@@ -27,7 +27,7 @@ TRIES = 5  # while the diagnosis finds no error: the machine may be busy
 FAILING_S = 0.3  # time limit for a channel that is already in TRANSIENT_FAILURE
 
 
-def no_answer_text(address: str) -> str:
+def unreachable_text(address: str) -> str:
     """Return the error text for an unreachable daemon; lists this account's daemons on this
     machine."""
     others = [other for other in own_daemons() if other != address]
@@ -111,7 +111,7 @@ class DaemonEndpoint:
                 return
             if (error := await self._diagnose()) is not None:
                 raise error
-        raise UnreachableError(no_answer_text(self._address))
+        raise UnreachableError(unreachable_text(self._address))
 
     async def _try_ready(self, channel: grpc.aio.Channel) -> bool:
         """Wait a bounded time for the channel; True if it is ready."""
@@ -145,14 +145,14 @@ class DaemonEndpoint:
                     f"the daemon at {self._address} speaks TLS, and plain text was said to it:"
                     f" {_search_order()}"
                 )
-            return UnreachableError(no_answer_text(self._address))
+            return UnreachableError(unreachable_text(self._address))
         finding = await why_not(self._address, DAEMON_HOST, authority=found.authority)
         if finding.is_refusal:
             return UnauthenticatedError(
                 f"no connection with the daemon at {self._address}: {finding.text}"
                 f" (credentials: {found.source})"
             )
-        return UnreachableError(no_answer_text(self._address)) if finding.text else None
+        return UnreachableError(unreachable_text(self._address)) if finding.text else None
 
     async def _find_late_credentials(self) -> Credentials:
         """Find the credentials of a local daemon that started after the first search.
@@ -168,7 +168,7 @@ class DaemonEndpoint:
         if (found := find_credentials(self._address)) is not None:
             return found
         if not is_serving:
-            raise UnreachableError(no_answer_text(self._address))
+            raise UnreachableError(unreachable_text(self._address))
         raise UnauthenticatedError(f"no credentials for {self._address}: {_search_order()}")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
-from koala.client.channel import DaemonEndpoint, no_answer_text
+from koala.client.channel import DaemonEndpoint, unreachable_text
 from koala.errors import KoalaError, NoAnswerError, SpecError, TimeLimitError, UnreachableError
 from koala.identity.credentials import Credentials, default_address, find_credentials, own_daemon
 from koala.protocol.versions import PROTOCOL
@@ -145,7 +145,7 @@ class Connection:
         trailing = [(str(key), value) for key, value in error.trailing_metadata() or ()]
         found = from_status(error.code(), error.details(), trailing)
         if isinstance(found, UnreachableError):
-            return UnreachableError(f"{no_answer_text(self.address)}: {found}")
+            return UnreachableError(f"{unreachable_text(self.address)}: {found}")
         return found
 
     def _late(self) -> NoAnswerError:

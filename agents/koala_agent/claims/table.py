@@ -105,7 +105,7 @@ from koala_agent.claims.states import (
     report_of,
 )
 from koala_agent.lrm.local_manager import EndCause
-from koala_agent.starter.daemon_clock import DaemonClock
+from koala_agent.starter.clock_offset import ClockOffset
 from koala_agent.starter.state_machine.keepalive import PING_MAX_S, PINGS_A_LEASE
 
 FORGOTTEN_MAX = 10_000
@@ -148,7 +148,7 @@ class ClaimTable:
         self._connected: dict[ClaimId, str] = {}
         self._ping_at = now
         self._boot = boot
-        self._clock = DaemonClock(0.0)
+        self._clock = ClockOffset(0.0)
         self._pinged: dict[tuple[ClaimId, str, float], float] = {}  # when pings came through here
         self._paths: dict[ClaimId, TryPaths] = {}  # to be tried; the daemon repeats them
         self._paces: dict[ClaimId, Pace] = {}  # for a starter that connects; repeated, too

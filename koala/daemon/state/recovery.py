@@ -26,6 +26,12 @@ from koala.daemon.config import Config, CoreSettings
 from koala.daemon.loop.group_commit import GroupCommit
 from koala.daemon.state.folder import RESTORED
 from koala.daemon.storage.archive import KeptSnapshot
+from koala.daemon.storage.core_upgrade import (
+    ReplayComparison,
+    differs_error,
+    newer_release_error,
+    require_sound,
+)
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import replay_event, require_digest
 from koala.daemon.storage.records import (
@@ -34,12 +40,6 @@ from koala.daemon.storage.records import (
     decode_event,
     encode_event,
     unusable_error,
-)
-from koala.daemon.storage.upgrade import (
-    ReplayComparison,
-    differs_error,
-    newer_release_error,
-    require_sound,
 )
 from koala.errors import DamagedError, JournalError
 from koala.identity.private_files import private_folder, read_private, write_private

@@ -5,5 +5,5 @@ records              encoding and chaining of the journal's rows, without the fi
 archive, retention   snapshots and archived jobs; history: events that no start needs
 watermark            journal positions that agents have seen: detect a rolled-back journal
 journal_reader       read a journal without owning it; `read_connections` for long reads
-upgrade              take over the journal of another release
+core_upgrade         take over the journal of a release with another core
 """

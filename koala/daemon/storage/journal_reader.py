@@ -29,6 +29,7 @@ from koala.core.scheduler import Scheduler
 from koala.core.snapshot import UnreadableSnapshotError, load
 from koala.daemon.state.folder import FILE, MARK
 from koala.daemon.storage.archive import KeptSnapshot, read_snapshots
+from koala.daemon.storage.core_upgrade import REMEDY, newer_release_error
 from koala.daemon.storage.journal import SCHEMA, read_events, truncated_error, written_by
 from koala.daemon.storage.records import (
     ADVICE,
@@ -39,7 +40,6 @@ from koala.daemon.storage.records import (
     trusted,
     unusable_error,
 )
-from koala.daemon.storage.upgrade import REMEDY, newer_release_error
 from koala.errors import JournalError
 from koala.runtime.disk_formats import CORE, JOURNAL
 from koala.views.digest import digest

@@ -16,8 +16,8 @@ import pytest
 
 import koala.daemon.state.recovery
 import koala.daemon.storage.archive
+import koala.daemon.storage.core_upgrade
 import koala.daemon.storage.journal_reader
-import koala.daemon.storage.upgrade
 from koala.core.model.events import Event, SiteDrained
 from koala.core.model.values import FOREVER, SiteName, UserName
 from koala.daemon.loop.event_loop import EventLoop
@@ -37,7 +37,7 @@ TOLD = (
     koala.daemon.storage.archive,
     koala.daemon.storage.journal_reader,
     koala.daemon.state.recovery,
-    koala.daemon.storage.upgrade,
+    koala.daemon.storage.core_upgrade,
 )
 OLD = Path(__file__).parent / "old"
 UPKEEP = Upkeep(keep_jobs=1000, keep_jobs_s=1e9, snapshot_events=10)

@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 import signal
 
+from koala_agent.starter.clock_offset import CLOCK_RATE_ERROR, ClockOffset
 from koala_agent.starter.compat import dataclass, to_count, to_list, to_number, to_object, to_whole
-from koala_agent.starter.daemon_clock import CLOCK_RATE_ERROR, DaemonClock
 from koala_agent.starter.events import (
     Answer,
     Begin,
@@ -96,7 +96,7 @@ class NodeMachine:
         self._machine = machine
         self._now = now
         self._actions: list[Action] = []
-        self._clock = DaemonClock(0.0)
+        self._clock = ClockOffset(0.0)
         self._dial_at = now
         self._ping_at = math.inf
         self._burst = 0

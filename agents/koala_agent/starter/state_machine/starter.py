@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import signal
 
-from koala_agent.starter.daemon_clock import EVEN_S, EXACT_S, DaemonClock
+from koala_agent.starter.clock_offset import EVEN_S, EXACT_S, ClockOffset
 from koala_agent.starter.events import (
     Connected,
     CountProcesses,
@@ -107,7 +107,7 @@ class StarterMachine:
     def __init__(self, settings: Settings, *, now: float, wall_offset_s: float) -> None:
         self.phase: Phase = Holding()
         self.passed_at: float | None = None
-        self.clock = DaemonClock(wall_offset_s)
+        self.clock = ClockOffset(wall_offset_s)
         self._is_clock_shared = False
         self._settings = settings
         self._now = now

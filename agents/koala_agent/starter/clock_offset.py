@@ -1,4 +1,4 @@
-"""Estimate another machine's clock from answered pings."""
+"""Measure the offset of another machine's clock from answered pings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DRIFT = 1e-4
 """Growth of a clock sample's error with its age, in seconds a second."""
 
 
-class DaemonClock:
+class ClockOffset:
     """Offset of the daemon's clock to ours, from the answered ping with the least error.
 
     A sample's error is half the round trip and grows with its age. Before any answer the offset of
