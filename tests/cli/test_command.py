@@ -110,7 +110,7 @@ def test_an_unreachable_daemon_exits_with_3_and_names_its_address() -> None:
     )
     said = run.stderr.decode()
     assert (run.returncode, run.stdout) == (0, b""), said
-    assert said.count(NOBODY) == len(calls)
+    assert said.count(f"no daemon answers at {NOBODY} ") == len(calls)  # others may be named, too
     assert "Traceback" not in said
 
 
