@@ -111,7 +111,7 @@ def _value(name: str, kind: str, value: Any) -> Any:  # noqa: ANN401
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SimulationKind:
     """A simulation: the module of its options, that of its run, and the run."""
 
     options: str
@@ -161,8 +161,10 @@ def _hints(setting: Any, seed: int, _has_jobs: bool) -> Measured:  # noqa: ANN40
     return metrics(setting, found), False, found.jobs
 
 
-KINDS: dict[str, Kind] = {
-    name: Kind(f"koala.papers.{paper}.options", f"koala.papers.{paper}.simulation.{module}", run)
+KINDS: dict[str, SimulationKind] = {
+    name: SimulationKind(
+        f"koala.papers.{paper}.options", f"koala.papers.{paper}.simulation.{module}", run
+    )
     for name, paper, module, run in (
         ("koala", "koala", "run", _koala),
         ("multiqueue", "multiqueue", "runs", _multiqueue),

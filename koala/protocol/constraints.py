@@ -112,13 +112,13 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Truncated:
     """Text, list or number of which only the first part, or so much, is taken."""
 
     most: int
 
     def check(self, name: str, value: Any) -> Any:
-        """Cut what is more."""
+        """Cut off what is more."""
         return min(value, self.most) if isinstance(value, int) else value[: self.most]
 
 

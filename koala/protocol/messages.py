@@ -16,7 +16,6 @@ from koala.protocol.constraints import (
     Bytes,
     Claim,
     Count,
-    Cut,
     Distinct,
     Duration,
     Endpoint,
@@ -30,6 +29,7 @@ from koala.protocol.constraints import (
     Rate,
     Share,
     Text,
+    Truncated,
 )
 from koala.protocol.limits import (
     BYTES_MAX,
@@ -47,14 +47,14 @@ from koala.protocol.limits import (
 from koala.protocol.names import SITE, TRANSFER, ClaimId, SiteName
 from koala.protocol.versions import common
 
-Reason: TypeAlias = Annotated[str, Cut(REASON_MAX)]
+Reason: TypeAlias = Annotated[str, Truncated(REASON_MAX)]
 Size: TypeAlias = Annotated[int, Count()]
 Processors: TypeAlias = Annotated[int, Count(PROCESSORS_MAX)]
 Transfer: TypeAlias = Annotated[str, Matching(TRANSFER)]
 FileName: TypeAlias = Annotated[str, Text(least=1, most=FILE_NAME_MAX)]
 NO_SITE = SiteName("")
 Took: TypeAlias = Annotated[float, Amount()]
-Names: TypeAlias = Annotated[tuple[Annotated[str, Printable()], ...], Cut(NAMES_MAX)]
+Names: TypeAlias = Annotated[tuple[Annotated[str, Printable()], ...], Truncated(NAMES_MAX)]
 
 # Parts of several messages -----------------------------------------------------------------------
 
@@ -122,10 +122,10 @@ class ClaimEnd:
 
     kind: Annotated[EndKind, OneOf(REPORTED_ENDS)]
     reason: Reason = ""
-    statuses: Annotated[tuple[int, ...], Cut(STATUSES_MAX)] = ()
+    statuses: Annotated[tuple[int, ...], Truncated(STATUSES_MAX)] = ()
     ended_at: Annotated[float | None, Instant()] = None
     cpu_s: Annotated[float | None, Amount()] = None
-    memory_bytes: Annotated[int | None, Cut(BYTES_MAX)] = None
+    memory_bytes: Annotated[int | None, Truncated(BYTES_MAX)] = None
 
     @property
     def is_well(self) -> bool:
@@ -177,7 +177,7 @@ class Resources:
     gpus: int | None = None
     gpu_type: str | None = None
     constraint: str | None = None
-    licenses: Annotated[tuple[tuple[str, int], ...], Cut(NAMES_MAX)] = ()
+    licenses: Annotated[tuple[tuple[str, int], ...], Truncated(NAMES_MAX)] = ()
     queue: str | None = None
     project: str | None = None
     qos: str | None = None
@@ -198,7 +198,9 @@ class SiteResources:
     gpu_types: Names = ()
     host_memory_mb: Size = 0
     features: Names = ()
-    licenses: Annotated[tuple[tuple[Annotated[str, Printable()], int], ...], Cut(NAMES_MAX)] = ()
+    licenses: Annotated[
+        tuple[tuple[Annotated[str, Printable()], int], ...], Truncated(NAMES_MAX)
+    ] = ()
     queues: Names = ()
     is_complete: bool = False
 
@@ -296,7 +298,7 @@ class Facts:
     address: Annotated[str, Host()] = ""
     serves: Annotated[str, Endpoint()] = ""
     owner: Annotated[str, Printable()] = ""
-    honours: Annotated[tuple[Annotated[str, Printable()], ...], Cut(HONOURS_MAX)] = ()
+    honours: Annotated[tuple[Annotated[str, Printable()], ...], Truncated(HONOURS_MAX)] = ()
     may_kill_local: bool = False
     users: Annotated[tuple[Annotated[str, Printable()], ...], Distinct(USERS_MAX)] = ()
     mips: Annotated[float, Amount()] = 0.0
@@ -518,7 +520,7 @@ class Report:
     end: ClaimEnd | None = None
     batch_job: Annotated[str, Text()] = ""
     address: Annotated[str, Printable()] = ""
-    hosts: Annotated[tuple[tuple[Annotated[str, Printable()], int], ...], Cut(HOSTS_MAX)] = ()
+    hosts: Annotated[tuple[tuple[Annotated[str, Printable()], int], ...], Truncated(HOSTS_MAX)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ import pytest
 from koala_agent.lrm.claim_processes import (
     CLAIM_VARIABLE,
     SCOPE_VARIABLE,
+    LiveProcess,
     ProcessIdentity,
-    Seen,
     brand_in,
     brand_of,
     groups_of,
@@ -41,8 +41,8 @@ def a_process(
     scope: str | None = None,
     group: int = 0,
     brand: int | None = None,
-) -> Seen:
-    return Seen(
+) -> LiveProcess:
+    return LiveProcess(
         identity=ProcessIdentity(pid, 10 * pid),
         parent=parent,
         group=group or pid,
@@ -54,7 +54,7 @@ def a_process(
     )
 
 
-def pids(found: tuple[Seen, ...]) -> list[int]:
+def pids(found: tuple[LiveProcess, ...]) -> list[int]:
     return [process.identity.pid for process in found]
 
 

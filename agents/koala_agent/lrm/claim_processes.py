@@ -55,7 +55,7 @@ class ProcessIdentity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class LiveProcess:
     """Living process as one scan found it; zombies are left out, since nothing of them is left to
     end.
 
@@ -108,7 +108,7 @@ class Scan:
     exits while /proc is being read hides its child.
     """
 
-    seen: tuple[Seen, ...]
+    seen: tuple[LiveProcess, ...]
     is_complete: bool
 
 
@@ -146,8 +146,11 @@ def scan() -> Scan:
 
 
 def members(
-    seen: Iterable[Seen], known: Mapping[str, Iterable[ProcessIdentity]], *, scope: str | None
-) -> dict[str, tuple[Seen, ...]]:
+    seen: Iterable[LiveProcess],
+    known: Mapping[str, Iterable[ProcessIdentity]],
+    *,
+    scope: str | None,
+) -> dict[str, tuple[LiveProcess, ...]]:
     """Assign these processes to the claims in `known`.
 
     `known` has for each claim the processes that were seen to belong to it before. With a scope,
@@ -170,13 +173,13 @@ def members(
         if process.brand in brands:
             owner[pid] = brands[process.brand]
     _add_descendants(owner, processes.values())
-    found: dict[str, list[Seen]] = {claim: [] for claim in known}
+    found: dict[str, list[LiveProcess]] = {claim: [] for claim in known}
     for pid in sorted(owner):
         found[owner[pid]].append(processes[pid])
     return {claim: tuple(belonging) for claim, belonging in found.items()}
 
 
-def _add_descendants(owner: dict[int, str], processes: Iterable[Seen]) -> None:
+def _add_descendants(owner: dict[int, str], processes: Iterable[LiveProcess]) -> None:
     """Assign children to the claim of their parent, unless they belong to another."""
     children: dict[int, list[int]] = defaultdict(list)
     for process in processes:
@@ -204,7 +207,7 @@ def send(identity: ProcessIdentity, number: signal.Signals) -> bool:
     return False
 
 
-def groups_of(found: Iterable[Seen], seen: Iterable[Seen]) -> tuple[int, ...]:
+def groups_of(found: Iterable[LiveProcess], seen: Iterable[LiveProcess]) -> tuple[int, ...]:
     """Return the process groups all of whose seen members are in `found`."""
     belonging = {process.identity for process in found}
     foreign = {process.group for process in seen if process.identity not in belonging}
@@ -222,9 +225,9 @@ def kill_group(group: int) -> None:
 # /proc ------------------------------------------------------------------------------------------
 
 
-def _seen(pid: int, stat: Stat, environment: bytes) -> Seen:
+def _seen(pid: int, stat: Stat, environment: bytes) -> LiveProcess:
     claim, scope = _claim_and_scope(environment)
-    return Seen(
+    return LiveProcess(
         identity=ProcessIdentity(pid, stat.start_ticks),
         parent=stat.parent,
         group=stat.group,

@@ -50,7 +50,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
     from koala_agent.starter.mailbox.client import MailboxConnector
-    from koala_agent.starter.node.remote_nodes import Nodes
+    from koala_agent.starter.node.remote_nodes import RemoteNodes
     from koala_agent.starter.path_probes import PathProbes
     from koala_agent.starter.subreaper import Keeper
 
@@ -89,11 +89,11 @@ class StarterDriver:
         self._process_host = ProcessHost(
             self._program, nonce, self.watch, sync_request=request, keeper=keeper
         )
-        self._nodes: Nodes | None = None
+        self._nodes: RemoteNodes | None = None
         if len(self._program.layout) > 1:
-            from koala_agent.starter.node.remote_nodes import Nodes  # noqa: PLC0415 - late: few have any
+            from koala_agent.starter.node.remote_nodes import RemoteNodes  # noqa: PLC0415 - late: few have any
 
-            self._nodes = Nodes(spec, self._program, self.watch, nonce=nonce)
+            self._nodes = RemoteNodes(spec, self._program, self.watch, nonce=nonce)
         self._paths: PathProbes | None = None
         self._passing = -1
         self._is_pass_unsynced = False

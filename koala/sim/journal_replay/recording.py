@@ -36,7 +36,7 @@ Part: TypeAlias = tuple[JobId, int]
 Link: TypeAlias = tuple[SiteName, SiteName]
 
 
-class Kind(StrEnum):
+class AnswerKind(StrEnum):
     """A site's kind of answer to a claim for which it has enough idle processors."""
 
     GRANTED = "granted"
@@ -48,7 +48,7 @@ class Kind(StrEnum):
 class Answer:
     """A site's answer to a claim, and its latency."""
 
-    kind: Kind
+    kind: AnswerKind
     after_s: Seconds
     end: ClaimEnd | None = None
 
@@ -180,7 +180,7 @@ def recorded(history: RunHistory) -> Recording:
         answer.after_s
         for site in sites.values()
         for answer in site.answers.values()
-        if answer.kind is Kind.GRANTED
+        if answer.kind is AnswerKind.GRANTED
     ]
     passes = [one for site in sites.values() for one in site.passes.values()]
     lengths = [run.run_s for several in runs.values() for run in several]
@@ -300,14 +300,14 @@ def _answer(claim: ClaimNote, site: SiteNote) -> Answer | None:
     """Classify the answer; None where there is none: unanswered, stopped before, or refused for
     lack of processors."""
     if claim.granted_at is not None:
-        return Answer(kind=Kind.GRANTED, after_s=claim.granted_at - claim.asked_at)
+        return Answer(kind=AnswerKind.GRANTED, after_s=claim.granted_at - claim.asked_at)
     if claim.end is None or claim.gone_at is None:
         return None
     after_s, end = claim.gone_at - claim.asked_at, replace(claim.end, ended_at=None)
     if claim.end.kind is EndKind.FAILED:
-        return Answer(kind=Kind.FAILED, after_s=after_s, end=end)
+        return Answer(kind=AnswerKind.FAILED, after_s=after_s, end=end)
     if is_unexplained_refusal(claim, site.reports):
-        return Answer(kind=Kind.REFUSED, after_s=after_s, end=end)
+        return Answer(kind=AnswerKind.REFUSED, after_s=after_s, end=end)
     return None
 
 

@@ -27,8 +27,8 @@ from koala.sim.journal_replay.background_load import BackgroundLoad
 from koala.sim.journal_replay.recording import (
     LATENCY_S,
     Answer,
+    AnswerKind,
     Copy,
-    Kind,
     Loss,
     Part,
     Pass,
@@ -162,7 +162,9 @@ class ReplaySite:
         """Begin the claims that can begin, in the order of asking, and report them."""
         self._share()
         for claim in list(self._claims.values()):
-            waits = claim.is_alive and not claim.has_begun and claim.answer.kind is Kind.GRANTED
+            waits = (
+                claim.is_alive and not claim.has_begun and claim.answer.kind is AnswerKind.GRANTED
+            )
             if not waits or claim.is_stopping:
                 continue
             self._make_room(claim)
@@ -303,14 +305,14 @@ class ReplaySite:
         assert self.facts is not None
         wait_s = self.facts.grace_s + (limits.kill_s if order.is_preempting else 0.0)
         answer = self._past.answers.at(now, part)
-        if answer is None or (answer.kind is not Kind.GRANTED and self._is_past_end):
-            answer = Answer(kind=Kind.GRANTED, after_s=self._recording.grant_s)
+        if answer is None or (answer.kind is not AnswerKind.GRANTED and self._is_past_end):
+            answer = Answer(kind=AnswerKind.GRANTED, after_s=self._recording.grant_s)
         claim = _Claim(order=order, part=part, grace_until=now + wait_s, answer=answer)
         self._claims[order.claim] = claim
         if order.is_granted:
             lost = ClaimEnd(kind=EndKind.UNKNOWN, reason="no such claim here")
             self._after(claim, 0.0, lambda: self._leave(claim, lost))
-        elif answer.kind is not Kind.GRANTED and answer.end is not None:
+        elif answer.kind is not AnswerKind.GRANTED and answer.end is not None:
             end = answer.end
             self._after(claim, answer.after_s, lambda: self._leave(claim, end))
         else:

@@ -18,9 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from koala_agent.lrm.claim_processes import (
+    LiveProcess,
     ProcessIdentity,
     Scan,
-    Seen,
     groups_of,
     kill_group,
     members,
@@ -180,7 +180,9 @@ class ProcessTrees:
             else:
                 self._scan_within(0.0)
 
-    def _signal(self, tree: _Tree, found: tuple[Seen, ...], seen: tuple[Seen, ...]) -> None:
+    def _signal(
+        self, tree: _Tree, found: tuple[LiveProcess, ...], seen: tuple[LiveProcess, ...]
+    ) -> None:
         assert tree.kill_at is not None
         if self._clock() >= tree.kill_at:
             is_last = self._clock() >= tree.kill_at + self._kill_s
@@ -194,7 +196,7 @@ class ProcessTrees:
             tree.signalled |= tree.known
 
 
-def _is_cleaning_up(process: Seen, tree: _Tree) -> bool:
+def _is_cleaning_up(process: LiveProcess, tree: _Tree) -> bool:
     """Test for the script itself, or a process that it has started since TERM was sent to all."""
     if tree.script is None:
         return False
@@ -209,7 +211,7 @@ def _send_all(identities: Iterable[ProcessIdentity], number: signal.Signals) -> 
             send(identity, number)
 
 
-def _observe(tree: _Tree, found: tuple[Seen, ...]) -> None:
+def _observe(tree: _Tree, found: tuple[LiveProcess, ...]) -> None:
     tree.known = {process.identity for process in found}
     tree.usage = Usage(
         cpu_s=max(tree.usage.cpu_s, sum(process.cpu_s for process in found) - tree.earlier_cpu_s),

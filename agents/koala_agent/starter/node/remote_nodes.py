@@ -60,7 +60,7 @@ END_S = 10.0
 """Time limit for the end of helpers that have nothing left."""
 
 
-class Node:
+class RemoteNode:
     """One other machine. `left` counts processes, and is a guess until its first report."""
 
     def __init__(self, machine: int, host: str, mains: int) -> None:
@@ -76,7 +76,7 @@ class Node:
         self.memory_bytes = 0
 
 
-class Nodes:
+class RemoteNodes:
     """All other machines of the component."""
 
     def __init__(
@@ -94,10 +94,10 @@ class Nodes:
         self._secret = os.urandom(16).hex()
         self._events: list[Event] = []
         self._nodes = {
-            machine: Node(machine, program.hosts[machine][0], len(program.layout[machine]))
+            machine: RemoteNode(machine, program.hosts[machine][0], len(program.layout[machine]))
             for machine in range(1, len(program.layout))
         }
-        self._launchers: dict[int, list[Node]] = {}
+        self._launchers: dict[int, list[RemoteNode]] = {}
         self._strangers: list[_Caller] = []
         self._listener: socket.socket | None = None
         self._unreported_since: float | None = None
@@ -239,7 +239,9 @@ class Nodes:
         how = [to_shell(["set", "--", *names]), str(self._carried["shell"])]
         return "\n".join(["exec 3<<'KOALA'", text, "KOALA", *how])
 
-    def _launch(self, command: list[str], nodes: list[Node], address: str, *, machine: int) -> None:
+    def _launch(
+        self, command: list[str], nodes: list[RemoteNode], address: str, *, machine: int
+    ) -> None:
         """Launch helpers. The secret goes by standard input, as arguments are public."""
         path = shutil.which(command[0], path=os.environ.get("PATH", os.defpath))
         if path is None:
@@ -281,7 +283,7 @@ class Nodes:
         if len(self._strangers) > STRANGERS_MAX + len(self._nodes):
             self._strangers.pop(0).wire.close()
 
-    def _authenticate(self, caller: _Caller, message: dict[str, object]) -> Node | None:
+    def _authenticate(self, caller: _Caller, message: dict[str, object]) -> RemoteNode | None:
         """Authenticate a caller; return its machine, None before its hello.
 
         Raises ValueError for a stranger, and for a helper that is connected already.
@@ -318,13 +320,13 @@ class Nodes:
         )
         return node
 
-    def _on_message(self, node: Node, message: dict[str, object]) -> None:
+    def _on_message(self, node: RemoteNode, message: dict[str, object]) -> None:
         try:
             self._handle_message(node, message)
         except ValueError as error:
             log(f"{node.host} said what cannot be meant: {error}")
 
-    def _handle_message(self, node: Node, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
+    def _handle_message(self, node: RemoteNode, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
         kind = message.get("kind")
         if kind == "ping":
             self._pong(node, to_number(message, "sent_at"))
@@ -358,14 +360,14 @@ class Nodes:
             problem, is_lost = str(message.get("problem", "")), bool(message.get("is_lost"))
             self._events.append(Delivered(problem=problem, is_lost=is_lost))
 
-    def _pong(self, node: Node, sent_at: float) -> None:
+    def _pong(self, node: RemoteNode, sent_at: float) -> None:
         assert node.wire is not None
         lease_until = None if self.lease_until == float("inf") else self.lease_until
         node.wire.send(
             {"kind": "pong", "sent_at": sent_at, "now": boot_now(), "lease_until": lease_until}
         )
 
-    def _ask(self, node: Node, message: dict[str, object]) -> None:
+    def _ask(self, node: RemoteNode, message: dict[str, object]) -> None:
         value = message.get("value")
         self._events.append(
             ValueRequested(
@@ -382,11 +384,11 @@ class Nodes:
         if self._opened_at > 0 and len(known) == len(instants):
             self._events.append(OpenedEverywhere(at=max(self._opened_at, *known)))
 
-    def _on_hang_up(self, node: Node, reason: str) -> None:
+    def _on_hang_up(self, node: RemoteNode, reason: str) -> None:
         node.wire = None
         self._lose(node, f"the connection to {node.host} was lost: {reason}")
 
-    def _lose(self, node: Node, reason: str) -> None:
+    def _lose(self, node: RemoteNode, reason: str) -> None:
         node.is_lost = True
         self._events.append(MachineLost(kind="vanished", reason=reason))
 
@@ -398,13 +400,13 @@ class _Caller:
         self,
         connection: socket.socket,
         watch: Watch,
-        greet: Callable[[_Caller, dict[str, object]], Node | None],
+        greet: Callable[[_Caller, dict[str, object]], RemoteNode | None],
     ) -> None:
         self.challenge = ""
-        self.on_message: Callable[[Node, dict[str, object]], None] | None = None
-        self.on_lost: Callable[[Node, str], None] | None = None
+        self.on_message: Callable[[RemoteNode, dict[str, object]], None] | None = None
+        self.on_lost: Callable[[RemoteNode, str], None] | None = None
         self._authenticate = greet
-        self._node: Node | None = None
+        self._node: RemoteNode | None = None
         self.wire = JsonSocket(connection, watch, on_message=self._on_message, on_lost=self._lost)
 
     @property

@@ -15,7 +15,7 @@ from koala_agent.claims.bundle import build_bundle
 from koala_agent.starter.challenge_response import helper_name
 from koala_agent.starter.connection import Connection, JsonSocket, Watch
 from koala_agent.starter.events import Connected, Disconnected, MachineLost, Received
-from koala_agent.starter.node.remote_nodes import STRANGERS_MAX, Nodes
+from koala_agent.starter.node.remote_nodes import STRANGERS_MAX, RemoteNodes
 from koala_agent.starter.program import ClaimProgram
 from tests.agent.starter.node.test_allocation import peer, spec
 
@@ -26,7 +26,7 @@ TURNS_MAX = 500
 class Stage:
     """A starter that waits for its helper, and all that is said by anybody."""
 
-    def __init__(self, nodes: Nodes, watch: Watch, said: list[str]) -> None:
+    def __init__(self, nodes: RemoteNodes, watch: Watch, said: list[str]) -> None:
         self.nodes, self.watch, self.said = nodes, watch, said
         self.own = Watch()
         assert nodes._listener is not None
@@ -69,7 +69,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[tuple[Nodes, Watch]]:
+def opened(folder: Path) -> Iterator[tuple[RemoteNodes, Watch]]:
     itself = peer(0, 4)
     given: dict[str, Any] = {
         **spec("multiple", 4, "slurm"),
@@ -86,7 +86,7 @@ def opened(folder: Path) -> Iterator[tuple[Nodes, Watch]]:
         "bundle": build_bundle(itself.claim, (itself,)),
     }
     watch = Watch()
-    nodes = Nodes(given, ClaimProgram(given), watch, nonce="n1")
+    nodes = RemoteNodes(given, ClaimProgram(given), watch, nonce="n1")
     nodes._listen()
     try:
         yield nodes, watch

@@ -15,9 +15,9 @@ from koala.protocol.messages import EndKind
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.lrm.claim_processes import (
     CLAIM_VARIABLE,
+    LiveProcess,
     ProcessIdentity,
     Scan,
-    Seen,
     boot_id,
     brand_of,
     identify,
@@ -280,7 +280,7 @@ async def test_a_look_that_began_under_the_former_claim_ends_nothing_of_the_next
     # Not yet under its new name: it is known as the process of the next claim all the same.
     nameless = [one for one in scan().seen if one.identity != starter]
     (seen,) = [one for one in scan().seen if one.identity == starter]
-    bare = Seen(**{**{f: getattr(seen, f) for f in Seen.__slots__}, "claim": None})
+    bare = LiveProcess(**{**{f: getattr(seen, f) for f in LiveProcess.__slots__}, "claim": None})
     trees._handle_scan(
         Scan((*nameless, bare), is_complete=True), {own_claim(1), own_claim(2)}, {own_claim(1)}
     )
