@@ -112,16 +112,18 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
     )
     metrics = _metrics(config, version)
     transport = _transport(config, site, hosts, umask=umask)
-    around = _surroundings(config, site, transport, version=version, umask=umask, metrics=metrics)
-    live = Site(settings, around)
+    surroundings = _make_surroundings(
+        config, site, transport, version=version, umask=umask, metrics=metrics
+    )
+    live = Site(settings, surroundings)
     if metrics is None:
         return LiveSite(site=live)
     serve = partial(
         metrics.run,
         live,
-        session_status=around.session_status,
-        disk=around.disk,
-        identity=around.identity,
+        session_status=surroundings.session_status,
+        disk=surroundings.disk,
+        identity=surroundings.identity,
     )
     return LiveSite(site=live, serve_metrics=serve)
 
@@ -135,7 +137,7 @@ def _metrics(config: Config, version: str) -> AgentMetrics | None:
     return AgentMetrics(settings, version=version)
 
 
-def _surroundings(
+def _make_surroundings(
     config: Config,
     site: AcceptedUsers,
     transport: Transport,
@@ -175,7 +177,7 @@ def _surroundings(
         on_file_report,
         relay=lambda: session_status.relay,
     )
-    lines = InheritedConnections()
+    inherited = InheritedConnections()
     manager = _local_manager(
         config,
         site,
@@ -183,7 +185,7 @@ def _surroundings(
         on_report=local_reports.put_nowait,
         umask=umask,
         runner=transport,
-        lines=lines,
+        inherited=inherited,
     )
     ssh = transport if isinstance(transport, SSHTransport) else None
     by_files = bool(launch.mailbox)
@@ -218,7 +220,7 @@ def _surroundings(
             collect=collection.collect,
             room_bytes=lambda: disk.room_bytes,
             mailbox=Mailbox(transport, launch.mailbox) if by_files else None,
-            lines=lines if launch.agents == (LOCAL,) and not by_files else None,
+            inherited=inherited if launch.agents == (LOCAL,) and not by_files else None,
         ),
         session=session,
         link_events=link_events,
@@ -302,10 +304,10 @@ def _local_manager(
     on_report: OnReport,
     umask: int,
     runner: CommandRunner,
-    lines: InheritedConnections,
+    inherited: InheritedConnections,
 ) -> LocalManager:
-    """Return the site's local manager; jobs get this umask. Starters of this machine inherit
-    `lines`."""
+    """Return the site's local manager; jobs get this umask. Starters of this machine get
+    connections of `inherited`."""
     state = Path(config.agent.state_dir) / "lrm"
     match config.lrm:
         case LRMTable(kind="emulated"):
@@ -324,7 +326,7 @@ def _local_manager(
                 make_room=disk.give_up_ballast,
             )
             return EmulatedLocalManager(
-                settings, on_report=on_report, clock=clock.now, open_connection=lines.open
+                settings, on_report=on_report, clock=clock.now, open_connection=inherited.open
             )
         case _:
             is_far = config.transport.kind == "ssh"

@@ -192,8 +192,8 @@ class ClaimDriver:
                 self._listen, self._port or self._store.port, is_fixed=self._port > 0
             )
             self._store.set_port(self.port)
-        if self._surroundings.lines is not None:
-            self._surroundings.lines.begin(lambda end: self._listener.connect(end, LOCAL))
+        if self._surroundings.inherited is not None:
+            self._surroundings.inherited.begin(lambda end: self._listener.connect(end, LOCAL))
         try:
             async with self._tasks:
                 if self._mailbox is not None:
@@ -205,8 +205,8 @@ class ClaimDriver:
                 self._tasks.create_task(self._store_watermarks())
                 await self._driver.run()
         finally:
-            if self._surroundings.lines is not None:
-                self._surroundings.lines.end()
+            if self._surroundings.inherited is not None:
+                self._surroundings.inherited.end()
             self._listener.close()
 
     async def _carry(self, mailbox: Mailbox) -> None:

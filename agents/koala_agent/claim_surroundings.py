@@ -61,7 +61,7 @@ class ClaimSurroundings:
     `collect` returns what is missing, empty when everything was
     brought back; it is never cancelled, but the table waits no longer than its limit. `room_bytes`
     is the disk space that programs' files may use. With a `mailbox`, starters check in there, and
-    no port is opened; starters of this machine may inherit `lines`.
+    no port is opened; starters of this machine may have one of the connections `inherited`.
     """
 
     store: Store
@@ -76,7 +76,7 @@ class ClaimSurroundings:
     collect: Callable[[Claim, Path], Awaitable[str]] = check_outputs
     room_bytes: Callable[[], float] = lambda: math.inf
     mailbox: Mailbox | None = None
-    lines: InheritedConnections | None = None
+    inherited: InheritedConnections | None = None
 
 
 class StoreThread:

@@ -63,7 +63,7 @@ class Scheduler(State):
 
     def __init__(self, parameters: Parameters, policies: Policies) -> None:
         super().__init__(parameters, policies)
-        self.turns = SCANNERS[SCANS]  # until DaemonStarted
+        self.scanner = SCANNERS[SCANS]  # until DaemonStarted
 
     def handle(self, event: ev.Event, now: Instant) -> list[Action]:
         """Handle an event; return the actions to carry out, in order, once it is durable."""

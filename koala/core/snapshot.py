@@ -90,7 +90,7 @@ gets another prefix."""
 _TAG_OF = {cls: tag for tag, cls in TAGS.items()}
 _SAVED_NAMES: dict[type, dict[str, str]] = {timers.Timer: {"kind": "bell"}}
 """Fields that were renamed since they were first saved: attribute name, saved name."""
-_NOT_SAVED = frozenset({"policies", "recorder", "actions", "is_changed", "turns", "successors"})
+_NOT_SAVED = frozenset({"policies", "recorder", "actions", "is_changed", "scanner", "successors"})
 _LISTS: dict[str, type] = {"l": list, "t": tuple, "q": deque}
 _LETTERS = {kind: letter for letter, kind in _LISTS.items()}
 
@@ -120,8 +120,8 @@ def save(state: State, specs: list[JobSpec] | None = None) -> Plain:
     for name, value in vars(state).items():
         if name not in _NOT_SAVED and name not in parts:
             parts[name] = writer.keys(state.keys) if name == "keys" else writer.plain(value)
-    turns = next(kind for kind, scanner in SCANNERS.items() if scanner is state.turns)
-    plain = {"turns": turns, "parts": parts, "queued": rows}
+    kind = next(kind for kind, scanner in SCANNERS.items() if scanner is state.scanner)
+    plain = {"turns": kind, "parts": parts, "queued": rows}
     if others:
         plain["order"] = list(state.jobs)
     if specs is None:
@@ -153,7 +153,7 @@ def load(plain: Plain, policies: Policies, specs: Sequence[JobSpec] | None = Non
         for one in scheduler.jobs.values():
             if type(one.phase) is job.Waiting:
                 add_dependencies(scheduler, one, one.phase)
-        scheduler.turns = SCANNERS[plain["turns"]]
+        scheduler.scanner = SCANNERS[plain["turns"]]
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
         raise UnreadableSnapshotError(f"{type(error).__name__}: {error}") from error
     return scheduler

@@ -49,7 +49,7 @@ class State:
     them.
     """
 
-    turns: QueueScanner  # of the discipline in force
+    scanner: QueueScanner  # of the discipline in force
 
     def __init__(self, parameters: Parameters, policies: Policies) -> None:
         self.parameters = parameters

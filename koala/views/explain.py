@@ -120,7 +120,7 @@ def _delayed(state: State, job: Job) -> str:
 def _placing(state: State, job: Job, now: Instant) -> list[str]:
     if job.deadline_at is not None:
         return _timed(state, job, now)
-    lines = state.turns.explain(state, job, now)
+    lines = state.scanner.explain(state, job, now)
     closed = sites_closed_to(state, job, now)
     view = without_closed_sites(state, job, grid_view_of(state), now)
     answer = placement_policy(state, job)(whole_request(state, job, now), view)

@@ -222,12 +222,12 @@ async def a_site(
     leases = leases or LeaseTimes(kill_s=1.0)
     told: list[Callable[[Listed | Idle], None]] = []
     commits: list[int] = []
-    lines = InheritedConnections()
+    inherited = InheritedConnections()
     manager = EmulatedLocalManager(
         EmulatedSettings(processors=processors, state_directory=folder / "queue", kill_s=2.0),
         on_report=lambda entry: told[0](entry) if told else None,
         clock=boot_now,
-        open_connection=lines.open,
+        open_connection=inherited.open,
     )
     store = Store(folder / "state")
     thread = StoreThread(store)
@@ -255,7 +255,7 @@ async def a_site(
             input_path=input_path,
             archive=archive,
             room_bytes=room_bytes,
-            lines=lines,
+            inherited=inherited,
         ),
         send_report=daemon.hear,
         limits=limits or Limits(grace_s=60.0),

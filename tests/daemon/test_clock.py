@@ -54,7 +54,7 @@ class NoJournal:
 
 @dataclass
 class Run:
-    """A site and its agent, which answers as it is told, in turns of the daemon."""
+    """A site and its agent, which answers as it is told, in batches of the daemon."""
 
     machine: Machine
     records: list[Record] = field(default_factory=list)
@@ -63,18 +63,18 @@ class Run:
     def go(self) -> list[Record]:
         clock = Clock(wall=self.machine.wall, boot=self.machine.boot)
         scheduler = Scheduler(Parameters(), chosen())
-        turns = GroupCommit(scheduler, NoJournal(), clock, digest=digest, jobs=0, receiver=self)
+        group = GroupCommit(scheduler, NoJournal(), clock, digest=digest, jobs=0, receiver=self)
         said: list[Event] = [a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4), a_job("j2", 3)]
         for _ in range(40):
             for event in said:
-                turns.post(partial(tell, event))
+                group.post(partial(tell, event))
             said = []
-            items = turns.handle_batch()
-            batch = turns.prepare_commit()
+            items = group.handle_batch()
+            batch = group.prepare_commit()
             if batch is not None:
                 self.records += batch.records
-                turns.on_committed(batch)
-            turns.deliver(items, ())
+                group.on_committed(batch)
+            group.deliver(items, ())
             said += [answer for action in self.actions for answer in self.answers(action, clock)]
             self.actions = []
             self.machine.boot_s += 0.02

@@ -36,7 +36,7 @@ from koala.core.pipeline import (
     start_barrier,
     wanted,
 )
-from koala.daemon.loop import group_commit as turns
+from koala.daemon.loop import group_commit
 from tests.swarm import oracle
 from tests.swarm.mutating import Patches, mutant, replaced
 
@@ -250,7 +250,7 @@ def unrecorded_answers() -> Patches:
 @mutant
 def effects_before_the_commit() -> Patches:
     """Actions leave before their event is durable."""
-    real = turns.GroupCommit._handle
+    real = group_commit.GroupCommit._handle
 
     def handle(self: Any, event: Any, now: float) -> None:
         before = len(self._actions)
@@ -259,7 +259,7 @@ def effects_before_the_commit() -> Patches:
         if self._receiver is not None and early:
             self._receiver.carry_out(early)
 
-    with replaced((turns.GroupCommit, "_handle"), by=handle):
+    with replaced((group_commit.GroupCommit, "_handle"), by=handle):
         yield
 
 
@@ -399,5 +399,5 @@ def a_snapshot_without_the_timers() -> Patches:
         state.timers = kept
         return plain
 
-    with replaced((turns, "save"), by=save):
+    with replaced((group_commit, "save"), by=save):
         yield

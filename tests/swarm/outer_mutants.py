@@ -9,7 +9,7 @@ from msgspec import structs
 
 from koala.core.leases import Leases
 from koala.daemon.agents import connections, reports
-from koala.daemon.loop import group_commit as turns
+from koala.daemon.loop import group_commit
 from koala.daemon.storage import journal, records
 from koala.files import transfer
 from koala.protocol.messages import Acknowledge, EndKind
@@ -43,7 +43,7 @@ def a_mark_that_is_not_read() -> Patches:
 @mutant
 def answers_before_the_commit() -> Patches:
     """Clients receive the acceptance of a job before it is durable."""
-    real = turns.GroupCommit.handle_batch
+    real = group_commit.GroupCommit.handle_batch
 
     def take(self: Any) -> Any:
         items = real(self)
@@ -51,7 +51,7 @@ def answers_before_the_commit() -> Patches:
             item.on_commit(item.result, item.error)
         return items
 
-    with replaced((turns.GroupCommit, "handle_batch"), by=take):
+    with replaced((group_commit.GroupCommit, "handle_batch"), by=take):
         yield
 
 

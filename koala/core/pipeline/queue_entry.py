@@ -35,7 +35,7 @@ def enter_if_room(state: State, job: Job, text: str, now: Instant) -> None:
 def enqueue(state: State, job: Job) -> None:
     """Append a job to its queue, or to the timed jobs, which no discipline visits."""
     if job.deadline_at is None:
-        state.queues.append(job, state.turns.queue_for(state, job))
+        state.queues.append(job, state.scanner.queue_for(state, job))
     else:
         state.queues.timed[job.id] = job
 

@@ -115,13 +115,13 @@ def adopt_discipline(state: State) -> None:
     answer = state.recorder.ask(ask)
     assert isinstance(answer, str), answer
     kind, _, name = answer.partition(" ")
-    state.turns = SCANNERS[kind]
+    state.scanner = SCANNERS[kind]
     if name == state.queues.discipline:
         return
-    jobs = state.queues.regroup(name, state.turns.queues(state))
+    jobs = state.queues.regroup(name, state.scanner.queues(state))
     order = {job: number for number, job in enumerate(state.jobs)}
     for job in sorted(jobs, key=lambda job: (queued_at(job), order[job.id])):
-        state.queues.append(job, state.turns.queue_for(state, job))
+        state.queues.append(job, state.scanner.queue_for(state, job))
         state.request_scan()
 
 
@@ -160,7 +160,7 @@ def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
     if job.deadline_at is not None:
         await_try(state, job, now)
     elif state.is_paced:
-        state.turns.try_arrived(state, job, now)
+        state.scanner.try_arrived(state, job, now)
     else:
         state.request_try(job)
 
@@ -175,7 +175,7 @@ def on_scan_due(state: State, now: Instant) -> None:
     place_timed(state, now)
     state.is_grid_changed = False
     if state.is_paced or len(state.queues):
-        state.turns.scan(state, now, is_whole=is_whole)
+        state.scanner.scan(state, now, is_whole=is_whole)
     if len(state.queues) and is_overdue and not state.is_paced:
         state.rescan_at = now + state.parameters.scan_interval_s
         state.timers.set(state.rescan_at, TimerKind.SCAN)

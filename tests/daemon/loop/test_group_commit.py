@@ -56,14 +56,14 @@ def test_a_timer_waits_for_what_came_before_it_was_due(tmp_path: Path) -> None:
     """Two submissions have come, and a busy machine handles one of them in a turn."""
     journal = Journal.open(tmp_path)
     clock = SlowClock()
-    turns = GroupCommit(Scheduler(Parameters(), chosen()), journal, clock, digest=digest, jobs=0)
+    group = GroupCommit(Scheduler(Parameters(), chosen()), journal, clock, digest=digest, jobs=0)
     for _ in range(2):
-        turns.post(submit)
+        group.post(submit)
     clock.step_s = 1.0
     told = []
     for _ in range(3):
-        turns.handle_batch()
-        batch = turns.prepare_commit()
+        group.handle_batch()
+        batch = group.prepare_commit()
         told.append([] if batch is None else [type(r.event).__name__ for r in batch.records])
     assert told[:2] == [["JobSubmitted"], ["JobSubmitted", "Woken"]]
     journal.close()
