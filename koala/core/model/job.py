@@ -312,7 +312,6 @@ class Job:
     refusals: dict[SiteName, Refusal] = field(default_factory=dict)  # the newest of each site
     course: ProgressHistory | None = None  # of the newest attempt whose progress was controlled
     largest: int = field(init=False)  # of the spec, kept because scans of long queues ask for them
-    largest_ones: int = field(init=False)  # components of that size
     processors: int = field(init=False)
     needed: int = field(init=False)
     deadline_at: Instant | None = field(init=False)  # D
@@ -320,7 +319,7 @@ class Job:
     def __post_init__(self) -> None:
         spec = self.spec
         self.deadline_at = None if spec.deadline is None else spec.deadline_at(self.submitted_at)
-        self.processors, self.largest, self.largest_ones, self.needed = spec.sizes()
+        self.processors, self.largest, self.needed = spec.sizes()
 
     @property
     def is_over(self) -> bool:

@@ -181,25 +181,24 @@ class JobSpec:
     @property
     def needed(self) -> int:
         """Number of components with which it can start: the quorum, or all strict ones."""
-        return self.sizes()[3]
+        return self.sizes()[2]
 
-    def sizes(self) -> tuple[int, int, int, int]:
-        """Return `processors`, `largest`, the number of components as large as that, and `needed`.
+    def sizes(self) -> tuple[int, int, int]:
+        """Return `processors`, `largest` and `needed`.
 
         It is one pass, because a daemon that starts with a long queue asks it of every job.
         """
-        processors = largest = largest_ones = strict = 0
+        processors = largest = strict = 0
         for component in self.components:
             size = component.processors
             processors += size
-            if size > largest:
-                largest, largest_ones = size, 1
-            elif size == largest:
-                largest_ones += 1
+            if size > largest:  # noqa: PLR1730 - a call of max takes longer
+                largest = size
             if component.start_type is StartType.STRICT:
                 strict += 1
-        needed = strict or 1 if self.quorum is None else min(self.quorum, len(self.components))
-        return processors, largest, largest_ones, needed
+        if self.quorum is not None:
+            return processors, largest, min(self.quorum, len(self.components))
+        return processors, largest, strict or 1
 
     def in_queue_of(self, site: SiteName) -> JobSpec:
         """Copy of the request for a site's local queue; a job of one component runs only there."""

@@ -178,7 +178,8 @@ def find_placement(
 def find_whole_placement(state: State, job: Job, view: GridView, now: Instant) -> Placement | None:
     """Find sites for all components. If its largest ones cannot all fit, or an equal request was
     refused in this scan, the policy is not asked; the answer is recorded all the same."""
-    if view.places(job.largest) < job.largest_ones:
+    largest = [one for one in job.spec.components if one.processors == job.largest]
+    if view.places(job.largest) < len(largest):
         return _refused(state)
     shape = _shape(job)
     if view.has_refused(shape):
