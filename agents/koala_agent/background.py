@@ -48,8 +48,10 @@ def start(paths: Sequence[Path]) -> int:
         except KeyboardInterrupt:
             status = "it goes on by itself"
     if process.returncode is not None:
-        said = _last_line(log, offset)
-        sys.stderr.write(f"{said}\nThe agent ended with status {process.returncode}; log: {log}\n")
+        output = _last_line(log, offset)
+        sys.stderr.write(
+            f"{output}\nThe agent ended with status {process.returncode}; log: {log}\n"
+        )
         return process.returncode if process.returncode > 0 else 1
     print(f"started (process {process.pid}), {status}")
     print(f"log: {log}")

@@ -466,10 +466,10 @@ class ClaimDriver:
         answer: Callable[[Message], None],
     ) -> None:
         try:
-            said = await self._file_sync.answer(claim, nonce, question)
+            result = await self._file_sync.answer(claim, nonce, question)
         except (ValueError, KeyError) as error:
-            said = {"ok": False, "error": str(error)}
-        answer(said)
+            result = {"ok": False, "error": str(error)}
+        answer(result)
 
     # At the start, and from time to time ---------------------------------------------------------
 

@@ -188,8 +188,8 @@ async def _interpreter(config: Config) -> str:
         raise ConfigError(f"starter.python = {python!r}: {error}: {allowed}") from error
     version = answer.out.strip()
     if answer.status or tuple(map(int, version.split("."))) < PYTHON_MIN:
-        said = f"Python {version}" if version else answer.complaint()
-        raise ConfigError(f"starter.python = {python!r}: {said}: {allowed}")
+        detail = f"Python {version}" if version else answer.complaint()
+        raise ConfigError(f"starter.python = {python!r}: {detail}: {allowed}")
     return f"{python} is Python {version}; the compute nodes need it at the same path"
 
 
@@ -277,10 +277,10 @@ async def _ports(config: Config) -> str:
     if running is None:
         for key, address in fixed.items():
             check_free(key, address)
-    said = ", ".join(f"{key} {address}" for key, address in fixed.items())
+    detail = ", ".join(f"{key} {address}" for key, address in fixed.items())
     free = f"in use by this agent (process {running.pid})" if running else "free"
     starters = "no port" if config.starter.line == "files" else "any free port"
-    return f"{said}: {free}" if said else f"{starters} for starters; none for files"
+    return f"{detail}: {free}" if detail else f"{starters} for starters; none for files"
 
 
 async def _daemon(config: Config) -> str:

@@ -254,15 +254,15 @@ async def _report_state(report: StateReport, site: Site, config: Config) -> None
     """Report the state of a site after its first attempt to register, and each change afterwards.
     `koala-agent status` reads the last state from a file."""
     path = Path(config.agent.state_dir) / STATUS_FILE
-    told = ""
+    reported = ""
     trouble = await site.attempted()
     while True:
         text = trouble or REGISTERED
-        if text != told:
+        if text != reported:
             with suppress(OSError):  # of a full disk
                 path.write_text(text, encoding="utf-8")
             report.update(_place(config), text)
-            told = text
+            reported = text
         trouble = await site.trouble_changed()
 
 

@@ -142,7 +142,7 @@ class DaemonEndpoint:
         if found.is_plain:
             if await speaks_tls(self._address):
                 return UnauthenticatedError(
-                    f"the daemon at {self._address} speaks TLS, and plain text was said to it:"
+                    f"the daemon at {self._address} speaks TLS, and was dialled in plain text:"
                     f" {_search_order()}"
                 )
             return UnreachableError(unreachable_text(self._address))

@@ -293,7 +293,7 @@ def describe_misfit(
         word = f"{need.processors}{at}"
         groups[word] = groups.get(word, 0) + 1
     words = [f"{count} x {word}" if count > 1 else word for word, count in groups.items()]
-    told = " + ".join(words[:SITES_TOLD]) + (" + ..." if len(words) > SITES_TOLD else "")
+    listed = " + ".join(words[:SITES_TOLD]) + (" + ..." if len(words) > SITES_TOLD else "")
     if len(requirements) == 1:
         (one,) = requirements
         at = "" if one.site is None else f" at {one.site}"
@@ -303,7 +303,7 @@ def describe_misfit(
     asked = sum(need.processors for need in requirements)
     of = "" if needed == len(requirements) else f", of which it needs {needed},"
     return (
-        f"its {len(requirements)} components ({told} = {asked} processors){of}"
+        f"its {len(requirements)} components ({listed} = {asked} processors){of}"
         f" do not {_capacity_text(capacities)}"
     )
 

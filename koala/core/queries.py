@@ -57,12 +57,12 @@ def demand_of(spec: JobSpec, parameters: Parameters) -> Demand:
     """Return the demand of a job on processors and links, completed by the parameters."""
     preferred = parameters.preferred_mips if spec.preferred_mips is None else spec.preferred_mips
     hint = spec.hint
-    said = None if hint is None else hint.deviation
+    deviation = None if hint is None else hint.deviation
     return Demand(
         preferred_mips=preferred,
         length_mi=spec.length_mi or 0.0,
         hint="" if hint is None else hint.kind,
-        deviation=parameters.hint_deviation if said is None else said,
+        deviation=parameters.hint_deviation if deviation is None else deviation,
     )
 
 

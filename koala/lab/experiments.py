@@ -174,8 +174,8 @@ class Experiment:
 
     def __str__(self) -> str:
         given = ((name, getattr(self, name)) for name in POLICIES)
-        told = [f"{name} {label(one)}" for name, one in given if one is not None]
-        return "; ".join([str(self.workload), str(self.grid), *told])
+        texts = [f"{name} {label(one)}" for name, one in given if one is not None]
+        return "; ".join([str(self.workload), str(self.grid), *texts])
 
 
 def job_rows(jobs: Iterable[Any], columns: Sequence[str]) -> Rows:
@@ -247,11 +247,11 @@ def _slot(name: str, function: Callable[..., Any]) -> tuple[str, Any]:
         )
     if name != "queueing":
         return _FIELDS[name], function
-    told = str(label(function))
+    text = str(label(function))
     return name, (
-        Ordering(name=told, order=function)
+        Ordering(name=text, order=function)
         if count == 1
-        else HighLowScans(name=told, turn=function)
+        else HighLowScans(name=text, turn=function)
     )
 
 

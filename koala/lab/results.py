@@ -48,8 +48,8 @@ class Result:
 
     def __repr__(self) -> str:
         rows = Rows({"metric": name, "value": value} for name, value in self.metrics.items())
-        told = ", saturated" if self.is_saturated else ""
-        return "\n".join([f"{self.name}, seed {self.seed}{told}", repr(rows), *self.notes])
+        suffix = ", saturated" if self.is_saturated else ""
+        return "\n".join([f"{self.name}, seed {self.seed}{suffix}", repr(rows), *self.notes])
 
     def _repr_html_(self) -> str:
         rows = Rows({"metric": name, "value": value} for name, value in self.metrics.items())

@@ -124,12 +124,12 @@ def check_comparison(points: Sequence[Point], over: str, baseline: Value) -> Non
     labels = [dict(point.labels) for point in points]
     names = dict.fromkeys(name for one in labels for name in one)
     if over not in names:
-        told = ", ".join(names) or "none"
-        raise ConfigError(f"compare.over = {over!r}: settings differ in {told}")
+        listed = ", ".join(names) or "none"
+        raise ConfigError(f"compare.over = {over!r}: settings differ in {listed}")
     values = dict.fromkeys(one[over] for one in labels if over in one)
     if label(_plain(baseline)) not in values:
-        told = ", ".join(map(str, values))
-        raise ConfigError(f"compare.baseline = {baseline!r}: values of {over} are {told}")
+        listed = ", ".join(map(str, values))
+        raise ConfigError(f"compare.baseline = {baseline!r}: values of {over} are {listed}")
 
 
 def _parsed(path: Path) -> _File:

@@ -70,7 +70,7 @@ def points_of(base: Base, over: Over | Sequence[Mapping[str, Any]]) -> tuple[Poi
         combinations = [[(name, label(one), one) for name, one in row.items()] for row in over]
     return tuple(
         Point(
-            labels=tuple((name, told) for name, told, _ in combination),
+            labels=tuple((name, text) for name, text, _ in combination),
             base=base.changed(**{name: value for name, _, value in combination}),
         )
         for combination in combinations
@@ -81,7 +81,7 @@ def _named(name: str, values: Sequence[Any] | Mapping[str, Any]) -> Iterator[tup
     if isinstance(values, str) or not isinstance(values, Sequence | Mapping) or not values:
         raise ConfigError(f"{name} = {values!r}: allowed is a list of values, or values by label")
     if isinstance(values, Mapping):
-        yield from ((name, told, value) for told, value in values.items())
+        yield from ((name, text, value) for text, value in values.items())
     else:
         yield from ((name, label(value), value) for value in values)
 
@@ -258,15 +258,15 @@ class Sweep:
         """
         if over not in self.names:
             raise KeyError(f"{over!r}: settings differ in {', '.join(self.names)}")
-        told = label(baseline)
+        text = label(baseline)
         bases = {
             self._others(point, over): place
             for place, point in enumerate(self.points)
-            if dict(point.labels).get(over) == told
+            if dict(point.labels).get(over) == text
         }
         if not bases:
             values = dict.fromkeys(str(dict(point.labels).get(over)) for point in self.points)
-            raise KeyError(f"{told!r}: values of {over} are {', '.join(values)}")
+            raise KeyError(f"{text!r}: values of {over} are {', '.join(values)}")
         rows = []
         for place, point in enumerate(self.points):
             base = bases.get(self._others(point, over))
@@ -279,7 +279,7 @@ class Sweep:
             rows.append(
                 {
                     **dict(point.labels),
-                    "baseline": told,
+                    "baseline": text,
                     "difference": found.mean,
                     "low": found.low,
                     "high": found.high,
@@ -314,9 +314,9 @@ class Sweep:
         return Picture(compose(drawn, title or metric, self._results()))
 
     def __repr__(self) -> str:
-        told = ", interrupted" if self.is_interrupted else ""
+        text = ", interrupted" if self.is_interrupted else ""
         count = len(self.made.finished)
-        return f"{count} runs of {len(self.points)} settings{told}: {', '.join(self.names)}"
+        return f"{count} runs of {len(self.points)} settings{text}: {', '.join(self.names)}"
 
     def _runs(self) -> Iterator[Row]:
         for task, one in self.made.finished:

@@ -195,8 +195,8 @@ class Synthetic:
         if not self.stretch > 0:
             raise ConfigError(f"--stretch {self.stretch}: allowed is more than 0")
         if not (self.run_mean_s > 0 and self.utilization > 0):
-            told = f"--run {self.run_mean_s}, --utilization {self.utilization}"
-            raise ConfigError(f"{told}: allowed is more than 0")
+            options = f"--run {self.run_mean_s}, --utilization {self.utilization}"
+            raise ConfigError(f"{options}: allowed is more than 0")
         if self.sizes is not None and not 1 <= self.sizes[0] <= self.sizes[1]:
             raise ConfigError(
                 f"--sizes {self.sizes[0]}:{self.sizes[1]}: allowed are sizes of 1 and more, the"

@@ -146,8 +146,8 @@ class ClaimEnd:
         """Describe the end for people."""
         if self.kind is EndKind.EXITED and not self.is_well:
             status = self.status or 0
-            said = f"exit status {status}" if status > 0 else f"signal {-status}"
-            return f"{said}{': ' + self.reason if self.reason else ''}"
+            text = f"exit status {status}" if status > 0 else f"signal {-status}"
+            return f"{text}{': ' + self.reason if self.reason else ''}"
         words = "ended well" if self.is_well else self.kind.value
         return f"{words}: {self.reason}" if self.reason else words
 

@@ -51,11 +51,11 @@ def read_scripts(scripts: list[tuple[str, str, str]], *, owner: str = "") -> Scr
     warnings: list[str] = []
     for site, name, text in scripts:
         try:
-            component, told = read_script(text)
+            component, found = read_script(text)
         except SpecError as error:
             raise SpecError(f"{name}: {error.message}", error.position) from error
         components.append(replace(component, site=SiteName(site) if site else None))
-        warnings += [f"{name}: {warning}" for warning in told]
+        warnings += [f"{name}: {warning}" for warning in found]
     names = {component.label for component in components}
     name = (names.pop() if len(names) == 1 else None) or ""
     components = _distinct(components)

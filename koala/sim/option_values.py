@@ -106,8 +106,8 @@ def known_name(option: str, text: str, known: Iterable[str], find: Callable[[str
     try:
         find(found)
     except ConfigError as error:
-        told = str(error).partition(": ")[2].replace("known are", "allowed are", 1)
-        raise ConfigError(f"--{option} {text}: {told}") from error
+        detail = str(error).partition(": ")[2].replace("known are", "allowed are", 1)
+        raise ConfigError(f"--{option} {text}: {detail}") from error
     return found
 
 

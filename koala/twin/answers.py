@@ -192,8 +192,8 @@ def _holds(found: Answer) -> Iterator[str]:
     yield from ("", "## What would holding have cost?", "")
     used, held = found.used_h.mean, found.held_h.mean
     share = f", {100 * held / used:.2f} % of the {_hours(found.used_h)} they used" if used else ""
-    told = f"{_hours(found.held_h)} processor-hours were held until all components were there"
-    yield f"- {told}{share}."
+    text = f"{_hours(found.held_h)} processor-hours were held until all components were there"
+    yield f"- {text}{share}."
 
 
 def _users(found: Answer) -> Iterator[str]:
@@ -239,10 +239,10 @@ def _time(found: Interval, *, signed: bool = False) -> str:
         return "-"
     width = found.ci95 if isfinite(found.ci95) else 0.0
     unit_s, name = unit_of(max(abs(found.mean), width))
-    told = f"{found.mean / unit_s:{'+' if signed else ''}.1f}"
+    text = f"{found.mean / unit_s:{'+' if signed else ''}.1f}"
     if isfinite(found.ci95) and found.ci95 > 0:
-        told += f" ± {found.ci95 / unit_s:.1f}"
-    return f"{told} {name}"
+        text += f" ± {found.ci95 / unit_s:.1f}"
+    return f"{text} {name}"
 
 
 def _hours(found: Interval) -> str:

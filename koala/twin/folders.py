@@ -94,8 +94,8 @@ def read_recordings(
     )
     jobs = merged(sources, counts)
     if not jobs:
-        told = "; ".join(counts.lines())
-        raise WorkloadError(f"{', '.join(map(str, paths))}: no job that ran ({told})")
+        detail = "; ".join(counts.lines())
+        raise WorkloadError(f"{', '.join(map(str, paths))}: no job that ran ({detail})")
     names = sorted({job.site for job in jobs})
     given = dict(processors or {})
     for name in given.keys() - set(names):
@@ -135,8 +135,8 @@ def _reads(
         with _opened(path) as file:
             yield from reader(_counted(file, progress), source=str(path), site=site, zone=zone)
     except (OSError, EOFError, zlib.error) as error:
-        told = getattr(error, "strerror", None) or error
-        raise WorkloadError(f"{path}: cannot be read: {told}") from error
+        detail = getattr(error, "strerror", None) or error
+        raise WorkloadError(f"{path}: cannot be read: {detail}") from error
 
 
 def _counted(lines: Iterable[str], progress: Callable[[int], None]) -> Iterator[str]:

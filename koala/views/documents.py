@@ -193,13 +193,13 @@ def job_document(state: State, job_id: JobId) -> dict[str, Any]:
 def _setbacks(job: Job) -> list[dict[str, Any]]:
     """Documents of the attempts that were given up. The reason is the story's; the story of a long
     life keeps its newest lines, so old reasons may be empty."""
-    told = dict(reversed(job.story))  # the first line of an instant
+    texts = dict(reversed(job.story))  # the first line of an instant
     return [
         {
             "attempt": setback.attempt,
             "at": setback.at,
             "sites": list(setback.sites),
-            "reason": told.get(setback.at, ""),
+            "reason": texts.get(setback.at, ""),
         }
         for setback in job.setbacks
     ]

@@ -169,7 +169,7 @@ async def _replayed(journal: Path, changes: Words, time_max_s: float) -> Documen
         os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
     try:
         async with asyncio.timeout(time_max_s):
-            out, said = await process.communicate()
+            out, errors = await process.communicate()
     except TimeoutError:
         again = " ".join(command(journal, changes))
         raise RejectedError(
@@ -181,7 +181,7 @@ async def _replayed(journal: Path, changes: Words, time_max_s: float) -> Documen
             process.kill()
             await process.wait()
     if process.returncode != 0:
-        raise _error(said.decode("utf-8", "replace"))
+        raise _error(errors.decode("utf-8", "replace"))
     found: Document = await asyncio.to_thread(json.loads, out)
     return found
 

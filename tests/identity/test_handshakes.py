@@ -209,7 +209,7 @@ def test_plain_text_to_a_daemon_with_tls_is_told(daemon: Process) -> None:
         async with AsyncClient(daemon.address, credentials=PLAIN) as client:
             await client.hello()
 
-    with pytest.raises(UnauthenticatedError, match="speaks TLS, and plain text was said to it"):
+    with pytest.raises(UnauthenticatedError, match="speaks TLS, and was dialled in plain text"):
         asyncio.run(call())
 
 

@@ -159,15 +159,15 @@ def report_of(claim: Claim) -> Report:
 
 def inventory_of(claims: Iterable[Claim]) -> list[Report | KvPut]:
     """Return all reports and all stored values: the start of a session."""
-    said: list[Report | KvPut] = []
+    reports: list[Report | KvPut] = []
     for claim in claims:
-        said.append(report_of(claim))
+        reports.append(report_of(claim))
         if not isinstance(claim.state, Gone):
-            said += [
+            reports += [
                 KvPut(claim=claim.id, request=0, name=name, value=value)
                 for name, value in claim.values.items()
             ]
-    return said
+    return reports
 
 
 def due_at_of(state: State) -> float | None:

@@ -37,8 +37,8 @@ def _built(source: Path, folder: Path) -> Path:
     try:
         subprocess.run(argv, check=True, capture_output=True, text=True, timeout=BUILD_S)
     except subprocess.CalledProcessError as error:
-        said = (error.stderr or "").strip().rpartition("\n")[2]
-        raise ConfigError(f"no wheel of {source} can be built ({said}): {HELP}") from error
+        detail = (error.stderr or "").strip().rpartition("\n")[2]
+        raise ConfigError(f"no wheel of {source} can be built ({detail}): {HELP}") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"no wheel of {source} can be built ({error}): {HELP}") from error
     return next(iter(sorted(folder.glob("*.whl"))))

@@ -180,7 +180,7 @@ async def _fail(token: JoinToken, error: grpc.aio.AioRpcError) -> NoReturn:
         finding = await why_not(token.address, DAEMON_HOST, authority=token.authority)
         if finding.is_refusal:
             raise UnauthenticatedError(f"the daemon at {token.address}: {finding.text}") from error
-        said = finding.text or error.details()
-        raise UnreachableError(f"the daemon at {token.address} is not reached: {said}") from error
+        detail = finding.text or error.details()
+        raise UnreachableError(f"the daemon at {token.address} is not reached: {detail}") from error
     trailing: list[Any] = [(str(key), value) for key, value in error.trailing_metadata() or ()]
     raise from_status(error.code(), error.details(), trailing) from error

@@ -219,7 +219,7 @@ class _GrpcStream:
             decoded = self._wire.decode(message)
         except SpecError as error:
             log.warning("link.message_invalid", reason=str(error))
-            self._reason = f"the daemon said what cannot be meant: {error}"
+            self._reason = f"invalid message of the daemon: {error}"
             self.hang_up(is_orderly=False)
         else:
             if decoded is None:

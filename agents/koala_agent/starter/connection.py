@@ -168,7 +168,7 @@ class JsonSocket:
         if isinstance(message, dict):
             self._on_message(message)
         else:
-            log("the other end said what is no JSON object")
+            log("a message that is no JSON object")
 
     def _flush(self) -> None:
         try:

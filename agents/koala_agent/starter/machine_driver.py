@@ -87,7 +87,7 @@ class MachineDriver:
                 actions = self._machine.handle(event, boot_now())
             except ValueError as error:
                 assert isinstance(event, Received), event
-                log(f"the other end said what cannot be meant: {error}")
+                log(f"invalid message: {error}")
                 # Look at the clock after an invalid message, too: a peer may send nothing else.
                 actions = self._machine.handle(Woken(), boot_now())
             for action in actions:

@@ -46,6 +46,6 @@ class Authentication:
         if "secret" in message:
             shown = text(message, "secret", most=256)
             return hmac.compare_digest(secret.encode(), shown.encode())
-        said = (text(message, "claim", most=256), text(message, "nonce", most=NONCE_BYTES_MAX))
+        fields = (text(message, "claim", most=256), text(message, "nonce", most=NONCE_BYTES_MAX))
         asked = self._challenge
-        return self.is_begun and is_proof(message.get("proof"), secret, STARTER, *said, asked)
+        return self.is_begun and is_proof(message.get("proof"), secret, STARTER, *fields, asked)

@@ -78,8 +78,8 @@ def _message(message: ToStarter) -> starter_messages.Message:  # noqa: C901 - a 
                 bundle=build_bundle(claim, peers),
             )
         case messages.Release(number=number, release_at=release_at):
-            said = (number.epoch, number.counter)
-            return starter_messages.ReleaseOrder(number=said, release_at=release_at)
+            armed = (number.epoch, number.counter)
+            return starter_messages.ReleaseOrder(number=armed, release_at=release_at)
         case messages.Pace(share=share):
             return starter_messages.PaceOrder(share=share)
         case messages.Stop():

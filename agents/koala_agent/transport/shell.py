@@ -117,7 +117,7 @@ class Shell:
             if process.returncode is None:
                 await end(process)
         if len(out) + len(err) > OUTPUT_MAX_BYTES:
-            message = f"{command.argv[0]} said more than {OUTPUT_MAX_BYTES} bytes"
+            message = f"{command.argv[0]} wrote more than {OUTPUT_MAX_BYTES} bytes"
             raise LocalManagerError(message, transient=True)
         assert process.returncode is not None
         return Answer(

@@ -128,8 +128,8 @@ def reproduce(
         _write(wanted, made, folder, as_json=as_json, times=times)
         return
     _save(wanted, made, folder, part=f"{share[0]}/{share[1]}", times=times)
-    said = {"part": part, "folder": str(folder), "runs": len(made.finished), "wanted": len(runs)}
-    shared.show(said, as_json=as_json, text=lambda: f"{len(made.finished)} runs\n{folder}")
+    summary = {"part": part, "folder": str(folder), "runs": len(made.finished), "wanted": len(runs)}
+    shared.show(summary, as_json=as_json, text=lambda: f"{len(made.finished)} runs\n{folder}")
     if made.is_interrupted:
         print(f"interrupted: {len(made.finished)} of {len(runs)} runs", file=sys.stderr)
         raise Exit(shared.INTERRUPTED)
@@ -202,8 +202,8 @@ def _save(
     from koala.papers.markdown import command
 
     write_runs(wanted, made, folder)
-    told = command(wanted) + (f" --part {part}" if part else "")
-    write_provenance(wanted, made, folder, command=told, part=part, merged=merged, **times)
+    line = command(wanted) + (f" --part {part}" if part else "")
+    write_provenance(wanted, made, folder, command=line, part=part, merged=merged, **times)
 
 
 def _paper(name: str) -> Paper:

@@ -109,8 +109,8 @@ class Runs:
             with progress("replications", self.reps) as update:
                 done = replicate_on(engine, run, self.seeds, update)
             if done.is_interrupted:
-                told = f"interrupted: {len(done.finished)} of {self.reps} replications"
-                print(told, file=sys.stderr)
+                text = f"interrupted: {len(done.finished)} of {self.reps} replications"
+                print(text, file=sys.stderr)
             if not done.finished:
                 raise click.exceptions.Exit(INTERRUPTED)
             if part is not None and not done.has(self.seed):

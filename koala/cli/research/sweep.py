@@ -105,8 +105,8 @@ def sweep(
         _report(found, Sweep(found.points, found.seeds, made), folder, as_json=as_json)
     else:
         count = len(made.finished)
-        said = {"version": VERSION, "part": part, "folder": str(folder), "runs": count}
-        shared.show(said, as_json=as_json, text=lambda: f"{count} runs\n{folder}")
+        summary = {"version": VERSION, "part": part, "folder": str(folder), "runs": count}
+        shared.show(summary, as_json=as_json, text=lambda: f"{count} runs\n{folder}")
     if made.is_interrupted:
         print(f"interrupted: {len(made.finished)} of {len(tasks)} runs", file=sys.stderr)
         raise Exit(shared.INTERRUPTED)

@@ -219,8 +219,10 @@ def _text(found: dict[str, Any]) -> str:
         f" under {found['policy']}; {found['read']} read",
     ]
     for words, counts in (("dropped", found["dropped"]), ("changed", found["changed"])):
-        if told := [f"{name.replace('_', ' ')} {count}" for name, count in counts.items() if count]:
-            lines.append(f"{words}: {', '.join(told)}")
+        if counted := [
+            f"{name.replace('_', ' ')} {count}" for name, count in counts.items() if count
+        ]:
+            lines.append(f"{words}: {', '.join(counted)}")
     lines += [
         f"makespan    {found['makespan']} s; utilization {_number(found['utilization'])};"
         f" at most {found['waiting_max']} jobs waited",

@@ -113,8 +113,8 @@ def _text(found: dict[str, Any]) -> str:
     ):
         values = found[name]
         if values["mean"] is not None:
-            told = ", ".join(f"{key} {value:.6g}" for key, value in values.items())
-            lines.append(f"{words:<24} {told}")
+            figures = ", ".join(f"{key} {value:.6g}" for key, value in values.items())
+            lines.append(f"{words:<24} {figures}")
     if found["utilization"] is not None:
         lines.append(
             f"{'utilisation':<24} {100 * found['utilization']:.2f} % by these jobs,"

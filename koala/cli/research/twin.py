@@ -91,8 +91,8 @@ def import_(
     shared.make_out(out)
     names = [one.name for one in files]
     write(found, out, kind=kind, sources=names)
-    told = {"folder": str(out), **document(found, kind, names)}
-    shared.show(told, as_json=as_json, text=lambda: _imported(found, out))
+    summary = {"folder": str(out), **document(found, kind, names)}
+    shared.show(summary, as_json=as_json, text=lambda: _imported(found, out))
     if not as_json:
         note(f"koala twin report {out} tells what co-allocation would have cost")
 

@@ -93,8 +93,8 @@ def yardstick(
         "interrupted": made.is_interrupted,
         "policies": shared.plain_rows(rows),
     }
-    told = f"{count} cells, seed {seed}; ratios to the reference, below 1 is better"
-    shared.show(document, as_json=as_json, text=lambda: f"{_text(rows)}\n{told}")
+    note = f"{count} cells, seed {seed}; ratios to the reference, below 1 is better"
+    shared.show(document, as_json=as_json, text=lambda: f"{_text(rows)}\n{note}")
     if made.is_interrupted:
         print(f"interrupted: {len(made.finished)} of {len(tasks)} runs", file=sys.stderr)
         raise Exit(shared.INTERRUPTED)

@@ -11,8 +11,10 @@ from koala.protocol.messages import Facts
 def facts_of(facts: Facts) -> SiteFacts:
     """Return the facts of a site on which the core decides."""
     known = {field.name for field in fields(SiteFacts)}
-    told = {
+    reported = {
         field.name: getattr(facts, field.name) for field in fields(facts) if field.name in known
     }
     unknown = {"owner": None, "mips": MIPS_DEFAULT, "slots": None}
-    return SiteFacts(**{name: value or unknown.get(name, value) for name, value in told.items()})
+    return SiteFacts(
+        **{name: value or unknown.get(name, value) for name, value in reported.items()}
+    )

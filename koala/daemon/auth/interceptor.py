@@ -255,9 +255,9 @@ def _check_protocol(metadata: Mapping[str, str]) -> None:
     found = metadata.get(PROTOCOL_KEY)
     if found in tuple(map(str, range(PROTOCOL_MIN, PROTOCOL + 1))):
         return
-    said = "no protocol version" if found is None else f"protocol {found[:40]}"
+    version = "no protocol version" if found is None else f"protocol {found[:40]}"
     raise RejectedError(
-        f"the client speaks {said}, this daemon protocol {PROTOCOL}:"
+        f"the client speaks {version}, this daemon protocol {PROTOCOL}:"
         f" metadata {PROTOCOL_KEY} must be {PROTOCOL}"
     )
 

@@ -82,8 +82,8 @@ class Dask:
                 security=self.security,
             )
         except (OSError, ValueError, OverflowError) as error:
-            told = getattr(error, "strerror", None) or error
-            raise ConfigError(f"--on dask://{self.address}: no scheduler there: {told}") from None
+            detail = getattr(error, "strerror", None) or error
+            raise ConfigError(f"--on dask://{self.address}: no scheduler there: {detail}") from None
 
     def _probe(self) -> None:
         """Connect once: Dask goes on trying where nobody listens. Raises OSError."""

@@ -132,8 +132,8 @@ def _runs(parts: Sequence[Part]) -> dict[str, FinishedRun]:
                 raise ConfigError(f"{path}:{number + 1}: is no finished run") from error
             cpu_s = times[number] if number < len(times) else 0.0
             if name in found and as_plain(found[name].outcome) != as_plain(outcome):
-                told = f"{path}:{number + 1}: differs from the same run in {places[name]}"
-                raise ConfigError(told)
+                text = f"{path}:{number + 1}: differs from the same run in {places[name]}"
+                raise ConfigError(text)
             found[name] = FinishedRun(outcome=outcome, cpu_s=cpu_s, is_stored=True)
             places[name] = path
     return found

@@ -72,8 +72,8 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
                     raise ConfigError(f"{path}:{number}: is no object")
                 yield found
     except (OSError, UnicodeDecodeError) as error:
-        told = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
-        raise ConfigError(f"{path}: cannot be read: {told}") from error
+        detail = error.strerror if isinstance(error, OSError) else "no text in UTF-8"
+        raise ConfigError(f"{path}: cannot be read: {detail}") from error
 
 
 def _plain(value: float) -> float | str | None:

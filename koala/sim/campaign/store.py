@@ -68,8 +68,8 @@ class Store:
                 self._file = path.open("xb", buffering=0)
             self._file.write(line.encode())
         except OSError as error:
-            told = f"{self.folder}: cannot be written: {error.strerror}"
-            raise KoalaError(f"{told}; --no-store does without") from error
+            text = f"{self.folder}: cannot be written: {error.strerror}"
+            raise KoalaError(f"{text}; --no-store does without") from error
 
     def close(self) -> None:
         """Close the file of this process."""

@@ -344,7 +344,7 @@ async def test_of_a_command_that_says_too_much_no_more_is_kept_than_allowed(
     for way in (">&1", ">&2"):
         much = Command(argv=("/bin/sh", "-c", f"head -c 60000000 /dev/zero {way}"))
         tracemalloc.start()
-        with pytest.raises(LocalManagerError, match="said more than 1000000 bytes") as caught:
+        with pytest.raises(LocalManagerError, match="wrote more than 1000000 bytes") as caught:
             await shell.run(much)
         _now, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()

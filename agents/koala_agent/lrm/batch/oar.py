@@ -320,10 +320,10 @@ def _end(word: str, job: dict[str, Any]) -> tuple[EndCause, int | None, str]:
     events = job.get("events")
     kinds = [str(one.get("type")) for one in events or [] if isinstance(one, dict)]
     notable = ", ".join(kind for kind in kinds if not kind.startswith("SWITCH"))
-    told = f"OAR: {word}: {notable}" if notable else f"OAR: {word}"
+    reason = f"OAR: {word}: {notable}" if notable else f"OAR: {word}"
     status = job.get("exit_code")
     if word == "Terminated" and is_count(str(status)):
         signal, code = int(str(status)) & 0x7F, int(str(status)) >> 8 & 0xFF
         return EndCause.EXITED, -signal if signal else code, ""
     cause = next((ENDS[kind] for kind in ENDS if kind in kinds), EndCause.LOST)
-    return cause, None, told
+    return cause, None, reason

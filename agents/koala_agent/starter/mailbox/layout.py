@@ -21,8 +21,8 @@ def session_of(claim: str) -> str:
 
 def seal(secret: str, way: str, session: str, number: int, lines: bytes) -> bytes:
     """Return the content of a message: its seal, and these JSON lines."""
-    said = (session, str(number), lines.decode("latin-1"))
-    mark = proof(secret, way, *said) if secret else UNSEALED
+    fields = (session, str(number), lines.decode("latin-1"))
+    mark = proof(secret, way, *fields) if secret else UNSEALED
     return mark.encode() + b"\n" + lines
 
 
@@ -32,8 +32,8 @@ def unseal(secret: str, way: str, session: str, number: int, content: bytes) -> 
     Without a secret no seal is checked.
     """
     mark, _, lines = content.partition(b"\n")
-    said = (session, str(number), lines.decode("latin-1"))
-    if secret and not is_proof(mark.decode("ascii", "replace"), secret, way, *said):
+    fields = (session, str(number), lines.decode("latin-1"))
+    if secret and not is_proof(mark.decode("ascii", "replace"), secret, way, *fields):
         raise ValueError(f"message {number} of {session} has a wrong seal")
     return lines
 

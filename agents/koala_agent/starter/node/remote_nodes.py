@@ -290,8 +290,8 @@ class RemoteNodes:
         """
         if message.get("kind") == "prove" and not caller.challenge:
             caller.challenge = challenge()
-            said = str(message.get("claim")), str(message.get("challenge"))
-            shown = proof(self._secret, AGENT, *said)
+            fields = str(message.get("claim")), str(message.get("challenge"))
+            shown = proof(self._secret, AGENT, *fields)
             answer = {"kind": "challenge", "challenge": caller.challenge, "proof": shown}
             caller.wire.send({**answer})
             return None
@@ -324,7 +324,7 @@ class RemoteNodes:
         try:
             self._handle_message(node, message)
         except ValueError as error:
-            log(f"{node.host} said what cannot be meant: {error}")
+            log(f"invalid message of {node.host}: {error}")
 
     def _handle_message(self, node: RemoteNode, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
         kind = message.get("kind")
