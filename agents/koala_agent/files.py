@@ -262,7 +262,7 @@ class Files:
         self._scan_wanted.set()
 
     async def upload(self, order: UploadOrder) -> tuple[Uploaded, ...]:
-        """Send a claim's outputs and logs to the relay; report of each file what came of it."""
+        """Send a claim's outputs and logs to the relay; report the result for each."""
         async with self._uploads:
             return await upload(order, self._channels, self._settings.uploads, relay=self._relay)
 

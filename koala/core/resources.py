@@ -1,4 +1,4 @@
-"""Resources beside processors: what a site lacks for a component, and placement that heeds it.
+"""Resources beside processors: what a site lacks for a component, and placement that respects it.
 
 GPUs are counted as processors are. The other resources (features, licences, queues, memory of a
 machine) a site has or lacks; its local manager counts them. Policies know of none of this: they are

@@ -1,7 +1,7 @@
 """Tie the life of child processes to their parent, and end commands in order on signals.
 
 A worker or a child must not outlive its command, however that ends. The kernel kills it then, even
-in the midst of a long computation or while stopped (Linux only, prctl(2)); elsewhere it runs on. A
+in the middle of a long computation or while stopped (Linux only, prctl(2)); elsewhere it runs on. A
 signal that ends a command becomes an exception, so that the command can clean up.
 """
 

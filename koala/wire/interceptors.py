@@ -72,7 +72,7 @@ class Readable(grpc.aio.ServerInterceptor):
     """Interceptor that refuses malformed messages, and reports calls and messages to the flood
     guard.
 
-    In the midst of a stream a malformed message is a DecodeError. The handler of a method is made
+    In the middle of a stream a malformed message is a DecodeError. The handler of a method is made
     at its first call and kept: a server's methods do not change.
     """
 

@@ -213,7 +213,7 @@ def test_a_report_for_which_there_is_no_room_leaves_the_older_one(tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "9000"])
 def test_a_log_for_which_standard_output_has_no_room_is_an_error(jobs: str) -> None:
-    """Noticed at the end, or in the midst."""
+    """Noticed at the end, or in the middle."""
     words = ["simulate", "workload", "lublin", "--jobs", jobs]
     with Path("/dev/full").open("wb") as full, tempfile.TemporaryFile() as error:
         around = Surroundings(stdout=full, stderr=error, environment=environment())

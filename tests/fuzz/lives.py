@@ -1,4 +1,4 @@
-"""Whole lives of a grid with an agent that means no good: what it says comes in the midst of jobs
+"""Whole lives of a grid with an agent that means no good: what it says comes in the middle of jobs
 that are placed, armed, released and running, true words and lies in turn, through the real codec.
 
 What must hold: the core's invariants after every event; nothing that is said of another site's

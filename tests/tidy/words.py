@@ -112,7 +112,10 @@ RETIRED_VERBS = {"hear", "look", "news", "said", "tell", "told"}
 
 
 ARCHAIC = re.compile(
-    r"(?<![A-Za-z])(anew|hence|thereby|therein|vouch\w*|whence|whereof)(?![A-Za-z])", re.IGNORECASE
+    r"(?<![A-Za-z])(albeit|anew|hence|henceforth|hereby|herein|hitherto|lest|midst|notwithstanding"
+    r"|thence|thereby|therein|thereof|vouch\w*|whence|whereby|wherein|whereof|whereupon|whilst)"
+    r"(?![A-Za-z])",
+    re.IGNORECASE,
 )
 """Words of older English; names of tests have them with underscores."""
 

@@ -93,10 +93,10 @@ def _stat(pid: int) -> Stat:
 
 
 def find_tree(nonce: str, excluded: Collection[int] = ()) -> list[int]:
-    """Find our descendants, and all bearers of our mark but our own ancestors.
+    """Find our descendants, and all processes with our mark but our own ancestors.
 
-    The spared processes and their descendants are excluded. The mark is not the claim: another
-    daemon on this machine may give the same name to a claim of its own.
+    The processes in `excluded` are left out, with their descendants. The mark is not the claim:
+    another daemon on this machine may give the same name to a claim of its own.
     """
     parents = _parents()
     own = os.getpid()

@@ -128,7 +128,7 @@ class Processes:
     def left(self, excluded: Collection[int] = ()) -> list[int]:
         """Find all live processes that were started here, however they left the tree.
 
-        The spared ones and their descendants are excluded.
+        Those in `excluded` are left out, with their descendants.
         """
         if self._is_subreaper and not self._program.is_launched and has_no_child():
             return []  # the batch system's processes for a launcher are not our children

@@ -26,7 +26,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> State:
 
 @pytest.fixture
 def state(made: State, tmp_path: Path) -> Path:
-    """A state directory with a snapshot in its midst, as a killed daemon left it."""
+    """A state directory with a snapshot among its events, as a killed daemon left it."""
     shutil.copytree(made.folder / "state", tmp_path / "state")
     return tmp_path / "state"
 

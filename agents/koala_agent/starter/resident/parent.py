@@ -10,7 +10,7 @@ Orders and answers are JSON objects, one a packet, on a socket that is the stand
     {"exited": pid, "status", "cpu_s", "memory_bytes"}
 
 - It has one thread, and ends with its agent. Its starters outlive both (`forked`).
-- A starter begins when it has taken the claim's launch. So when this process dies in the midst of
+- A starter begins when it has taken the claim's launch. So when this process dies in the middle of
   an order, either its starter runs the claim or one that the agent executes.
 """
 
