@@ -24,7 +24,8 @@ def incremental(question: ClaimQuestion, view: GridView, place: PlacementPolicy)
     for part in blocked:
         sites[part.component] = None
         beside = (*question.held_at, *(site for site in sites.values() if site is not None))
-        move = None if part.fixed is not None else place(_anywhere(part, question, beside), view)
+        is_movable = part.fixed is None and part.processors <= view.idle_max
+        move = place(_anywhere(part, question, beside), view) if is_movable else None
         if isinstance(move, Placement):
             view.take(move.assignments[0].site, part.processors, part.gpus)
             view.book(move.assignments[0])

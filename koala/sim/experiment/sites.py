@@ -88,6 +88,7 @@ class Site:
         self._arriving: Iterator[LocalJob] = iter(setting.local_jobs)
         self._next_local: LocalJob | None = None
         self._waiting: dict[int, LocalJob] = {}
+        self._waiting_claims = 0
         self._running: dict[int, LocalJob] = {}
         self._through = 0
         self._passed_at: Instant | None = None
@@ -136,6 +137,7 @@ class Site:
             self._gone(held, EndKind.FAILED, "the local manager erred")
             return
         self.claims[claim] = held
+        self._waiting_claims += 1
         self._pass_soon()
         wall_time_s = order.program.wall_time_s or WALL_TIME_S
         self.queue.submit(
@@ -152,6 +154,7 @@ class Site:
     def _start_claim(self, claim: ClaimId) -> None:
         held = self.claims[claim]
         now = self._engine.now
+        self._waiting_claims -= 1
         self._cancel_next(held)
         self._usage.add(self.name, Use.HELD, held.order.processors, now)
         held.hold_until = now + held.order.hold_s
@@ -201,6 +204,7 @@ class Site:
         self._cancel_next(held)
         self._pass_soon()
         if held.hold_until is None:
+            self._waiting_claims -= 1
             self.queue.withdraw(claim)
         else:
             self.queue.end(claim)
@@ -229,7 +233,7 @@ class Site:
     def _await_local(self) -> None:
         self._next_local = job = next(self._arriving, None)
         if job is not None:
-            self._engine.at(job.at, self._submit_local)
+            self._engine.surely_at(job.at, self._submit_local)
 
     def _submit_local(self) -> None:
         """Submit the next job; most of a run is this and `_end_local`."""
@@ -295,7 +299,7 @@ class Site:
     def _is_free(self) -> bool:
         """True if a pass may be made at once: nothing else happens at this instant, and no claim
         waits, whose start would ask for a report amid the pass."""
-        return self._engine.is_last_of_instant and self.queue.waiting == len(self._waiting)
+        return not self._waiting_claims and self._engine.is_last_of_instant
 
     def _pass_soon(self) -> None:
         """Schedule a pass at this instant. It is called before the queue changes: until that pass
