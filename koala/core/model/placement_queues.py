@@ -7,6 +7,8 @@ The queue discipline decides which queues exist and which job joins which queue:
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import chain
 from typing import TypeAlias
 
 from koala.core.model.job import Job, Placing
@@ -110,16 +112,21 @@ class Queues:
         return any(head is not None and now - queued_at(head) >= ageing_s for head in heads)
 
     def aged(self, now: Instant, ageing_s: Seconds) -> list[Job]:
-        """Return the jobs that have waited for `ageing_s`, longest first. Jobs join at the tail, so
-        the aged ones are a prefix of each queue.
-        """
-        found: list[Job] = []
-        for line in self.lines.values():
-            for job in line.values():
-                if now - queued_at(job) < ageing_s:
-                    break
-                found.append(job)
-        return sorted(found, key=queued_at)
+        """Jobs that have waited for `ageing_s`, longest first."""
+        split = [split_aged(tuple(line.values()), now, ageing_s) for line in self.lines.values()]
+        prefixes = [aged for aged, _ in split if aged]
+        if len(prefixes) == 1:  # sorting asks for a key of each job, and queues can be long
+            return list(prefixes[0])
+        return sorted(chain.from_iterable(prefixes), key=queued_at)
+
+
+def split_aged(
+    jobs: tuple[Job, ...], now: Instant, ageing_s: Seconds
+) -> tuple[tuple[Job, ...], tuple[Job, ...]]:
+    """Split the jobs of a queue, head first, into those that have waited for `ageing_s` and the
+    others. Jobs join at the tail, so the aged ones are a prefix."""
+    end = bisect_left(jobs, True, key=lambda job: now - queued_at(job) < ageing_s)  # noqa: FBT003
+    return jobs[:end], jobs[end:]
 
 
 def queued_at(job: Job) -> Instant:

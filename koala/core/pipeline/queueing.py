@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from koala.core.model import events as ev
 from koala.core.model.job import Delayed, Job, Placing, Waiting
-from koala.core.model.placement_queues import BY_PRIORITY, describe_queue, queued_at
+from koala.core.model.placement_queues import BY_PRIORITY, describe_queue, queued_at, split_aged
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, Priority, QueueName
 from koala.core.model.visiting import Discipline
@@ -63,20 +63,25 @@ def scan(state: State, now: Instant, *, is_whole: bool) -> int:
     the scan visits only jobs that were not tried since they were queued.
     """
     priority = next_priority(state)
-    aged = {job.id: job for job in state.queues.aged(now, state.parameters.ageing_s)}
+    ageing_s = state.parameters.ageing_s
+    aged = state.queues.aged(now, ageing_s)
     placed = 0
     queue = BY_PRIORITY[priority]
-    jobs = state.queues.jobs(queue) if is_whole or aged else tuple(state.fresh.values())
-    others = [job for job in jobs if job.queue == queue and job.id not in aged]
+    if is_whole or aged:
+        _, others = split_aged(state.queues.jobs(queue), now, ageing_s)
+    else:
+        others = tuple(job for job in state.fresh.values() if job.queue == queue)
     if not aged and not others:
         admit(state, now)
         return 0
     view = grid_view_of(state)
-    for job in (*aged.values(), *others):
+    for job in aged:
         if try_to_place(state, job, view, now):
             placed += 1
-        elif job.id in aged and not job.is_over and reserves_for_aged(state, job, now):
+        elif not job.is_over and reserves_for_aged(state, job, now):
             break
+    else:
+        placed += sum(try_to_place(state, job, view, now) for job in others)
     admit(state, now)
     return placed
 

@@ -227,6 +227,15 @@ def test_an_aged_job_goes_first_whatever_its_priority(begin: Begin) -> None:
     assert order_of_claims(script) == ["old"]
 
 
+def test_aged_jobs_of_both_queues_go_in_the_order_of_their_waits(begin: Begin) -> None:
+    script = begin(ageing_s=100.0)
+    script.tell(a_site("delft", 8, idle=0), a_job("first", 2)).at(1)
+    script.tell(a_job("second", 2, priority=HIGH)).at(2)
+    script.tell(a_job("third", 2)).at(50)
+    script.tell(a_job("young", 2, priority=HIGH)).at(102).report("delft", 8)
+    assert order_of_claims(script) == ["first", "second", "third", "young"]
+
+
 def test_an_aged_job_holds_the_door_and_lets_others_pass_in_every_second_half(
     begin: Begin,
 ) -> None:
